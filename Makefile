@@ -1,0 +1,56 @@
+# Every target makes the .venv it needs; nothing has to be activated or installed first.
+# PYTHON=/path/to/python says which Python makes a new .venv.
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo test quick lint fix bench smoke constraints clean ready-run ready-dev
+
+BIN := .venv/bin
+export PYTHON
+
+# ONCE=1 asks for output that ends by itself.
+ONCE ?=
+SHOW_ONCE := show --sample
+SHOW := $(SHOW_ONCE)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ready-run ## show a sample session (ONCE=1: print it and end)
+	@$(BIN)/thence $(if $(ONCE),$(SHOW_ONCE),$(SHOW))
+
+demo: run ## the same as run
+
+test: lint ## everything: lint, then all tests with many examples
+	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4
+
+quick: ready-dev ## the everyday subset of the tests, under a minute
+	@THENCE_TEST=everyday $(BIN)/python -m pytest -q -m "not slow"
+
+lint: ready-dev ## ruff, mypy and the import contracts
+	@scripts/step "ruff check" $(BIN)/ruff check .
+	@scripts/step "ruff format" $(BIN)/ruff format --check .
+	@scripts/step "mypy" $(BIN)/mypy
+	@scripts/step "imports" $(BIN)/lint-imports --no-logo
+
+fix: ready-dev ## let ruff mend and format what it can
+	@$(BIN)/ruff check --fix --show-fixes . || true
+	@$(BIN)/ruff format .
+
+bench: ready-run ## the benchmarks, as ratios within one run
+	@$(BIN)/python -m bench
+
+smoke: ready-run ## install as a user does, without dev tools, and run the command
+	@scripts/smoke
+
+constraints: ready-run ## renew constraints.txt from the registry
+	@scripts/constraints
+
+clean: ## remove what the other targets made
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+ready-run:
+	@scripts/setup run
+
+ready-dev:
+	@scripts/setup dev

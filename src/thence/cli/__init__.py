@@ -1,0 +1,64 @@
+"""The command line: parse, call one function, print.
+
+Commands are imported when they are called, so that `--help` and completion stay quick. Errors
+reach the user as `error:` and `hint:` on stderr, with the exit codes of the contract.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from thence import __version__
+from thence.errors import ThenceError
+
+COMMANDS = {"show": "Read one session: its live chain, branches and damage."}
+
+
+class Lazy(click.Group):
+    """A group whose commands live in modules of the same name, imported when called."""
+
+    # ruff: noqa: ARG002 - the signatures are click's
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name all commands without importing one."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"thence.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, so that help imports none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="thence")
+def thence() -> None:
+    """Keep the sessions of coding agents: records, reads, remembers and shows them."""
+
+
+def main() -> None:
+    """Run the command line and leave with the contract's exit code."""
+    try:
+        thence(standalone_mode=False)
+    except ThenceError as error:
+        from thence.cli.terminal import clean
+
+        click.echo(f"error: {clean(error.message)}", err=True)
+        if error.hint:
+            click.echo(f"hint:  {clean(error.hint)}", err=True)
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)

@@ -1,0 +1,16 @@
+"""What a session *is*. Pure: no files, no clock, no randomness, no threads.
+
+    records     the nouns: the event line and its payloads, what was skipped
+    codec       bytes <-> events; damage becomes values
+    schema      versions of the format and the steps between them
+    graph       tips, chains, branches, boundaries; one state per event
+    repair      a chain made valid for the Messages API
+    turn        running, waiting, interrupted or done
+    state       the domains folded over a chain
+    todos       promises left open in the conversation
+    normal      Session and SessionEvent, the same for every agent
+    kinds       what a tool call is and how it ended
+    joins       calls with results, usage counted once, derived events
+    layout      names of files and segments
+    transcript  all of the above applied to the bytes of one session
+"""

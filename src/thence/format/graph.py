@@ -1,0 +1,703 @@
+"""The session as a graph: tips, chains, branches, boundaries, and one state per event.
+
+A log is not a list. Events name their parent; people rewind, fork and compact, processes die,
+files are damaged. This module takes *light nodes*, made from any agent's records, and answers
+what is live and what is not. Invariants:
+
+- Every node ends in exactly one `State`; nothing is dropped. The first that applies, in the
+  order of the enum, wins.
+- Nodes are known by their place in the log, since ids may repeat. Order is written order.
+- No input raises. Dangling parents are bridged to the record before, cycles are cut, repeated
+  ids are copies of the first; each is listed in `breaks`.
+- The log is never changed by a compaction: a boundary on the chain is applied when it is read,
+  and one that points nowhere is not applied.
+- Iterative and linear in the number of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from functools import cached_property
+
+import msgspec
+
+
+class State(str, Enum):
+    """What became of an event."""
+
+    REPLAYED = "replayed"  # a copy of an event that stands elsewhere
+    INTERNAL = "internal"  # book-keeping
+    ROLLED_BACK = "rolled_back"  # undone by a marker later in the log
+    SIDE = "side"  # said by a subagent
+    DEAD = "dead"  # rewound or abandoned
+    ORPHANED = "orphaned"  # on the live line, with a call that never got its result
+    LIVE = "live"  # on the line that leads to the tip, compacted or not
+
+
+class Is:
+    """Flags of a node. Plain ints: an enum here costs more than the whole walk."""
+
+    PROMPT = 1  # a human said it
+    REPLY = 2  # the model said it
+    ENDS = 4  # the turn came to its rest here
+    INTERNAL = 8
+    SIDE = 16
+    REPLAYED = 32
+    ROLLED_BACK = 64
+    SUMMARY = 128  # stands for what a compaction left out
+    INTERRUPTS = 256  # the human or the process cut the turn short
+    WAITS = 512  # the agent asks and waits
+    CLOSES = 1024  # the writer said good-bye
+    SYNTHETIC = 2048  # written by a repair
+
+
+_OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
+"""Flags of what no line ends in. A replayed event is not among them: a fork's line begins with
+the copies of what it goes on from."""
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """What a boundary says: after `anchor` come head..tail, then what follows the boundary."""
+
+    anchor: str
+    head: str | None = None
+    tail: str | None = None
+
+
+class Undo(msgspec.Struct, frozen=True, gc=False):
+    """What a rollback marker says: the last `turns` prompts, or all from the `to`-th on."""
+
+    turns: int | None = None
+    to: int | None = None
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """As much of an event as the graph needs."""
+
+    id: str
+    parent: str | None = None
+    flags: int = 0
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    response: str | None = None  # the API response it is a block of
+    logical: str | None = None  # what a root goes on from all the same
+    span: Span | None = None
+    tip: str | None = None  # this event moves the tip there
+    undo: Undo | None = None
+
+
+class Break(msgspec.Struct, frozen=True):
+    """A place where the log's own links did not hold, and what was done about it."""
+
+    at: int
+    what: str  # "bridged", "cycle", "copy", "boundary"
+    wanted: str | None = None
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """A run of events off the live line: where it parted, where it starts, all it holds."""
+
+    at: int | None
+    start: int
+    events: tuple[int, ...]
+
+
+def in_sequence(nodes: Sequence[Node]) -> list[Node]:
+    """Give parents to the nodes of a log that has none: each follows the one before.
+
+    A node with `undo` takes prompts off the end; what they held is marked rolled back and the
+    next node goes on from before them. Hostile counts are clamped.
+    """
+    out: list[Node] = []
+    standing: list[int] = []  # places on the line so far
+    prompts: list[int] = []  # how many stood when each prompt came
+    for node in nodes:
+        flags = node.flags
+        if node.undo is not None:
+            flags |= Is.INTERNAL
+            keep = _left(node.undo, len(prompts))
+            if keep < len(prompts):
+                for place in standing[prompts[keep] :]:
+                    gone = out[place]
+                    out[place] = msgspec.structs.replace(gone, flags=gone.flags | Is.ROLLED_BACK)
+                del standing[prompts[keep] :], prompts[keep:]
+        parent = out[standing[-1]].id if standing else None
+        if not flags & (Is.INTERNAL | Is.SIDE):
+            if flags & Is.PROMPT:
+                prompts.append(len(standing))
+            standing.append(len(out))
+        out.append(msgspec.structs.replace(node, parent=parent, flags=flags))
+    return out
+
+
+def _left(undo: Undo, prompts: int) -> int:
+    """How many of so many prompts an undo leaves standing."""
+    if undo.turns is not None:
+        left = prompts - undo.turns
+    else:
+        left = prompts if undo.to is None else undo.to
+    return min(max(left, 0), prompts)
+
+
+class Graph:
+    """All nodes of one session, linked. Places are indexes into `nodes`."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.breaks: list[Break] = []
+        self._copies: set[int] = set()
+        self._place = self._index()
+        self.parents = self._link()
+        self._cut_cycles()
+        self._line_parents = self._lines()
+
+    # -- links --------------------------------------------------------------------------
+
+    def _index(self) -> dict[str, int]:
+        """Map ids to places. The first of a repeated id is the event, unless only a later one
+        knows its parent: a writer once doubled events with their links lost."""
+        nodes = self.nodes
+        place = {node.id: i for i, node in enumerate(nodes)}
+        if len(place) == len(nodes):
+            return place
+        place = {}
+        for i, node in enumerate(nodes):
+            first = place.setdefault(node.id, i)
+            if first == i:
+                continue
+            copy = i
+            if nodes[first].parent is None and node.parent is not None:
+                place[node.id], copy = i, first
+            self._copies.add(copy)
+            self.breaks.append(Break(copy, "copy", node.id))
+        return place
+
+    def _link(self) -> list[int]:
+        """Resolve parents to places; -1 is a root. A dangling one is bridged to the record
+        before it in its channel, as the clients themselves do."""
+        find = self._place.get
+        parents: list[int] = []
+        main = side = -1
+        for i, node in enumerate(self.nodes):
+            wanted = node.parent
+            if wanted is None:
+                parent = -1
+            else:
+                parent = find(wanted, -1)
+                if parent == i or parent < 0:
+                    parent = side if node.flags & Is.SIDE else main
+                    self.breaks.append(Break(i, "bridged", wanted))
+            parents.append(parent)
+            if i in self._copies:
+                continue
+            if node.flags & Is.SIDE:
+                side = i
+            elif wanted is not None or not node.flags & Is.INTERNAL:
+                main = i
+        return parents
+
+    @cached_property
+    def _points_back(self) -> bool:
+        """Whether every event was written after its parent, as is usual: no cycle can be."""
+        return all(parent < i for i, parent in enumerate(self.parents))
+
+    def _cut_cycles(self) -> None:
+        """Make the first-written event of each cycle a root."""
+        parents = self.parents
+        if self._points_back:
+            return
+        walk = [0] * len(parents)
+        for start in range(len(parents)):
+            i = start
+            while i >= 0 and not walk[i]:
+                walk[i] = start + 1
+                i = parents[i]
+            if i >= 0 and walk[i] == start + 1:
+                first, j = i, parents[i]
+                while j != i:
+                    first, j = min(first, j), parents[j]
+                self.breaks.append(Break(first, "cycle", self.nodes[first].parent))
+                parents[first] = -1
+
+    def _lines(self) -> list[int]:
+        """Parents with the gaps at boundaries closed: a root that names what it goes on from
+        is linked to it, unless that would make a cycle."""
+        lines = self.parents
+        for i, node in enumerate(self.nodes):
+            if node.logical is None or self.parents[i] >= 0:
+                continue
+            target = self._place.get(node.logical, -1)
+            safe = target < i if self._points_back else not self._leads_to(lines, target, i)
+            if target < 0 or not safe:
+                self.breaks.append(Break(i, "boundary", node.logical))
+                continue
+            lines = list(lines) if lines is self.parents else lines
+            lines[i] = target
+        return lines
+
+    def _leads_to(self, lines: list[int], start: int, goal: int) -> bool:
+        """Whether a walk up from `start` meets `goal`. Only for logs whose links point forward;
+        the bound keeps one that is made of such links linear all the same."""
+        for _ in range(1000):
+            if start < 0:
+                return False
+            if start == goal:
+                return True
+            start = lines[start]
+        return True
+
+    # -- questions ----------------------------------------------------------------------
+
+    def place(self, event: str) -> int | None:
+        """Where the event with this id stands."""
+        return self._place.get(event)
+
+    @cached_property
+    def children(self) -> dict[int, list[int]]:
+        """Who goes on from whom, in written order; -1 holds the roots. Copies are left out."""
+        out: dict[int, list[int]] = {}
+        for i, parent in enumerate(self.parents):
+            if i not in self._copies:
+                out.setdefault(parent, []).append(i)
+        return out
+
+    @property
+    def roots(self) -> list[int]:
+        """Events that go on from nothing."""
+        return self.children.get(-1, [])
+
+    @cached_property
+    def _continued(self) -> bytearray:
+        """1 for every event that another one names as its parent."""
+        out = bytearray(len(self.nodes))
+        for parent in self.parents:
+            if parent >= 0:
+                out[parent] = 1
+        return out
+
+    @cached_property
+    def tips(self) -> list[int]:
+        """Events that nobody continues, in written order."""
+        return [i for i, more in enumerate(self._continued) if not more and i not in self._copies]
+
+    @cached_property
+    def branch_points(self) -> list[int]:
+        """Where two or more lines of conversation part.
+
+        Results that hang off their own calls and blocks of one response are no branches, and
+        neither is what keeps the books.
+        """
+        with_them = self._with_response
+        return [
+            at
+            for at, kids in self.children.items()
+            if len(kids) > 1
+            and at >= 0
+            and sum(1 for kid in kids if not self._hangs(kid) and kid not in with_them) > 1
+        ]
+
+    def _hangs(self, i: int) -> bool:
+        """Whether an event hangs off its parent without being a line of its own."""
+        return bool(self.nodes[i].flags & _OFF_LINE) or self._is_lone_answer(i)
+
+    def _is_lone_answer(self, i: int) -> bool:
+        """Whether an event answers its own parent's call and nobody goes on from it."""
+        answers, parent = self.nodes[i].answers, self.parents[i]
+        if not answers or parent < 0 or self._continued[i]:
+            return False
+        return not set(answers).isdisjoint(self.nodes[parent].calls)
+
+    @cached_property
+    def _with_response(self) -> frozenset[int]:
+        """Live blocks of a response that stand beside the line, not on it."""
+        line = set(self.chain(boundaries=False, beside=False))
+        return frozenset(i for i in self._live if i not in line)
+
+    # -- the live line ------------------------------------------------------------------
+
+    @cached_property
+    def end(self) -> int | None:
+        """The last event of the live line, open calls included.
+
+        The last event that moved the tip decides; what was written after it, going on from
+        there, is followed. Without one it is the last-written event that can stand on a line.
+        """
+        if self._moved is None:
+            return self._pick(i for i in range(len(self.nodes) - 1, -1, -1) if self._can_end(i))
+        target, when = self._moved
+        reached = sorted(self._reached(target, when), reverse=True)
+        last = self._pick(i for i in reached if self._can_end(i))
+        return self._nearest(target) if last is None else last
+
+    def _pick(self, candidates: Iterator[int]) -> int | None:
+        """Take the last-written candidate, but no result that lags behind its own turn.
+
+        Results of parallel calls hang each off its own call; one that comes in late must not
+        pull the end of the line back to it when the conversation has gone on elsewhere.
+        """
+        last = next(candidates, None)
+        if last is None or not self._is_lone_answer(last):
+            return last
+        call = self.parents[last]
+        answers = {call: last}
+        for i in candidates:
+            if i <= call and self._points_back:
+                break  # all that goes on from the call was written after it
+            if self._is_lone_answer(i):
+                answers.setdefault(self.parents[i], i)
+            elif i != call and self._is_above(call, i):
+                return answers.get(i, i)
+        return last
+
+    @cached_property
+    def _moved(self) -> tuple[int, int] | None:
+        """The last move of the tip, if it leads somewhere: (target, when)."""
+        for i in range(len(self.nodes) - 1, -1, -1):
+            tip = self.nodes[i].tip
+            if tip is not None:
+                target = self._place.get(tip)
+                return None if target is None else (target, i)
+        return None
+
+    def _reached(self, target: int, after: int) -> list[int]:
+        """Events that go on from `target` through nothing but events written after the move."""
+        out, stack = [], [target]
+        while stack:
+            new = [kid for kid in self.children.get(stack.pop(), ()) if kid > after]
+            out += new
+            stack += new
+        return out
+
+    def _can_end(self, i: int) -> bool:
+        flags = self.nodes[i].flags
+        if i in self._copies or flags & (Is.SIDE | Is.ROLLED_BACK):
+            return False
+        if flags & Is.INTERNAL:
+            return self.nodes[i].span is not None and i in self._holding
+        return not flags & Is.SUMMARY or self._stands(i)
+
+    def _stands(self, i: int) -> bool:
+        """Whether a summary counts: its boundary holds, or the log begins with it."""
+        return i in self._committed or self.nodes[i].parent is None
+
+    def _nearest(self, i: int) -> int | None:
+        """The event itself or its nearest ancestor that can end a line."""
+        while i >= 0 and not self._can_end(i):
+            i = self._line_parents[i]
+        return i if i >= 0 else None
+
+    @cached_property
+    def tip(self) -> int | None:
+        """Where a new message attaches when open calls are left behind: the last complete event."""
+        i = self.end if self.end is not None else -1
+        while i >= 0 and (self._is_open(i) or not self._can_end(i)):
+            i = self._line_parents[i]
+        return i if i >= 0 else None
+
+    @cached_property
+    def _committed(self) -> frozenset[int]:
+        """Summaries that a boundary stands for: one without is half of a compaction."""
+        under = (
+            i
+            for i, node in enumerate(self.nodes)
+            if node.flags & Is.SUMMARY and self._boundary_above(i)
+        )
+        return frozenset(self._spans) | frozenset(under)
+
+    def _boundary_above(self, i: int) -> bool:
+        """Whether a summary was written under its boundary, as Claude Code does."""
+        for _ in range(8):
+            i = self.parents[i]
+            if i < 0:
+                return False
+            if self.nodes[i].logical is not None:
+                return True
+        return False
+
+    # -- chains -------------------------------------------------------------------------
+
+    def chain(
+        self, to: int | None = None, *, boundaries: bool = True, beside: bool = True
+    ) -> list[int]:
+        """The path from a root to one event (the live end by default), in order.
+
+        With `boundaries` compactions are applied: it is what the model saw. With `beside`, what
+        hangs beside the line but belongs to it (parallel results, blocks of one response) stands
+        after the event it belongs to. Internal events are on the path when the links lead
+        through them; `states` tells them.
+        """
+        last = self.end if to is None else to
+        if last is None:
+            return []
+        path = self._patched(last) if boundaries else self._plain(last)
+        path.reverse()
+        return self._with_company(path) if beside else path
+
+    def _plain(self, last: int) -> list[int]:
+        """Walk up through boundaries as if there were none."""
+        path, i, lines = [], last, self._line_parents
+        while i >= 0:
+            path.append(i)
+            i = lines[i]
+        return path
+
+    def _patched(self, last: int) -> list[int]:
+        """Walk up, taking at a boundary the kept events and the summary, and no more."""
+        spans, parents, nodes = self._spans, self.parents, self.nodes
+        path: list[int] = []
+        seen: set[int] = set()
+        summed = False
+        i = last
+        while i >= 0 and i not in seen:
+            path.append(i)
+            seen.add(i)
+            parent = parents[i]
+            if nodes[i].flags & Is.SUMMARY:
+                summed = True
+            if (span := spans.get(i)) and span[0] in seen:
+                break  # the anchor of a boundary already passed: what is older was summed up
+            if (span := spans.get(parent)) and i != span[1]:
+                kept = [k for k in self._kept(span) if k not in seen]
+                path += kept
+                seen.update(kept)
+            elif parent < 0 and nodes[i].logical is not None and not summed:
+                parent = self._line_parents[i]  # a boundary without its summary is no boundary
+            i = parent
+        return [
+            i for i in path if not nodes[i].flags & Is.SUMMARY or i == last or self._stands(i)
+        ]
+
+    def boundary(self, to: int | None = None) -> int | None:
+        """The boundary that is applied on the chain to an event; None when none is."""
+        path = self.chain(to, beside=False)
+        return next((i for i in reversed(path) if i in self._holding), None)
+
+    def _kept(self, span: tuple[int, int, int]) -> Iterator[int]:
+        """The events a compaction kept, last first; older boundaries in between fall away."""
+        _, head, i = span
+        while i >= 0:
+            node = self.nodes[i]
+            if node.span is None and not (node.flags & Is.SUMMARY and i in self._committed):
+                yield i
+            if i == head:
+                return
+            i = self._line_parents[i]
+
+    @cached_property
+    def _spans(self) -> dict[int, tuple[int, int, int]]:
+        """Boundaries that hold, by the place of their anchor: (boundary, head, tail)."""
+        out: dict[int, tuple[int, int, int]] = {}
+        for i, node in enumerate(self.nodes):
+            if node.span is None or i in self._copies:
+                continue
+            places = self._resolve(i, node.span)
+            if places is None:
+                self.breaks.append(Break(i, "boundary", node.span.anchor))
+            else:
+                out[places[0]] = (i, places[1], places[2])
+        return out
+
+    @cached_property
+    def _holding(self) -> frozenset[int]:
+        """Places of the boundaries that hold. A line may end in one: a compaction was the last
+        thing that happened, and what comes next goes on from it."""
+        return frozenset(boundary for boundary, _, _ in self._spans.values())
+
+    def _resolve(self, boundary: int, span: Span) -> tuple[int, int, int] | None:
+        """Find anchor, head and tail of a boundary; None unless all of it holds together."""
+        find = self._place.get
+        anchor = find(span.anchor, -1)
+        if anchor < 0 or anchor == boundary:
+            return None
+        near = self.parents[boundary] == anchor or self._under(anchor, boundary)
+        if span.head is None and span.tail is None:
+            return (anchor, -1, -1) if near else None
+        head, tail = find(span.head or "", -1), find(span.tail or "", -1)
+        if not near or head < 0 or tail < 0 or not self._is_above(head, tail):
+            return None
+        baked = self.parents[head] == anchor and head != boundary  # a fork's copy already has its links patched
+        older = not self._is_above(anchor, tail) and not self._is_above(boundary, tail)
+        return (anchor, head, tail) if baked or older else None
+
+    def _under(self, anchor: int, boundary: int) -> bool:
+        """Whether the anchor was written a few steps under its boundary."""
+        for _ in range(8):
+            if anchor < 0:
+                return False
+            if anchor == boundary:
+                return True
+            anchor = self.parents[anchor]
+        return False
+
+    def _is_above(self, head: int, tail: int) -> bool:
+        """Whether `head` is on the line that leads to `tail`, by intervals of one walk."""
+        enter, leave = self._intervals
+        return enter[head] <= enter[tail] and leave[tail] <= leave[head]
+
+    @cached_property
+    def _intervals(self) -> tuple[list[int], list[int]]:
+        """When a walk over all lines enters and leaves each node: ancestry in constant time."""
+        kids: dict[int, list[int]] = {}
+        for i, parent in enumerate(self._line_parents):
+            kids.setdefault(parent, []).append(i)
+        enter, leave = [-1] * len(self.nodes), [-1] * len(self.nodes)
+        clock, stack = 0, list(kids.get(-1, ()))
+        while stack:
+            i = stack.pop()
+            clock += 1
+            if i < 0:
+                leave[~i] = clock
+                continue
+            enter[i] = clock
+            stack.append(~i)
+            stack.extend(kids.get(i, ()))
+        return enter, leave
+
+    # -- what stands beside the line ----------------------------------------------------
+
+    @cached_property
+    def answered(self) -> dict[str, list[int]]:
+        """Where each call was answered, anywhere in the log, in written order."""
+        out: dict[str, list[int]] = {}
+        for i, node in enumerate(self.nodes):
+            if node.answers and i not in self._copies:
+                for call in node.answers:
+                    out.setdefault(call, []).append(i)
+        return out
+
+    @cached_property
+    def _responses(self) -> dict[str, list[int]]:
+        """Blocks of one API response, for responses written as several events."""
+        out: dict[str, list[int]] = {}
+        for i, node in enumerate(self.nodes):
+            if node.response is not None and not node.flags & _OFF_LINE:
+                out.setdefault(node.response, []).append(i)
+        return {response: places for response, places in out.items() if len(places) > 1}
+
+    def _with_company(self, path: list[int]) -> list[int]:
+        """Put what belongs to the line but hangs beside it after the event it belongs to."""
+        on = set(path)
+        out: list[int] = []
+        waiting: list[int] = []  # results wait until the blocks of their response are out
+        for k, i in enumerate(path):
+            node = self.nodes[i]
+            out.append(i)
+            if node.calls:
+                waiting += self._answers_beside(node, on)
+            if node.response is None:
+                same = False
+            else:
+                same = k + 1 < len(path) and self.nodes[path[k + 1]].response == node.response
+                if not same:
+                    for block in self._blocks_beside(node.response, on):
+                        out.append(block)
+                        waiting += self._answers_beside(self.nodes[block], on)
+            if waiting and not same:
+                out += waiting
+                waiting = []
+        return out
+
+    def _answers_beside(self, node: Node, on: set[int]) -> list[int]:
+        """Results of a node's calls that are not on the line; a real one before a synthetic."""
+        out: list[int] = []
+        for call in node.calls:
+            places = [i for i in self.answered.get(call, ()) if not self._off(i)]
+            if not places or not on.isdisjoint(places):
+                continue
+            real = [i for i in places if not self.nodes[i].flags & Is.SYNTHETIC]
+            on.add((real or places)[0])
+            out.append((real or places)[0])
+        return out
+
+    def _blocks_beside(self, response: str, on: set[int]) -> list[int]:
+        """Blocks of a response on the line that hang off another of its blocks."""
+        out: list[int] = []
+        for i in self._responses.get(response, ()):
+            parent = self.parents[i]
+            if i in on or i in self._copies or parent not in on:
+                continue
+            if self.nodes[parent].response == response:
+                on.add(i)
+                out.append(i)
+        return out
+
+    def _off(self, i: int) -> bool:
+        return i in self._copies or bool(self.nodes[i].flags & _OFF_LINE)
+
+    def _is_open(self, i: int) -> bool:
+        """Whether an event holds a call that was answered nowhere."""
+        calls = self.nodes[i].calls
+        return bool(calls) and any(call not in self.answered for call in calls)
+
+    # -- states -------------------------------------------------------------------------
+
+    @cached_property
+    def _live(self) -> frozenset[int]:
+        """The live line, compacted events included, with its company."""
+        return frozenset(self.chain(boundaries=False)) | frozenset(self.chain())
+
+    @cached_property
+    def states(self) -> list[State]:
+        """The state of each event, by place."""
+        live, copies, answered = self._live, self._copies, self.answered
+        out: list[State] = []
+        for i, node in enumerate(self.nodes):
+            flags = node.flags
+            if i in copies or flags & Is.REPLAYED:
+                state = State.REPLAYED
+            elif flags & Is.INTERNAL:
+                state = State.INTERNAL
+            elif flags & Is.ROLLED_BACK:
+                state = State.ROLLED_BACK
+            elif flags & Is.SIDE:
+                state = State.SIDE
+            elif i not in live:
+                state = State.DEAD
+            elif node.calls and any(call not in answered for call in node.calls):
+                state = State.ORPHANED
+            else:
+                state = State.LIVE
+            out.append(state)
+        return out
+
+    @cached_property
+    def branches(self) -> list[Branch]:
+        """The runs of dead and rolled-back events, each with the event it parted from."""
+        gone = (State.DEAD, State.ROLLED_BACK)
+        states, home = self.states, {}
+        runs: dict[int, list[int]] = {}
+        for i in self._parents_first:
+            if states[i] not in gone:
+                continue
+            parent = self.parents[i]
+            start = home[parent] if parent in home else i
+            home[i] = start
+            runs.setdefault(start, []).append(i)
+        return [
+            Branch(self.parents[start] if self.parents[start] >= 0 else None, start, tuple(sorted(run)))
+            for start, run in sorted(runs.items())
+        ]
+
+    @cached_property
+    def _parents_first(self) -> list[int]:
+        """All places so that parents come before children; written order wherever it can."""
+        if self._points_back:
+            return list(range(len(self.nodes)))
+        kids: dict[int, list[int]] = {}
+        for i, parent in enumerate(self.parents):
+            kids.setdefault(parent, []).append(i)
+        order = list(kids.get(-1, ()))
+        for i in order:  # grows while it is walked
+            order += kids.get(i, ())
+        return order
+
+    @property
+    def open_calls(self) -> list[tuple[int, str]]:
+        """Calls on the live line that were answered nowhere: (place, call)."""
+        return [
+            (i, call)
+            for i in self.chain()
+            for call in self.nodes[i].calls
+            if call not in self.answered
+        ]

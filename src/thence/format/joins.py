@@ -1,0 +1,261 @@
+"""What only a whole session can tell: calls with results, usage counted once, derived events.
+
+Pure functions over the normalised events of one session, the same for every agent and for every
+reader (the sweep, `show PATH`, the viewer). Adapters give facts of single records and nothing
+else. Invariants: a result is paired by id, wherever it stands; one bill is counted once, whole;
+a derived event keeps its base event as it is, points at it with `derived_from`, and carries
+neither tokens nor a payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from thence.format import kinds
+from thence.format.graph import State
+from thence.format.normal import Kind, SessionEvent, event_id
+from thence.format.records import Usage, text_of
+from thence.format.repair import INTERRUPTED
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call and the result it got, if any did come."""
+
+    call: SessionEvent
+    result: SessionEvent | None
+    ending: kinds.Ending | None
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """Tokens of a session, those of dead branches and of subagents apart."""
+
+    live: Usage = Usage()
+    dead: Usage = Usage()
+    side: Usage = Usage()
+    responses: int = 0
+
+    @property
+    def total(self) -> int:
+        """All tokens billed."""
+        return self.live.total + self.dead.total + self.side.total
+
+
+# -- calls ----------------------------------------------------------------------------------
+
+
+def calls(events: Sequence[SessionEvent]) -> list[Call]:
+    """Pair every call with its result, in written order.
+
+    By id alone: results stand before their call in some logs. Of several a real one is taken
+    before a synthetic one, then the first that follows the call, else the first. A second call
+    of the same id gets none.
+    """
+    results: dict[str, list[tuple[int, SessionEvent]]] = {}
+    for at, event in enumerate(events):
+        if event.kind == "tool_result" and event.call is not None and _counts(event):
+            results.setdefault(event.call, []).append((at, event))
+    out: list[Call] = []
+    taken: set[str] = set()
+    for at, event in enumerate(events):
+        if event.kind != "tool_call" or not _counts(event):
+            continue
+        found: list[tuple[int, SessionEvent]] = []
+        if event.call is not None and event.call not in taken:
+            found = results.get(event.call, found)
+            taken.add(event.call)
+        best = min(found, key=lambda f: (f[1].payload == INTERRUPTED, f[0] < at), default=None)
+        result = best[1] if best else None
+        out.append(Call(event, result, _ending(event, result)))
+    return out
+
+
+def _counts(event: SessionEvent) -> bool:
+    return event.state is not State.REPLAYED and event.derived_from is None
+
+
+def _ending(call: SessionEvent, result: SessionEvent | None) -> kinds.Ending | None:
+    if result is None:
+        return None
+    return kinds.ending(call.tool or "", result.payload, is_error=result.failed)
+
+
+# -- usage ----------------------------------------------------------------------------------
+
+
+def bills(events: Iterable[SessionEvent]) -> dict[int, Usage]:
+    """Count each bill once: the event that carries it -> its usage.
+
+    Records of one response repeat its usage, and the early ones of a stream hold less: the
+    record with the highest output counts, whole, never field by field. A copy inside a
+    sidechain yields to the original; a tie goes to the first written.
+    """
+    best: dict[str, SessionEvent] = {}
+    for event in events:
+        if event.usage is None or not _counts(event):
+            continue
+        key = event.usage_key or f"{event.event_id}"
+        held = best.get(key)
+        if held is None or _outbids(event, held):
+            best[key] = event
+    return {event.event_id: event.usage for event in best.values() if event.usage is not None}
+
+
+def _outbids(new: SessionEvent, held: SessionEvent) -> bool:
+    if new.is_sidechain != held.is_sidechain:
+        return held.is_sidechain
+    output = (new.usage or Usage()).output_tokens, (held.usage or Usage()).output_tokens
+    return output[0] > output[1]
+
+
+def spent(events: Sequence[SessionEvent]) -> Spent:
+    """Add up what a session took, by what became of the events that were billed."""
+    counted = bills(events)
+    sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
+    for event in events:
+        usage = counted.pop(event.event_id, None)
+        if usage is None:
+            continue
+        where = "side" if event.is_sidechain else "dead" if _gone(event) else "live"
+        sums[where] = added(sums[where], usage)
+    return Spent(**sums, responses=len(bills(events)))
+
+
+def _gone(event: SessionEvent) -> bool:
+    return event.state in (State.DEAD, State.ROLLED_BACK)
+
+
+def added(one: Usage, other: Usage) -> Usage:
+    """Give the sum of two usages."""
+    return Usage(*(getattr(one, f) + getattr(other, f) for f in Usage.__struct_fields__))
+
+
+def from_running_totals(totals: Iterable[Usage]) -> Usage:
+    """Read totals that only grow but may start again: the sum of the peaks before each fall."""
+    out = peak = Usage()
+    for now in totals:
+        if now.total < peak.total:
+            out = added(out, peak)
+        peak = now
+    return added(out, peak)
+
+
+# -- derived events -------------------------------------------------------------------------
+
+
+def derived(events: Sequence[SessionEvent]) -> list[SessionEvent]:
+    """Give the further events that a session's own events imply, in written order."""
+    pairs = calls(events)
+    out = [
+        *_from_calls(pairs),
+        *_retries(pairs),
+        *_interventions(events, pairs),
+        *_rests(events),
+    ]
+    order = {event.event_id: at for at, event in enumerate(events)}
+    return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
+
+
+def _derive(
+    base: SessionEvent, kind: Kind, summary: str, *, failed: bool | None = None, nth: int = 0
+) -> SessionEvent:
+    return SessionEvent(
+        session_uid=base.session_uid,
+        event_id=event_id(base.session_uid, f"{kind} of {base.event_id}", nth),
+        kind=kind,
+        parent_id=base.event_id,
+        ts=base.ts,
+        role=base.role,
+        tool=base.tool,
+        summary=summary,
+        is_sidechain=base.is_sidechain,
+        channel=base.channel,
+        state=base.state,
+        derived_from=base.event_id,
+        native_id=base.native_id,
+        call=base.call,
+        failed=failed,
+    )
+
+
+def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
+    """Test runs and edits hang off their call, errors off the result that tells of them."""
+    for pair in pairs:
+        call, result, ending = pair.call, pair.result, pair.ending
+        tool, given = call.tool or "", call.payload
+        failed = ending.failed if ending else None
+        line = kinds.command(tool, given)
+        if line is not None and (runner := kinds.test_runner(line)) is not None:
+            said = text_of(result.payload) if result else ""
+            yield _derive(call, "test_run", _tests_line(runner, line, said), failed=failed)
+        if kinds.is_edit(tool, given) and not failed:
+            yield _derive(call, "edit", kinds.summary(tool, given))
+        if result is not None and failed:
+            why = kinds.error_shape(text_of(result.payload)) or (ending.why if ending else "")
+            yield _derive(result, "error", why[:240], failed=True)
+
+
+def _tests_line(runner: str, command: str, said: str) -> str:
+    found = kinds.tests(command, said)
+    parts = [runner]
+    if found is not None:
+        named = (("passed", found.passed), ("failed", found.failed), ("skipped", found.skipped))
+        parts += [f"{number} {name}" for name, number in named if number]
+    return ", ".join(parts)
+
+
+def _retries(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
+    """A call is a retry when the last call for the same thing, in its channel, failed."""
+    failed: dict[tuple[str, str, str], bool] = {}
+    for pair in pairs:
+        key = (pair.call.channel, *_aim(pair.call))
+        if failed.get(key):
+            yield _derive(pair.call, "retry", f"again: {pair.call.summary}")
+        failed[key] = pair.ending is None or pair.ending.failed
+
+
+def _aim(call: SessionEvent) -> tuple[str, str]:
+    """What a call is for: the same tests, the same files, or the very same arguments."""
+    tool = call.tool or ""
+    line = kinds.command(tool, call.payload)
+    if line is not None:
+        return "shell", kinds.test_runner(line) or " ".join(line.split())
+    paths = sorted(touch.path for touch in kinds.touches(tool, call.payload))
+    if paths:
+        return tool, "\n".join(paths)
+    try:
+        return tool, repr(call.payload)
+    except RecursionError:  # nested deeper than Python follows: the same as nothing else
+        return tool, f"{call.event_id}"
+
+
+def _interventions(events: Sequence[SessionEvent], pairs: Sequence[Call]) -> Iterable[SessionEvent]:
+    """A human stepped in: spoke while the agent was at work, or refused or cut off a call."""
+    at_work = False
+    for event in events:
+        if event.is_sidechain or not _counts(event) or _gone(event):
+            continue
+        if event.kind == "user_msg":
+            if at_work:
+                yield _derive(event, "human_intervention", event.summary)
+            at_work = False
+        elif event.kind in ("tool_call", "tool_result"):
+            at_work = True
+        elif event.kind == "assistant_msg":
+            at_work = False
+    for pair in pairs:
+        if pair.result is not None and pair.ending and pair.ending.why in ("denied", "interrupted"):
+            yield _derive(pair.result, "human_intervention", pair.ending.why)
+
+
+def _rests(events: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
+    """Where turns came to rest, and where a log that says nothing of it began and ended."""
+    main = [e for e in events if not e.is_sidechain and _counts(e) and not _gone(e)]
+    said = [e for e in main if e.kind != "lifecycle"]
+    for event, after in zip(said, [*said[1:], None], strict=False):
+        if event.kind == "assistant_msg" and (after is None or after.kind == "user_msg"):
+            yield _derive(event, "completion", event.summary)
+    if main and len(main) == len(said):
+        yield _derive(main[0], "lifecycle", "started")
+        yield _derive(main[-1], "lifecycle", "last seen", nth=1)

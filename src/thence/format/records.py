@@ -1,0 +1,340 @@
+"""The nouns of the format: one event per line, and what its payload holds.
+
+An event line is `{"type","ts","uuid","prev_uuid","payload"}`, in that order: `type` first, so
+that a search backwards through bytes finds boundaries. Message payloads have the shape of the
+Messages API. Invariants: an event is immutable; what we do not know (types, envelope fields,
+payload fields) is kept and written back; a payload is read through `typed`, which answers with a
+`Malformed` value and never raises.
+
+FROZEN: the names and the order of `Event`'s first five fields, and the names of all payload
+fields, are the wire format. A change needs a new schema version and an upcast step in `schema`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+JSON: TypeAlias = Any
+"""A decoded JSON value of foreign origin: any shape, trust nothing."""
+
+EXTRA = "(extra)"
+"""Stands for the unknown envelope fields inside `Event`; never written as a key."""
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """One immutable line: what, when, which, after which event.
+
+    Unknown fields are forbidden only so that the fast decoder notices them and hands the line
+    to the careful one, which keeps them in `extra`.
+    """
+
+    type: str
+    ts: str
+    uuid: str
+    prev_uuid: str | None
+    payload: JSON
+    extra: dict[str, JSON] = msgspec.field(name=EXTRA, default_factory=dict)
+
+    @property
+    def fields(self) -> dict[str, JSON]:
+        """The payload as an object, empty when it is anything else."""
+        return self.payload if isinstance(self.payload, dict) else {}
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where bytes stand in a file: 1-based line, byte offset, length without the LF."""
+
+    line: int
+    offset: int
+    length: int
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A line that is no event, and why. `salvaged` events were recovered from it all the same."""
+
+    line: int
+    offset: int
+    length: int
+    why: str
+    salvaged: int = 0
+    source: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """Something a reader should be told that cost no line: a newer schema, a bridged gap."""
+
+    what: str
+    detail: str = ""
+
+
+class Malformed(msgspec.Struct, frozen=True):
+    """A payload that does not have the shape its type promises."""
+
+    why: str
+
+
+# -- payloads -------------------------------------------------------------------------------
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The ancestor an adopted or forked session goes on from; nothing of it is copied."""
+
+    session: str
+    event: str | None = None
+    segment: int | None = None
+    offset: int | None = None
+    length: int | None = None
+    prefix_hash: str | None = None
+
+
+class Header(msgspec.Struct, frozen=True):
+    """First line of a session and of each of its segments."""
+
+    session_id: str
+    start_ts: str = ""
+    resumed_from: Origin | None = None
+    schema_version: int = 1
+    cwd: str | None = None
+    model: str | None = None
+    inherited_cost: float = 0.0
+
+
+class Terminator(msgspec.Struct, frozen=True):
+    """Last line after a clean close. Its absence is a valid state."""
+
+    end_ts: str = ""
+    reason: str = "closed"
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of one API response; `input_tokens` excludes what was read from the cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """All tokens that were billed, at whatever rate."""
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_creation_input_tokens
+            + self.cache_read_input_tokens
+        )
+
+
+class Message(msgspec.Struct, frozen=True):
+    """Payload of `user`, `assistant` and `summary` events: a Messages API message and its bill."""
+
+    role: str
+    content: str | list[JSON]
+    id: str | None = None
+    model: str | None = None
+    stop_reason: str | None = None
+    usage: JSON = None
+    cost_usd: float | None = None
+    synthetic: bool = False
+
+
+class Boundary(msgspec.Struct, frozen=True):
+    """Commit record of a compaction: the summary stands for all before it but head..tail."""
+
+    anchor_uuid: str
+    summary_event_uuid: str
+    head_uuid: str | None = None
+    tail_uuid: str | None = None
+    kept: list[list[int]] | None = None
+    summary: list[int] | None = None
+    state: JSON = None
+    totals: JSON = None
+
+
+class Tip(msgspec.Struct, frozen=True):
+    """The tip was moved: the next event goes on from `to`."""
+
+    to: str
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """End of a turn, with running totals for whoever lists sessions from their last bytes."""
+
+    state: str = "done"
+    totals: JSON = None
+    model: str | None = None
+    branch: str | None = None
+    title: str | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """The agent asked and waits; `waiting_for` says for what."""
+
+    waiting_for: str = "approval"
+    tool_use_id: str | None = None
+
+
+class Todos(msgspec.Struct, frozen=True):
+    """The whole todo list as of this event."""
+
+    todos: list[JSON]
+
+
+class Model(msgspec.Struct, frozen=True):
+    """The model, and the overrides that go with it, from here on."""
+
+    model: str
+    overrides: dict[str, JSON] = {}
+
+
+class Cwd(msgspec.Struct, frozen=True):
+    """The working directory from here on. Display text, never a path to open."""
+
+    cwd: str
+
+
+class Worktree(msgspec.Struct, frozen=True):
+    """State of the repository from here on."""
+
+    path: str | None = None
+    branch: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+class File(msgspec.Struct, frozen=True):
+    """One file was added, edited, deleted, moved or read."""
+
+    path: str
+    how: str = "edit"
+    hash: str | None = None
+
+
+class Sidechain(msgspec.Struct, frozen=True):
+    """What the parent knows of a subagent: its id, how it ended and its summary. Nothing else."""
+
+    agent_id: str
+    tool_use_id: str | None = None
+    completion_status: str = "running"
+    summary: str | None = None
+
+
+Payload: TypeAlias = (
+    Header
+    | Terminator
+    | Message
+    | Boundary
+    | Tip
+    | Turn
+    | Waiting
+    | Todos
+    | Model
+    | Cwd
+    | Worktree
+    | File
+    | Sidechain
+)
+
+PAYLOADS: dict[str, type[Payload]] = {
+    "header": Header,
+    "terminator": Terminator,
+    "user": Message,
+    "assistant": Message,
+    "summary": Message,
+    "boundary": Boundary,
+    "tip": Tip,
+    "turn": Turn,
+    "waiting": Waiting,
+    "todos": Todos,
+    "model": Model,
+    "cwd": Cwd,
+    "worktree": Worktree,
+    "file": File,
+    "sidechain": Sidechain,
+}
+
+MESSAGES = frozenset({"user", "assistant", "summary"})
+"""Event types whose payload goes to the model."""
+
+INTERNAL = frozenset({"header", "terminator", "boundary", "tip", "turn", "waiting"})
+"""Event types that keep the books; never shown as conversation, never a tip."""
+
+_CAMEL = {
+    "headUuid": "head_uuid",
+    "anchorUuid": "anchor_uuid",
+    "tailUuid": "tail_uuid",
+    "summaryEventUuid": "summary_event_uuid",
+}
+
+
+def is_permission(event_type: str) -> bool:
+    """Whether an event speaks of permissions: internal everywhere, and no fold ever sees it."""
+    return event_type.startswith("permission")
+
+
+def snake(boundary: dict[str, JSON]) -> dict[str, JSON]:
+    """Rename a boundary's `headUuid` spelling, which other writers of this format use, to ours."""
+    if not any(name in boundary for name in _CAMEL):
+        return boundary
+    return {_CAMEL.get(name, name): value for name, value in boundary.items()}
+
+
+def typed(event: Event) -> Payload | Malformed | None:
+    """Give the payload as the struct its type promises; None when the type is not ours."""
+    shape = PAYLOADS.get(event.type)
+    if shape is None:
+        return None
+    fields = event.payload
+    if event.type == "boundary" and isinstance(fields, dict):
+        fields = snake(fields)
+    try:
+        return msgspec.convert(fields, shape)
+    except (msgspec.ValidationError, RecursionError) as error:
+        return Malformed(str(error))
+
+
+def usage_of(value: JSON) -> Usage | None:
+    """Read a usage object of any spelling of numbers; what is no count counts as 0."""
+    if not isinstance(value, dict):
+        return None
+    return Usage(*(count(value.get(name)) for name in Usage.__struct_fields__))
+
+
+def count(value: JSON) -> int:
+    """Read a foreign number as a count: whole, not negative, not absurd, else 0.
+
+    Some writers spell counts as `12.0` or `"12"`.
+    """
+    digits = isinstance(value, str) and len(value) < 17 and value.isascii() and value.isdigit()
+    if digits or (isinstance(value, float) and value.is_integer()):
+        value = int(value)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value < 2**53 else 0
+
+
+def word(value: JSON) -> str:
+    """Read a foreign value that should be a name or an id; empty when it is no text."""
+    return value if isinstance(value, str) else ""
+
+
+def blocks(content: JSON) -> list[dict[str, JSON]]:
+    """Give message content as a list of block objects, whatever shape it was written in."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, list):
+        return []
+    return [
+        {"type": "text", "text": part} if isinstance(part, str) else part
+        for part in content
+        if isinstance(part, (str, dict))
+    ]
+
+
+def text_of(content: JSON) -> str:
+    """All prose of message content, blocks joined by line feeds; thinking and tools left out."""
+    if isinstance(content, str):
+        return content
+    said = (b.get("text") for b in blocks(content) if b.get("type") == "text")
+    return "\n".join(text for text in said if isinstance(text, str))

@@ -1,0 +1,264 @@
+"""What a session knows beyond its messages: domains, each folded over the events of a chain.
+
+A domain has a name, a version, a start value and a fold. Built in: messages, files, todos, cost,
+model, cwd, worktree, attribution; a harness registers its own. Invariants: a domain that fails
+loses itself only and is *absent* from then on, never empty; no event about permissions reaches
+any fold, registered ones included; a snapshot is a cache, so that one of an unknown version, or
+of a failed domain, sends that domain back to the root of the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Generic, TypeVar
+
+import msgspec
+
+from thence.format import kinds
+from thence.format.records import (
+    JSON,
+    MESSAGES,
+    Event,
+    blocks,
+    is_permission,
+    usage_of,
+    word,
+)
+
+V = TypeVar("V")
+
+SNAPSHOT_VERSION = 1
+_EDIT_HOW = ("add", "edit", "delete", "move")
+
+
+class Domain(msgspec.Struct, Generic[V], frozen=True):
+    """One kind of state: how it starts and how an event changes it.
+
+    The value is handed over: `fold` may change it in place, and returns what holds from then
+    on. Values are JSON, so that a boundary can carry them. A domain `seen_by_model` is folded
+    over the chain with its compactions applied and is never part of a snapshot; the others are
+    folded over the whole line, compacted events included.
+    """
+
+    name: str
+    start: Callable[[], V]
+    fold: Callable[[V, Event], V]
+    version: int = 1
+    seen_by_model: bool = False
+
+
+class State(msgspec.Struct):
+    """The values of all domains after a chain, and why the failed ones are missing."""
+
+    values: dict[str, JSON]
+    failed: dict[str, str]
+
+    def __getattr__(self, name: str) -> JSON:
+        """Give a domain's value as an attribute: `state.todos`."""
+        values: dict[str, JSON] = object.__getattribute__(self, "values")
+        if name in values:
+            return values[name]
+        message = f"no such domain: {name}"
+        raise AttributeError(message)
+
+
+class Domains:
+    """The domains of one harness: the built-in ones and its own."""
+
+    def __init__(self, domains: Iterable[Domain[JSON]] | None = None) -> None:
+        chosen = BUILT_IN if domains is None else domains
+        self._all: dict[str, Domain[JSON]] = {domain.name: domain for domain in chosen}
+
+    def register(self, domain: Domain[JSON]) -> None:
+        """Add a domain; one of the same name is replaced."""
+        self._all[domain.name] = domain
+
+    def fold(
+        self,
+        line: Sequence[Event],
+        seen: Sequence[Event] | None = None,
+        *,
+        snapshot: JSON = None,
+        since: int = 0,
+    ) -> State:
+        """Fold a line, and over `seen` what the model sees of it (all of it when not given).
+
+        Domains that a snapshot holds go on from it at event `since` of the line.
+        """
+        state = State({}, {})
+        stored = _stored(snapshot)
+        for name, domain in self._all.items():
+            events = line if seen is None or not domain.seen_by_model else seen
+            for start, at in _starts(domain, stored.get(name), since):
+                try:
+                    value = start()
+                    for event in events[at:]:
+                        if not is_permission(event.type):
+                            value = domain.fold(value, event)
+                except Exception as error:  # noqa: BLE001 - a harness's own code: costs its domain only
+                    state.failed[name] = f"{type(error).__name__}: {error}"
+                else:
+                    state.values[name] = value
+                    state.failed.pop(name, None)
+                    break
+        return state
+
+    def snapshot(self, state: State) -> dict[str, JSON]:
+        """Give what a boundary carries. A failed domain is absent, never empty."""
+        kept = {
+            name: {"version": domain.version, "value": state.values[name]}
+            for name, domain in self._all.items()
+            if not domain.seen_by_model and name in state.values
+        }
+        return {"version": SNAPSHOT_VERSION, "domains": kept}
+
+
+def _stored(snapshot: JSON) -> Mapping[str, JSON]:
+    """Read the domains of a snapshot; none when it is of another version or shape."""
+    if not isinstance(snapshot, Mapping) or snapshot.get("version") != SNAPSHOT_VERSION:
+        return {}
+    domains = snapshot.get("domains")
+    return domains if isinstance(domains, Mapping) else {}
+
+
+def _starts(
+    domain: Domain[JSON], kept: JSON, since: int
+) -> Iterator[tuple[Callable[[], JSON], int]]:
+    """Where a domain's fold may start: at its snapshot, and when that fails at the root."""
+    known = isinstance(kept, Mapping) and kept.get("version") == domain.version
+    if known and not domain.seen_by_model:
+        yield lambda: _kept(domain, kept["value"]), since
+    yield domain.start, 0
+
+
+def _kept(domain: Domain[JSON], value: JSON) -> JSON:
+    """Take a value out of a snapshot, if it has the shape the domain starts with."""
+    start = domain.start()
+    fits = isinstance(value, type(start)) or not isinstance(start, (dict, list))
+    if not fits or (isinstance(start, dict) and not start.keys() <= value.keys()):
+        message = f"not the shape of {domain.name}"
+        raise TypeError(message)
+    return deepcopy(value)
+
+
+# -- built-in folds -------------------------------------------------------------------------
+
+
+def _messages(value: list[JSON], event: Event) -> list[JSON]:
+    if event.type not in MESSAGES:
+        return value
+    value.append({"role": event.fields["role"], "content": event.fields["content"]})
+    return value
+
+
+def _files(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
+    for touch in _touched(event):
+        value[touch.path] = {"how": touch.how, "by": event.uuid}
+    return value
+
+
+def _todos(value: list[JSON], event: Event) -> list[JSON]:
+    if event.type == "todos":
+        return list(event.fields["todos"])
+    for call in _calls(event):
+        given = call.get("input")
+        if call.get("name") == "TodoWrite" and isinstance(given, dict):
+            stated = given.get("todos")
+            value = list(stated) if isinstance(stated, list) else value
+    return value
+
+
+def _cost(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
+    if event.type != "assistant":
+        return value
+    fields = event.fields
+    usage = usage_of(fields.get("usage"))
+    spent = fields.get("cost_usd")
+    if usage is None and spent is None:
+        return value
+    key = fields.get("id") or event.uuid
+    last = value.get("last") or {}
+    now = {
+        "input": usage.input_tokens if usage else 0,
+        "output": usage.output_tokens if usage else 0,
+        "cache_write": usage.cache_creation_input_tokens if usage else 0,
+        "cache_read": usage.cache_read_input_tokens if usage else 0,
+        "usd": float(spent) if isinstance(spent, (int, float)) else 0.0,
+    }
+    # The blocks of one response repeat its bill: the one with the highest output counts, whole.
+    same = last.get("key") == key
+    before = last["bill"] if same else dict.fromkeys(now, 0)
+    if same and before["output"] > now["output"]:
+        return value
+    totals = {name: value[name] + now[name] - before[name] for name in now}
+    responses = value["responses"] + (not same)
+    return {**totals, "responses": responses, "last": {"key": key, "bill": now}}
+
+
+def _no_cost() -> dict[str, JSON]:
+    counts = dict.fromkeys(("input", "output", "cache_write", "cache_read", "responses"), 0)
+    return {**counts, "usd": 0.0, "last": None}
+
+
+def _model(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
+    fields = event.fields
+    if event.type == "model":
+        return {"model": fields["model"], "overrides": dict(fields.get("overrides") or {})}
+    if event.type in ("header", "assistant") and (told := word(fields.get("model"))):
+        return {**value, "model": told}
+    return value
+
+
+def _cwd(value: str | None, event: Event) -> str | None:
+    if event.type == "cwd":
+        return str(event.fields["cwd"])
+    return word(event.fields.get("cwd")) or value if event.type == "header" else value
+
+
+def _worktree(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
+    return {**value, **event.fields} if event.type == "worktree" else value
+
+
+def _attribution(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
+    """Which turn changed which file: path -> the prompts whose turns touched it, in order."""
+    if event.type == "user" and not any(
+        b.get("type") == "tool_result" for b in blocks(event.fields.get("content"))
+    ):
+        value["turn"] = event.uuid
+    for touch in _touched(event):
+        turns = value["files"].setdefault(touch.path, [])
+        if not turns or turns[-1] != value["turn"]:
+            turns.append(value["turn"])
+    return value
+
+
+def _calls(event: Event) -> list[dict[str, JSON]]:
+    if event.type != "assistant":
+        return []
+    return [b for b in blocks(event.fields.get("content")) if b.get("type") == "tool_use"]
+
+
+def _touched(event: Event) -> list[kinds.Touch]:
+    """Files that an event changed: said by a `file` event or by an edit tool's call."""
+    if event.type == "file":
+        fields = event.fields
+        return [kinds.Touch(str(fields["path"]), str(fields.get("how") or "edit"))]
+    return [
+        touch
+        for call in _calls(event)
+        for touch in kinds.touches(word(call.get("name")), call.get("input"))
+        if touch.how in _EDIT_HOW
+    ]
+
+
+BUILT_IN: tuple[Domain[JSON], ...] = (
+    Domain("messages", list, _messages, seen_by_model=True),
+    Domain("files", dict, _files),
+    Domain("todos", list, _todos),
+    Domain("cost", _no_cost, _cost),
+    Domain("model", lambda: {"model": None, "overrides": {}}, _model),
+    Domain("cwd", lambda: None, _cwd),
+    Domain("worktree", dict, _worktree),
+    Domain("attribution", lambda: {"turn": None, "files": {}}, _attribution),
+)

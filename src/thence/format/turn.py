@@ -1,0 +1,78 @@
+"""The state of a session's last turn: running, waiting, interrupted or done.
+
+A log alone cannot tell a running turn from one whose process died: both end in a call without a
+result. Whoever knows whether the writer still lives says so with `alive`; without that an open
+turn counts as running until the log says otherwise. A torn last line is a second flag beside the
+state, never a replacement for it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from thence.format.graph import Graph, Is, Node
+
+
+class TurnState(StrEnum):
+    """Where a turn stands."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+    DONE = "done"
+
+
+class TurnNow(msgspec.Struct, frozen=True):
+    """The last turn of a session, as far as its log tells."""
+
+    state: TurnState
+    torn: bool = False
+    open_calls: tuple[str, ...] = ()
+    since: int | None = None
+    """Place of the event that decided it; None in an empty session."""
+
+
+def turn_of(graph: Graph, *, torn: bool = False, alive: bool | None = None) -> TurnNow:
+    """Tell the state of the last turn on the live line."""
+    end = _last_said(graph)
+    if end is None:
+        return TurnNow(TurnState.DONE, torn)
+    calls = tuple(call for _, call in graph.open_calls)
+    closed, waits = _after(graph, end)
+    state = _state(graph.nodes[end], open_calls=bool(calls), waits=waits)
+    if graph.nodes[end].flags & Is.SYNTHETIC and not alive:
+        closed = True  # a repair answered for a writer that was gone
+    if state in (TurnState.RUNNING, TurnState.WAITING) and (closed or alive is False):
+        state = TurnState.INTERRUPTED
+    return TurnNow(state, torn, calls, end)
+
+
+def _last_said(graph: Graph) -> int | None:
+    """The last event of the live line that is part of a turn."""
+    part = Is.PROMPT | Is.REPLY | Is.INTERRUPTS
+    for i in reversed(graph.chain()):
+        node = graph.nodes[i]
+        if node.flags & part or node.calls or node.answers:
+            return i
+    return None
+
+
+def _after(graph: Graph, end: int) -> tuple[bool, bool]:
+    """Whether, after the last thing said, the writer closed, and whether it said that it waits."""
+    closed = waits = False
+    for node in graph.nodes[end + 1 :]:
+        closed = closed or bool(node.flags & Is.CLOSES)
+        waits = waits or bool(node.flags & Is.WAITS)
+    return closed, waits
+
+
+def _state(last: Node, *, open_calls: bool, waits: bool) -> TurnState:
+    if last.flags & Is.INTERRUPTS:
+        return TurnState.INTERRUPTED
+    if waits:
+        return TurnState.WAITING
+    if last.flags & Is.ENDS and not open_calls:
+        return TurnState.DONE
+    return TurnState.RUNNING

@@ -1,0 +1,33 @@
+"""Profiles for hypothesis, and fixtures every folder of tests may use.
+
+`everyday` is quick; `whole` looks harder and is what `make test` and continuous integration use.
+Under CI the examples follow from the test alone, so that two runs of one commit agree.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+CI = bool(os.environ.get("CI"))
+NO_SHARED = "no ../shared beside the clone: checks against the real clients' files are skipped"
+
+# No deadline: a busy machine is not a bug. The blob lets a failure be replayed from a log.
+for profile, examples in {"everyday": 60, "whole": 300}.items():
+    settings.register_profile(
+        profile, max_examples=examples, deadline=None, derandomize=CI, print_blob=True
+    )
+settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "everyday"))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of documents and real clients' files beside the clone, or skip."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip(NO_SHARED)
+    return folder

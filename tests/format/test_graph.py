@@ -1,0 +1,547 @@
+"""The graph against a model in memory, and each oddity of real logs by name."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.format.histories import History, Script, scripts
+from thence.format.graph import Graph, Is, Node, Span, State, Undo, in_sequence
+from thence.format.records import Event
+from thence.format.repair import mend, problems
+from thence.format.transcript import Transcript, node_of
+from thence.format import codec
+
+
+def graph_of(events: list[Event]) -> Graph:
+    return Graph([node_of(event) for event in events])
+
+
+def ids(graph: Graph, places: list[int]) -> list[str]:
+    return [graph.nodes[i].id for i in places]
+
+
+def chain(*parts: str, flags: int = Is.PROMPT) -> list[Node]:
+    """Nodes a <- b <- c from the words given."""
+    return [Node(part, parts[k - 1] if k else None, flags) for k, part in enumerate(parts)]
+
+
+def states(graph: Graph) -> dict[str, str]:
+    return {node.id: state.value for node, state in zip(graph.nodes, graph.states, strict=True)}
+
+
+# -- against the model ----------------------------------------------------------------------
+
+
+@given(scripts)
+def test_live_chain_is_what_the_model_in_memory_saw(script: Script) -> None:
+    """Whatever was said, rewound, compacted and killed: the same history goes to the model."""
+    history = History(script)
+
+    transcript = Transcript.read(history.draft.bytes())
+
+    seen = [e.uuid for e in transcript.chain() if e.uuid not in history.internal]
+    assert set(history.seen) - history.internal == set(seen)
+    assert len(seen) == len(set(seen))
+    assert mend(history.messages()).messages == transcript.messages().messages
+
+
+@given(scripts)
+def test_chain_keeps_the_order_things_were_said_in(script: Script) -> None:
+    """Without parallel results the chain is the model's list, event by event."""
+    history = History(script, verbs=tuple(v for v in VERBS_LINEAR))
+
+    graph = graph_of(history.events)
+
+    expected = [u for u in history.seen if u not in history.internal]
+    assert expected == [u for u in ids(graph, graph.chain()) if u not in history.internal]
+
+
+VERBS_LINEAR = (
+    "prompt",
+    "reply",
+    "calls",
+    "rewind",
+    "branch",
+    "compact",
+    "half_compact",
+    "beside",
+    "state",
+    "kill_answer",
+    "kill_drop",
+)
+
+
+@given(scripts)
+def test_every_event_ends_in_exactly_the_state_the_model_gives_it(script: Script) -> None:
+    """No event is lost and none has two states."""
+    history = History(script)
+
+    graph = graph_of(history.events)
+
+    expected = {event.uuid: history.state_of(event.uuid) for event in history.events}
+    assert expected == states(graph)
+    assert len(history.events) == len(graph.states)
+
+
+@given(scripts, st.randoms(use_true_random=False))
+def test_shuffling_dead_branches_changes_nothing(script: Script, dice: random.Random) -> None:
+    """Where in the file a dead branch stands has no say in what is live."""
+    verbs = ("prompt", "reply", "calls", "parallel", "branch", "kill_answer")
+    history = History(script, verbs=verbs)
+    before = graph_of(history.events)
+    dead = [e for e in history.events if states(before)[e.uuid] == "dead"]
+    kept = [e for e in history.events if states(before)[e.uuid] != "dead"]
+    dice.shuffle(dead)
+
+    mixed = list(kept)
+    for event in dead:
+        mixed.insert(dice.randrange(len(mixed)), event)  # never behind the last live one
+    after = graph_of(mixed)
+
+    assert ids(before, before.chain()) == ids(after, after.chain())
+    assert states(before) == states(after)
+
+
+@given(scripts, st.integers(0, 10**6))
+def test_any_byte_prefix_loses_at_most_its_last_event(script: Script, cut: int) -> None:
+    """A kill at any byte costs the torn event and nothing before it."""
+    history = History(script)
+    data = history.draft.bytes()
+    cut %= len(data) + 1
+    whole = data[:cut].count(b"\n")
+
+    transcript = Transcript.read(data[:cut])
+
+    read = len(transcript.events)
+    assert history.events[:read] == transcript.events
+    assert whole <= read <= whole + 1
+    assert (cut > 0 and data[cut - 1 : cut] != b"\n" and read == whole) == transcript.torn
+    assert [] == problems(transcript.messages().messages)
+
+
+@given(scripts, st.integers(0, 50))
+def test_chain_to_any_event_ends_there(script: Script, pick: int) -> None:
+    """Every event has a chain: it starts at a root or a summary and ends in that event."""
+    history = History(script)
+    graph = graph_of(history.events)
+    place = pick % len(graph.nodes)
+
+    path = graph.chain(place, beside=False)
+
+    assert place == path[-1]
+    assert len(path) == len(set(path))
+
+
+@given(scripts)
+def test_a_boundary_holds_back_nothing_from_who_asks(script: Script) -> None:
+    """Through any number of compactions the original events stay on the line."""
+    history = History(script)
+
+    graph = graph_of(history.events)
+
+    line = ids(graph, graph.chain(boundaries=False))
+    assert set(history.line) - {history.events[0].uuid} <= set(line) | history.internal
+
+
+nodes = st.lists(
+    st.builds(
+        Node,
+        st.sampled_from("abcdefgh"),
+        st.none() | st.sampled_from("abcdefghz"),
+        st.sampled_from([0, 1, 2, 8, 16, 32, 64, 128, 128 | 1, 256]),
+        st.lists(st.sampled_from("xyz"), max_size=2).map(tuple),
+        st.lists(st.sampled_from("xyz"), max_size=2).map(tuple),
+        st.none() | st.sampled_from("rs"),
+        st.none() | st.sampled_from("abcdefghz"),
+        st.none() | st.builds(Span, *[st.sampled_from("abcdefghz")] * 3),
+        st.none() | st.sampled_from("abcz"),
+    ),
+    max_size=12,
+)
+
+
+@given(nodes)
+def test_no_links_whatever_make_it_raise_or_loop(junk: list[Node]) -> None:
+    """Cycles, doubles, boundaries onto themselves: an answer, always, with one state each."""
+    graph = Graph(junk)
+
+    for place in range(len(junk)):
+        path = graph.chain(place)
+        assert len(path) == len(set(path))
+    assert len(junk) == len(graph.states)
+    off = {i for branch in graph.branches for i in branch.events}
+    gone = (State.DEAD, State.ROLLED_BACK)
+    assert {i for i, s in enumerate(graph.states) if s in gone} == off
+    assert set(graph.tips) <= set(range(len(junk)))
+    assert graph.branch_points is not None
+    assert graph.end is None or graph.states[graph.end] in (
+        State.LIVE,
+        State.ORPHANED,
+        State.REPLAYED,
+        State.INTERNAL,  # a boundary that holds
+    )
+
+
+# -- oddities by name -----------------------------------------------------------------------
+
+
+def test_dangling_parent_is_bridged_and_marked() -> None:
+    """A lost event costs itself: the chain goes on from the record before."""
+    graph = Graph([*chain("a", "b"), Node("d", "lost", 1), Node("e", "d", 1)])
+
+    assert ["a", "b", "d", "e"] == ids(graph, graph.chain())
+    assert [("bridged", "lost")] == [(b.what, b.wanted) for b in graph.breaks]
+
+
+def test_first_event_with_a_lost_parent_is_a_root() -> None:
+    """Nothing to bridge to: it starts the chain, and is marked."""
+    graph = Graph([Node("c", "lost", 1), Node("d", "c", 1)])
+
+    assert ["c", "d"] == ids(graph, graph.chain())
+    assert [0] == graph.roots
+
+
+def test_side_events_are_bridged_to_their_own_channel() -> None:
+    """A subagent's broken link never reaches into the main line."""
+    graph = Graph([Node("a", None, 1), Node("s", None, Is.SIDE), Node("t", "gone", Is.SIDE)])
+
+    assert 1 == graph.parents[2]
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_cycles_are_cut_at_their_first_event(size: int) -> None:
+    """A ring becomes a chain that starts with its first-written event."""
+    ring = [Node(f"n{k}", f"n{(k + 1) % size}", 1) for k in range(size)]
+
+    graph = Graph(ring)
+
+    assert size == len(graph.chain(1 % size))
+    assert 1 == len(graph.breaks)
+    assert all(graph.chain(k)[-1] == k for k in range(0, size, 97))
+
+
+def test_repeated_ids_are_copies_of_the_first() -> None:
+    """A record written twice is one event and one replayed copy."""
+    graph = Graph([*chain("a", "b", "c"), Node("b", "a", 1)])
+
+    assert ["live", "live", "live", "replayed"] == [s.value for s in graph.states]
+    assert ["a", "b", "c"] == ids(graph, graph.chain())
+
+
+def test_of_doubled_ids_the_one_that_knows_its_parent_is_kept() -> None:
+    """One client once doubled an event, one copy with its link lost."""
+    graph = Graph([Node("a", None, 1), Node("b", None, 1), Node("b", "a", 1), Node("c", "b", 1)])
+
+    assert [State.REPLAYED, State.LIVE] == graph.states[1:3]
+    assert ["a", "b", "c"] == ids(graph, graph.chain())
+
+
+def test_several_roots_live_side_by_side() -> None:
+    """The tree of the last-written event is live, the other is kept and dead."""
+    graph = Graph([*chain("a", "b"), *chain("x", "y")])
+
+    assert ["x", "y"] == ids(graph, graph.chain())
+    assert {"a": "dead", "b": "dead", "x": "live", "y": "live"} == states(graph)
+
+
+def fan(*order: str) -> list[Node]:
+    """Three calls of one response, chained; results hang off their own calls, as in the log."""
+    out = [Node("p", None, Is.PROMPT)]
+    for k, above in enumerate(("p", "a1", "a2"), 1):
+        out.append(Node(f"a{k}", above, Is.REPLY, (f"c{k}",), response="m"))
+    return out + [Node(f"r{k}", f"a{k}", 0, answers=(f"c{k}",)) for k in order]
+
+
+@pytest.mark.parametrize("order", ["123", "321", "213", "132"])
+def test_parallel_results_off_their_own_calls_are_live(order: str) -> None:
+    """Results that end no line are no dead branches, in whatever order they came."""
+    graph = Graph(fan(*order))
+
+    assert {"live"} == set(states(graph).values())
+    assert {"p", "a1", "a2", "a3", "r1", "r2", "r3"} == set(ids(graph, graph.chain()))
+    assert [] == graph.branch_points
+
+
+@pytest.mark.parametrize("last", ["r1", "r2", "r3"])
+def test_conversation_goes_on_from_any_of_the_parallel_results(last: str) -> None:
+    """The next event hangs off one result; the other calls and results stay live."""
+    graph = Graph([*fan("3", "1", "2"), Node("n", last, Is.REPLY)])
+
+    assert {"live"} == set(states(graph).values())
+    assert "n" == ids(graph, graph.chain())[-1]
+
+
+def test_a_late_parallel_result_does_not_pull_the_tip_back() -> None:
+    """The answer went on before the slowest tool was through."""
+    graph = Graph([*fan("3"), Node("n", "r3", Is.REPLY), Node("r1", "a1", 0, answers=("c1",))])
+
+    assert "n" == graph.nodes[graph.end or 0].id
+    assert {"r1"} <= set(ids(graph, graph.chain()))
+
+
+def test_an_unanswered_parallel_call_is_orphaned_not_dead() -> None:
+    """Killed while one of three tools ran: two results count, one call is open."""
+    graph = Graph(fan("1", "2"))
+
+    assert "orphaned" == states(graph)["a3"]
+    assert {"live"} == {states(graph)[k] for k in ("a1", "a2", "r1", "r2")}
+    assert [("a3", "c3")] == [(graph.nodes[i].id, call) for i, call in graph.open_calls]
+
+
+def test_tip_is_the_last_complete_event() -> None:
+    """New input attaches before the open call when it is left behind."""
+    graph = Graph([*chain("a", "b"), Node("call", "b", Is.REPLY, ("c",))])
+
+    assert (2, 1) == (graph.end, graph.tip)
+
+
+def test_results_are_looked_for_everywhere() -> None:
+    """A result on another branch, or before its call, still answers it."""
+    graph = Graph(
+        [
+            Node("p", None, 1),
+            Node("early", "p", 0, answers=("c",)),
+            Node("call", "p", Is.REPLY, ("c",)),
+        ]
+    )
+
+    assert [] == graph.open_calls
+    assert "live" == states(graph)["call"]
+
+
+def test_the_last_tip_event_beats_a_newer_branch() -> None:
+    """Moved back, then somebody with a stale view wrote to the old line: it stays dead."""
+    log = [*chain("a", "b", "c"), Node("t", "a", Is.INTERNAL, tip="a"), Node("stale", "c", 1)]
+
+    assert ["a"] == ids(Graph(log), Graph(log).chain())
+
+    log.append(Node("d", "a", 1))
+
+    assert ["a", "d"] == ids(Graph(log), Graph(log).chain())
+    assert "dead" == states(Graph(log))["stale"]
+
+
+def test_a_tip_event_that_points_nowhere_is_no_tip_event() -> None:
+    """Then the last-written line is live."""
+    graph = Graph([*chain("a", "b"), Node("t", "b", Is.INTERNAL, tip="gone")])
+
+    assert ["a", "b"] == ids(graph, graph.chain())
+
+
+def test_internal_events_inside_a_chain_are_walked_through() -> None:
+    """They link, they are never the tip, and they are told apart."""
+    graph = Graph([Node("a", None, 1), Node("i", "a", Is.INTERNAL), Node("b", "i", 1)])
+
+    assert ["a", "i", "b"] == ids(graph, graph.chain())
+    assert {"a": "live", "i": "internal", "b": "live"} == states(graph)
+
+
+# -- boundaries -----------------------------------------------------------------------------
+
+
+def ours(*kept: str | None) -> list[Node]:
+    """a b c | summary, boundary | d, in our own form."""
+    return [
+        *chain("a", "b", "c"),
+        Node("s", "c", Is.SUMMARY),
+        Node("B", "s", Is.INTERNAL, span=Span("s", *kept)),
+        Node("d", "B", 1),
+    ]
+
+
+def claude(*kept: str | None, logical: str = "c") -> list[Node]:
+    """a b c | boundary (a root), summary under it | d, in Claude Code's form."""
+    span = Span("s", *kept) if kept else None
+    return [
+        *chain("a", "b", "c"),
+        Node("B", None, 0, logical=logical, span=span),
+        Node("s", "B", Is.SUMMARY | Is.PROMPT),
+        Node("d", "s", 1),
+    ]
+
+
+def shown(log: list[Node]) -> str:
+    graph = Graph(log)
+    return "".join(i for i in ids(graph, graph.chain()) if i != "B")
+
+
+@pytest.mark.parametrize("form", [ours, claude])
+def test_a_boundary_leaves_summary_kept_events_and_what_follows(form: object) -> None:
+    """Head to tail come after the summary, the rest of the past is summed up."""
+    assert callable(form)
+
+    assert "sbcd" == shown(form("b", "c"))
+    assert "scd" == shown(form("c", "c"))
+    assert {"live"} == {states(Graph(form("b", "c")))[k] for k in "abcsd"}
+
+
+def test_a_boundary_that_keeps_nothing_leaves_the_summary() -> None:
+    """Ours says so with empty fields, the other form with none."""
+    assert "sd" == shown(ours(None, None))
+    assert "sd" == shown(claude())
+
+
+@pytest.mark.parametrize(
+    "kept", [("gone", "c"), ("b", "gone"), ("c", "b"), ("s", "s"), ("b", "d"), ("B", "B")]
+)
+def test_a_boundary_that_points_nowhere_is_not_applied(kept: tuple[str, str]) -> None:
+    """Swapped, missing or overlapping ends: the chain before it, and a mark."""
+    graph = Graph(ours(*kept))
+
+    assert ["a", "b", "c", "B", "d"] == ids(graph, graph.chain())
+    assert "boundary" in {b.what for b in graph.breaks}
+
+
+def test_a_summary_without_its_boundary_is_half_a_compaction() -> None:
+    """The commit record is missing: the chain before it holds."""
+    assert "abc" == shown(ours("b", "c")[:4])
+    assert "abcd" == shown([*ours("b", "c")[:4], Node("d", "c", 1)])
+
+
+def test_a_boundary_without_its_summary_is_half_a_compaction() -> None:
+    """The other form writes the boundary first: its logical parent is followed."""
+    log = claude("b", "c")
+
+    assert "abcd" == shown([*log[:4], Node("d", "B", 1)])
+
+
+def test_a_boundary_may_go_on_from_nothing() -> None:
+    """The past it names was deleted: what is there is shown, and a mark."""
+    graph = Graph(claude(logical="gone")[3:])
+
+    assert "sd" == shown(claude(logical="gone")[3:])
+    assert ["boundary"] == [b.what for b in graph.breaks]
+
+
+def test_boundaries_nest() -> None:
+    """The second compaction keeps events that the first had kept."""
+    log = [
+        *ours("b", "c"),
+        Node("S", "d", Is.SUMMARY),
+        Node("C", "S", Is.INTERNAL, span=Span("S", "c", "d")),
+        Node("e", "C", 1),
+    ]
+    graph = Graph(log)
+
+    assert "Scde" == "".join(i for i in ids(graph, graph.chain()) if i not in "BC")
+    assert "sbcd" == "".join(i for i in ids(graph, graph.chain(5)) if i != "B")
+    assert log.index(log[-2]) == graph.boundary()
+
+
+def test_a_fork_whose_links_were_patched_when_it_was_copied_reads_the_same() -> None:
+    """The copy carries the boundary and, besides, parents that already follow it."""
+    log = [
+        Node("B", None, 0, logical="gone", span=Span("s", "b", "c")),
+        Node("s", "B", Is.SUMMARY | Is.PROMPT),
+        Node("b", "s", 1),
+        Node("c", "b", 1),
+        Node("d", "c", 1),
+    ]
+
+    assert "sbcd" == shown(log)
+
+
+def test_chain_to_an_event_before_a_boundary_is_not_patched() -> None:
+    """Rewinding behind a compaction brings the originals back."""
+    graph = Graph(ours("b", "c"))
+
+    assert ["a", "b", "c"] == ids(graph, graph.chain(2))
+
+
+def test_five_hundred_compactions_are_read_in_linear_work() -> None:
+    """Each boundary names the last event before it."""
+    log = chain("a", "b")
+    for k in range(500):
+        log.append(Node(f"B{k}", None, 0, logical=log[-1].id))
+        log.append(Node(f"s{k}", f"B{k}", Is.SUMMARY | Is.PROMPT))
+
+    graph = Graph(log)
+
+    assert ["B499", "s499"] == ids(graph, graph.chain())
+    assert len(log) == len(graph.chain(boundaries=False))
+
+
+# -- sequences ------------------------------------------------------------------------------
+
+
+def turns(*words: str) -> list[Node]:
+    """p* are prompts, u<n> undoes n turns, t<n> goes back to the n-th, the rest are replies."""
+    out = []
+    for k, word in enumerate(words):
+        undo = Undo(turns=int(word[1:])) if word[0] == "u" else None
+        undo = Undo(to=int(word[1:])) if word[0] == "t" else undo
+        flags = Is.PROMPT if word[0] == "p" else Is.REPLY
+        out.append(Node(f"{word}.{k}" if undo else word, None, 0 if undo else flags, undo=undo))
+    return out
+
+
+def test_a_rollback_takes_whole_turns_off_the_end() -> None:
+    """What they held is rolled back, still there, and the next prompt goes on from before."""
+    graph = Graph(in_sequence(turns("p1", "r1", "p2", "r2", "p3", "r3", "u2", "p4")))
+
+    assert ["p1", "r1", "p4"] == ids(graph, graph.chain())
+    gone = {k for k, s in states(graph).items() if s == "rolled_back"}
+    assert {"p2", "r2", "p3", "r3"} == gone
+
+
+def test_rewinding_to_a_prompt_reuses_its_number() -> None:
+    """Back to prompt 1, twice: the second time it is the new one that goes."""
+    graph = Graph(in_sequence(turns("p0", "p1", "r1", "t1", "pa", "ra", "t1", "pb")))
+
+    assert ["p0", "pb"] == ids(graph, graph.chain())
+
+
+@pytest.mark.parametrize("count", [99, -1, 0, 2**70])
+def test_absurd_rollbacks_are_clamped(count: int) -> None:
+    """More turns than there are: all. Fewer than none: none."""
+    marker = Node("u", None, undo=Undo(turns=count))
+    graph = Graph(in_sequence([*turns("p1", "r1"), marker, *turns("p2")]))
+
+    expected = ["p2"] if count > 0 else ["p1", "r1", "p2"]
+    assert expected == ids(graph, graph.chain())
+
+
+def test_branches_name_where_they_parted() -> None:
+    """Two dead ends at one event are two branches."""
+    graph = Graph([*chain("a", "x", "y"), Node("z", "a", 1), Node("b", "a", 1)])
+
+    found = [(ids(graph, [b.at or 0]), ids(graph, list(b.events))) for b in graph.branches]
+    assert [(["a"], ["x", "y"]), (["a"], ["z"])] == found
+    assert [0] == graph.branch_points
+
+
+# -- size -----------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_deep_needs_no_recursion() -> None:
+    """Depth costs memory, never the stack."""
+    log = [Node(str(k), str(k - 1) if k else None, 1) for k in range(100_000)]
+
+    graph = Graph(log)
+
+    assert 100_000 == len(graph.chain())
+    assert {State.LIVE} == set(graph.states)
+
+
+def test_twenty_thousand_branches_at_one_event() -> None:
+    """A star is one branch point with all its ends but one dead."""
+    log = [Node("hub", None, 1), *(Node(f"{k}", "hub", 1) for k in range(20_000))]
+
+    graph = Graph(log)
+
+    assert ["hub", "19999"] == ids(graph, graph.chain())
+    assert 19_999 == len(graph.branches)
+    assert [0] == graph.branch_points
+
+
+def test_bytes_and_nodes_agree() -> None:
+    """Encoding a history and reading it back gives the same graph."""
+    history = History([("prompt", 0, 0), ("parallel", 2, 5), ("compact", 1, 1), ("reply", 0, 0)])
+
+    read = codec.decode(history.draft.bytes()).events
+
+    assert graph_of(history.events).states == graph_of(read).states

@@ -1,0 +1,291 @@
+"""Where the last turn stands: each of the four states, and what a log alone cannot tell."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thence.format.graph import Graph, Is, Node
+from thence.format.records import Event
+from thence.format.repair import synthetic
+from thence.format.transcript import node_of
+from thence.format.turn import TurnNow, TurnState, turn_of
+from thence.testing import Draft
+
+
+def begun(text: str = "go") -> Draft:
+    """A session with one prompt."""
+    draft = Draft()
+    draft.header()
+    draft.prompt(text)
+    return draft
+
+
+def calling(*calls: str) -> Draft:
+    """A session whose model has asked for tools and nothing more."""
+    draft = begun()
+    draft.reply("on it", *(Draft.call(call, "Bash", command="ls") for call in calls))
+    return draft
+
+
+def crashed() -> Draft:
+    """A session that was killed in a call and mended afterwards."""
+    draft = calling("a")
+    mend(draft, "a")
+    return draft
+
+
+def mend(draft: Draft, call: str) -> None:
+    """Answer an orphan as a repair does."""
+    made = synthetic(draft.session, call, ts=draft.ts, prev_uuid=draft.tip)
+    draft.events.append(made)
+    draft.tip = made.uuid
+
+
+def now(draft: Draft | list[Event], *, torn: bool = False, alive: bool | None = None) -> TurnNow:
+    """The turn a session is in."""
+    events = draft.events if isinstance(draft, Draft) else draft
+    return turn_of(Graph([node_of(event) for event in events]), torn=torn, alive=alive)
+
+
+# -- running ----------------------------------------------------------------------------------
+
+
+def test_prompt_without_answer_is_running() -> None:
+    """The model has yet to speak."""
+    assert TurnNow(TurnState.RUNNING, since=1) == now(begun())
+
+
+def test_open_call_is_running() -> None:
+    """A tool is at work as far as the log knows; the call is named."""
+    assert TurnNow(TurnState.RUNNING, open_calls=("a",), since=2) == now(calling("a"))
+
+
+def test_answered_call_is_running_until_the_model_speaks() -> None:
+    """A result is not the end of a turn."""
+    draft = calling("a")
+    draft.result("a", "done")
+
+    assert TurnNow(TurnState.RUNNING, since=3) == now(draft)
+
+
+def test_calls_still_open_are_named() -> None:
+    """Of parallel calls only those without a result are open."""
+    draft = calling("a", "b", "c")
+    draft.result("b", "done")
+
+    assert ("a", "c") == now(draft).open_calls
+
+
+def test_text_of_a_reply_that_calls_does_not_end_the_turn() -> None:
+    """A response written block by block has not ended while it promises a call."""
+    draft = begun()
+    draft.reply("I will look.", stop_reason="tool_use")
+
+    assert TurnState.RUNNING == now(draft).state
+
+
+# -- done -------------------------------------------------------------------------------------
+
+
+def test_last_word_of_the_model_is_done() -> None:
+    """It said what it had to say and called nothing."""
+    draft = calling("a")
+    draft.result("a", "done")
+    draft.reply("finished")
+
+    assert TurnNow(TurnState.DONE, since=4) == now(draft)
+
+
+@pytest.mark.parametrize("events", [0, 1])
+def test_session_in_which_nobody_spoke_is_done(events: int) -> None:
+    """No bytes and a header alone are sessions at rest."""
+    assert TurnNow(TurnState.DONE) == now(begun().events[:events])
+
+
+def test_books_after_the_last_word_change_nothing() -> None:
+    """Totals at the end of a turn, a terminator and state are no part of it."""
+    draft = begun()
+    draft.reply("finished")
+    draft.add("cwd", {"cwd": "/elsewhere"})
+    draft.add("turn", {"state": "done"}, moves=False)
+    draft.close()
+
+    assert TurnNow(TurnState.DONE, since=2) == now(draft)
+
+
+def test_calls_of_a_dead_branch_are_not_open() -> None:
+    """What was rewound does not keep the session busy."""
+    draft = begun()
+    rest = draft.reply("finished")
+    draft.prompt("more")
+    draft.reply(Draft.call("a", "Bash", command="ls"))
+    draft.rewind(rest)
+
+    assert TurnNow(TurnState.DONE, since=2) == now(draft)
+
+
+def test_subagents_do_not_decide() -> None:
+    """A subagent's open call is not the session's."""
+    nodes = [
+        Node("a", None, Is.PROMPT),
+        Node("b", "a", Is.REPLY | Is.ENDS),
+        Node("s", None, Is.SIDE | Is.PROMPT),
+        Node("t", "s", Is.SIDE | Is.REPLY, calls=("x",)),
+    ]
+
+    assert TurnNow(TurnState.DONE, since=1) == turn_of(Graph(nodes))
+
+
+# -- waiting ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_asking_is_waiting(moves: bool) -> None:
+    """The agent said that it waits, on the line or beside it."""
+    draft = calling("a")
+    draft.add("waiting", {"waiting_for": "approval", "tool_use_id": "a"}, moves=moves)
+
+    assert TurnNow(TurnState.WAITING, open_calls=("a",), since=2) == now(draft)
+
+
+def test_answer_ends_the_waiting() -> None:
+    """What was said after the question decides."""
+    draft = calling("a")
+    draft.add("waiting", {"tool_use_id": "a"}, moves=False)
+    draft.result("a", "approved and run")
+
+    assert TurnState.RUNNING == now(draft).state
+
+
+# -- interrupted ------------------------------------------------------------------------------
+
+
+def test_interruption_is_interrupted_until_the_next_prompt() -> None:
+    """The log says so itself."""
+    draft = calling("a")
+    draft.add("interrupted", {})
+    cut = now(draft)
+    draft.prompt("try again")
+
+    assert TurnNow(TurnState.INTERRUPTED, open_calls=("a",), since=3) == cut
+    assert TurnState.RUNNING == now(draft).state
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_close_in_the_middle_of_a_turn_interrupts_it(asks: bool) -> None:
+    """A writer that said good-bye runs nothing and waits for nobody."""
+    draft = calling("a")
+    if asks:
+        draft.add("waiting", {"tool_use_id": "a"}, moves=False)
+    draft.close()
+
+    assert TurnNow(TurnState.INTERRUPTED, open_calls=("a",), since=2) == now(draft)
+
+
+def test_session_that_goes_on_after_its_close_is_running_again() -> None:
+    """An old terminator does not cut the next turn short."""
+    draft = begun()
+    draft.close()
+    cut = now(draft)
+    draft.prompt("go on")
+
+    assert (TurnState.INTERRUPTED, TurnState.RUNNING) == (cut.state, now(draft).state)
+
+
+def test_synthetic_result_after_a_crash_is_interrupted() -> None:
+    """A repair answered for a writer that was gone; no call is open any more."""
+    assert TurnNow(TurnState.INTERRUPTED, since=3) == now(crashed())
+
+
+def test_synthetic_result_beside_a_real_one_is_interrupted() -> None:
+    """One of two parallel calls had come back when the process died."""
+    draft = calling("a", "b")
+    draft.result("a", "done")
+    mend(draft, "b")
+
+    assert TurnNow(TurnState.INTERRUPTED, since=4) == now(draft)
+
+
+def test_mended_session_with_a_living_writer_is_running() -> None:
+    """Whoever resumed it is about to ask the model."""
+    assert TurnState.RUNNING == now(crashed(), alive=True).state
+
+
+def test_mended_session_goes_on_to_its_rest() -> None:
+    """Once the model has spoken again the crash is history."""
+    draft = crashed()
+    draft.reply("the call was lost; nothing more to do")
+
+    assert TurnState.DONE == now(draft).state
+
+
+# -- what the log cannot tell -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("draft", "unknown", "dead"),
+    [
+        (begun(), "running", "interrupted"),
+        (calling("a"), "running", "interrupted"),
+        (crashed(), "interrupted", "interrupted"),
+    ],
+    ids=["prompt", "call", "mended"],
+)
+def test_open_turn_of_a_dead_writer_is_interrupted(draft: Draft, unknown: str, dead: str) -> None:
+    """Without that knowledge an open turn counts as running."""
+    states = [now(draft, alive=alive).state for alive in (None, True, False)]
+
+    assert [unknown, "running", dead] == states
+
+
+def test_waiting_of_a_dead_writer_is_interrupted() -> None:
+    """Nobody is there to hear the answer."""
+    draft = calling("a")
+    draft.add("waiting", {"tool_use_id": "a"}, moves=False)
+    states = [now(draft, alive=alive).state for alive in (None, True, False)]
+
+    assert ["waiting", "waiting", "interrupted"] == states
+
+
+@pytest.mark.parametrize("alive", [None, True, False])
+def test_turn_that_is_done_stays_done(alive: bool | None) -> None:
+    """How the process ended does not matter after its last word."""
+    draft = begun()
+    draft.reply("finished")
+
+    assert TurnState.DONE == now(draft, alive=alive).state
+
+
+@pytest.mark.parametrize("draft", [Draft(), begun(), calling("a"), crashed()])
+@pytest.mark.parametrize("alive", [None, True, False])
+def test_torn_line_is_a_flag_beside_the_state(draft: Draft, alive: bool | None) -> None:
+    """It never replaces what the whole lines say."""
+    whole, torn = now(draft, alive=alive), now(draft, torn=True, alive=alive)
+
+    assert (whole.state, whole.open_calls, whole.since) == (torn.state, torn.open_calls, torn.since)
+    assert (False, True) == (whole.torn, torn.torn)
+
+
+IDS = st.sampled_from("abcdef")
+NODES = st.lists(
+    st.builds(
+        Node,
+        IDS,
+        st.none() | IDS,
+        st.integers(0, 4095),
+        st.lists(IDS, max_size=2).map(tuple),
+        st.lists(IDS, max_size=2).map(tuple),
+    ),
+    max_size=8,
+)
+
+
+@given(NODES, st.booleans(), st.none() | st.booleans())
+def test_every_graph_has_a_turn(nodes: list[Node], torn: bool, alive: bool | None) -> None:
+    """No log makes the question raise, and a dead writer never runs or waits."""
+    turn = turn_of(Graph(nodes), torn=torn, alive=alive)
+
+    assert torn == turn.torn
+    assert alive is not False or turn.state in (TurnState.DONE, TurnState.INTERRUPTED)

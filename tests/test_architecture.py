@@ -1,0 +1,223 @@
+"""The shape of the code, held by tests.
+
+Layers import downwards only, files and functions stay readable, only the command line prints,
+`format` is pure, and importing thence stays light. Each check is also tried on a planted offence,
+so that a check which no longer sees anything fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "thence"
+
+FILE_CAP = 900
+FUNCTION_CAP = 100
+
+HEAVY = "apsw asyncio click litestar psycopg re2 rich sqlite3 starlette uvicorn zstandard"
+"""What `import thence` must not load."""
+
+CLOCK = {"now", "today", "utcnow"}
+"""Methods of `datetime` that ask the clock; the rest of the module is plain arithmetic."""
+
+CHANCE = {"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}
+"""What `uuid` makes of clock, machine or chance; `UUID` and `uuid5` are pure."""
+
+ALLOWED = {
+    "testing": "adapters bridge cli config errors format journal memory serve",
+    "cli": "adapters bridge config errors format journal memory serve",
+    "serve": "adapters errors format journal memory",
+    "bridge": "adapters errors format journal memory",
+    "memory": "adapters errors format",
+    "journal": "errors format",
+    "adapters": "errors format",
+    "config": "errors format",
+    "format": "errors",
+    "errors": "",
+}
+"""Who may import whom; what is not here is forbidden."""
+
+
+def modules(folder: Path) -> Iterator[tuple[str, str]]:
+    """Every module below a folder: its name relative to the package, and its source."""
+    for path in sorted(folder.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
+
+
+def long_file(source: str) -> Iterator[str]:
+    """A file over the cap."""
+    lines = len(source.splitlines())
+    if lines > FILE_CAP:
+        yield f"{lines} lines"
+
+
+def long_functions(source: str) -> Iterator[str]:
+    """Functions over the cap."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_CAP:
+                yield f"{node.name}: {lines} lines"
+
+
+def prints(source: str) -> Iterator[str]:
+    """Uses of `print`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and node.id == "print":
+            yield f"line {node.lineno}: print"
+
+
+def impure(source: str) -> Iterator[str]:
+    """Ways out of a pure module that an import contract cannot see."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id="open" | "input" | "__import__" as name)):
+                yield f"line {node.lineno}: {name}"
+            case ast.Attribute(attr=name) if name in CLOCK | CHANCE:
+                yield f"line {node.lineno}: .{name}"
+            case ast.ImportFrom(module="uuid", names=names):
+                for name in sorted({alias.name for alias in names} & (CHANCE | {"*"})):
+                    yield f"line {node.lineno}: uuid.{name}"
+            case _:
+                pass
+
+
+def offences(check: Callable[[str], Iterator[str]], folder: Path, *, but: str = "") -> list[str]:
+    """What a check finds in the modules of a folder, leaving out those below `but`."""
+    return [
+        f"{name}: {offence}"
+        for name, source in modules(folder)
+        if not (but and name.startswith(but))
+        for offence in check(source)
+    ]
+
+
+def lint_imports(src: Path) -> subprocess.CompletedProcess[str]:
+    """Check the contracts of pyproject.toml on the package found in a folder."""
+    command = Path(sys.executable).with_name("lint-imports")
+    return subprocess.run(
+        [command, "--no-cache", "--no-logo", "--config", ROOT / "pyproject.toml"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=src,
+        # Wide enough that no line of the report is broken.
+        env=os.environ | {"PYTHONPATH": str(src), "COLUMNS": "200"},
+    )
+
+
+def plant(src: Path, imports: dict[str, list[str]]) -> None:
+    """Write a package thence of one-module layers with the given import statements."""
+    package = src / "thence"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for layer in ALLOWED:
+        (package / f"{layer}.py").write_text("\n".join(imports.get(layer, [])), encoding="utf-8")
+
+
+def test_every_import_points_down() -> None:
+    """The contracts of pyproject.toml hold for the package."""
+    result = lint_imports(ROOT / "src")
+
+    assert (0, "") == (result.returncode, result.stderr), result.stdout
+
+
+def test_contracts_allow_every_arrow_of_the_design(tmp_path: Path) -> None:
+    """A package with all allowed imports at once keeps the contracts."""
+    plant(tmp_path, {a: [f"import thence.{b}" for b in bs.split()] for a, bs in ALLOWED.items()})
+
+    result = lint_imports(tmp_path)
+
+    assert (0, "") == (result.returncode, result.stderr), result.stdout
+
+
+def test_contracts_forbid_every_other_arrow(tmp_path: Path) -> None:
+    """In a package with all other imports at once each of them is called forbidden."""
+    others = {a: [b for b in ALLOWED if b not in {a, *bs.split()}] for a, bs in ALLOWED.items()}
+    plant(tmp_path, {a: [f"import thence.{b}" for b in bs] for a, bs in others.items()})
+
+    report = lint_imports(tmp_path).stdout
+    forbidden = {line.strip() for line in report.splitlines() if "is not allowed to import" in line}
+
+    assert {
+        f"thence.{a} is not allowed to import thence.{b}:" for a in others for b in others[a]
+    } == forbidden
+
+
+@pytest.mark.parametrize("module", ["asyncio", "io", "os.path", "pathlib", "random", "time"])
+def test_contracts_forbid_the_outside_world_to_format(tmp_path: Path, module: str) -> None:
+    """A pure layer cannot import files, clock, chance or threads, not even through errors."""
+    plant(tmp_path, {"format": ["import thence.errors"], "errors": [f"import {module}"]})
+
+    result = lint_imports(tmp_path)
+    name = module.partition(".")[0]
+
+    assert 1 == result.returncode
+    assert f"thence.format is not allowed to import {name}:" in result.stdout
+
+
+def test_no_file_is_longer_than_the_cap() -> None:
+    """Every source file can be read in one sitting."""
+    assert [] == offences(long_file, PACKAGE)
+
+
+def test_no_function_is_longer_than_the_cap() -> None:
+    """Every function can be seen as a whole."""
+    assert [] == offences(long_functions, PACKAGE)
+
+
+def test_only_the_command_line_prints() -> None:
+    """A library says nothing on its own."""
+    assert [] == offences(prints, PACKAGE, but="cli/")
+
+
+def test_format_is_pure() -> None:
+    """What a session is depends on its bytes alone."""
+    assert [] == offences(impure, PACKAGE / "format")
+
+
+@pytest.mark.parametrize(
+    ("check", "source"),
+    [
+        (long_file, "\n" * (FILE_CAP + 1)),
+        (long_functions, "def f():\n" + "    pass\n" * FUNCTION_CAP),
+        (prints, "print('x')"),
+        (prints, "show = print"),
+        (impure, "open('x')"),
+        (impure, "from datetime import datetime\ndatetime.now()"),
+        (impure, "import datetime\ndatetime.date.today()"),
+        (impure, "import datetime\nclock = datetime.datetime.utcnow"),
+        (impure, "import uuid\nuuid.uuid4()"),
+        (impure, "import uuid as u\nu.uuid1()"),
+        (impure, "from uuid import UUID, uuid4"),
+        (impure, "from uuid import *"),
+    ],
+)
+def test_checks_see_a_planted_offence(check: Callable[[str], Iterator[str]], source: str) -> None:
+    """None of the checks above passes because it looks at nothing."""
+    assert 1 == len(list(check(source)))
+
+
+def test_pure_uses_of_datetime_and_uuid_are_allowed() -> None:
+    """Arithmetic on times and names made from names are no offence."""
+    source = "from uuid import NAMESPACE_URL, UUID, uuid5\nfrom datetime import UTC, datetime\n"
+
+    assert [] == list(impure(source + "datetime.fromisoformat(x)\nevent.uuid\nuuid5(UUID(x), y)"))
+
+
+def test_import_stays_light() -> None:
+    """`import thence` loads no database, no event loop, no web framework and no terminal kit."""
+    code = f"import sys, thence; print([m for m in {HEAVY.split()!r} if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+
+    assert "[]" == result.stdout.strip()
