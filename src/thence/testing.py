@@ -198,6 +198,7 @@ def sample() -> bytes:
             "completion_status": "finished",
             "summary": "three callers; only alerts.py:88 is at risk",
         },
+        moves=False,
     )
     draft.result("toolu_help", "three callers; only alerts.py:88 is at risk")
     draft.result("toolu_alerts", "1 replacement")

@@ -385,6 +385,13 @@ def test_scalars_and_arrays_are_no_records(raw: bytes) -> None:
     assert [(2, codec.NOT_OBJECT, 0)] == whys(between(raw))
 
 
+def test_a_number_for_a_time_is_read_as_version_1_wrote_it() -> None:
+    """An old writer that goes on in a newer session's file loses nothing."""
+    line = b'{"type":"user","uuid":"u","prev_uuid":null,"ts":1767323045.5,"payload":1}\n'
+
+    assert ["2026-01-02T03:04:05.500Z"] == [e.ts for e in codec.decode(line).events]
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -393,7 +400,6 @@ def test_scalars_and_arrays_are_no_records(raw: bytes) -> None:
         b'{"type":1,"uuid":"u","payload":1}',
         b'{"type":"user","uuid":null,"payload":1}',
         b'{"type":"user","uuid":"u","prev_uuid":1,"payload":1}',
-        b'{"type":"user","uuid":"u","ts":1,"payload":1}',
     ],
     ids=bytes.decode,
 )

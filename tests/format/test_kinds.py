@@ -17,163 +17,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.format import kinds
+from tests.format import foreign
+from thence.format import kinds, testruns
 from thence.format.kinds import Ending, Touch
-
-RUNS = """
-pytest
-cd src && pytest -q tests/test_a.py::test_b -x
-python3.11 -X dev -m pytest
-.venv/bin/python -m unittest discover -s tests
-uv run --with pytest --python 3.12 pytest -q
-poetry run pytest --cov
-coverage run -m pytest && coverage report
-time pytest -q
-timeout -k 5 60s npm test
-sudo -u bob env CI=1 pytest
-pytest -q 2>&1 | tail -20
-if pytest -q; then echo ok; fi
-for f in a b; do pytest $f; done
-(cd web && npm test)
-x=$(pytest -q)
-bash -lc 'cd a && pytest -q'
-bash -eo pipefail -c "pytest | tail"
-! pytest -q
-npm t -- --watch=false
-npm --prefix web run test:unit
-pnpm -r test
-yarn jest src
-npx --yes vitest run
-npx playwright test e2e/login.spec.ts
-node_modules/.bin/mocha
-GOFLAGS=-mod=mod go test -run TestA ./pkg
-go -C sub test ./...
-mvn -q -pl core test
-./gradlew clean :app:testDebugUnitTest --info
-bin/rails test:system
-mix test test/a_test.exs:12
-make -C lib -j4 check
-mise run test:integration -- -run A
-docker compose exec -T web pytest
-docker run --rm -v "$PWD:/w" -w /w python:3.12 pytest -q
-find . -name 'test_*.py' | xargs pytest
-./scripts/run-tests.sh
-git bisect run pytest -x
-""".strip().splitlines()
-
-NEAR_MISSES = r"""
-grep -rn pytest .
-gh run view --log | rg "go test"
-echo "pytest"
-echo run npm test now
-pip install pytest
-python -m pip install pytest
-uv add --dev pytest
-npm install --save-dev jest
-npm run lint:test
-npm run test-data:generate
-pnpm add -D @playwright/test
-npx tsc --noEmit
-cat test.py
-sed -n '1,40p' tests/test_a.py
-git commit -m "run pytest"
-git commit -am 'make test pass && go test ./...'
-git add tests && git commit -m "fix: npm test"
-git log --grep=pytest
-which pytest
-command -v pytest
-apt-get install -y phpunit
-curl https://example.org/pytest
-test -f pytest.ini
-test -d tests && echo yes
-if [ -f Makefile ]; then cat Makefile; fi
-pytest --version
-pytest --collect-only -q
-cargo test --no-run
-cargo build --tests
-go build ./... && go vet ./...
-make latest
-python test_data.py
-python -c "import pytest; print(pytest.__version__)"
-python -c 'print("run /usr/bin/pytest now")'
-# pytest -q
-true # then pytest
-kill $(pgrep -f vitest)
-tail -f pytest.log
-mv tests/a.py tests/b.py
-export TEST_CMD=pytest
-""".strip().splitlines()
-
-HEREDOCS = (
-    "cat > notes.md <<'EOF'\npytest -q\nnpm test\nEOF",
-    "apply_patch << 'PATCH'\n*** Begin Patch\n*** Add File: a.sh\n+pytest\n*** End Patch\nPATCH",
-    "git commit -m \"$(cat <<'EOF'\nfix\n\npytest && go test\nEOF\n)\"",
-    "cat <<EOF\npytest\nno closing word",
-)
+from thence.format.output import Row
 
 TOOLS = sorted({name for _, names in kinds.TOOLS for name in names.split()})
-KEYS = sorted({*kinds._PATHS, *kinds._TEXTS, *kinds._OLD, *kinds._NEW, "edits", "command", "cmd"})
-KEYS += ["action", "patch", "exit_code", "metadata", "result", "status", "is_error", "pattern"]
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=5)
-    ),
-    max_leaves=12,
-)
-LINES = st.text(
-    st.sampled_from("abz019 .:/\\'\"`<>|&;()[]{}$#-_=*+\n\t\x1b\x00é\u2028\ud800"), max_size=200
-)
 
 
 # -- the tables ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", kinds.RUNNERS, ids=lambda row: row.name or row.yes)
-def test_every_runner_finds_its_example_and_not_its_near_miss(row: kinds.Row) -> None:
-    """A row of the runners is found by its own example and leaves its near miss alone."""
-    found = kinds.test_runner(row.yes)
-
-    assert (row.name or found, None) == (found, kinds.test_runner(row.no))
-    assert found
-
-
-@pytest.mark.parametrize("form", kinds.FORMATS, ids=lambda form: form.name)
-def test_every_closing_line_is_counted(form: kinds.Format) -> None:
-    """A runner's closing lines give its counts, also through a task that does not name it."""
-    expected = kinds.Tests(form.name, *form.counts)
-
-    assert expected == kinds.tests("just test", f"noise 3 passed\n{form.yes}\n{form.no}")
-    assert kinds.Tests("tox", *form.counts) == kinds.tests("tox", form.yes)
-    assert kinds.Tests("tox") == kinds.tests("tox", form.no)
-
-
 @pytest.mark.parametrize(
     ("rows", "row"),
-    [
-        (rows, row)
-        for rows in (kinds.COUNTED, kinds.ENVELOPES, kinds.FAILURES, kinds.ERRORS)
-        for row in rows
-    ],
-    ids=lambda value: value.name if isinstance(value, kinds.Row) else "",
+    [(rows, row) for rows in (kinds.FAILURES, kinds.ERRORS) for row in rows],
+    ids=lambda value: value.name if isinstance(value, Row) else "",
 )
-def test_every_text_row_matches_its_example_first(
-    rows: tuple[kinds.Row, ...], row: kinds.Row
-) -> None:
+def test_every_text_row_matches_its_example_first(rows: tuple[Row, ...], row: Row) -> None:
     """No row is shadowed by one above it, and none takes its near miss."""
     assert row == next(r for r in rows if re.match(r.pattern, row.yes))
     assert not re.match(row.pattern, row.no)
-
-
-@pytest.mark.parametrize("wrapper", kinds.WRAPPERS, ids=lambda wrapper: wrapper[0])
-def test_every_wrapper_gives_the_program_it_runs(wrapper: tuple[str, str, int]) -> None:
-    """A runner is found behind each wrapper, its options and the words it takes first."""
-    names, options, extra = wrapper
-    valued = " ".join(f"{option} x" for option in options.split())
-    words = f"{names} {valued} {'x ' * extra}-- pytest -q"
-
-    assert "pytest" == kinds.test_runner(words)
 
 
 def test_no_tool_name_has_two_kinds() -> None:
@@ -183,65 +46,11 @@ def test_no_tool_name_has_two_kinds() -> None:
     assert [] == [name for name, times in Counter(names).items() if times > 1]
 
 
-# -- test runs -----------------------------------------------------------------------------------
+def test_test_runs_can_be_asked_for_here_too() -> None:
+    """Whoever has a call need not know that test runs have a module of their own."""
+    ours = kinds.Tests, kinds.test_runner, kinds.tests
 
-
-def test_runs_are_told_from_near_misses_without_error() -> None:
-    """Over the labelled commands precision and recall are both one."""
-    found = {line for line in [*RUNS, *NEAR_MISSES, *HEREDOCS] if kinds.test_runner(line)}
-
-    assert (set(), set()) == (set(RUNS) - found, found - set(RUNS))
-    assert min(len(RUNS), len(NEAR_MISSES)) > 30
-
-
-def test_a_run_after_a_heredoc_is_found() -> None:
-    """What follows the body of a here-document is a command again."""
-    assert "pytest" == kinds.test_runner("cat > a.py <<'EOF'\nx = 1\nEOF\npytest -q")
-    assert "pytest" == kinds.test_runner("cat > a.py <<-EOF\n\tx\n\tEOF\npytest -q")
-
-
-@pytest.mark.parametrize(
-    ("command", "output", "expected"),
-    [
-        ("pytest -q", "\x1b[32m4 passed\x1b[0m in 0.1s", ("pytest", 4, 0, None)),
-        ("pytest -q", "....\n4 passed, 2 warnings in 0.12s", ("pytest", 4, 0, None)),
-        ("pytest", "no tests ran in 0.01s", ("pytest", None, None, None)),
-        ("pytest a && pytest b", "1 passed in 1s\n2 failed in 1s", ("pytest", 1, 2, None)),
-        ("pytest", '{"output":"== 3 passed in 1s ==\\n","metadata":{"exit_code":0}}',
-         ("pytest", 3, 0, None)),
-        ("pytest", "Exit code 1\n== 1 failed in 1s ==", ("pytest", None, 1, None)),
-        ("go test -v .", "--- PASS: A (0.0s)\n    --- PASS: A/x\n--- FAIL: B (0.0s)\nFAIL",
-         ("go test", 1, 1, None)),
-        ("go test ./...", "ok  \ta/b\t0.2s\n? \ta/c\t[no test files]", ("go test", None, 0, None)),
-        ("go test ./...", "FAIL\ta/b [build failed]\nok  \ta/c\t0.1s", ("go test", None, 1, None)),
-        ("go test ./...", "3 passed in 1s", ("go test", None, None, None)),
-        ("mise run test", "[test] $ go test\nok  \ta/b\t(cached)", ("go test", None, 0, None)),
-        ("npm test", "Tests: 2 passed, 2 total", ("jest", 2, 0, None)),
-        ("bun run test", "  Tests  2 passed (2)", ("vitest", 2, 0, None)),
-        ("bats t", "1..3\nok 1 a\nnot ok 2 b\nok 3 c # skip", ("bats", 1, 1, 1)),
-        ("cargo test", "test result: ok. 2 passed; 0 failed\ntest result: ok. 3 passed; 1 ignored",
-         ("cargo test", 5, 0, 1)),
-        ("make test", "gcc -o a a.c", ("make test", None, None, None)),
-    ],
-)  # fmt: skip
-def test_counts_are_read_from_the_closing_lines(
-    command: str, output: str, expected: tuple[str, int | None, int | None, int | None]
-) -> None:
-    """Counts come from the lines that close a run; what is not told is None."""
-    assert kinds.Tests(*expected) == kinds.tests(command, output)
-
-
-def test_no_test_run_has_no_counts() -> None:
-    """A closing line in the output of another command is no test run."""
-    assert None is kinds.tests("cat log.txt", "== 3 passed in 1s ==")
-
-
-def test_counts_of_a_cut_output_are_not_invented() -> None:
-    """Where lines are counted and the middle was not read, the number passed is not known."""
-    output = "--- PASS: TestA (0.0s)\n" * 5000 + "PASS"
-
-    assert kinds.Tests("go test") == kinds.tests("go test -v .", output)
-    assert kinds.Tests("pytest", 9, 0) == kinds.tests("pytest -v", output + "\n9 passed in 1s")
+    assert (testruns.Tests, testruns.test_runner, testruns.tests) == ours
 
 
 # -- commands and files --------------------------------------------------------------------------
@@ -507,19 +316,21 @@ def test_summary_says_what_was_done(tool: str, given: Any, expected: str) -> Non
 # -- foreign and hostile data --------------------------------------------------------------------
 
 
-@given(st.sampled_from([*TOOLS, "use_tool", "x"]) | JSON, JSON | LINES, JSON | LINES)
+@given(
+    st.sampled_from([*TOOLS, "use_tool", "x"]) | foreign.json_values,
+    foreign.json_values | foreign.scripts,
+    foreign.json_values | foreign.scripts,
+)
 def test_nothing_raises_on_any_json(tool: Any, given: Any, result: Any) -> None:
     """Every function answers for arguments of every shape, as values and as JSON text."""
     for value in (given, json.dumps(given)):
         line = kinds.summary(tool, value)
         kinds.is_edit(tool, value)
-        kinds.test_runner(value)
         script = kinds.command(tool, value)
         assert isinstance(kinds.touches(tool, value), list)
         assert None is script or script.strip()
         assert len(line) <= kinds.SUMMARY_LIMIT
         assert [line] == (line.splitlines() or [line])
-    kinds.tests("pytest", result)
     kinds.ending(tool, result, is_error=given, exit_code=given)
     ended = kinds.ending(tool, result)
     shape = kinds.error_shape(result)
@@ -527,31 +338,21 @@ def test_nothing_raises_on_any_json(tool: Any, given: Any, result: Any) -> None:
     assert None is shape or (len(shape) <= kinds.SHAPE_LIMIT and "\n" not in shape)
 
 
-@given(LINES)
+@given(foreign.scripts)
 def test_nothing_raises_on_any_script(script: str) -> None:
     """Broken quotes, odd bytes and half operators are read as far as they go."""
-    kinds.test_runner(script)
-
     assert all(touch.path for touch in kinds.touches("Bash", {"command": script}))
 
 
-HOSTILE = ("'", '"', "\\", '"\\', "<<E\n", "a", "a.", "a/", "a:", " -x", "(", "$(", "{", "[",
-           "\x1b[", "E\n", "Error", "1 ", "1,", "`", "ok 1\n", "--- PASS: \n", "Tests: 1 ", " a\n",
-           "pytest;", "sh -c ", "uv run ", "*** Add File: a\n", "mvn a", ": ", "\n\n")  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", HOSTILE)
+@pytest.mark.parametrize("unit", foreign.UNITS)
 def test_hostile_text_costs_little(unit: str) -> None:
     """A text made to provoke backtracking is answered in linear, bounded time."""
     text = unit * ((1 << 18) // len(unit))
     started = time.process_time()
     for start in ("", "gradle ", "mvn ", "Exit code 1\n", "<tool_use_error>", '{"output":"'):
-        kinds.test_runner(start + text)
         kinds.touches("Bash", {"command": start + text})
         kinds.error_shape(start + text)
         kinds.ending("Bash", start + text)
-        kinds.tests("pytest", start + text)
-        kinds.tests("npm test", start + text)
         kinds.summary("Bash", start + text)
 
     assert time.process_time() - started < 10

@@ -190,10 +190,11 @@ def test_a_bare_old_event_is_still_one(version: int) -> None:
 scalars = (
     st.none() | st.booleans() | st.integers() | st.integers(-(10**400), 10**400) | st.text()
 ) | st.floats(allow_nan=False, allow_infinity=False)
-names = st.sampled_from(
-    ["type", "ts", "payload", "start_ts", "end_ts", "schema_version", "resumed_from", "reason"]
-    + ["headUuid", "head_uuid", "summaryEventUuid", "summary_event_uuid", "summary_uuid"]
-)
+NAMES = """
+    type ts payload start_ts end_ts schema_version resumed_from reason
+    headUuid head_uuid summaryEventUuid summary_event_uuid summary_uuid
+"""
+names = st.sampled_from(NAMES.split())
 anything = st.recursive(
     scalars | st.sampled_from(["header", "boundary", "terminator"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names | st.text(), inner),
@@ -249,10 +250,10 @@ def test_a_lost_header_is_guessed_from_the_time() -> None:
 
 
 def test_a_lost_header_of_the_present_version_changes_nothing_else() -> None:
-    """Text tells nothing: the present version is assumed."""
+    """Text tells little: the oldest version with such times is assumed, which is safe."""
     session = Transcript.read(PRESENT.read_bytes().partition(b"\n")[2])
 
-    assert schema.CURRENT == session.version
+    assert 2 == session.version
     assert Transcript.read(PRESENT.read_bytes()).events[1:] == session.events
 
 

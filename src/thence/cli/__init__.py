@@ -49,7 +49,7 @@ def thence() -> None:
 def main() -> None:
     """Run the command line and leave with the contract's exit code."""
     try:
-        thence(standalone_mode=False)
+        thence(prog_name="thence", standalone_mode=False)
     except ThenceError as error:
         from thence.cli.terminal import clean
 

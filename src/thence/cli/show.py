@@ -75,8 +75,12 @@ def _sample() -> bytes:
 
 def _print_json(value: JSON) -> None:
     # Not msgspec: a log may hold lone surrogates and numbers of any size.
-    line = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
-    click.echo(msgspec.json.format(escape(line), indent=2))
+    try:
+        lines = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2).split("\n")
+    except RecursionError:
+        message = "the session holds a value that is nested too deeply to be printed as JSON"
+        raise NotReadable(message, hint="show it as text, without --as and --json") from None
+    click.echo("\n".join(escape(line) for line in lines))
 
 
 def _events(transcript: Transcript) -> JSON:
@@ -115,7 +119,7 @@ def _head(transcript: Transcript, room: int) -> Iterator[str]:
     state = transcript.state.values
     model, cost = state.get("model") or {}, state.get("cost") or {}
     facts = [
-        (header.session_id if header else "no header")[:8],
+        header.session_id[:8] if header else "no header",
         word(model.get("model")),
         word(state.get("cwd")).rpartition("/")[2],
         f"{len(prompts)} turns",

@@ -33,7 +33,7 @@ def clean(text: str) -> str:
 
 
 def escape(json: str) -> str:
-    """Write the same characters in JSON on one line as its escapes: harmless, nothing is lost."""
+    """Write the same characters in a line of JSON as its escapes: harmless, nothing is lost."""
     return _HARMFUL.sub(lambda found: dumps(found[0])[1:-1], json)
 
 

@@ -8,7 +8,11 @@
     turn        running, waiting, interrupted or done
     state       the domains folded over a chain
     todos       promises left open in the conversation
+    intentions  what words promise or report, and what a call shows of it
     normal      Session and SessionEvent, the same for every agent
+    shell       a script cut into the commands it runs
+    output      the text of a result, clients' envelopes taken off
+    testruns    which test runner was started and what it counted
     kinds       what a tool call is and how it ended
     joins       calls with results, usage counted once, derived events
     layout      names of files and segments

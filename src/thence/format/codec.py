@@ -5,7 +5,8 @@ no other; every line is an event, blank, or a `Skipped` with line, offset and re
 without LF is read when it is whole and *torn* when it is not; what can be salvaged from a bad
 line (two records glued together, a torn half followed by a whole record, NULs or a stray byte
 around a record) is given as events and counted in that line's `Skipped`. Nothing is invented:
-only a whole JSON object that is a record, standing at the start or the end of its line, counts.
+only a whole JSON object that is a record, standing at the start or the end of its line, counts,
+and only where it cannot be an inner object of a line that was cut.
 
 `objects` reads any JSONL file (the adapters' door), `decode` our own, `encode` writes a line.
 """
@@ -21,7 +22,7 @@ from typing import NoReturn
 
 import msgspec
 
-from thence.format.records import JSON, Event, Place, Skipped
+from thence.format.records import JSON, Event, Place, Skipped, time_text
 
 LINE_LIMIT = 64 << 20
 """Longest line that is parsed, in bytes; longer ones are skipped and reported."""
@@ -299,7 +300,6 @@ def is_event(value: dict[str, JSON]) -> bool:
     return (
         isinstance(value.get("type"), str)
         and isinstance(value.get("uuid"), str)
-        and isinstance(value.get("ts", ""), str)
         and (prev is None or isinstance(prev, str))
         and "payload" in value
     )
@@ -310,9 +310,11 @@ def event_of(value: dict[str, JSON]) -> Event | None:
     if not is_event(value):
         return None
     extra = {name: field for name, field in value.items() if name not in _ENVELOPE}
+    # Version 1 had seconds here, and an old writer may have gone on in a newer session's file.
+    ts = time_text(value.get("ts"))
     return Event(
         value["type"],
-        value.get("ts", ""),
+        ts if isinstance(ts, str) else "",
         value["uuid"],
         value.get("prev_uuid"),
         value["payload"],

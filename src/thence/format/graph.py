@@ -57,6 +57,13 @@ _OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
 the copies of what it goes on from."""
 
 
+_TOLD = _OFF_LINE | Is.REPLAYED
+"""Flags that say the state of their node, whatever line it is on."""
+
+_REST = Is.PROMPT | Is.ENDS | Is.SUMMARY
+"""Flags of events at which an exchange of calls and results begins or ends."""
+
+
 class Span(msgspec.Struct, frozen=True, gc=False):
     """What a boundary says: after `anchor` come head..tail, then what follows the boundary."""
 
@@ -91,7 +98,7 @@ class Break(msgspec.Struct, frozen=True):
     """A place where the log's own links did not hold, and what was done about it."""
 
     at: int
-    what: str  # "bridged", "cycle", "copy", "boundary"
+    what: str  # "bridged", "cycle", "copy", "boundary", "tip"
     wanted: str | None = None
 
 
@@ -101,6 +108,15 @@ class Branch(msgspec.Struct, frozen=True):
     at: int | None
     start: int
     events: tuple[int, ...]
+
+
+def _state_told(flags: int) -> State:
+    """The state that flags alone decide, in the order of the enum."""
+    if flags & Is.REPLAYED:
+        return State.REPLAYED
+    if flags & Is.INTERNAL:
+        return State.INTERNAL
+    return State.ROLLED_BACK if flags & Is.ROLLED_BACK else State.SIDE
 
 
 def in_sequence(nodes: Sequence[Node]) -> list[Node]:
@@ -145,12 +161,14 @@ class Graph:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
-        self.breaks: list[Break] = []
+        self._breaks: list[Break] = []
         self._copies: set[int] = set()
+        self._again: dict[str, list[int]] = {}
         self._place = self._index()
         self.parents = self._link()
         self._cut_cycles()
         self._line_parents = self._lines()
+        self._walks = 4 * len(nodes) + 1000
 
     # -- links --------------------------------------------------------------------------
 
@@ -170,12 +188,21 @@ class Graph:
             if nodes[first].parent is None and node.parent is not None:
                 place[node.id], copy = i, first
             self._copies.add(copy)
-            self.breaks.append(Break(copy, "copy", node.id))
+            self._breaks.append(Break(copy, "copy", node.id))
         return place
 
     def _link(self) -> list[int]:
-        """Resolve parents to places; -1 is a root. A dangling one is bridged to the record
-        before it in its channel, as the clients themselves do."""
+        """Resolve parents to places; -1 is a root."""
+        nodes, find = self.nodes, self._place.get
+        parents = [find(node.parent, -1) if node.parent is not None else -1 for node in nodes]
+        for i, parent in enumerate(parents):
+            if parent == i or (parent < 0 and nodes[i].parent is not None):
+                return self._bridge()
+        return parents
+
+    def _bridge(self) -> list[int]:
+        """Resolve parents of a log with dangling ones: these are bridged to the record before
+        them in their channel, as the clients themselves do."""
         find = self._place.get
         parents: list[int] = []
         main = side = -1
@@ -187,7 +214,7 @@ class Graph:
                 parent = find(wanted, -1)
                 if parent == i or parent < 0:
                     parent = side if node.flags & Is.SIDE else main
-                    self.breaks.append(Break(i, "bridged", wanted))
+                    self._breaks.append(Break(i, "bridged", wanted))
             parents.append(parent)
             if i in self._copies:
                 continue
@@ -217,7 +244,7 @@ class Graph:
                 first, j = i, parents[i]
                 while j != i:
                     first, j = min(first, j), parents[j]
-                self.breaks.append(Break(first, "cycle", self.nodes[first].parent))
+                self._breaks.append(Break(first, "cycle", self.nodes[first].parent))
                 parents[first] = -1
 
     def _lines(self) -> list[int]:
@@ -230,7 +257,7 @@ class Graph:
             target = self._place.get(node.logical, -1)
             safe = target < i if self._points_back else not self._leads_to(lines, target, i)
             if target < 0 or not safe:
-                self.breaks.append(Break(i, "boundary", node.logical))
+                self._breaks.append(Break(i, "boundary", node.logical))
                 continue
             lines = list(lines) if lines is self.parents else lines
             lines[i] = target
@@ -248,6 +275,12 @@ class Graph:
         return True
 
     # -- questions ----------------------------------------------------------------------
+
+    @property
+    def breaks(self) -> list[Break]:
+        """Where the log's own links did not hold: bridged, cut, doubled, not applied."""
+        _ = self._spans, self._moved  # both note what they could not follow
+        return sorted(self._breaks, key=lambda b: b.at)
 
     def place(self, event: str) -> int | None:
         """Where the event with this id stands."""
@@ -324,7 +357,9 @@ class Graph:
         there, is followed. Without one it is the last-written event that can stand on a line.
         """
         if self._moved is None:
-            return self._pick(i for i in range(len(self.nodes) - 1, -1, -1) if self._can_end(i))
+            places = range(len(self.nodes) - 1, -1, -1)
+            last = self._pick(i for i in places if self._can_end(i))
+            return last if last is None or self._points_back else self._below(last)
         target, when = self._moved
         reached = sorted(self._reached(target, when), reverse=True)
         last = self._pick(i for i in reached if self._can_end(i))
@@ -350,6 +385,18 @@ class Graph:
                 return answers.get(i, i)
         return last
 
+    def _below(self, i: int) -> int:
+        """Go on from an event that was written after what continues it, as in a log whose
+        lines were shuffled: always to the last-written child, to the end of the line."""
+        last = i
+        while kids := [k for k in self.children.get(i, ()) if self._can_link(k)]:
+            i = kids[-1]
+            last = i if self._can_end(i) else last
+        return last
+
+    def _can_link(self, i: int) -> bool:
+        return not self.nodes[i].flags & (Is.SIDE | Is.ROLLED_BACK)
+
     @cached_property
     def _moved(self) -> tuple[int, int] | None:
         """The last move of the tip, if it leads somewhere: (target, when)."""
@@ -357,11 +404,20 @@ class Graph:
             tip = self.nodes[i].tip
             if tip is not None:
                 target = self._place.get(tip)
-                return None if target is None else (target, i)
+                if target is None:
+                    self._breaks.append(Break(i, "tip", tip))
+                    return None
+                return target, i
         return None
 
     def _reached(self, target: int, after: int) -> list[int]:
         """Events that go on from `target` through nothing but events written after the move."""
+        if self._points_back:
+            reached = {target}
+            for i in range(after + 1, len(self.parents)):
+                if self.parents[i] in reached:
+                    reached.add(i)
+            return list(reached - {target})
         out, stack = [], [target]
         while stack:
             new = [kid for kid in self.children.get(stack.pop(), ()) if kid > after]
@@ -389,11 +445,19 @@ class Graph:
 
     @cached_property
     def tip(self) -> int | None:
-        """Where a new message attaches when open calls are left behind: the last complete event."""
-        i = self.end if self.end is not None else -1
-        while i >= 0 and (self._is_open(i) or not self._can_end(i)):
+        """Where a new message attaches when open calls are left behind: the last complete event.
+
+        An exchange with a call that was never answered is left whole, results of its other
+        calls included; orphans of earlier turns stay where they are.
+        """
+        i = tip = self.end if self.end is not None else -1
+        while i >= 0:
+            if self._is_open(i):
+                tip = self._line_parents[i]
+            elif self.nodes[i].flags & _REST or self.nodes[i].span is not None:
+                break
             i = self._line_parents[i]
-        return i if i >= 0 else None
+        return self._nearest(tip)
 
     @cached_property
     def _committed(self) -> frozenset[int]:
@@ -427,12 +491,18 @@ class Graph:
         after the event it belongs to. Internal events are on the path when the links lead
         through them; `states` tells them.
         """
+        if to is None and boundaries and beside:
+            return list(self._live_chain)
         last = self.end if to is None else to
         if last is None:
             return []
         path = self._patched(last) if boundaries else self._plain(last)
         path.reverse()
         return self._with_company(path) if beside else path
+
+    @cached_property
+    def _live_chain(self) -> list[int]:
+        return [] if self.end is None else self.chain(self.end)
 
     def _plain(self, last: int) -> list[int]:
         """Walk up through boundaries as if there were none."""
@@ -493,7 +563,7 @@ class Graph:
                 continue
             places = self._resolve(i, node.span)
             if places is None:
-                self.breaks.append(Break(i, "boundary", node.span.anchor))
+                self._breaks.append(Break(i, "boundary", node.span.anchor))
             else:
                 out[places[0]] = (i, places[1], places[2])
         return out
@@ -531,84 +601,108 @@ class Graph:
         return False
 
     def _is_above(self, head: int, tail: int) -> bool:
-        """Whether `head` is on the line that leads to `tail`, by intervals of one walk."""
+        """Whether `head` is on the line that leads to `tail`.
+
+        A short walk tells it nearly always. A log that asks for long ones again and again is
+        walked over once, for all further questions.
+        """
+        lines = self._line_parents
+        while self._walks > 0:
+            if tail == head:
+                return True
+            if tail < 0 or (tail < head and self._points_back):
+                return False
+            self._walks -= 1
+            tail = lines[tail]
         enter, leave = self._intervals
-        return enter[head] <= enter[tail] and leave[tail] <= leave[head]
+        return tail >= 0 and enter[head] <= enter[tail] and leave[tail] <= leave[head]
 
     @cached_property
     def _intervals(self) -> tuple[list[int], list[int]]:
         """When a walk over all lines enters and leaves each node: ancestry in constant time."""
-        kids: dict[int, list[int]] = {}
-        for i, parent in enumerate(self._line_parents):
-            kids.setdefault(parent, []).append(i)
-        enter, leave = [-1] * len(self.nodes), [-1] * len(self.nodes)
-        clock, stack = 0, list(kids.get(-1, ()))
-        while stack:
-            i = stack.pop()
+        size = len(self.nodes)
+        first, following = [-1] * (size + 1), [-1] * size  # children of -1 stand last
+        for i in range(size - 1, -1, -1):
+            parent = self._line_parents[i]
+            following[i], first[parent] = first[parent], i
+        enter, leave = [-1] * size, [-1] * size
+        clock, i = 0, first[-1]
+        while i >= 0:
             clock += 1
-            if i < 0:
-                leave[~i] = clock
-                continue
             enter[i] = clock
-            stack.append(~i)
-            stack.extend(kids.get(i, ()))
+            if first[i] >= 0:
+                i = first[i]
+                continue
+            while i >= 0 and following[i] < 0:
+                leave[i] = clock
+                i = self._line_parents[i]
+            if i >= 0:
+                leave[i] = clock
+                i = following[i]
         return enter, leave
 
     # -- what stands beside the line ----------------------------------------------------
 
     @cached_property
-    def answered(self) -> dict[str, list[int]]:
-        """Where each call was answered, anywhere in the log, in written order."""
-        out: dict[str, list[int]] = {}
+    def answered(self) -> dict[str, int]:
+        """Where each call was first answered, anywhere in the log."""
+        out: dict[str, int] = {}
         for i, node in enumerate(self.nodes):
             if node.answers and i not in self._copies:
                 for call in node.answers:
-                    out.setdefault(call, []).append(i)
+                    if out.setdefault(call, i) != i:
+                        self._again.setdefault(call, []).append(i)
         return out
 
     @cached_property
     def _responses(self) -> dict[str, list[int]]:
         """Blocks of one API response, for responses written as several events."""
+        first: dict[str, int] = {}
         out: dict[str, list[int]] = {}
         for i, node in enumerate(self.nodes):
-            if node.response is not None and not node.flags & _OFF_LINE:
-                out.setdefault(node.response, []).append(i)
-        return {response: places for response, places in out.items() if len(places) > 1}
+            response = node.response
+            if response is None or node.flags & _OFF_LINE:
+                continue
+            one = first.setdefault(response, i)
+            if one != i:
+                out.setdefault(response, [one]).append(i)
+        return out
 
     def _with_company(self, path: list[int]) -> list[int]:
         """Put what belongs to the line but hangs beside it after the event it belongs to."""
+        nodes, split = self.nodes, self._responses
         on = set(path)
         out: list[int] = []
         waiting: list[int] = []  # results wait until the blocks of their response are out
         for k, i in enumerate(path):
-            node = self.nodes[i]
+            node = nodes[i]
             out.append(i)
             if node.calls:
-                waiting += self._answers_beside(node, on)
-            if node.response is None:
-                same = False
-            else:
-                same = k + 1 < len(path) and self.nodes[path[k + 1]].response == node.response
-                if not same:
-                    for block in self._blocks_beside(node.response, on):
-                        out.append(block)
-                        waiting += self._answers_beside(self.nodes[block], on)
-            if waiting and not same:
+                self._answers_beside(node, on, waiting)
+            response = node.response
+            if response is not None and response in split:
+                if k + 1 < len(path) and nodes[path[k + 1]].response == response:
+                    continue
+                for block in self._blocks_beside(response, on):
+                    out.append(block)
+                    self._answers_beside(nodes[block], on, waiting)
+            if waiting:
                 out += waiting
                 waiting = []
         return out
 
-    def _answers_beside(self, node: Node, on: set[int]) -> list[int]:
-        """Results of a node's calls that are not on the line; a real one before a synthetic."""
-        out: list[int] = []
+    def _answers_beside(self, node: Node, on: set[int], out: list[int]) -> None:
+        """Find results of a node's calls that are not on the line. A real one counts even when
+        a synthetic one stands in for it there: it came late, and it wins."""
         for call in node.calls:
-            places = [i for i in self.answered.get(call, ()) if not self._off(i)]
-            if not places or not on.isdisjoint(places):
+            first = self.answered.get(call, -1)
+            if first < 0 or (first in on and call not in self._again):
                 continue
-            real = [i for i in places if not self.nodes[i].flags & Is.SYNTHETIC]
-            on.add((real or places)[0])
-            out.append((real or places)[0])
-        return out
+            places = [i for i in (first, *self._again.get(call, ())) if not self._off(i)]
+            real = [i for i in places if not self.nodes[i].flags & Is.SYNTHETIC] or places
+            if real and on.isdisjoint(real):
+                on.add(real[0])
+                out.append(real[0])
 
     def _blocks_beside(self, response: str, on: set[int]) -> list[int]:
         """Blocks of a response on the line that hang off another of its blocks."""
@@ -627,38 +721,38 @@ class Graph:
 
     def _is_open(self, i: int) -> bool:
         """Whether an event holds a call that was answered nowhere."""
-        calls = self.nodes[i].calls
-        return bool(calls) and any(call not in self.answered for call in calls)
+        answered = self.answered
+        for call in self.nodes[i].calls:
+            if call not in answered:
+                return True
+        return False
 
     # -- states -------------------------------------------------------------------------
 
     @cached_property
     def _live(self) -> frozenset[int]:
         """The live line, compacted events included, with its company."""
-        return frozenset(self.chain(boundaries=False)) | frozenset(self.chain())
+        if self.end is None:
+            return frozenset()
+        line = self._plain(self.end)
+        line.reverse()
+        on = set(line)
+        kept = [i for i in self.chain(beside=False) if i not in on]
+        return frozenset(self._with_company(kept + line))
 
     @cached_property
     def states(self) -> list[State]:
         """The state of each event, by place."""
-        live, copies, answered = self._live, self._copies, self.answered
-        out: list[State] = []
-        for i, node in enumerate(self.nodes):
-            flags = node.flags
-            if i in copies or flags & Is.REPLAYED:
-                state = State.REPLAYED
-            elif flags & Is.INTERNAL:
-                state = State.INTERNAL
-            elif flags & Is.ROLLED_BACK:
-                state = State.ROLLED_BACK
-            elif flags & Is.SIDE:
-                state = State.SIDE
-            elif i not in live:
-                state = State.DEAD
-            elif node.calls and any(call not in answered for call in node.calls):
-                state = State.ORPHANED
-            else:
-                state = State.LIVE
-            out.append(state)
+        nodes, is_open = self.nodes, self._is_open
+        out = [State.DEAD] * len(nodes)
+        for i in self._live:
+            out[i] = State.ORPHANED if nodes[i].calls and is_open(i) else State.LIVE
+        for i, node in enumerate(nodes):
+            flags = node.flags & _TOLD
+            if flags:
+                out[i] = _state_told(flags)
+        for i in self._copies:
+            out[i] = State.REPLAYED
         return out
 
     @cached_property

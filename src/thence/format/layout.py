@@ -41,6 +41,11 @@ class Segment(msgspec.Struct, frozen=True, order=True):
     number: int = 1
     sealed: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse a session id that is no name: it must not lead out of its folder."""
+        if not is_id(self.session):
+            raise ValueError(f"not an id: {self.session[:80]!r}")
+
     @property
     def name(self) -> str:
         """The file's name."""

@@ -12,7 +12,8 @@ fields, are the wire format. A change needs a new schema version and an upcast s
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -35,7 +36,10 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     uuid: str
     prev_uuid: str | None
     payload: JSON
-    extra: dict[str, JSON] = msgspec.field(name=EXTRA, default_factory=dict)
+    # Never empty on the wire, so that a field of this very name is noticed as unknown, too.
+    extra: Annotated[dict[str, JSON], msgspec.Meta(min_length=1)] = msgspec.field(
+        name=EXTRA, default_factory=dict
+    )
 
     @property
     def fields(self) -> dict[str, JSON]:
@@ -99,6 +103,11 @@ class Header(msgspec.Struct, frozen=True):
     cwd: str | None = None
     model: str | None = None
     inherited_cost: float = 0.0
+    # Only where they say something: later segments, and the channel of a subagent.
+    segment: int = 1
+    base_offset: int = 0
+    base_line: int = 0
+    agent_id: str | None = None
 
 
 class Terminator(msgspec.Struct, frozen=True):
@@ -147,8 +156,9 @@ class Boundary(msgspec.Struct, frozen=True):
     summary_event_uuid: str
     head_uuid: str | None = None
     tail_uuid: str | None = None
-    kept: list[list[int]] | None = None
-    summary: list[int] | None = None
+    # Caches, of any shape: what they say is checked where it is used, and a bad one costs time.
+    kept: JSON = None
+    summary: JSON = None
     state: JSON = None
     totals: JSON = None
 
@@ -174,6 +184,20 @@ class Waiting(msgspec.Struct, frozen=True):
 
     waiting_for: str = "approval"
     tool_use_id: str | None = None
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The turn was cut short, by whom and why."""
+
+    by: str = "user"
+    reason: str | None = None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Something was decided, and is worth finding again."""
+
+    text: str
+    title: str | None = None
 
 
 class Todos(msgspec.Struct, frozen=True):
@@ -229,6 +253,8 @@ Payload: TypeAlias = (
     | Tip
     | Turn
     | Waiting
+    | Interrupted
+    | Decision
     | Todos
     | Model
     | Cwd
@@ -247,6 +273,8 @@ PAYLOADS: dict[str, type[Payload]] = {
     "tip": Tip,
     "turn": Turn,
     "waiting": Waiting,
+    "interrupted": Interrupted,
+    "decision": Decision,
     "todos": Todos,
     "model": Model,
     "cwd": Cwd,
@@ -258,14 +286,19 @@ PAYLOADS: dict[str, type[Payload]] = {
 MESSAGES = frozenset({"user", "assistant", "summary"})
 """Event types whose payload goes to the model."""
 
-INTERNAL = frozenset({"header", "terminator", "boundary", "tip", "turn", "waiting"})
+INTERNAL = frozenset(
+    {"header", "terminator", "boundary", "tip", "turn", "waiting", "sidechain"},
+)
 """Event types that keep the books; never shown as conversation, never a tip."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _CAMEL = {
     "headUuid": "head_uuid",
     "anchorUuid": "anchor_uuid",
     "tailUuid": "tail_uuid",
     "summaryEventUuid": "summary_event_uuid",
+    "summary_uuid": "summary_event_uuid",
 }
 
 
@@ -275,7 +308,7 @@ def is_permission(event_type: str) -> bool:
 
 
 def snake(boundary: dict[str, JSON]) -> dict[str, JSON]:
-    """Rename a boundary's `headUuid` spelling, which other writers of this format use, to ours."""
+    """Rename the fields of a boundary that other writers, and our own older ones, spell apart."""
     if not any(name in boundary for name in _CAMEL):
         return boundary
     return {_CAMEL.get(name, name): value for name, value in boundary.items()}
@@ -291,7 +324,7 @@ def typed(event: Event) -> Payload | Malformed | None:
         fields = snake(fields)
     try:
         return msgspec.convert(fields, shape)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         return Malformed(str(error))
 
 
@@ -317,6 +350,17 @@ def count(value: JSON) -> int:
 def word(value: JSON) -> str:
     """Read a foreign value that should be a name or an id; empty when it is no text."""
     return value if isinstance(value, str) else ""
+
+
+def time_text(seconds: JSON) -> JSON:
+    """Write seconds since 1970 as RFC 3339 UTC with milliseconds; leave anything else alone."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        return seconds
+    try:
+        moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
+    except (OverflowError, ValueError):
+        return ""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def blocks(content: JSON) -> list[dict[str, JSON]]:

@@ -16,16 +16,14 @@ History (each step is a function here and a sample in the tests):
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
-from thence.format.records import JSON, Notice, count, snake
+from thence.format.records import JSON, Notice, count, snake, time_text
 
 CURRENT = 3
 
 Record = dict[str, JSON]
 Step = Callable[[Record], Record]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def version_of(header: Record) -> int:
@@ -36,9 +34,12 @@ def version_of(header: Record) -> int:
 
 
 def guess(record: Record) -> int:
-    """Tell the version of a record whose header was lost, by the shape of its time."""
+    """Tell the oldest version that a record whose header was lost may have, by its time.
+
+    Reading a younger record as an older one is safe: it is a fixed point of the steps.
+    """
     ts = record.get("ts")
-    return 1 if isinstance(ts, (int, float)) and not isinstance(ts, bool) else CURRENT
+    return 1 if isinstance(ts, (int, float)) and not isinstance(ts, bool) else 2
 
 
 def upcaster(version: int) -> Step | None:
@@ -114,15 +115,4 @@ STEPS: tuple[Step, ...] = (_from_1, _from_2)
 
 def _timed(fields: Record, name: str) -> Record:
     """Give a copy whose time of that name, if it has one, is text."""
-    return {k: _text_time(v) if k == name else v for k, v in fields.items()}
-
-
-def _text_time(seconds: JSON) -> JSON:
-    """Write seconds since 1970 as RFC 3339 UTC with milliseconds; leave anything else alone."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        return seconds
-    try:
-        moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
-    except (OverflowError, ValueError):
-        return ""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {k: time_text(v) if k == name else v for k, v in fields.items()}

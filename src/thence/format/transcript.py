@@ -68,9 +68,7 @@ def _message_node(event: Event, flags: int) -> Node:
     calls: list[str] = []
     answers: list[str] = []
     for block in content:
-        if not isinstance(block, dict):
-            continue
-        kind = block.get("type")
+        kind = block.get("type") if isinstance(block, dict) else None
         if kind == "tool_use" and isinstance(block.get("id"), str):
             calls.append(block["id"])
         elif kind == "tool_result" and isinstance(block.get("tool_use_id"), str):

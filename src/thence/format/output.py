@@ -1,0 +1,117 @@
+"""The text of a tool's result, freed of what a client puts around the output of a program.
+
+Results come as text, as lists of blocks and as structures; clients clip them, prefix them with an
+exit code or wrap them in JSON. Here every shape becomes text, an envelope becomes its exit code and
+the output within, and an output becomes its lines. The known envelopes are rows of a table.
+
+Invariants: pure; nothing raises, whatever the shape of a result; time is linear, at most the first
+and last 16 KiB of a result and as many of its lines as `LINES` says are looked at.
+
+Never here: what an output means, be it a failure (see kinds) or a test run (see testruns).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+CLIP = 16 << 10
+"""Characters looked at from each end of a result; more is never read."""
+
+LINES = 500
+"""Lines looked at from each end of a result."""
+
+_DEPTH = 4  # blocks nest no deeper in earnest
+
+
+class Row(NamedTuple):
+    """One row of a table: `yes` must match `pattern`, `no` must not."""
+
+    name: str
+    pattern: str
+    yes: str
+    no: str
+
+
+# The table keeps a row to a line or two; the formatter would give every cell its own.
+# fmt: off
+ENVELOPES = tuple(Row(*row) for row in (
+    ("codex", (r"(?:(?:Command|Chunk ID|Wall time)\b[^\n]*\n){0,4}(?:Process exited with code |"
+               r"Exit code: )(-?\d{1,9})\b[^\n]*(?:\n(?:Wall time|Original token count|Total output"
+               r" lines)\b[^\n]*)*(?:\nOutput:)?(?:\n(?:Total output lines|Warning: truncated "
+               r"output)[^\n]*)*\n?"),
+     "Chunk ID: 4e7e75\nWall time: 0.0 seconds\nProcess exited with code 1\nOutput:\nx",
+     "It said: Process exited with code 1"),
+    ("codex sandbox", (r"failed in sandbox \w+ with execution error: sandbox denied exec error, "
+                       r"exit code: (-?\d{1,9}), stdout: (?:, stderr: )?"),
+     ("failed in sandbox LinuxSeccomp with execution error: sandbox denied exec error, "
+      "exit code: 1, stdout: , stderr: x"),
+     "failed in sandbox None with execution error: command timed out"),
+    ("claude", r"(?:Error: )?Exit code (-?\d{1,9})(?:\n|$)", "Exit code 2\nuse", "Exit code 2 is"),
+    ("grok", r"exit: (-?\d{1,9})(?: \[truncated[^\n]*)?(?:\n|$)", "exit: 1\nTrace", "exit: 1st"),
+))
+"""Texts clients put before an output; the first group is the exit code."""
+# fmt: on
+
+MARKS = ("Err", "Error", "NoMatchesFound", "FileNotFound")
+"""Variants whose mere presence in a structured result is a failure (Codex, Grok)."""
+
+_TEXTS = ("text", "output_for_prompt", "output", "content", "stdout", "stderr", "message", *MARKS)
+_PREFACE = re.compile(
+    r"(?:(?:Chunk ID|Wall time|Process running|Original token count)\b[^\n]*\n)+(?:Output:\n)?"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_EXIT_CODE = re.compile(r'"metadata"\s*:\s*\{[^{}]{0,200}"exit_code"\s*:\s*(-?\d{1,9})\b')
+
+
+def first(rows: tuple[Row, ...], text: str) -> Row | None:
+    """Give the first row whose pattern a text begins with."""
+    return next((row for row in rows if re.match(row.pattern, text)), None)
+
+
+def text(value: object) -> str:
+    """Give the text of a result of any shape, its middle left out when it is long."""
+    return _text(value, 0)
+
+
+def opened(text: str) -> tuple[int | None, str]:
+    """Take the client's envelope off an output: its exit code, if any, and the output."""
+    if text[:1] == "{" and (found := _EXIT_CODE.search(text)):
+        return int(found[1]), _unescaped(text)
+    for row in ENVELOPES:
+        if found := re.match(row.pattern, text):
+            return int(found[1]), text[found.end() :]
+    found = _PREFACE.match(text)
+    return None, text[found.end() :] if found else text
+
+
+def plain(text: str) -> str:
+    """Take the colours off a text."""
+    return _ANSI.sub("", text)
+
+
+def lines(text: str) -> list[str]:
+    """Give the lines that hold something; of a great many short ones the first and last."""
+    lines = [line[:1000].rstrip() for line in plain(text).split("\n") if line.strip()]
+    return lines if len(lines) <= 2 * LINES else [*lines[:LINES], *lines[-LINES:]]
+
+
+def _text(value: object, depth: int) -> str:
+    if isinstance(value, str):
+        return value if len(value) <= 2 * CLIP else f"{value[:CLIP]}\n{value[-CLIP:]}"
+    parts: list[object] = []
+    if isinstance(value, dict) and depth < _DEPTH:
+        parts = [value.get(name) for name in _TEXTS]
+    elif isinstance(value, list) and depth < _DEPTH:
+        parts = [*value[:32], *value[max(32, len(value) - 32) :]]
+    return _text("\n".join(filter(None, (_text(part, depth + 1) for part in parts))), depth)
+
+
+def _unescaped(text: str) -> str:
+    """Give the output in Codex's early JSON envelope, also when its middle was left out."""
+    try:
+        output = json.loads(text)["output"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        output = text.replace("\\n", "\n")
+    return output if isinstance(output, str) else ""
