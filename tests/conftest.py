@@ -10,16 +10,22 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 CI = bool(os.environ.get("CI"))
 NO_SHARED = "no ../shared beside the clone: checks against the real clients' files are skipped"
 
-# No deadline: a busy machine is not a bug. The blob lets a failure be replayed from a log.
+# No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
+# be replayed from a log.
 for profile, examples in {"everyday": 60, "whole": 300}.items():
     settings.register_profile(
-        profile, max_examples=examples, deadline=None, derandomize=CI, print_blob=True
+        profile,
+        max_examples=examples,
+        deadline=None,
+        derandomize=CI,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "everyday"))
 

@@ -18,13 +18,39 @@ class ThenceError(Exception):
         self.hint = hint
 
 
-class SessionNotFound(ThenceError):  # noqa: N818 - named for the situation, not for the class tree
+class SessionNotFound(ThenceError):
     """No session answers to this id, prefix or path."""
 
     exit_code = 10
 
 
-class NotReadable(ThenceError):  # noqa: N818 - named for the situation
+class NotReadable(ThenceError):
     """A file that was asked for cannot be opened or is not a session."""
 
     exit_code = 1
+
+
+class SessionBusy(ThenceError):
+    """Somebody is sealing or cleaning up this session."""
+
+    exit_code = 11
+
+
+class Conflict(ThenceError):
+    """The session went on since the caller looked, and the caller asked to be told."""
+
+    exit_code = 11
+
+
+class NotAppendable(ThenceError):
+    """A log cannot be written: the disk, the mode or the file itself is in the way."""
+
+
+class BudgetExceeded(ThenceError):
+    """A limit that was set would be passed."""
+
+
+class BadConfig(ThenceError):
+    """A setting that makes no sense; the message names file, key and reason."""
+
+    exit_code = 2

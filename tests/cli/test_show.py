@@ -106,11 +106,15 @@ def evil() -> Draft:
 def test_sample_is_shown() -> None:
     """What it was about, what was done, what became of it and what is left to do."""
     assert """\
-No. Do not patch the gap afterwards. Cut the windows in UTC and use local time…
-7f3a91c2 · claude-opus-5-5 · tidepool · 2 turns · 11,520 tokens
+The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find…
+7f3a91c2 · claude-opus-5-5 · tidepool · 3 turns · 11,520 tokens
 
-═    compacted: Cause: windows walked local time. Fixed in windows.py and feed.…
-● 1  you  13:16
+═    compacted, 6 events summed up
+│    Cause: windows walked local time. Fixed in windows.py and feed.py; 43
+│    tests pass. Open: a test for Lord Howe, and alerts.py:88 uses the label as
+│    a key.
+├─╳  dead branch, 4 events
+● 2  you  13:16
 │    No. Do not patch the gap afterwards. Cut the windows in UTC and use local
 │    time only for the label.
 ■    edited tidepool/windows.py
@@ -118,7 +122,7 @@ No. Do not patch the gap afterwards. Cut the windows in UTC and use local time�
 ■    edited tidepool/feed.py
 ✓    ran pytest tests/windows   43 passed in 3.1s
 │    Windows are cut in UTC now. I still need to add a test for Lord Howe.
-● 2  you  13:17
+● 3  you  13:17
 │    Fix alerts.py too and run the whole suite.
 │    A helper looks for other callers while I edit.
 │    asked a subagent: callers of label
@@ -129,6 +133,7 @@ No. Do not patch the gap afterwards. Cut the windows in UTC and use local time�
 live 20 · orphaned 1 · dead 4 · internal 4
 open: add a test for Lord Howe
 skipped line 30, 57 bytes: torn
+note: not closed no terminator: still running, or it crashed
 """ == shown("show", "--sample", COLUMNS="80")
 
 

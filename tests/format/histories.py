@@ -58,15 +58,19 @@ class History:
     # -- verbs --------------------------------------------------------------------------
 
     def prompt(self, a: int, b: int) -> None:
+        """The human says something."""
         self._grow(self.draft.prompt(f"prompt {len(self.draft.events)}"))
 
     def reply(self, a: int, b: int) -> None:
+        """The model answers and rests."""
         self._grow(self.draft.reply(f"reply {len(self.draft.events)}"))
 
     def state(self, a: int, b: int) -> None:
+        """The working directory changes."""
         self._grow(self.draft.add("cwd", {"cwd": f"/d{a % 5}"}))
 
     def beside(self, a: int, b: int) -> None:
+        """Book-keeping hangs beside the line."""
         self.internal.add(self.draft.add("turn", {"state": "done"}, moves=False))
 
     def calls(self, a: int, b: int) -> None:
@@ -95,6 +99,7 @@ class History:
         return [f"call_{first}_{k}" for k in range(number)]
 
     def rewind(self, a: int, b: int) -> None:
+        """The tip is moved back and the log says so."""
         to = self._somewhere(a)
         self.internal.add(self.draft.rewind(to))
         self._go(to)
@@ -112,6 +117,7 @@ class History:
         self.prompt(a, b)
 
     def compact(self, a: int, b: int) -> None:
+        """A compaction, with or without events kept."""
         visible = [u for u in self.seen if u not in self.internal]
         starts = [k for k, u in enumerate(visible) if self._is_rest(u)]
         keep = visible[starts[a % len(starts)] :] if starts and b % 3 else []
@@ -181,9 +187,11 @@ class History:
 
     @property
     def events(self) -> list[Event]:
+        """All events, in written order."""
         return self.draft.events
 
     def state_of(self, uuid: str) -> str:
+        """The state an event must end in."""
         if uuid in self.internal:
             return "internal"
         if uuid not in self.line:
@@ -191,6 +199,7 @@ class History:
         return "orphaned" if uuid in self.open else "live"
 
     def messages(self) -> list[dict[str, Any]]:
+        """What the model saw last."""
         by_uuid = {event.uuid: event for event in self.events}
         return [
             {"role": by_uuid[u].fields["role"], "content": by_uuid[u].fields["content"]}

@@ -32,6 +32,7 @@ BLANK = b" \t\r\n\v\f"
 NATIVE = Path(__file__).resolve().parent.parent / "data" / "native"
 SESSIONS = {"sample": sample()} | {p.stem: p.read_bytes() for p in sorted(NATIVE.glob("*.jsonl"))}
 
+
 class Damage(NamedTuple):
     """Bytes gone bad: all changes lie from `start` to before `stop`."""
 

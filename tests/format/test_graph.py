@@ -9,18 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.format.histories import History, Script, scripts
-from thence.format.graph import Graph, Is, Node, Span, State, Undo, in_sequence
+from thence.format import codec
+from thence.format.graph import Graph, State
+from thence.format.nodes import Is, Node, Span
 from thence.format.records import Event
 from thence.format.repair import mend, problems
 from thence.format.transcript import Transcript, node_of
-from thence.format import codec
 
 
 def graph_of(events: list[Event]) -> Graph:
+    """Link the light nodes of events."""
     return Graph([node_of(event) for event in events])
 
 
 def ids(graph: Graph, places: list[int]) -> list[str]:
+    """Name the events at these places."""
     return [graph.nodes[i].id for i in places]
 
 
@@ -30,6 +33,7 @@ def chain(*parts: str, flags: int = Is.PROMPT) -> list[Node]:
 
 
 def states(graph: Graph) -> dict[str, str]:
+    """Give the state of each event by its id."""
     return {node.id: state.value for node, state in zip(graph.nodes, graph.states, strict=True)}
 
 
@@ -344,7 +348,7 @@ def test_internal_events_inside_a_chain_are_walked_through() -> None:
 
 
 def ours(*kept: str | None) -> list[Node]:
-    """a b c | summary, boundary | d, in our own form."""
+    """A b c | summary, boundary | d, in our own form."""
     return [
         *chain("a", "b", "c"),
         Node("s", "c", Is.SUMMARY),
@@ -354,7 +358,7 @@ def ours(*kept: str | None) -> list[Node]:
 
 
 def claude(*kept: str | None, logical: str = "c") -> list[Node]:
-    """a b c | boundary (a root), summary under it | d, in Claude Code's form."""
+    """A b c | boundary (a root), summary under it | d, in Claude Code's form."""
     span = Span("s", *kept) if kept else None
     return [
         *chain("a", "b", "c"),
@@ -365,6 +369,7 @@ def claude(*kept: str | None, logical: str = "c") -> list[Node]:
 
 
 def shown(log: list[Node]) -> str:
+    """Spell the live chain, the boundary left out."""
     graph = Graph(log)
     return "".join(i for i in ids(graph, graph.chain()) if i != "B")
 
@@ -463,46 +468,6 @@ def test_five_hundred_compactions_are_read_in_linear_work() -> None:
 
     assert ["B499", "s499"] == ids(graph, graph.chain())
     assert len(log) == len(graph.chain(boundaries=False))
-
-
-# -- sequences ------------------------------------------------------------------------------
-
-
-def turns(*words: str) -> list[Node]:
-    """p* are prompts, u<n> undoes n turns, t<n> goes back to the n-th, the rest are replies."""
-    out = []
-    for k, word in enumerate(words):
-        undo = Undo(turns=int(word[1:])) if word[0] == "u" else None
-        undo = Undo(to=int(word[1:])) if word[0] == "t" else undo
-        flags = Is.PROMPT if word[0] == "p" else Is.REPLY
-        out.append(Node(f"{word}.{k}" if undo else word, None, 0 if undo else flags, undo=undo))
-    return out
-
-
-def test_a_rollback_takes_whole_turns_off_the_end() -> None:
-    """What they held is rolled back, still there, and the next prompt goes on from before."""
-    graph = Graph(in_sequence(turns("p1", "r1", "p2", "r2", "p3", "r3", "u2", "p4")))
-
-    assert ["p1", "r1", "p4"] == ids(graph, graph.chain())
-    gone = {k for k, s in states(graph).items() if s == "rolled_back"}
-    assert {"p2", "r2", "p3", "r3"} == gone
-
-
-def test_rewinding_to_a_prompt_reuses_its_number() -> None:
-    """Back to prompt 1, twice: the second time it is the new one that goes."""
-    graph = Graph(in_sequence(turns("p0", "p1", "r1", "t1", "pa", "ra", "t1", "pb")))
-
-    assert ["p0", "pb"] == ids(graph, graph.chain())
-
-
-@pytest.mark.parametrize("count", [99, -1, 0, 2**70])
-def test_absurd_rollbacks_are_clamped(count: int) -> None:
-    """More turns than there are: all. Fewer than none: none."""
-    marker = Node("u", None, undo=Undo(turns=count))
-    graph = Graph(in_sequence([*turns("p1", "r1"), marker, *turns("p2")]))
-
-    expected = ["p2"] if count > 0 else ["p1", "r1", "p2"]
-    assert expected == ids(graph, graph.chain())
 
 
 def test_branches_name_where_they_parted() -> None:

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from thence.format.intentions import (
     LATER,
-    LINE,
     NEXT,
     NOW,
-    TEXT,
     THEN,
     Call,
     Statement,
@@ -299,8 +297,8 @@ def test_any_text_gives_well_formed_statements_and_terms(text: str, command: str
 @pytest.mark.parametrize("unit", ["I'll a b. ", "- [ ] x\n", "TODO: x, then y\n", "Fixed a. "])
 def test_what_lies_beyond_the_bounds_is_not_read(unit: str) -> None:
     """Neither the rest of a long text nor that of a long line."""
-    text = unit * (2 * TEXT // len(unit))
+    text = unit * ((1 << 17) // len(unit))
     line = text.replace("\n", " ")
 
-    assert list(statements(text[:TEXT])) == list(statements(text))
-    assert list(statements(line[:LINE])) == list(statements(line))
+    assert list(statements(text[: 1 << 16])) == list(statements(text))
+    assert list(statements(line[: 1 << 12])) == list(statements(line))

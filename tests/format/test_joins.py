@@ -19,9 +19,11 @@ from thence.format.joins import (
     calls,
     derived,
     from_running_totals,
+    session_of,
     spent,
+    time_of,
 )
-from thence.format.normal import KINDS, SessionEvent, event_id, normalise, numbered
+from thence.format.normal import KINDS, Cost, Session, SessionEvent, event_id, normalise, numbered
 from thence.format.records import Usage
 from thence.format.repair import INTERRUPTED
 from thence.format.transcript import Transcript
@@ -240,7 +242,7 @@ def test_money_of_the_living_the_dead_and_the_side_is_told_apart() -> None:
     total = spent(events)
 
     assert Spent(Usage(200, 3), Usage(200, 12), Usage(100, 16), responses=5) == total
-    assert 531 == total.total
+    assert (415, 531) == (total.own, total.rolled_up)
 
 
 def test_sample_costs_what_it_cost() -> None:
@@ -272,7 +274,7 @@ def test_no_bill_is_counted_twice_or_lost(events: list[SessionEvent]) -> None:
     total = spent(events)
 
     assert len(keys) == len(counted) == total.responses
-    assert sum(usage.total for usage in counted.values()) == total.total
+    assert sum(usage.total for usage in counted.values()) == total.rolled_up
     for event in paid:
         if event.usage_key is None:
             assert event.usage == counted[event.event_id]
@@ -477,6 +479,14 @@ def test_command_that_runs_tests_is_a_test_run() -> None:
     assert failed.summary.startswith("go test")
 
 
+def test_tests_that_failed_behind_a_pipe_failed() -> None:
+    """What the runner counted stands against the exit code of what came after it."""
+    said = [bash("a", "pytest | tail -1"), result("a", "1 failed, 2 passed in 0.1s", failed=False)]
+    (run,) = (event for event in derived(log(*said)) if event.kind == "test_run")
+
+    assert run.failed
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -522,6 +532,22 @@ def test_call_that_changes_a_file_is_an_edit(said: Said) -> None:
 def test_call_that_changed_nothing_is_no_edit(said: Said, answer: Said) -> None:
     """Reading, and trying in vain."""
     assert [] == of("edit", said, answer)
+
+
+def test_file_that_a_harness_says_it_changed_is_an_edit() -> None:
+    """Our own events tell it themselves; reading is none."""
+    changed = {"kind": "lifecycle", "native_type": "file", "payload": {"path": "a.py"}}
+    read = {**changed, "payload": {"path": "a.py", "how": "read"}}
+    (found,) = (event for event in derived(log(changed, read)) if event.kind == "edit")
+
+    assert ["e0"] == of("edit", changed, read)
+    assert "edited a.py" == found.summary
+
+
+@pytest.mark.parametrize("payload", [None, 5, [], {"path": ["a"]}, {"how": {}}])
+def test_file_event_of_any_shape_does_no_harm(payload: Any) -> None:
+    """What was changed is not known; that something was is."""
+    assert ["e0"] == of("edit", {"kind": "lifecycle", "native_type": "file", "payload": payload})
 
 
 # error
@@ -728,6 +754,88 @@ def test_log_that_says_when_it_ran_gets_no_more(said: list[Said]) -> None:
     assert [] == of("lifecycle", *said)
 
 
+# -- the session ------------------------------------------------------------------------------
+
+
+def test_sample_as_a_whole() -> None:
+    """Its own cost, dead branches included; its time, turns and retries."""
+    transcript = Transcript.read(sample())
+    events = normalise(transcript.events, transcript.states, "thence:s")
+
+    assert Session(
+        "thence:s",
+        "thence",
+        "s",
+        cwd="/w",
+        model="claude-opus-5-5",
+        started_at="2026-11-15T13:12:00.000Z",
+        ended_at="2026-11-15T13:17:34.000Z",
+        cost=Cost(13200, 880, 0, 334.0, 3, 1),
+        source_bytes=7,
+    ) == session_of(events, uid="thence:s", cwd="/w", source_bytes=7, git_branch=None)
+
+
+def test_session_counts_neither_subagents_nor_copies_nor_what_was_derived() -> None:
+    """A parent's cost never includes its children's."""
+    events = log(
+        prompt(ts="2026-11-15T13:00:00Z"),
+        bill("a", 5, ts="2026-11-15T13:00:30+00:00", model="opus"),
+        bill("b", 7, is_sidechain=True, ts="2027-01-01T00:00:00Z", model="haiku"),
+        bill("c", 9, state=State.REPLAYED, ts="2025-01-01T00:00:00Z"),
+        prompt(state=State.DEAD),
+        bill("d", 1, state=State.DEAD, model="sonnet"),
+    )
+    session = session_of([*events, *derived(events)], uid="claude:x:y")
+
+    assert ("claude", "x:y", "opus") == (session.flavor, session.native_session_id, session.model)
+    assert Cost(200, 6, 0, 30.0, 1, 0) == session.cost
+    assert ("2026-11-15T13:00:00.000Z", "2026-11-15T13:00:30.000Z") == (
+        session.started_at,
+        session.ended_at,
+    )
+
+
+def test_session_of_nothing_is_a_session() -> None:
+    """Empty files are sessions too."""
+    assert Session("grok:s", "grok", "s") == session_of([], uid="grok:s")
+
+
+def test_what_the_source_says_wins() -> None:
+    """It knows its own start and model."""
+    session = session_of(log(reply(model="m", ts="2026-11-15T13:00:00Z")), uid="a:b", model="n")
+
+    assert ("n", "2026-11-15T13:00:00.000Z") == (session.model, session.started_at)
+
+
+def test_prompt_of_several_blocks_is_one_turn() -> None:
+    """A picture and a sentence are one prompt."""
+    events = log(prompt("see", block=0), prompt("this", block=1), reply())
+
+    assert 1 == session_of(events, uid=UID).cost.turns
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-15T13:12:00.250Z", "2026-11-15 13:12:00.250000+00:00"),
+        ("2026-11-15T14:12:00+01:00", "2026-11-15 13:12:00+00:00"),
+        ("2026-11-15T13:12:00", None),
+        ("1970-01-01T00:00:00Z", None),
+        ("9999-12-31T23:59:59-23:59", None),
+        ("0001-01-01T00:00:00+23:59", None),
+        ("yesterday", None),
+        ("\ud800", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_time_is_read_or_none(text: str | None, expected: str | None) -> None:
+    """In UTC; one without a zone, or where no session can lie, is no time."""
+    moment = time_of(text)
+
+    assert expected == (str(moment) if moment else None)
+
+
 # anything
 
 
@@ -755,6 +863,8 @@ ANYTHING = st.lists(
             "channel": st.sampled_from(["main", "side"]),
             "tokens": st.integers(0, 9),
             "derived_from": st.none() | st.integers(0, 3),
+            "native_type": st.sampled_from(["", "file"]),
+            "ts": st.none() | st.text(max_size=5) | st.just("2026-11-15T13:12:00Z"),
         },
     ),
     max_size=12,
@@ -774,7 +884,8 @@ def test_no_session_makes_deriving_raise(events: list[SessionEvent]) -> None:
     assert {event.derived_from for event in found} <= ids
     assert all(e.payload is None and not e.tokens and e.usage is None for e in found)
     assert found == derived([*events, *found])
-    assert sum(usage.total for usage in bills(events).values()) == spent(events).total
+    assert sum(usage.total for usage in bills(events).values()) == spent(events).rolled_up
+    assert UID == session_of(events, uid=UID).session_uid
 
 
 def test_arguments_nested_beyond_all_sense_do_no_harm() -> None:

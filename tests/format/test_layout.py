@@ -148,6 +148,7 @@ def test_segments_sort_in_the_order_they_were_written() -> None:
         ("/home/dev/tidepool", "tidepool-559185fdcd4c"),
         ("/home/dev/Tide Pool (2)", "tide-pool-2-8f0ed81bf0e3"),
         ("C:\\Users\\dev\\tidepool", "tidepool-d008d15656a4"),
+        (f"/x/{'a' * 60}", f"{'a' * 40}-6a28d150cfbe"),
         ("/srv/データ", "8156f8d47dee"),
         ("/", "8a5edab28263"),
         ("", "e3b0c44298fc"),

@@ -193,8 +193,18 @@ def test_growth_changes_no_id(length: int) -> None:
     assert early == normalise(events, states, UID)[: len(early)]
 
 
-def test_uuid_that_occurs_again_is_another_event() -> None:
-    """A copy gets an id of its own, and children stay with the first."""
+def test_record_that_was_written_twice_is_one() -> None:
+    """Another read of the same line gives nothing new."""
+    draft = Draft()
+    draft.prompt("one")
+    draft.prompt("two")
+    again = [*draft.events, *draft.events]
+
+    assert normal(draft) == normalise(again, [State.LIVE] * 4, UID)
+
+
+def test_uuid_that_occurs_again_with_other_words_is_another_event() -> None:
+    """It gets an id of its own, and children stay with the first."""
     first = Event("user", "t", "a", None, {"role": "user", "content": "one"})
     copy = Event("user", "t", "a", None, {"role": "user", "content": "two"})
     child = Event("user", "t", "b", "a", {"role": "user", "content": "three"})
@@ -251,7 +261,7 @@ def test_every_block_has_its_kind() -> None:
         ("assistant_msg", "assistant", None, None, "looking", "opus"),
         ("tool_call", "assistant", "Grep", "c1", "searched for x", "opus"),
         ("assistant_msg", "assistant", None, None, "", "opus"),
-        ("tool_result", "tool", None, "c1", "a.py:1", None),
+        ("tool_result", "tool", "Grep", "c1", "a.py:1", None),
     ] == [(e.kind, e.role, e.tool, e.call, e.summary, e.model) for e in events]
 
 
@@ -276,8 +286,7 @@ def test_result_says_of_itself_no_more_than_it_knows(wrong: Any, expected: bool 
         ("deploy", None, "lifecycle"),
         ("permission_grant", {}, "lifecycle"),
         ("decision", {"text": "use UTC"}, "decision"),
-        ("file", {"path": "a", "how": "add"}, "edit"),
-        ("file", {"path": "a", "how": "read"}, "lifecycle"),
+        ("file", {"path": "a", "how": "add"}, "lifecycle"),
     ],
 )
 def test_events_that_are_no_messages_have_a_kind(kind: str, payload: Any, expected: str) -> None:
@@ -286,10 +295,11 @@ def test_events_that_are_no_messages_have_a_kind(kind: str, payload: Any, expect
     draft.add(kind, payload)
     (event,) = normal(draft)
 
-    assert (expected, "system", kind, payload) == (
+    assert (expected, "system", kind, kind, payload) == (
         event.kind,
         event.role,
         event.summary,
+        event.native_type,
         event.payload,
     )
 
@@ -354,12 +364,32 @@ def test_sidechain_is_marked() -> None:
     assert (True, "explorer") == (side.is_sidechain, side.channel)
 
 
-def test_parent_that_is_not_there_is_none() -> None:
-    """A dangling link points nowhere, never at the wrong event."""
+def test_parent_that_is_not_there_is_none_in_the_numbers() -> None:
+    """A dangling link points nowhere, never at the wrong event; so does one to itself."""
     events = [Event("user", "t", "", None, {}), Event("user", "t", "a", None, {})]
     events += [Event("user", "t", "b", "gone", {}), Event("user", "t", "c", "c", {})]
+    out = normalise(events, [State.LIVE] * 4, UID)
 
-    assert [None] * 4 == [e.parent_id for e in normalise(events, [State.LIVE] * 4, UID)]
+    assert [None, None, None] == [e.parent_id for e in out[:3]]
+    assert [None] * 4 == [e.parent_seq for e in numbered(out)]
+
+
+def test_parent_that_was_written_later_is_found() -> None:
+    """Links do not depend on order either."""
+    parent = Event("user", "t", "a", None, {"role": "user", "content": ["one", "two"]})
+    child = Event("user", "t", "b", "a", {"role": "user", "content": "three"})
+
+    assert event_id(UID, "a", 1) == normalise([child, parent], [State.LIVE] * 2, UID)[0].parent_id
+
+
+def test_result_is_named_by_its_call() -> None:
+    """Wherever the call stands; one that nobody asked for has no name."""
+    draft = Draft()
+    draft.result("a", "ok")
+    draft.reply(Draft.call("a", "Bash", command="ls"))
+    draft.result("b", "ok")
+
+    assert ["Bash", "Bash", None] == [event.tool for event in normal(draft)]
 
 
 SMALL = st.none() | st.booleans() | st.integers() | st.sampled_from(["a", "b", "text"])
@@ -394,7 +424,6 @@ def test_every_record_is_normalised(events: list[Event]) -> None:
     """Whatever a payload holds: nothing raises, nothing is dropped, ids differ, kinds are known."""
     out = normalise(events, [State.LIVE] * len(events), UID)
 
-    assert len(out) >= len(events)
     assert {event.uuid for event in events} == {event.native_id for event in out}
     assert len(out) == len({event.event_id for event in out})
     assert {event.kind for event in out} <= set(KINDS)

@@ -16,9 +16,11 @@ from thence.format.records import (
     PAYLOADS,
     Boundary,
     Cwd,
+    Decision,
     Event,
     File,
     Header,
+    Interrupted,
     Malformed,
     Message,
     Model,
@@ -36,6 +38,7 @@ from thence.format.records import (
     count,
     is_permission,
     text_of,
+    time_text,
     typed,
     usage_of,
     word,
@@ -76,8 +79,24 @@ WRITTEN: list[tuple[str, dict[str, Any], Payload]] = [
             "cwd": "/w",
             "model": "m",
             "inherited_cost": 0.5,
+            "segment": 2,
+            "base_offset": 4096,
+            "base_line": 31,
+            "agent_id": "explorer",
         },
-        Header("s", "t", Origin("p", "e", offset=7, length=9), 3, "/w", "m", 0.5),
+        Header(
+            "s",
+            "t",
+            Origin("p", "e", offset=7, length=9),
+            3,
+            "/w",
+            "m",
+            0.5,
+            2,
+            4096,
+            31,
+            "explorer",
+        ),
     ),
     ("terminator", {"end_ts": "t", "reason": "exit"}, Terminator("t", "exit")),
     ("user", {"role": "user", "content": "hi"}, Message("user", "hi")),
@@ -124,6 +143,8 @@ WRITTEN: list[tuple[str, dict[str, Any], Payload]] = [
         Turn("done", {}, "m", "b", "t"),
     ),
     ("waiting", {"waiting_for": "answer", "tool_use_id": "c"}, Waiting("answer", "c")),
+    ("interrupted", {"by": "signal", "reason": "TERM"}, Interrupted("signal", "TERM")),
+    ("decision", {"text": "cut in UTC", "title": "zones"}, Decision("cut in UTC", "zones")),
     ("todos", {"todos": [{"content": "x"}]}, Todos([{"content": "x"}])),
     ("model", {"model": "m", "overrides": {"effort": "high"}}, Model("m", {"effort": "high"})),
     ("cwd", {"cwd": "/w"}, Cwd("/w")),
@@ -163,6 +184,8 @@ def test_no_type_is_left_out() -> None:
         ("boundary", {"anchor_uuid": "a", "summary_event_uuid": "a"}),
         ("turn", {}),
         ("waiting", {}),
+        ("interrupted", {}),
+        ("decision", {"text": "t"}),
         ("model", {"model": "m"}),
         ("worktree", {}),
         ("file", {"path": "p"}),
@@ -207,6 +230,22 @@ def test_boundary_is_read_in_the_other_spelling() -> None:
     )
 
     assert Boundary("a", "s", "h", "t") == told
+
+
+def test_older_name_of_the_summary_is_read() -> None:
+    """Version 2 called it `summary_uuid`."""
+    told = typed(event("boundary", {"anchor_uuid": "a", "summary_uuid": "s"}))
+
+    assert Boundary("a", "s") == told
+
+
+@pytest.mark.parametrize("cache", [5, "text", {"a": 1}, [[1, "x"]], [None]])
+def test_caches_of_a_boundary_do_not_spoil_it(cache: Any) -> None:
+    """Of whatever shape they are: a bad one costs time, never the compaction."""
+    fields = {"anchor_uuid": "a", "summary_event_uuid": "a"}
+    caches = dict.fromkeys(("kept", "summary", "state", "totals"), cache)
+
+    assert isinstance(typed(event("boundary", fields | caches)), Boundary)
 
 
 def test_other_spelling_is_renamed_and_nothing_else() -> None:
@@ -404,3 +443,24 @@ def test_no_content_makes_reading_raise(content: Any) -> None:
 def test_names_are_text_or_nothing(value: Any, expected: str) -> None:
     """A name of another shape is no name."""
     assert expected == word(value)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1794748320.25, "2026-11-15T13:12:00.250Z"),
+        (-0.5, "1969-12-31T23:59:59.500Z"),
+        (1e18, ""),
+        (10**400, ""),
+        (float("nan"), ""),
+        (float("inf"), ""),
+        ("2026-11-15", "2026-11-15"),
+        (True, True),
+        (None, None),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_seconds_become_text(written: Any, expected: Any) -> None:
+    """Out of range they are no time; what is no number is left alone."""
+    assert expected == time_text(written)

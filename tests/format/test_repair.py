@@ -66,18 +66,22 @@ any_messages = st.lists(
 
 
 def user(*content: Any) -> Message:
+    """A message of the user, of these blocks."""
     return {"role": "user", "content": list(content)}
 
 
 def assistant(*content: Any) -> Message:
+    """A message of the model, of these blocks."""
     return {"role": "assistant", "content": list(content)}
 
 
 def call(name: str) -> dict[str, Any]:
+    """A call."""
     return {"type": "tool_use", "id": name, "name": "Bash", "input": {}}
 
 
 def result(name: str, text: str = "out") -> dict[str, Any]:
+    """The result of a call."""
     return {"type": "tool_result", "tool_use_id": name, "content": text}
 
 

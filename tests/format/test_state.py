@@ -93,7 +93,7 @@ def test_every_domain_is_folded() -> None:
         "model": {"model": "haiku", "overrides": {"effort": "low"}},
         "cwd": "/w/sub",
         "worktree": {"branch": "fix", "dirty": True},
-        "attribution": {"turn": prompt, "files": {"a.py": [prompt], "b.py": [prompt]}},
+        "attribution": {"a.py": [prompt], "b.py": [prompt]},
     } == state.values
 
 
@@ -112,15 +112,15 @@ def test_no_events_leave_the_start_values() -> None:
     """An empty session knows nothing, in the shapes that are promised."""
     state = Domains().fold([])
 
-    assert ([], {}, [], None, {}) == (
+    assert ([], {}, [], None, {}, {}) == (
         state.messages,
         state.files,
         state.todos,
         state.cwd,
         state.worktree,
+        state.attribution,
     )
     assert {"model": None, "overrides": {}} == state.model
-    assert {"turn": None, "files": {}} == state.attribution
     assert (0, 0.0, 0) == (state.cost["input"], state.cost["usd"], state.cost["responses"])
 
 
@@ -140,6 +140,22 @@ def test_model_is_the_last_that_was_said_or_answered() -> None:
     draft.reply("hi", model="sonnet")
 
     assert {"model": "sonnet", "overrides": {"effort": "low"}} == fold(draft).model
+
+
+def test_overrides_about_permissions_are_left_out() -> None:
+    """No way leads from a log to what is allowed."""
+    draft = Draft()
+    draft.add("model", {"model": "m", "overrides": {"permission_mode": "all", "effort": "low"}})
+
+    assert {"effort": "low"} == fold(draft).model["overrides"]
+
+
+def test_worktree_is_what_the_format_knows_of_it() -> None:
+    """Stray fields are kept in the event, not in the state."""
+    draft = Draft()
+    draft.add("worktree", {"branch": "main", "permission": "all", "mood": "good"})
+
+    assert {"branch": "main"} == fold(draft).worktree
 
 
 def test_worktree_keeps_what_is_not_said_again() -> None:
@@ -162,11 +178,25 @@ def test_todo_list_is_the_last_one_written() -> None:
 
 
 def test_reading_a_file_does_not_change_it() -> None:
-    """Only edits count as file history."""
+    """Only edits count as file history, whoever tells."""
     draft = Draft()
     draft.reply(Draft.call("c1", "Read", file_path="a.py"))
+    draft.result("c1", "text")
+    draft.add("file", {"path": "b.py", "how": "read"})
 
-    assert ({}, {}) == (fold(draft).files, fold(draft).attribution["files"])
+    assert ({}, {}) == (fold(draft).files, fold(draft).attribution)
+
+
+def test_edit_that_failed_changed_nothing() -> None:
+    """Nor did one whose result never came, as far as anybody knows."""
+    draft = Draft()
+    draft.prompt("go")
+    draft.reply(edit("c1", "a.py"), edit("c2", "b.py"), edit("c3", "c.py"))
+    draft.result("c2", "no such text", failed=True)
+    draft.result("c3", "ok")
+
+    assert ["c.py"] == list(fold(draft).files)
+    assert ["c.py"] == list(fold(draft).attribution)
 
 
 # -- cost -------------------------------------------------------------------------------------
@@ -238,15 +268,14 @@ def test_files_belong_to_the_turns_that_changed_them() -> None:
     draft.reply(edit("c1", "a.py"))
     draft.result("c1", "ok")
     draft.reply(edit("c2", "a.py"), edit("c3", "b.py"))
+    draft.result("c3", "ok")
     draft.result("c2", "ok")
     second = draft.prompt("two")
     draft.reply(edit("c4", "a.py"))
+    draft.result("c4", "ok")
     draft.add("file", {"path": "c.py"})
 
-    assert {
-        "turn": second,
-        "files": {"a.py": [first, second], "b.py": [first], "c.py": [second]},
-    } == fold(draft).attribution
+    assert {"a.py": [first, second], "b.py": [first], "c.py": [second]} == fold(draft).attribution
 
 
 def test_change_before_any_prompt_belongs_to_no_turn() -> None:
@@ -255,7 +284,7 @@ def test_change_before_any_prompt_belongs_to_no_turn() -> None:
     draft.add("file", {"path": "a.py"})
     draft.prompt("hi")
 
-    assert {"a.py": [None]} == fold(draft).attribution["files"]
+    assert {"a.py": [None]} == fold(draft).attribution
 
 
 # -- one that fails loses itself only ---------------------------------------------------------
@@ -344,6 +373,26 @@ def test_harness_registers_its_own_domain() -> None:
 
     assert 1 == state.deploys
     assert {"version": 7, "value": 1} == domains.snapshot(state)["domains"]["deploys"]
+
+
+def test_domain_may_remember_more_than_it_shows() -> None:
+    """Readers get what it shows; a snapshot keeps what its fold goes on from."""
+    domains = Domains([Domain("mine", list, heard, show=len)])
+    state = domains.fold(worked().events[:2])
+
+    assert 2 == state.mine
+    assert {"version": 1, "value": ["header", "user"]} == domains.snapshot(state)["domains"]["mine"]
+
+
+def test_showing_that_fails_costs_its_domain_only() -> None:
+    """It is a harness's own code like the fold."""
+    domains = Domains()
+    domains.register(Domain("mine", list, heard, show=lambda value: value["no list"]))
+    state = domains.fold(worked().events)
+
+    assert ["mine"] == list(state.failed)
+    assert set(NAMES) == set(state.values)
+    assert "mine" not in domains.snapshot(state)["domains"]
 
 
 def test_registering_is_one_harness_alone() -> None:
@@ -437,6 +486,9 @@ CALLS = st.builds(
     st.sampled_from(["Edit", "Write", "Read", "TodoWrite"]),
     WORDS,
 )
+RESULTS = st.fixed_dictionaries(
+    {"type": st.just("tool_result"), "tool_use_id": WORDS}, optional={"is_error": st.booleans()}
+)
 REPLIES = st.fixed_dictionaries(
     {"role": st.just("assistant"), "content": st.lists(CALLS, max_size=2)},
     optional={
@@ -450,7 +502,9 @@ REPLIES = st.fixed_dictionaries(
 )
 PAYLOADS: dict[str, st.SearchStrategy[Any]] = {
     "header": st.fixed_dictionaries({"cwd": WORDS, "model": WORDS}),
-    "user": st.fixed_dictionaries({"role": st.just("user"), "content": WORDS}),
+    "user": st.fixed_dictionaries(
+        {"role": st.just("user"), "content": WORDS | st.lists(RESULTS, max_size=2)}
+    ),
     "assistant": REPLIES,
     "todos": st.fixed_dictionaries({"todos": st.lists(WORDS, max_size=2)}),
     "model": st.fixed_dictionaries({"model": WORDS}),
@@ -565,7 +619,7 @@ def test_snapshot_of_unknown_version_or_shape_is_folded_from_the_root(snapshot: 
 def test_fold_that_fails_on_a_snapshot_starts_at_the_root() -> None:
     """A value that looks right and is not costs time, never the domain."""
     line = worked().events
-    broken = {"turn": None, "files": {"b.py": "not a list of turns"}}
+    broken = {"turn": None, "files": {"b.py": "not a list of turns"}, "open": {}}
     snapshot = {"version": 1, "domains": {"attribution": {"version": 1, "value": broken}}}
 
     assert Domains().fold(line) == Domains().fold(line, snapshot=snapshot, since=3)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.format import codec, schema
-from thence.format.graph import Is, Span
+from thence.format.nodes import Is, Span
 from thence.format.records import PAYLOADS, Event, Header, Notice, Skipped
 from thence.format.repair import INTERRUPTED, Orphans, problems, synthetic
 from thence.format.state import Domain, Domains
@@ -18,6 +18,8 @@ from thence.format.todos import Step, Todo
 from thence.format.transcript import Transcript, node_of, steps
 from thence.format.turn import TurnNow, TurnState
 from thence.testing import SAMPLE_SESSION, Draft, sample
+
+OPEN = Notice("not closed", "no terminator: still running, or it crashed")
 
 
 def read(draft: Draft) -> Transcript:
@@ -119,7 +121,7 @@ def test_sample_lost_nothing_but_its_torn_line() -> None:
 
     assert [Skipped(30, offset, 57, codec.TORN)] == transcript.skipped
     assert (True, offset) == (transcript.torn, transcript.end)
-    assert (None, [], []) == (transcript.degraded, transcript.notices, transcript.report())
+    assert (None, [], [OPEN]) == (transcript.degraded, transcript.notices, transcript.report())
 
 
 def test_sample_is_a_history_the_api_accepts() -> None:
@@ -164,8 +166,8 @@ def test_sample_knows_its_state() -> None:
     assert ["tidepool/windows.py", "tidepool/feed.py", "tidepool/alerts.py"] == list(state.files)
     assert {"model": "claude-opus-5-5", "overrides": {}} == state.model
     assert ("/home/dev/tidepool", [], {}) == (state.cwd, state.todos, state.worktree)
-    assert [1, 1, 1] == [len(turns) for turns in state.attribution["files"].values()]
-    assert 2 == len({turns[0] for turns in state.attribution["files"].values()})
+    assert [1, 1, 1] == [len(turns) for turns in state.attribution.values()]
+    assert 2 == len({turns[0] for turns in state.attribution.values()})
 
 
 # -- next to nothing --------------------------------------------------------------------------
@@ -241,10 +243,11 @@ def test_session_without_its_header_is_read() -> None:
 def test_header_that_makes_no_sense_is_none() -> None:
     """And what it says wrongly is not taken over."""
     draft = Draft()
-    draft.add("header", {"session_id": 5, "cwd": ["/w"], "model": {}})
+    uuid = draft.add("header", {"session_id": 5, "cwd": ["/w"], "model": {}})
     draft.prompt("go")
     transcript = read(draft)
 
+    assert [Notice("malformed header", uuid), OPEN] == transcript.report()
     assert (None, None, None) == (
         transcript.header,
         transcript.state.cwd,
@@ -343,7 +346,7 @@ def test_degraded_session_says_so_in_its_report() -> None:
     draft = begun()
     draft.add("user", {})
 
-    assert [Notice("state lost", "messages: KeyError: 'role'")] == read(draft).report()
+    assert [Notice("state lost", "messages: KeyError: 'role'"), OPEN] == read(draft).report()
 
 
 def test_degraded_session_keeps_its_other_state() -> None:
@@ -445,6 +448,25 @@ def test_state_that_is_not_understood_is_folded_from_the_root(state: Any) -> Non
     assert {} == transcript.state.failed
 
 
+def test_promise_from_before_a_compaction_is_still_owed() -> None:
+    """The summary need not repeat it."""
+    draft = begun()
+    draft.reply("I still need to add a test for leap years.")
+    draft.compact("so far")
+    draft.prompt("and now")
+
+    assert ["add a test for leap years"] == [todo.text for todo in read(draft).pending]
+
+
+def test_line_holds_what_the_chain_leaves_out() -> None:
+    """The originals stay readable through any number of compactions."""
+    transcript = read(compacted(None))
+    types = [event.type for event in transcript.line()]
+
+    assert ["header", "user", "assistant", "todos", "summary", "boundary", "user"] == types
+    assert ["summary", "boundary", "user"] == [event.type for event in transcript.chain()]
+
+
 def test_boundary_off_the_chain_is_not_used() -> None:
     """Whoever rewinds to before it is before it in every respect."""
     draft = compacted(snapshot())
@@ -468,7 +490,7 @@ def test_boundary_that_points_nowhere_is_told_at_once() -> None:
     draft.prompt("and now")
     transcript = read(draft)
 
-    assert [Notice("boundary link", uuid)] == transcript.report()
+    assert [Notice("boundary link", uuid), OPEN] == transcript.report()
     assert [["go"], ["gone"], ["and now"]] == said(transcript)
 
 
@@ -478,8 +500,60 @@ def test_broken_links_are_told() -> None:
     uuid = draft.prompt("who?", parent="gone")
     transcript = read(draft)
 
-    assert [Notice("bridged link", uuid)] == transcript.report()
+    assert [Notice("bridged link", uuid), OPEN] == transcript.report()
     assert [["go"], ["gone"], ["who?"]] == said(transcript)
+
+
+# -- what a crash leaves half done ------------------------------------------------------------
+
+
+def test_session_that_was_closed_has_nothing_to_report() -> None:
+    """A whole session is silent."""
+    draft = compacted(None)
+    draft.add("sidechain", {"agent_id": "a", "completion_status": "running"}, moves=False)
+    draft.add("sidechain", {"agent_id": "a", "completion_status": "finished"}, moves=False)
+    draft.close()
+
+    assert [] == read(draft).report()
+
+
+def test_half_a_compaction_is_told() -> None:
+    """Killed between the summary and its boundary: the chain before it holds."""
+    draft = begun()
+    uuid = draft.add("summary", {"role": "user", "content": "lost"})
+    transcript = read(draft)
+
+    assert Notice("half a compaction", uuid) in transcript.report()
+    assert [["go"], ["gone"]] == said(transcript)
+
+
+def test_compaction_in_the_other_spelling_is_whole() -> None:
+    """Whoever wrote it."""
+    draft = begun()
+    uuid = draft.add("summary", {"role": "user", "content": "so far"})
+    draft.add("boundary", {"anchorUuid": uuid, "summaryEventUuid": uuid})
+
+    assert [OPEN] == read(draft).report()
+
+
+@pytest.mark.parametrize("status", ["running", None])
+def test_subagent_of_which_nothing_more_was_heard_is_told(status: str | None) -> None:
+    """Never taken for one that said nothing."""
+    draft = begun()
+    draft.add("sidechain", {"agent_id": "a", "completion_status": status}, moves=False)
+
+    assert Notice("subagent never ended", "a") in read(draft).report()
+
+
+@pytest.mark.parametrize("payload", [None, [], {"anchor_uuid": []}, {"agent_id": {}, "to": []}])
+def test_report_is_given_whatever_the_books_hold(payload: Any) -> None:
+    """Damage in what keeps the books is told like any other."""
+    draft = begun()
+    for kind in ("boundary", "sidechain", "summary", "header", "terminator", "tip"):
+        draft.add(kind, payload, moves=False)
+
+    assert [["go"], ["gone"]] == said(read(draft))
+    assert read(draft).report()
 
 
 # -- nodes ------------------------------------------------------------------------------------
@@ -547,8 +621,8 @@ def test_node_of_a_boundary_spans_what_it_keeps() -> None:
     theirs = {"anchorUuid": "a", "summaryEventUuid": "a", "headUuid": "h", "tailUuid": "t"}
 
     assert Span("a", "h", "t") == node("boundary", ours).span == node("boundary", theirs).span
-    assert None is node("boundary", ours | {"summary_event_uuid": "b"}).span
-    assert None is node("boundary", ours | {"head_uuid": 5}).span
+    assert Span("") == node("boundary", ours | {"summary_event_uuid": "b"}).span
+    assert Span("") == node("boundary", ours | {"head_uuid": 5}).span
 
 
 # -- what was said and done -------------------------------------------------------------------

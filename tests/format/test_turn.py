@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.format.graph import Graph, Is, Node
+from thence.format.graph import Graph
+from thence.format.nodes import Is, Node
 from thence.format.records import Event
 from thence.format.repair import synthetic
 from thence.format.transcript import node_of
@@ -84,6 +85,14 @@ def test_text_of_a_reply_that_calls_does_not_end_the_turn() -> None:
     draft.reply("I will look.", stop_reason="tool_use")
 
     assert TurnState.RUNNING == now(draft).state
+
+
+def test_last_word_beside_an_open_call_is_running() -> None:
+    """A turn does not rest while a tool may still answer."""
+    draft = calling("a")
+    draft.reply("meanwhile")
+
+    assert TurnNow(TurnState.RUNNING, open_calls=("a",), since=3) == now(draft)
 
 
 # -- done -------------------------------------------------------------------------------------

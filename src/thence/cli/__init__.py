@@ -7,6 +7,7 @@ reach the user as `error:` and `hint:` on stderr, with the exit codes of the con
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 
 import click
@@ -46,16 +47,24 @@ def thence() -> None:
     """Keep the sessions of coding agents: records, reads, remembers and shows them."""
 
 
+def _tell(error: ThenceError) -> None:
+    """Say on stderr what went wrong and what to do, as an object to who asked for JSON."""
+    from thence.cli.terminal import clean
+
+    if "--json" in sys.argv:
+        click.echo(json.dumps({"error": error.message, "hint": error.hint}), err=True)
+        return
+    click.echo(f"error: {clean(error.message)}", err=True)
+    if error.hint:
+        click.echo(f"hint:  {clean(error.hint)}", err=True)
+
+
 def main() -> None:
     """Run the command line and leave with the contract's exit code."""
     try:
         thence(prog_name="thence", standalone_mode=False)
     except ThenceError as error:
-        from thence.cli.terminal import clean
-
-        click.echo(f"error: {clean(error.message)}", err=True)
-        if error.hint:
-            click.echo(f"hint:  {clean(error.hint)}", err=True)
+        _tell(error)
         sys.exit(error.exit_code)
     except click.exceptions.Abort:
         sys.exit(130)

@@ -20,7 +20,7 @@ from thence.format.repair import Orphans
 from thence.format.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Form = Literal["text", "messages", "events"]
 
@@ -112,8 +112,7 @@ def text(transcript: Transcript, room: int) -> list[str]:
 
 def _head(transcript: Transcript, room: int) -> Iterator[str]:
     header = transcript.header
-    chain = transcript.chain()
-    prompts = [e for e in chain if _is_prompt(e)]
+    prompts = [e for e in transcript.line() if _is_prompt(e)]
     title = text_of(prompts[0].fields.get("content")) if prompts else "empty session"
     yield style(cut(clean(title.split("\n")[0]), room), bold=True)
     state = transcript.state.values
@@ -136,28 +135,34 @@ def _is_prompt(event: Event) -> bool:
 
 
 def _body(transcript: Transcript, room: int) -> Iterator[str]:
-    graph = transcript.graph
+    chain = transcript.graph.chain()
     results = _results(transcript)
-    dead = {branch.at: branch for branch in graph.branches}
-    number = 0
-    for place in graph.chain():
+    prompts = [event.uuid for event in transcript.line() if _is_prompt(event)]
+    number = {uuid: nth for nth, uuid in enumerate(prompts, 1)}
+    parted: dict[int, list[int]] = {}
+    for branch in transcript.graph.branches:
+        parted.setdefault(-1 if branch.at is None else branch.at, []).append(len(branch.events))
+    for place in chain:
         event = transcript.events[place]
         if _is_prompt(event):
-            number += 1
-            yield from _prompt(event, number, room)
+            yield from _prompt(event, number.get(event.uuid, 0), room)
         elif event.type == "summary":
-            yield style(cut("═    compacted: " + _first(event), room), fg="cyan")
+            summed = set(transcript.graph.chain(boundaries=False)) - set(chain)
+            yield style(f"═    compacted, {len(summed)} events summed up", fg="cyan")
+            yield from (
+                f"│    {line}" for line in wrap(text_of(event.fields.get("content")), room - 6)
+            )
+            yield from _dead(size for at in sorted(summed) for size in parted.get(at, ()))
         elif event.type == "assistant":
             yield from _reply(event, results, room)
-        if place in dead:
-            size = len(dead[place].events)
-            events = "1 event" if size == 1 else f"{size} events"
-            yield style(f"├─╳  dead branch, {events}", fg="bright_black")
+        yield from _dead(parted.get(place, ()))
     yield from _turn(transcript)
 
 
-def _first(event: Event) -> str:
-    return clean(text_of(event.fields.get("content")).split("\n")[0])
+def _dead(sizes: Iterable[int]) -> Iterator[str]:
+    for size in sizes:
+        events = "1 event" if size == 1 else f"{size} events"
+        yield style(f"├─╳  dead branch, {events}", fg="bright_black")
 
 
 def _results(transcript: Transcript) -> dict[str, dict[str, JSON]]:

@@ -17,13 +17,15 @@ what is live and what is not. Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 
 import msgspec
 
+from thence.format.nodes import Is, Node, Span
 
-class State(str, Enum):
+
+class State(StrEnum):
     """What became of an event."""
 
     REPLAYED = "replayed"  # a copy of an event that stands elsewhere
@@ -33,23 +35,6 @@ class State(str, Enum):
     DEAD = "dead"  # rewound or abandoned
     ORPHANED = "orphaned"  # on the live line, with a call that never got its result
     LIVE = "live"  # on the line that leads to the tip, compacted or not
-
-
-class Is:
-    """Flags of a node. Plain ints: an enum here costs more than the whole walk."""
-
-    PROMPT = 1  # a human said it
-    REPLY = 2  # the model said it
-    ENDS = 4  # the turn came to its rest here
-    INTERNAL = 8
-    SIDE = 16
-    REPLAYED = 32
-    ROLLED_BACK = 64
-    SUMMARY = 128  # stands for what a compaction left out
-    INTERRUPTS = 256  # the human or the process cut the turn short
-    WAITS = 512  # the agent asks and waits
-    CLOSES = 1024  # the writer said good-bye
-    SYNTHETIC = 2048  # written by a repair
 
 
 _OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
@@ -62,36 +47,6 @@ _TOLD = _OFF_LINE | Is.REPLAYED
 
 _REST = Is.PROMPT | Is.ENDS | Is.SUMMARY
 """Flags of events at which an exchange of calls and results begins or ends."""
-
-
-class Span(msgspec.Struct, frozen=True, gc=False):
-    """What a boundary says: after `anchor` come head..tail, then what follows the boundary."""
-
-    anchor: str
-    head: str | None = None
-    tail: str | None = None
-
-
-class Undo(msgspec.Struct, frozen=True, gc=False):
-    """What a rollback marker says: the last `turns` prompts, or all from the `to`-th on."""
-
-    turns: int | None = None
-    to: int | None = None
-
-
-class Node(msgspec.Struct, frozen=True, gc=False):
-    """As much of an event as the graph needs."""
-
-    id: str
-    parent: str | None = None
-    flags: int = 0
-    calls: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()
-    response: str | None = None  # the API response it is a block of
-    logical: str | None = None  # what a root goes on from all the same
-    span: Span | None = None
-    tip: str | None = None  # this event moves the tip there
-    undo: Undo | None = None
 
 
 class Break(msgspec.Struct, frozen=True):
@@ -119,43 +74,6 @@ def _state_told(flags: int) -> State:
     return State.ROLLED_BACK if flags & Is.ROLLED_BACK else State.SIDE
 
 
-def in_sequence(nodes: Sequence[Node]) -> list[Node]:
-    """Give parents to the nodes of a log that has none: each follows the one before.
-
-    A node with `undo` takes prompts off the end; what they held is marked rolled back and the
-    next node goes on from before them. Hostile counts are clamped.
-    """
-    out: list[Node] = []
-    standing: list[int] = []  # places on the line so far
-    prompts: list[int] = []  # how many stood when each prompt came
-    for node in nodes:
-        flags = node.flags
-        if node.undo is not None:
-            flags |= Is.INTERNAL
-            keep = _left(node.undo, len(prompts))
-            if keep < len(prompts):
-                for place in standing[prompts[keep] :]:
-                    gone = out[place]
-                    out[place] = msgspec.structs.replace(gone, flags=gone.flags | Is.ROLLED_BACK)
-                del standing[prompts[keep] :], prompts[keep:]
-        parent = out[standing[-1]].id if standing else None
-        if not flags & (Is.INTERNAL | Is.SIDE):
-            if flags & Is.PROMPT:
-                prompts.append(len(standing))
-            standing.append(len(out))
-        out.append(msgspec.structs.replace(node, parent=parent, flags=flags))
-    return out
-
-
-def _left(undo: Undo, prompts: int) -> int:
-    """How many of so many prompts an undo leaves standing."""
-    if undo.turns is not None:
-        left = prompts - undo.turns
-    else:
-        left = prompts if undo.to is None else undo.to
-    return min(max(left, 0), prompts)
-
-
 class Graph:
     """All nodes of one session, linked. Places are indexes into `nodes`."""
 
@@ -173,8 +91,11 @@ class Graph:
     # -- links --------------------------------------------------------------------------
 
     def _index(self) -> dict[str, int]:
-        """Map ids to places. The first of a repeated id is the event, unless only a later one
-        knows its parent: a writer once doubled events with their links lost."""
+        """Map ids to places.
+
+        The first of a repeated id is the event, unless only a later one knows its parent: a
+        writer once doubled events with their links lost.
+        """
         nodes = self.nodes
         place = {node.id: i for i, node in enumerate(nodes)}
         if len(place) == len(nodes):
@@ -201,8 +122,11 @@ class Graph:
         return parents
 
     def _bridge(self) -> list[int]:
-        """Resolve parents of a log with dangling ones: these are bridged to the record before
-        them in their channel, as the clients themselves do."""
+        """Resolve parents of a log with dangling ones.
+
+        These are bridged to the record before them in their channel, as the clients
+        themselves do.
+        """
         find = self._place.get
         parents: list[int] = []
         main = side = -1
@@ -248,8 +172,10 @@ class Graph:
                 parents[first] = -1
 
     def _lines(self) -> list[int]:
-        """Parents with the gaps at boundaries closed: a root that names what it goes on from
-        is linked to it, unless that would make a cycle."""
+        """Parents with the gaps at boundaries closed.
+
+        A root that names what it goes on from is linked to it, unless that made a cycle.
+        """
         lines = self.parents
         for i, node in enumerate(self.nodes):
             if node.logical is None or self.parents[i] >= 0:
@@ -264,8 +190,11 @@ class Graph:
         return lines
 
     def _leads_to(self, lines: list[int], start: int, goal: int) -> bool:
-        """Whether a walk up from `start` meets `goal`. Only for logs whose links point forward;
-        the bound keeps one that is made of such links linear all the same."""
+        """Whether a walk up from `start` meets `goal`.
+
+        Only for logs whose links point forward; the bound keeps one that is made of such links
+        linear all the same.
+        """
         for _ in range(1000):
             if start < 0:
                 return False
@@ -386,8 +315,10 @@ class Graph:
         return last
 
     def _below(self, i: int) -> int:
-        """Go on from an event that was written after what continues it, as in a log whose
-        lines were shuffled: always to the last-written child, to the end of the line."""
+        """Go on from an event that was written after what continues it.
+
+        So it is in a log whose lines were shuffled: on to the last-written child, to the end.
+        """
         last = i
         while kids := [k for k in self.children.get(i, ()) if self._can_link(k)]:
             i = kids[-1]
@@ -534,9 +465,7 @@ class Graph:
             elif parent < 0 and nodes[i].logical is not None and not summed:
                 parent = self._line_parents[i]  # a boundary without its summary is no boundary
             i = parent
-        return [
-            i for i in path if not nodes[i].flags & Is.SUMMARY or i == last or self._stands(i)
-        ]
+        return [i for i in path if not nodes[i].flags & Is.SUMMARY or i == last or self._stands(i)]
 
     def boundary(self, to: int | None = None) -> int | None:
         """The boundary that is applied on the chain to an event; None when none is."""
@@ -570,8 +499,11 @@ class Graph:
 
     @cached_property
     def _holding(self) -> frozenset[int]:
-        """Places of the boundaries that hold. A line may end in one: a compaction was the last
-        thing that happened, and what comes next goes on from it."""
+        """Places of the boundaries that hold.
+
+        A line may end in one: a compaction was the last thing that happened, and what comes
+        next goes on from it.
+        """
         return frozenset(boundary for boundary, _, _ in self._spans.values())
 
     def _resolve(self, boundary: int, span: Span) -> tuple[int, int, int] | None:
@@ -586,7 +518,9 @@ class Graph:
         head, tail = find(span.head or "", -1), find(span.tail or "", -1)
         if not near or head < 0 or tail < 0 or not self._is_above(head, tail):
             return None
-        baked = self.parents[head] == anchor and head != boundary  # a fork's copy already has its links patched
+        baked = (
+            self.parents[head] == anchor and head != boundary
+        )  # a fork's copy already has its links patched
         older = not self._is_above(anchor, tail) and not self._is_above(boundary, tail)
         return (anchor, head, tail) if baked or older else None
 
@@ -692,8 +626,11 @@ class Graph:
         return out
 
     def _answers_beside(self, node: Node, on: set[int], out: list[int]) -> None:
-        """Find results of a node's calls that are not on the line. A real one counts even when
-        a synthetic one stands in for it there: it came late, and it wins."""
+        """Find results of a node's calls that are not on the line.
+
+        A real one counts even when a synthetic one stands in for it there: it came late, and
+        it wins.
+        """
         for call in node.calls:
             first = self.answered.get(call, -1)
             if first < 0 or (first in on and call not in self._again):
@@ -721,11 +658,7 @@ class Graph:
 
     def _is_open(self, i: int) -> bool:
         """Whether an event holds a call that was answered nowhere."""
-        answered = self.answered
-        for call in self.nodes[i].calls:
-            if call not in answered:
-                return True
-        return False
+        return not self.answered.keys() >= set(self.nodes[i].calls)
 
     # -- states -------------------------------------------------------------------------
 
@@ -759,17 +692,20 @@ class Graph:
     def branches(self) -> list[Branch]:
         """The runs of dead and rolled-back events, each with the event it parted from."""
         gone = (State.DEAD, State.ROLLED_BACK)
-        states, home = self.states, {}
+        states = self.states
+        home: dict[int, int] = {}
         runs: dict[int, list[int]] = {}
         for i in self._parents_first:
             if states[i] not in gone:
                 continue
             parent = self.parents[i]
-            start = home[parent] if parent in home else i
+            start = home.get(parent, i)
             home[i] = start
             runs.setdefault(start, []).append(i)
         return [
-            Branch(self.parents[start] if self.parents[start] >= 0 else None, start, tuple(sorted(run)))
+            Branch(
+                self.parents[start] if self.parents[start] >= 0 else None, start, tuple(sorted(run))
+            )
             for start, run in sorted(runs.items())
         ]
 

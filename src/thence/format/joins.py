@@ -10,13 +10,14 @@ neither tokens nor a payload.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
 from thence.format import kinds
 from thence.format.graph import State
-from thence.format.normal import Kind, SessionEvent, event_id
-from thence.format.records import Usage, text_of
+from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, event_id
+from thence.format.records import Usage, text_of, word
 from thence.format.repair import INTERRUPTED
 
 
@@ -37,9 +38,14 @@ class Spent(msgspec.Struct, frozen=True):
     responses: int = 0
 
     @property
-    def total(self) -> int:
-        """All tokens billed."""
-        return self.live.total + self.dead.total + self.side.total
+    def own(self) -> int:
+        """Tokens of the session itself; its subagents' are not among them."""
+        return self.live.total + self.dead.total
+
+    @property
+    def rolled_up(self) -> int:
+        """Tokens of the session and its subagents, each counted once."""
+        return self.own + self.side.total
 
 
 # -- calls ----------------------------------------------------------------------------------
@@ -149,6 +155,7 @@ def derived(events: Sequence[SessionEvent]) -> list[SessionEvent]:
     pairs = calls(events)
     out = [
         *_from_calls(pairs),
+        *_from_files(events),
         *_retries(pairs),
         *_interventions(events, pairs),
         *_rests(events),
@@ -187,8 +194,10 @@ def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
         failed = ending.failed if ending else None
         line = kinds.command(tool, given)
         if line is not None and (runner := kinds.test_runner(line)) is not None:
-            said = text_of(result.payload) if result else ""
-            yield _derive(call, "test_run", _tests_line(runner, line, said), failed=failed)
+            found = kinds.tests(line, text_of(result.payload) if result else "")
+            # A pipe hides the exit code of what it reads from; what the runner counted stands.
+            red = failed if found is None or found.failed is None else found.failed > 0 or failed
+            yield _derive(call, "test_run", _tests_line(runner, found), failed=red)
         if kinds.is_edit(tool, given) and not failed:
             yield _derive(call, "edit", kinds.summary(tool, given))
         if result is not None and failed:
@@ -196,8 +205,16 @@ def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
             yield _derive(result, "error", why[:240], failed=True)
 
 
-def _tests_line(runner: str, command: str, said: str) -> str:
-    found = kinds.tests(command, said)
+def _from_files(events: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
+    """Our own harnesses say of a file themselves that it was changed."""
+    for event in events:
+        if event.native_type == "file" and event.derived_from is None and _counts(event):
+            told = event.payload if isinstance(event.payload, dict) else {}
+            if told.get("how") != "read":
+                yield _derive(event, "edit", f"edited {word(told.get('path'))}"[:SUMMARY_LENGTH])
+
+
+def _tests_line(runner: str, found: kinds.Tests | None) -> str:
     parts = [runner]
     if found is not None:
         named = (("passed", found.passed), ("failed", found.failed), ("skipped", found.skipped))
@@ -259,3 +276,57 @@ def _rests(events: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
     if main and len(main) == len(said):
         yield _derive(main[0], "lifecycle", "started")
         yield _derive(main[-1], "lifecycle", "last seen", nth=1)
+
+
+# -- the session ----------------------------------------------------------------------------
+
+
+def session_of(events: Sequence[SessionEvent], *, uid: str, **known: str | int | None) -> Session:
+    """Tell what the events of a session say of it as a whole; `known` is what its source says.
+
+    Turns are prompts on the live line. The clock runs from the first to the last readable time.
+    """
+    flavor, _, native = uid.partition(":")
+    main = [e for e in events if not e.is_sidechain and _counts(e)]
+    moments = sorted(moment for e in main if (moment := time_of(e.ts)) is not None)
+    models = [e.model for e in main if e.model is not None and not _gone(e)]
+    took = spent(events)
+    own = added(took.live, took.dead)
+    told = {
+        "model": models[-1] if models else None,
+        "started_at": _moment(moments[0]) if moments else None,
+        "ended_at": _moment(moments[-1]) if moments else None,
+    }
+    return msgspec.convert(
+        {
+            "session_uid": uid,
+            "flavor": flavor,
+            "native_session_id": native,
+            "cost": Cost(
+                input_tokens=own.input_tokens,
+                output_tokens=own.output_tokens,
+                cache_tokens=own.cache_creation_input_tokens + own.cache_read_input_tokens,
+                wall_clock_s=(moments[-1] - moments[0]).total_seconds() if moments else 0.0,
+                turns=sum(1 for e in main if e.kind == "user_msg" and not _gone(e) and not e.block),
+                retries=sum(1 for _ in _retries(calls(main))),
+            ),
+            **told,
+            **{name: value for name, value in known.items() if value is not None},
+        },
+        Session,
+    )
+
+
+def time_of(text: str | None) -> datetime | None:
+    """Read a time; None when it is none, has no zone, or lies where no session can."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    if moment.tzinfo is None or not 2000 <= moment.year < 2100:
+        return None
+    return moment.astimezone(UTC)
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -99,6 +99,8 @@ class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State | None = None
     derived_from: int | None = None
     native_id: str = ""
+    native_type: str = ""
+    """What the source calls it."""
     block: int = 0
     call: str | None = None
     """The id that a call and its result share."""
@@ -145,33 +147,57 @@ def normalise(
     *,
     channel: str = "main",
 ) -> list[SessionEvent]:
-    """Turn our own events into normalised ones, in written order, not yet numbered."""
-    out: list[SessionEvent] = []
+    """Turn our own events into normalised ones, in written order, not yet numbered.
+
+    A record that was written twice is one; one that repeats an id with other content is another
+    event, told apart by its occurrence.
+    """
+    first: dict[str, list[Event]] = {}
     last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
-    seen: dict[str, int] = {}
+    made: list[tuple[Event, State, int, list[dict[str, JSON]]]] = []
     for event, state in zip(events, states, strict=True):
-        times = seen.get(event.uuid, 0)
-        seen[event.uuid] = times + 1
-        parent = last.get(event.prev_uuid) if event.prev_uuid is not None else None
-        for block, fields in enumerate(_parts(event)):
-            number = event_id(uid, event.uuid, block, times)
-            made = SessionEvent(
-                session_uid=uid,
-                event_id=number,
-                parent_id=parent,
-                ts=event.ts or None,
-                state=state,
-                native_id=event.uuid,
-                block=block,
-                is_sidechain=channel != "main",
-                channel=channel,
-                **fields,
-            )
-            parent = number
-            out.append(made)
-        if parent is not None:
-            last.setdefault(event.uuid, parent)
-    return out
+        known = first.setdefault(event.uuid, [])
+        if event in known:
+            continue
+        known.append(event)
+        parts = _parts(event)
+        made.append((event, state, len(known) - 1, parts))
+        last.setdefault(event.uuid, event_id(uid, event.uuid, len(parts) - 1))
+    return with_tools(
+        SessionEvent(
+            session_uid=uid,
+            event_id=event_id(uid, event.uuid, block, times),
+            parent_id=(
+                event_id(uid, event.uuid, block - 1, times)
+                if block
+                else last.get(event.prev_uuid)
+                if event.prev_uuid is not None
+                else None
+            ),
+            ts=event.ts or None,
+            state=state,
+            native_id=event.uuid,
+            native_type=event.type,
+            block=block,
+            is_sidechain=channel != "main",
+            channel=channel,
+            **fields,
+        )
+        for event, state, times, parts in made
+        for block, fields in enumerate(parts)
+    )
+
+
+def with_tools(events: Iterable[SessionEvent]) -> list[SessionEvent]:
+    """Give each result the name of the tool that its call named."""
+    all_of_them = list(events)
+    tools = {e.call: e.tool for e in all_of_them if e.kind == "tool_call" and e.call is not None}
+    return [
+        msgspec.structs.replace(e, tool=tools[e.call])
+        if e.kind == "tool_result" and e.call in tools
+        else e
+        for e in all_of_them
+    ]
 
 
 def _parts(event: Event) -> list[dict[str, JSON]]:
@@ -197,8 +223,7 @@ def _parts(event: Event) -> list[dict[str, JSON]]:
 
 
 def _single(event: Event) -> dict[str, JSON]:
-    changed = event.type == "file" and event.fields.get("how") != "read"
-    kind: Kind = "edit" if changed else "decision" if event.type == "decision" else "lifecycle"
+    kind: Kind = "decision" if event.type == "decision" else "lifecycle"
     return {"kind": kind, "role": "system", "summary": event.type, "payload": event.payload}
 
 

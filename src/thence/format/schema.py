@@ -25,7 +25,6 @@ Record = dict[str, JSON]
 Step = Callable[[Record], Record]
 
 
-
 def version_of(header: Record) -> int:
     """Read the version a header record states; 1 when it states none."""
     payload = header.get("payload")

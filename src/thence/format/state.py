@@ -20,6 +20,7 @@ from thence.format.records import (
     JSON,
     MESSAGES,
     Event,
+    Worktree,
     blocks,
     is_permission,
     usage_of,
@@ -29,6 +30,7 @@ from thence.format.records import (
 V = TypeVar("V")
 
 SNAPSHOT_VERSION = 1
+_WORKTREE = frozenset(Worktree.__struct_fields__)
 _EDIT_HOW = ("add", "edit", "delete", "move")
 
 
@@ -46,6 +48,8 @@ class Domain(msgspec.Struct, Generic[V], frozen=True):
     fold: Callable[[V, Event], V]
     version: int = 1
     seen_by_model: bool = False
+    show: Callable[[V], JSON] | None = None
+    """What a reader gets, when the fold itself must remember more."""
 
 
 class State(msgspec.Struct):
@@ -53,6 +57,8 @@ class State(msgspec.Struct):
 
     values: dict[str, JSON]
     failed: dict[str, str]
+    folded: dict[str, JSON]
+    """What the folds go on from; a snapshot keeps this."""
 
     def __getattr__(self, name: str) -> JSON:
         """Give a domain's value as an attribute: `state.todos`."""
@@ -86,7 +92,7 @@ class Domains:
 
         Domains that a snapshot holds go on from it at event `since` of the line.
         """
-        state = State({}, {})
+        state = State({}, {}, {})
         stored = _stored(snapshot)
         for name, domain in self._all.items():
             events = line if seen is None or not domain.seen_by_model else seen
@@ -96,10 +102,11 @@ class Domains:
                     for event in events[at:]:
                         if not is_permission(event.type):
                             value = domain.fold(value, event)
+                    shown = domain.show(value) if domain.show else value
                 except Exception as error:  # noqa: BLE001 - a harness's own code: costs its domain only
                     state.failed[name] = f"{type(error).__name__}: {error}"
                 else:
-                    state.values[name] = value
+                    state.folded[name], state.values[name] = value, shown
                     state.failed.pop(name, None)
                     break
         return state
@@ -107,9 +114,9 @@ class Domains:
     def snapshot(self, state: State) -> dict[str, JSON]:
         """Give what a boundary carries. A failed domain is absent, never empty."""
         kept = {
-            name: {"version": domain.version, "value": state.values[name]}
+            name: {"version": domain.version, "value": state.folded[name]}
             for name, domain in self._all.items()
-            if not domain.seen_by_model and name in state.values
+            if not domain.seen_by_model and name in state.folded
         }
         return {"version": SNAPSHOT_VERSION, "domains": kept}
 
@@ -153,8 +160,9 @@ def _messages(value: list[JSON], event: Event) -> list[JSON]:
 
 
 def _files(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
-    for touch in _touched(event):
-        value[touch.path] = {"how": touch.how, "by": event.uuid}
+    """Which files were changed, how last, and by which event."""
+    for path, how, by in _changed(value["open"], event):
+        value["files"][path] = {"how": how, "by": by}
     return value
 
 
@@ -204,7 +212,9 @@ def _no_cost() -> dict[str, JSON]:
 def _model(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
     fields = event.fields
     if event.type == "model":
-        return {"model": fields["model"], "overrides": dict(fields.get("overrides") or {})}
+        overrides = (fields.get("overrides") or {}).items()
+        kept = {name: how for name, how in overrides if not is_permission(name)}
+        return {"model": fields["model"], "overrides": kept}
     if event.type in ("header", "assistant") and (told := word(fields.get("model"))):
         return {**value, "model": told}
     return value
@@ -217,7 +227,10 @@ def _cwd(value: str | None, event: Event) -> str | None:
 
 
 def _worktree(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
-    return {**value, **event.fields} if event.type == "worktree" else value
+    if event.type != "worktree":
+        return value
+    known = {name: told for name, told in event.fields.items() if name in _WORKTREE}
+    return {**value, **known}
 
 
 def _attribution(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
@@ -226,8 +239,8 @@ def _attribution(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
         b.get("type") == "tool_result" for b in blocks(event.fields.get("content"))
     ):
         value["turn"] = event.uuid
-    for touch in _touched(event):
-        turns = value["files"].setdefault(touch.path, [])
+    for path, _, _ in _changed(value["open"], event):
+        turns = value["files"].setdefault(path, [])
         if not turns or turns[-1] != value["turn"]:
             turns.append(value["turn"])
     return value
@@ -239,26 +252,43 @@ def _calls(event: Event) -> list[dict[str, JSON]]:
     return [b for b in blocks(event.fields.get("content")) if b.get("type") == "tool_use"]
 
 
-def _touched(event: Event) -> list[kinds.Touch]:
-    """Files that an event changed: said by a `file` event or by an edit tool's call."""
+def _changed(waiting: dict[str, JSON], event: Event) -> list[tuple[str, str, str]]:
+    """Files that an event changed: (path, how, by which event).
+
+    A `file` event says so itself. A call of an edit tool waits for its result in `waiting`: one
+    that failed changed nothing.
+    """
     if event.type == "file":
-        fields = event.fields
-        return [kinds.Touch(str(fields["path"]), str(fields.get("how") or "edit"))]
-    return [
-        touch
-        for call in _calls(event)
-        for touch in kinds.touches(word(call.get("name")), call.get("input"))
-        if touch.how in _EDIT_HOW
-    ]
+        path, how = str(event.fields["path"]), str(event.fields.get("how") or "edit")
+        return [(path, how, event.uuid)] if how in _EDIT_HOW else []
+    for call in _calls(event):
+        touched = kinds.touches(word(call.get("name")), call.get("input"))
+        paths = [[t.path, t.how, event.uuid] for t in touched if t.how in _EDIT_HOW]
+        if paths:
+            waiting[word(call.get("id"))] = paths
+    out: list[tuple[str, str, str]] = []
+    for block in blocks(event.fields.get("content")) if event.type == "user" else ():
+        if block.get("type") == "tool_result":
+            done = waiting.pop(word(block.get("tool_use_id")), ())
+            out += [] if block.get("is_error") is True else [tuple(change) for change in done]
+    return out
+
+
+def _only_files(value: dict[str, JSON]) -> JSON:
+    return value["files"]
+
+
+def _nobody() -> dict[str, JSON]:
+    return {"turn": None, "files": {}, "open": {}}
 
 
 BUILT_IN: tuple[Domain[JSON], ...] = (
     Domain("messages", list, _messages, seen_by_model=True),
-    Domain("files", dict, _files),
+    Domain("files", lambda: {"files": {}, "open": {}}, _files, show=_only_files),
     Domain("todos", list, _todos),
     Domain("cost", _no_cost, _cost),
     Domain("model", lambda: {"model": None, "overrides": {}}, _model),
     Domain("cwd", lambda: None, _cwd),
     Domain("worktree", dict, _worktree),
-    Domain("attribution", lambda: {"turn": None, "files": {}}, _attribution),
+    Domain("attribution", _nobody, _attribution, show=_only_files),
 )

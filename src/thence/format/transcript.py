@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from thence.format import codec, repair, schema
-from thence.format.graph import Graph, Is, Node, Span, State
+from thence.format.graph import Graph, State
+from thence.format.nodes import Is, Node, Span
 from thence.format.records import (
     INTERNAL,
     JSON,
@@ -93,7 +94,7 @@ def _message_node(event: Event, flags: int) -> Node:
 def _boundary_node(event: Event) -> Node:
     """Link a boundary. One that is malformed is book-keeping and patches nothing."""
     told = typed(event)
-    span = None
+    span = Span("")  # leads nowhere, and is noted as a boundary that was not applied
     if isinstance(told, Boundary) and told.anchor_uuid == told.summary_event_uuid:
         span = Span(told.anchor_uuid, told.head_uuid, told.tail_uuid)
     return Node(event.uuid, event.prev_uuid, Is.INTERNAL, span=span)
@@ -148,6 +149,10 @@ class Transcript:
         """Events of the path to one event (the live end by default), internal ones included."""
         return [self.events[i] for i in self.graph.chain(to)]
 
+    def line(self) -> list[Event]:
+        """Events of the live line as they were written, compactions not applied."""
+        return [self.events[i] for i in self.graph.chain(boundaries=False)]
+
     @cached_property
     def state(self) -> DomainState:
         """All domains as of the live end. Of a boundary's own state what holds is taken."""
@@ -175,8 +180,8 @@ class Transcript:
 
     @cached_property
     def pending(self) -> list[Todo]:
-        """Promises of the live chain that nobody kept yet."""
-        return pending(steps(self.chain()))
+        """Promises of the live line, compacted parts included, that nobody kept yet."""
+        return pending(steps(self.line()))
 
     def turn(self, *, alive: bool | None = None) -> TurnNow:
         """Tell where the last turn stands."""
@@ -190,11 +195,27 @@ class Transcript:
         return out
 
     def report(self) -> list[Notice]:
-        """All that a reader should be told: notices, mended links, failed domains."""
-        # The state first: boundaries that do not hold are found when a chain is walked.
-        failed = [Notice("state lost", f"{n}: {why}") for n, why in self.state.failed.items()]
-        breaks = [Notice(f"{b.what} link", self.events[b.at].uuid) for b in self.graph.breaks]
-        return [*self.notices, *breaks, *failed]
+        """All that a reader should be told: what a crash left half done, what was mended."""
+        out = list(self.notices)
+        if self.events and self.events[0].type == "header" and self.header is None:
+            out.append(Notice("malformed header", self.events[0].uuid))
+        out += [Notice(f"{b.what} link", self.events[b.at].uuid) for b in self.graph.breaks]
+        summaries = {e.uuid for e in self.events if e.type == "summary"}
+        committed = {node.span.anchor for node in self.graph.nodes if node.span}
+        out += [Notice("half a compaction", uuid) for uuid in sorted(summaries - committed)]
+        out += [Notice("subagent never ended", agent) for agent in self._lost_agents()]
+        out += [Notice("state lost", f"{n}: {why}") for n, why in self.state.failed.items()]
+        if self.events and not any(e.type == "terminator" for e in self.events):
+            out.append(Notice("not closed", "no terminator: still running, or it crashed"))
+        return out
+
+    def _lost_agents(self) -> list[str]:
+        """Subagents that were started and of which nothing more was heard."""
+        status: dict[str, JSON] = {}
+        for event in self.events:
+            if event.type == "sidechain":
+                status[word(event.fields.get("agent_id"))] = event.fields.get("completion_status")
+        return [agent for agent, ended in status.items() if ended in (None, "running")]
 
 
 def _version(data: bytes) -> tuple[int, list[Notice]]:

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from thence.format.graph import Graph, Is, Node
+from thence.format.graph import Graph
+from thence.format.nodes import Is, Node
 
 
 class TurnState(StrEnum):

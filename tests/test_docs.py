@@ -1,0 +1,76 @@
+"""Docs are executed: what README shows is what happens."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from thence.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+COMMAND = re.compile(r"<!-- executed: thence (.*?) -->\n```text\n(.*?)```", re.DOTALL)
+PROGRAM = re.compile(r"<!-- executed -->\n```python\n(.*?)```", re.DOTALL)
+COMMANDS_SHOWN = [(p.name, *found) for p in PAGES for found in COMMAND.findall(p.read_text())]
+PROGRAMS_SHOWN = [(p.name, found) for p in PAGES for found in PROGRAM.findall(p.read_text())]
+
+
+def run(*program: str) -> str:
+    """Run our own program and give what it printed."""
+    done = subprocess.run(
+        [sys.executable, *program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize(("page", "arguments", "shown"), COMMANDS_SHOWN)
+def test_commands_print_what_the_page_shows(page: str, arguments: str, shown: str) -> None:
+    """A reader who types it sees the same."""
+    said = run("-c", "from thence.cli import main; main()", *arguments.split())
+
+    assert shown == said
+
+
+@pytest.mark.parametrize(("page", "program"), PROGRAMS_SHOWN)
+def test_programs_in_the_pages_run(page: str, program: str) -> None:
+    """A reader who pastes it gets output and no error."""
+    assert run("-c", program)
+
+
+def test_readme_shows_a_command_and_a_program() -> None:
+    """The two tests above have something to run."""
+    assert "README.md" in {page for page, *_ in COMMANDS_SHOWN}
+    assert "README.md" in {page for page, *_ in PROGRAMS_SHOWN}
+
+
+def test_first_screen_says_what_it_is_and_the_two_commands() -> None:
+    """One sentence, `make run`, `make test`, in the first ten lines."""
+    top = "\n".join((ROOT / "README.md").read_text().split("\n")[:10])
+
+    assert "session layer" in top
+    assert "make run" in top
+    assert "make test" in top
+
+
+def test_map_for_agents_fits_one_page() -> None:
+    """AGENTS.md stays short enough to be read every time."""
+    assert len((ROOT / "AGENTS.md").read_text().split("\n")) <= 81
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    """`thence NAME --help` tells what it does."""
+    said = run("-c", "from thence.cli import main; main()", name, "--help")
+
+    assert COMMANDS[name] in " ".join(said.split())
+
+
+def test_pages_name_no_machine() -> None:
+    """No path of a developer's machine and no host of a registry is in the tree's pages."""
+    bad = re.compile(r"/work/|/root/")
+
+    assert [] == [page.name for page in PAGES if bad.search(page.read_text())]
