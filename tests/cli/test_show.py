@@ -95,6 +95,7 @@ def evil() -> Draft:
     draft.prompt(EVIL)
     draft.add(EVIL, {EVIL: EVIL}, parent=EVIL)
     draft.add("todos", {EVIL: EVIL})
+    draft.add("sidechain", {"agent_id": EVIL}, moves=False)
     at = draft.prompt("\x1b[2J")
     draft.events[-1] = type(draft.events[-1])("user", EVIL * 2, at, EVIL, draft.events[-1].payload)
     return draft

@@ -268,9 +268,11 @@ def test_a_call_fits_what_its_kind_can_do(call: Call, fitting: set[str]) -> None
 
 def test_keeping_a_list_fulfils_nothing() -> None:
     """To write down what is to be done is not to do it."""
-    listed = called("TodoWrite", "raise the limit in `limits.yaml`", (), plans=True)
+    text = "raise the task limit in `limits.yaml`"
+    listed = called("TodoWrite", text, ("limits.yaml",), plans=True)
 
-    assert not listed.fulfils(aim("raise the limit in `limits.yaml`"))
+    assert listed.fits(aim(text))
+    assert not listed.fulfils(aim(text))
 
 
 # --- properties --------------------------------------------------------------------------------

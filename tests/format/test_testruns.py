@@ -225,3 +225,11 @@ def test_hostile_text_costs_little(unit: str) -> None:
         testruns.tests("npm test", start + text)
 
     assert time.process_time() - started < 10
+
+
+def test_letters_that_only_fold_to_ours_do_not_raise() -> None:
+    """A long s matches a pattern that ignores case; it counts as the letter it folds to."""
+    found = testruns.tests("npm test", "Tests: 1 pa\u017f\u017fed, 1 total")
+
+    assert found is not None
+    assert 1 == found.passed

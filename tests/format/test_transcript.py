@@ -641,7 +641,7 @@ def test_steps_pair_calls_with_their_results() -> None:
         Step(prompt, "user", "go"),
         Step(reply, "assistant", "trying"),
         Step(reply, "assistant", tool="Bash", input={"command": "x"}, result="no", failed=True),
-        Step(reply, "assistant", tool="Read", input={}),
+        Step(reply, "assistant", tool="Read", input={}, failed=True),
     ] == steps(draft.events)
 
 

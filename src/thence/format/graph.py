@@ -77,8 +77,14 @@ def _state_told(flags: int) -> State:
 class Graph:
     """All nodes of one session, linked. Places are indexes into `nodes`."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], *, partial: bool = False) -> None:
+        """Link the nodes.
+
+        Of a `partial` log, the end of a longer one, a parent that is not there stands before
+        it: nothing is bridged, and the line begins where it is cut.
+        """
         self.nodes = nodes
+        self._partial = partial
         self._breaks: list[Break] = []
         self._copies: set[int] = set()
         self._again: dict[str, list[int]] = {}
@@ -117,7 +123,7 @@ class Graph:
         nodes, find = self.nodes, self._place.get
         parents = [find(node.parent, -1) if node.parent is not None else -1 for node in nodes]
         for i, parent in enumerate(parents):
-            if parent == i or (parent < 0 and nodes[i].parent is not None):
+            if parent == i or (parent < 0 and nodes[i].parent is not None and not self._partial):
                 return self._bridge()
         return parents
 

@@ -198,7 +198,7 @@ def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
             # A pipe hides the exit code of what it reads from; what the runner counted stands.
             red = failed if found is None or found.failed is None else found.failed > 0 or failed
             yield _derive(call, "test_run", _tests_line(runner, found), failed=red)
-        if kinds.is_edit(tool, given) and not failed:
+        if kinds.is_edit(tool, given) and result is not None and not failed:
             yield _derive(call, "edit", kinds.summary(tool, given))
         if result is not None and failed:
             why = kinds.error_shape(text_of(result.payload)) or (ending.why if ending else "")

@@ -70,7 +70,8 @@ def segment_of(name: str) -> Segment | None:
 
 def project_id(cwd: str) -> str:
     """Name the folder of a project: its last name for the eye, a hash for identity."""
-    last = cwd.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
+    cwd = cwd.rstrip("/\\") or cwd
+    last = cwd.replace("\\", "/").rpartition("/")[2]
     shown = re.sub(r"[^A-Za-z0-9]+", "-", last)[:40].strip("-").lower()
     digest = sha256(cwd.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{shown}-{digest}" if shown else digest

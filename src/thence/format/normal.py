@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import msgspec
 
 from thence.format import kinds
+from thence.format.codec import encode
 from thence.format.graph import State
 from thence.format.records import JSON, MESSAGES, Event, Usage, blocks, text_of, usage_of, word
 
@@ -152,16 +153,20 @@ def normalise(
     A record that was written twice is one; one that repeats an id with other content is another
     event, told apart by its occurrence.
     """
-    first: dict[str, list[Event]] = {}
+    first: dict[str, Event] = {}
+    others: dict[str, dict[bytes, int]] = {}  # content of later ones -> which occurrence it is
     last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
     made: list[tuple[Event, State, int, list[dict[str, JSON]]]] = []
     for event, state in zip(events, states, strict=True):
-        known = first.setdefault(event.uuid, [])
-        if event in known:
-            continue
-        known.append(event)
+        times = 0
+        if first.setdefault(event.uuid, event) is not event:
+            known = others.setdefault(event.uuid, {encode(first[event.uuid]): 0})
+            before = len(known)
+            times = known.setdefault(encode(event), before)
+            if times < before:
+                continue
         parts = _parts(event)
-        made.append((event, state, len(known) - 1, parts))
+        made.append((event, state, times, parts))
         last.setdefault(event.uuid, event_id(uid, event.uuid, len(parts) - 1))
     return with_tools(
         SessionEvent(

@@ -223,10 +223,15 @@ def synthetic(session: str, call: str, *, ts: str, prev_uuid: str | None) -> Eve
     return Event(
         type="user",
         ts=ts,
-        uuid=str(uuid5(NAMESPACE_URL, f"thence:{session}:{call}")),
+        uuid=str(uuid5(NAMESPACE_URL, _utf8(f"thence:{session}:{call}"))),
         prev_uuid=prev_uuid,
         payload={"role": "user", "content": [synthetic_result(call)], "synthetic": True},
     )
+
+
+def _utf8(text: str) -> str:
+    """Spell out lone surrogates, which have no UTF-8 form and so no hash."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def problems(messages: list[ApiMessage]) -> list[str]:

@@ -236,7 +236,7 @@ def _counts(text: str) -> tuple[int | None, int | None, int | None]:
     """Add up the numbers of a closing line by what stands beside them."""
     sums: dict[str, int] = {}
     for found in _COUNT.finditer(text):
-        word = (found[2] or found[3] or "total").lower()
+        word = (found[2] or found[3] or "total").casefold()
         bucket = next(name for name, words in _BUCKETS.items() if word in words.split())
         sums[bucket] = sums.get(bucket, 0) + int(found[1] or found[4] or found[5])
     failed, skipped = sums.get("failed", 0), sums.get("skipped")

@@ -277,5 +277,5 @@ def _call_step(uuid: str, call: dict[str, JSON], result: dict[str, JSON] | None)
         tool=word(call.get("name")),
         input=call.get("input"),
         result=result.get("content") if result else None,
-        failed=bool(result and result.get("is_error") is True),
+        failed=result is None or result.get("is_error") is True,
     )
