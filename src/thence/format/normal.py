@@ -159,12 +159,13 @@ def normalise(
     made: list[tuple[Event, State, int, list[dict[str, JSON]]]] = []
     for event, state in zip(events, states, strict=True):
         times = 0
-        if first.setdefault(event.uuid, event) is not event:
+        if event.uuid in first:
             known = others.setdefault(event.uuid, {encode(first[event.uuid]): 0})
             before = len(known)
             times = known.setdefault(encode(event), before)
             if times < before:
                 continue
+        first.setdefault(event.uuid, event)
         parts = _parts(event)
         made.append((event, state, times, parts))
         last.setdefault(event.uuid, event_id(uid, event.uuid, len(parts) - 1))

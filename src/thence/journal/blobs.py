@@ -1,0 +1,260 @@
+"""Bytes addressed by their hash: one file each, in one folder. Checkpoints and spill use it.
+
+Promises, each with a test: a name is a SHA-256 that we took, never text from elsewhere; a file
+has its name only when its bytes are whole and on the disk; the same bytes are kept once, and a
+damaged copy is replaced by a whole one; what is read is verified, and what does not verify is
+never called whole; files are for the owner alone, whatever the umask. No link is followed,
+nothing is inflated, and no more than a block is held.
+
+A killed writer leaves a file with a scratch name. Nobody reads it, and it is removed when it is
+old and no process holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from thence.errors import ThenceError
+from thence.journal.log import DISK, Disk, make_folder, sync_folder
+
+BLOCK = 1 << 20
+"""Bytes that are read, hashed and written at a time."""
+
+LEFTOVER_AGE = 3600.0
+"""Seconds after which a scratch file that no process holds is removed."""
+
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_SCRATCH = re.compile(r"\.thence-[0-9a-f]{32}\.tmp")
+
+
+def is_key(text: str) -> bool:
+    """Whether a text has the form of our hashes, the only names that are ever opened."""
+    return _KEY.fullmatch(text) is not None
+
+
+class Blob(msgspec.Struct, frozen=True):
+    """Which bytes: their SHA-256 in hex, and how many."""
+
+    hash: str
+    size: int
+
+
+class Scratch:
+    """A new file in an open folder that has no name to go by yet; gone unless it is settled."""
+
+    def __init__(self, folder: int, *, disk: Disk = DISK) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._name: str | None = f".thence-{os.urandom(16).hex()}.tmp"
+        self.handle = disk.open(self._name, _NEW, 0o600, dir_fd=folder)
+        with contextlib.suppress(OSError):  # some file systems have no locks; age protects it, too
+            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def write(self, block: bytes) -> None:
+        """Write a block whole, in as many writes as it takes."""
+        view = memoryview(block)
+        while view:
+            written = self._disk.write(self.handle, view)
+            if not written:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            view = view[written:]
+
+    def settle(self, name: str, *, mode: int = 0o600) -> None:
+        """Bring the bytes to the disk and give them their name, in place of what had it.
+
+        The entry in the folder is durable once the folder has been synced.
+        """
+        os.fchmod(self.handle, mode)
+        self._disk.fsync(self.handle)
+        if self._name is not None:
+            os.rename(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._name = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What was settled is synced already, and what was not is thrown away: neither the
+        # closing nor the removing can harm anything by failing.
+        with contextlib.suppress(OSError):
+            self._disk.close(self.handle)
+        if self._name is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._name, dir_fd=self._folder)
+
+
+def tidy(folder: int, *, disk: Disk = DISK) -> None:
+    """Remove what killed writers left in an open folder. Only space is at stake: never fails."""
+    with contextlib.suppress(OSError):
+        oldest = time.time() - LEFTOVER_AGE
+        names = [name for name in os.listdir(folder) if _SCRATCH.fullmatch(name)]
+        for name in names:
+            with contextlib.suppress(OSError):
+                _remove_leftover(folder, name, oldest, disk)
+
+
+def _remove_leftover(folder: int, name: str, oldest: float, disk: Disk) -> None:
+    handle = disk.open(name, READ, dir_fd=folder)
+    try:
+        here = os.fstat(handle)
+        if stat.S_ISREG(here.st_mode) and here.st_mtime < oldest:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(name, dir_fd=folder)
+    finally:
+        disk.close(handle)
+
+
+class Moving(Exception):
+    """A file changed while it was read; what was read of it is of no use."""
+
+
+def stamp(here: os.stat_result) -> tuple[int, ...]:
+    """What tells one state of a file from the next. Not ctime: it moves with other hard links."""
+    return here.st_dev, here.st_ino, here.st_size, here.st_mtime_ns
+
+
+def steady(handle: int, here: os.stat_result, *, disk: Disk = DISK) -> Iterator[bytes]:
+    """Read an open file from its start to its end, and make sure that it stood still."""
+    at = 0
+    while block := disk.pread(handle, BLOCK, at):
+        at += len(block)
+        if at > here.st_size:
+            raise Moving
+        yield block
+    after = os.fstat(handle)
+    same = stamp(after) == stamp(here) and after.st_ctime_ns == here.st_ctime_ns
+    if at != here.st_size or not same:
+        raise Moving
+
+
+class Blobs:
+    """The blobs of one folder. Use from any number of threads and processes."""
+
+    def __init__(self, folder: Path, *, suffix: str = "", disk: Disk = DISK) -> None:
+        self.folder = folder
+        self._suffix = suffix
+        self._disk = disk
+        self._tidied = False
+
+    def add(self, blocks: Iterable[bytes]) -> Blob:
+        """Keep bytes; they are durable once `sync` has returned.
+
+        What the blocks themselves raise goes through, and leaves nothing behind.
+        """
+        try:
+            make_folder(self.folder, disk=self._disk)
+            with self._opened() as folder:
+                if not self._tidied:
+                    tidy(folder, disk=self._disk)
+                    self._tidied = True
+                return self._add(folder, blocks)
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def _add(self, folder: int, blocks: Iterable[bytes]) -> Blob:
+        hashed, size = sha256(), 0
+        with Scratch(folder, disk=self._disk) as scratch:
+            for block in blocks:
+                hashed.update(block)
+                size += len(block)
+                scratch.write(block)
+            blob = Blob(hashed.hexdigest(), size)
+            if self.check(blob.hash, size) is not None:
+                scratch.settle(blob.hash + self._suffix)
+        return blob
+
+    def sync(self) -> None:
+        """Return when everything added so far is on the disk, names included."""
+        try:
+            sync_folder(self.folder, disk=self._disk)
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def check(self, key: str, size: int | None = None) -> str | None:
+        """Say why a blob cannot be had, or None when it is there and whole."""
+        try:
+            for _ in self.read(key, size):
+                pass
+        except ThenceError as error:
+            return error.message
+        return None
+
+    def load(self, key: str, size: int | None = None) -> bytes:
+        """Read a blob whole and verified."""
+        return b"".join(self.read(key, size))
+
+    def read(self, key: str, size: int | None = None) -> Iterator[bytes]:
+        """Read a blob block by block. Nothing counts before the end is reached without an error."""
+        if not is_key(key):
+            raise self._cannot_read("is not the name of a blob")
+        try:
+            yield from self._read(key, size)
+        except FileNotFoundError as error:
+            raise self._cannot_read("is missing", key) from error
+        except OSError as error:
+            raise self._cannot_read(f"cannot be read: {error.strerror or error}", key) from error
+
+    def _read(self, key: str, size: int | None) -> Iterator[bytes]:
+        hashed = sha256()
+        with self._opened() as folder:
+            handle = self._disk.open(key + self._suffix, READ, dir_fd=folder)
+            try:
+                here = os.fstat(handle)
+                if not stat.S_ISREG(here.st_mode):
+                    raise self._cannot_read("is not a regular file", key)
+                # Asked before a byte is read: a file that was blown up costs nothing.
+                if size is not None and here.st_size != size:
+                    raise self._cannot_read(
+                        f"is damaged: {here.st_size} bytes instead of {size}", key
+                    )
+                for block in steady(handle, here, disk=self._disk):
+                    hashed.update(block)
+                    yield block
+            except Moving:
+                raise self._cannot_read("is damaged: it changes while it is read", key) from None
+            finally:
+                self._disk.close(handle)
+        if hashed.hexdigest() != key:
+            raise self._cannot_read("is damaged: its bytes have another hash", key)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        handle = self._disk.open(self.folder, FOLDER)
+        try:
+            yield handle
+        finally:
+            self._disk.close(handle)
+
+    def _cannot_write(self, error: OSError) -> ThenceError:
+        return ThenceError(
+            f"cannot write to {self.folder.name}: {error.strerror or error}",
+            hint="nothing was changed; free space or mend the disk, then try again",
+        )
+
+    def _cannot_read(self, why: str, key: str = "") -> ThenceError:
+        return ThenceError(
+            f"the saved content {key[:12]}{' ' if key else ''}{why}",
+            hint=f"look for it in a backup of {self.folder}; everything else is unharmed",
+        )

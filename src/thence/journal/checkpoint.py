@@ -1,0 +1,527 @@
+"""Contents of files saved before an edit, and the way back to them.
+
+A checkpoint holds, for each path it covers, what stood there: bytes, permission bits, or nothing.
+Returning to one gives every path that it or a later one covers the earliest content saved since;
+what was absent is removed. Promises, each with a test: files that no checkpoint covers are left
+alone; a checkpoint is durable before `save` returns, and a failed one touches nothing; a rewind
+first saves what it will change; a kill leaves each file old or new, never half; content that does
+not verify is never written; one file that cannot go back does not keep the others.
+
+The workspace is reached through open folders only, one component at a time, and no link is ever
+followed. A checkpoint read from a log is as hostile as the log: its paths are checked again.
+
+A file goes back by rename: other hard links keep what they have, and extended attributes, times,
+setuid bits and folders' modes are not kept. Folders that a removed file leaves empty stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Literal, NoReturn
+
+import msgspec
+
+from thence.errors import ThenceError
+from thence.journal.blobs import FOLDER, READ, Blobs, Moving, Scratch, stamp, steady, tidy
+from thence.journal.log import DISK, Disk
+
+TRIES = 3
+"""How often a file that changes while it is read is read again."""
+
+DIFF_LIMIT = 1 << 20
+"""Bytes of a file up to which its lines are compared."""
+
+DIFF_PAIRS = 4_000_000
+"""Pairs of lines up to which the differing middles of two files are compared."""
+
+What = Literal["write", "remove", "mode", "leave", "cannot"]
+
+_INSIDE = "a checkpoint covers regular files inside the workspace, reached without links"
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """One path as it was: relative to the workspace, in POSIX form. FROZEN: it is in the log."""
+
+    path: str
+    blob: str | None
+    """SHA-256 of the content; None when there was no file."""
+    mode: int | None
+    size: int
+    kind: Literal["file", "absent"]
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """Files as they were at one time. FROZEN: it is the payload of an event."""
+
+    id: str
+    """Hash of the files and of the parent's id."""
+    files: tuple[Saved, ...]
+    parent: str | None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a rewind does, or would do, to one path, and why."""
+
+    path: str
+    what: What
+    diff: str | None = None
+    """From what is there now to what will be; a phrase where lines would not help."""
+    reason: str = ""
+
+
+class Rewound(msgspec.Struct, frozen=True):
+    """What a rewind did. Rewinding to `before` takes it back; None when nothing was changed."""
+
+    changes: tuple[Change, ...]
+    before: Checkpoint | None
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """A change with what is needed to make it."""
+
+    change: Change
+    saved: Saved
+    parts: tuple[str, ...] = ()
+    seen: tuple[int, ...] | None = None
+    """What stood there when the plan was made; None when nothing did."""
+
+
+def checkpoint_id(files: Iterable[Saved], parent: str | None) -> str:
+    """Name a checkpoint after what it holds. ASCII JSON: it has a form for names of any bytes."""
+    rows = sorted((f.path, f.blob, f.mode, f.size, f.kind) for f in files)
+    return sha256(json.dumps([parent, rows], separators=(",", ":")).encode()).hexdigest()
+
+
+def wanted(target: Checkpoint, later: Sequence[Checkpoint]) -> dict[str, Saved]:
+    """For each covered path the earliest content at or after the target, in order of path."""
+    first: dict[str, Saved] = {}
+    for checkpoint in (target, *later):
+        for saved in checkpoint.files:
+            first.setdefault(saved.path, saved)
+    return dict(sorted(first.items()))
+
+
+# -- the workspace --------------------------------------------------------------------------
+
+
+class _Workspace:
+    """The files below one folder, reached through open folders only."""
+
+    def __init__(self, root: Path, closed: Sequence[Path], disk: Disk) -> None:
+        self._given = PurePosixPath(root.absolute())
+        self._root = PurePosixPath(root.resolve())
+        self._closed = closed
+        self.disk = disk
+
+    def parts(self, path: Path | str) -> tuple[str, ...]:
+        """Give the names that lead to a path from the workspace, or refuse it."""
+        text = os.fspath(path)
+        try:
+            raw = os.fsencode(text)
+        except UnicodeEncodeError:
+            _refuse(text, "is no name that a file can have")
+        pure = PurePosixPath(text)
+        if b"\0" in raw:
+            _refuse(text, "is no name that a file can have")
+        if ".." in pure.parts:
+            _refuse(text, "leads upwards")
+        if pure.is_absolute():
+            pure = self._relative(text, pure)
+        if not pure.parts:
+            _refuse(text, "is the workspace itself")
+        return pure.parts
+
+    def _relative(self, text: str, path: PurePosixPath) -> PurePosixPath:
+        for root in (self._given, self._root):
+            if path.is_relative_to(root):
+                return path.relative_to(root)
+        _refuse(text, "is outside the workspace")
+
+    @contextlib.contextmanager
+    def folder(
+        self, parts: tuple[str, ...], *, make: bool = False, gone: frozenset[str] = frozenset()
+    ) -> Iterator[int | None]:
+        """Open the folder a path is in; None when there is none and it is not to be made.
+
+        What stands on the way and is in `gone` counts as no longer there.
+        """
+        path = "/".join(parts)
+        closed = self._closed_now()
+        handle = self.disk.open(self._root, FOLDER | os.O_NOFOLLOW)
+        try:
+            self._admit(path, os.fstat(handle), closed)
+            for depth, name in enumerate(parts[:-1], 1):
+                if "/".join(parts[:depth]) in gone:
+                    yield None
+                    return
+                inner = self._enter(path, handle, name, make=make)
+                if inner is None:
+                    yield None
+                    return
+                self.disk.close(handle)
+                handle = inner
+                self._admit(path, os.fstat(handle), closed)
+            yield handle
+        finally:
+            self.disk.close(handle)
+
+    def _enter(self, path: str, folder: int, name: str, *, make: bool) -> int | None:
+        try:
+            there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            if not make:
+                return None
+            with contextlib.suppress(FileExistsError):  # another process was as quick
+                os.mkdir(name, dir_fd=folder)
+            self.disk.fsync(folder)
+        else:
+            if stat.S_ISLNK(there.st_mode):
+                _refuse(path, f"leads through a link: {name}")
+            if not stat.S_ISDIR(there.st_mode):
+                _refuse(path, f"leads through something that is no folder: {name}")
+        # Asked first for a good message; that no link is followed is settled here.
+        return self.disk.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+
+    def _closed_now(self) -> set[tuple[int, int]]:
+        found = set()
+        for path in self._closed:
+            with contextlib.suppress(FileNotFoundError):
+                here = path.stat()
+                found.add((here.st_dev, here.st_ino))
+        return found
+
+    def _admit(self, path: str, here: os.stat_result, closed: set[tuple[int, int]]) -> None:
+        if (here.st_dev, here.st_ino) in closed:
+            _refuse(path, "belongs to the session's own records")
+
+    def look(self, folder: int, parts: tuple[str, ...]) -> os.stat_result | None:
+        """Say what stands at a path: a regular file or nothing; anything else is refused."""
+        try:
+            here = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        self._admit_file(parts, here)
+        return here
+
+    def _admit_file(self, parts: tuple[str, ...], here: os.stat_result) -> None:
+        path = "/".join(parts)
+        if not stat.S_ISREG(here.st_mode):
+            _refuse(path, f"is {_kind(here.st_mode)}")
+        self._admit(path, here, self._closed_now())
+
+    @contextlib.contextmanager
+    def file(
+        self, parts: tuple[str, ...], *, gone: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[int, os.stat_result] | None]:
+        """Open a file to read it; None when it is not there."""
+        with _told("/".join(parts)), self.folder(parts, gone=gone) as folder:
+            if folder is None or self.look(folder, parts) is None:
+                yield None
+                return
+            handle = self.disk.open(parts[-1], READ, dir_fd=folder)
+            try:
+                here = os.fstat(handle)
+                self._admit_file(parts, here)
+                yield handle, here
+            finally:
+                self.disk.close(handle)
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe"}
+    return kinds.get(stat.S_IFMT(mode), "a device or a socket")
+
+
+def _refuse(path: str, why: str) -> NoReturn:
+    raise ThenceError(f"{_shown(path)} {why}", hint=_INSIDE)
+
+
+def _shown(path: str) -> str:
+    return path if path.isprintable() else json.dumps(path)
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Turn what the system says about a file into an error that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise ThenceError(
+            f"{_shown(path)}: {error.strerror or error}",
+            hint="nothing was done to it; mend this and try again",
+        ) from error
+
+
+# -- checkpoints ----------------------------------------------------------------------------
+
+
+class Checkpoints:
+    """The checkpoints of one workspace, their contents kept in one folder.
+
+    `closed` names further files and folders that no checkpoint may cover: the session's logs,
+    which are never rewritten, not even by a rewind.
+    """
+
+    def __init__(
+        self, folder: Path, workspace: Path, *, closed: Iterable[Path] = (), disk: Disk = DISK
+    ) -> None:
+        self._blobs = Blobs(folder, disk=disk)
+        self._workspace = _Workspace(workspace, (folder, *closed), disk)
+        self._disk = disk
+
+    def save(self, paths: Iterable[Path | str], *, parent: str | None = None) -> Checkpoint:
+        """Save what stands at these paths now. Durable when it returns."""
+        return self._save(map(self._workspace.parts, paths), parent, frozenset())
+
+    def _save(
+        self, paths: Iterable[tuple[str, ...]], parent: str | None, gone: frozenset[str]
+    ) -> Checkpoint:
+        named = {"/".join(parts): parts for parts in paths}
+        files = tuple(self._save_one(path, parts, gone) for path, parts in sorted(named.items()))
+        if any(saved.blob for saved in files):
+            self._blobs.sync()
+        return Checkpoint(checkpoint_id(files, parent), files, parent)
+
+    def _save_one(self, path: str, parts: tuple[str, ...], gone: frozenset[str]) -> Saved:
+        for _ in range(TRIES):
+            with (
+                contextlib.suppress(Moving),
+                self._workspace.file(parts, gone=gone) as found,
+            ):
+                if found is None:
+                    return Saved(path, None, None, 0, "absent")
+                handle, here = found
+                blob = self._blobs.add(self._blocks(handle, here))
+                return Saved(path, blob.hash, here.st_mode & 0o777, blob.size, "file")
+        raise ThenceError(
+            f"{_shown(path)} changes while it is read",
+            hint="wait until whatever writes it is done, then try again",
+        )
+
+    # -- the way back -------------------------------------------------------------------
+
+    def plan(self, target: Checkpoint, later: Sequence[Checkpoint]) -> list[Change]:
+        """Say what returning to a checkpoint would do; `later` are those after it, oldest first."""
+        return [step.change for step in self._steps(target, later)]
+
+    def rewind(
+        self,
+        target: Checkpoint,
+        later: Sequence[Checkpoint],
+        *,
+        dry_run: bool = False,
+        record: Callable[[Checkpoint], None] | None = None,
+    ) -> Rewound:
+        """Return the files to a checkpoint.
+
+        `record` is given the checkpoint of what is about to be changed, before anything is: an
+        event written there lets a rewind be taken back that was killed half-way.
+        """
+        steps = self._steps(target, later)
+        doing = [step for step in steps if step.change.what in ("write", "remove", "mode")]
+        if dry_run or not doing:
+            return Rewound(tuple(step.change for step in steps), None)
+        before = self._save(
+            (step.parts for step in doing), (target, *later)[-1].id, _removed(doing)
+        )
+        if record is not None:
+            record(before)
+        failed: dict[str, Change] = {}
+        tidied: set[tuple[str, ...]] = set()
+        # Removals first: a file may stand where a folder has to come back.
+        for step in sorted(doing, key=lambda step: step.change.what != "remove"):
+            path = step.saved.path
+            try:
+                with _told(path):
+                    self._apply(step, tidied)
+            except ThenceError as error:
+                failed[path] = Change(path, "cannot", reason=error.message)
+        return Rewound(tuple(failed.get(s.saved.path, s.change) for s in steps), before)
+
+    def _steps(self, target: Checkpoint, later: Sequence[Checkpoint]) -> list[_Step]:
+        steps: dict[str, _Step] = {}
+        saved = wanted(target, later)
+        gone: frozenset[str] = frozenset()
+        for kind in ("absent", "file"):
+            for path, one in saved.items():
+                if one.kind == kind:
+                    steps[path] = self._step(one, gone)
+            gone = _removed(steps.values())
+        return [steps[path] for path in saved]
+
+    def _step(self, saved: Saved, gone: frozenset[str]) -> _Step:
+        try:
+            parts = self._workspace.parts(saved.path)
+            if "/".join(parts) != saved.path:
+                _refuse(saved.path, "is no path that we write")
+            with self._workspace.file(parts, gone=gone) as found:
+                change = self._change(saved, found)
+        except ThenceError as error:
+            return _Step(Change(saved.path, "cannot", reason=error.message), saved)
+        except Moving:
+            return _Step(Change(saved.path, "cannot", reason="it changes while it is read"), saved)
+        return _Step(change, saved, parts, stamp(found[1]) if found else None)
+
+    def _change(self, saved: Saved, found: tuple[int, os.stat_result] | None) -> Change:
+        path = saved.path
+        if saved.kind == "absent":
+            if found is None:
+                return Change(path, "leave", reason="not there, as before")
+            return Change(path, "remove", self._diff(saved, found), "was not there")
+        mode = _mode(saved, found and found[1])
+        if found is not None and self._same(saved, found):
+            now = found[1].st_mode & 0o777
+            if now == mode:
+                return Change(path, "leave", reason="unchanged")
+            return Change(path, "mode", reason=f"mode {now:03o} → {mode:03o}")
+        if saved.blob is None:
+            return Change(path, "cannot", reason="its checkpoint names no content")
+        why = self._blobs.check(saved.blob, saved.size)
+        if why is not None:
+            return Change(path, "cannot", reason=why)
+        return Change(path, "write", self._diff(saved, found), _why_write(mode, found and found[1]))
+
+    def _same(self, saved: Saved, found: tuple[int, os.stat_result]) -> bool:
+        """Whether a file holds what was saved."""
+        handle, here = found
+        if here.st_size != saved.size:
+            return False
+        hashed = sha256()
+        for block in self._blocks(handle, here):
+            hashed.update(block)
+        return hashed.hexdigest() == saved.blob
+
+    def _blocks(self, handle: int, here: os.stat_result) -> Iterator[bytes]:
+        return steady(handle, here, disk=self._disk)
+
+    def _diff(self, saved: Saved, found: tuple[int, os.stat_result] | None) -> str:
+        size = found[1].st_size if found else 0
+        if max(size, saved.size) > DIFF_LIMIT:
+            return f"large, {size} → {saved.size} bytes"
+        now = b"".join(self._blocks(*found)) if found else None
+        there = saved.kind == "file" and saved.blob is not None
+        then = self._blobs.load(saved.blob or "", saved.size) if there else None
+        return difference(saved.path, now, then)
+
+    def _apply(self, step: _Step, tidied: set[tuple[str, ...]]) -> None:
+        parts, what = step.parts, step.change.what
+        with self._workspace.folder(parts, make=what == "write") as folder:
+            if folder is None:
+                _refuse(step.saved.path, "is no longer there")
+            if what == "write":
+                if parts[:-1] not in tidied:
+                    tidied.add(parts[:-1])
+                    tidy(folder, disk=self._disk)
+                self._put(folder, step)
+            elif what == "remove":
+                self._unchanged(folder, step)
+                os.unlink(parts[-1], dir_fd=folder)
+            else:
+                self._set_mode(folder, step)
+            self._disk.fsync(folder)
+
+    def _put(self, folder: int, step: _Step) -> None:
+        """Bring a file back under its name, whole or not at all."""
+        saved = step.saved
+        with Scratch(folder, disk=self._disk) as scratch:
+            for block in self._blobs.read(saved.blob or "", saved.size):
+                scratch.write(block)
+            here = self._unchanged(folder, step)
+            if here is not None:
+                with contextlib.suppress(PermissionError):  # the owner is kept where we may
+                    os.fchown(scratch.handle, here.st_uid, here.st_gid)
+            scratch.settle(step.parts[-1], mode=_mode(saved, here))
+
+    def _set_mode(self, folder: int, step: _Step) -> None:
+        here = self._unchanged(folder, step)
+        handle = self._disk.open(step.parts[-1], READ, dir_fd=folder)
+        try:
+            os.fchmod(handle, _mode(step.saved, here))
+            self._disk.fsync(handle)
+        finally:
+            self._disk.close(handle)
+
+    def _unchanged(self, folder: int, step: _Step) -> os.stat_result | None:
+        """Make sure that what is about to go is what was planned for, and so was saved."""
+        here = self._workspace.look(folder, step.parts)
+        if (stamp(here) if here else None) != step.seen:
+            _refuse(step.saved.path, "changed while the rewind ran")
+        return here
+
+
+def _removed(steps: Iterable[_Step]) -> frozenset[str]:
+    return frozenset(step.saved.path for step in steps if step.change.what == "remove")
+
+
+def _mode(saved: Saved, here: os.stat_result | None) -> int:
+    """The permission bits a file gets. Never more: what a log says sets no setuid bit."""
+    if saved.mode is not None:
+        return saved.mode & 0o777
+    return here.st_mode & 0o777 if here else 0o644
+
+
+def _why_write(mode: int, here: os.stat_result | None) -> str:
+    if here is None:
+        return "was deleted"
+    said = ["content differs"]
+    if here.st_mode & 0o777 != mode:
+        said.append(f"mode {here.st_mode & 0o777:03o} → {mode:03o}")
+    if here.st_nlink > 1:
+        said.append(f"only this name changes, not the file's {here.st_nlink - 1} other hard links")
+    return "; ".join(said)
+
+
+# -- differences ----------------------------------------------------------------------------
+
+
+def difference(path: str, old: bytes | None, new: bytes | None) -> str:
+    """Show two contents as a unified diff, or say in a phrase what lines would not show."""
+    a, b = _lines(old), _lines(new)
+    if a is None or b is None:
+        return f"binary, {len(old or b'')} → {len(new or b'')} bytes"
+    # Only what lies between the first and the last difference is compared, and the context.
+    top = _alike(a, b)
+    bottom = max(_alike(a[top:][::-1], b[top:][::-1]) - 3, 0)
+    top = max(top - 3, 0)
+    a, b = a[top : len(a) - bottom], b[top : len(b) - bottom]
+    if len(a) * len(b) > DIFF_PAIRS:
+        return f"text, {len(a)} → {len(b)} lines from line {top + 1} on"
+    shown = _shown(path)
+    out = [f"--- {'/dev/null' if old is None else shown}"]
+    out.append(f"+++ {'/dev/null' if new is None else shown}")
+    for group in SequenceMatcher(None, a, b).get_grouped_opcodes():
+        (_, i, _, j, _), (_, _, i_end, _, j_end) = group[0], group[-1]
+        out.append(f"@@ -{_range(top + i, i_end - i)} +{_range(top + j, j_end - j)} @@")
+        for what, i, i_end, j, j_end in group:
+            mark = " " if what == "equal" else "-"
+            out += [mark + line for line in a[i:i_end]]
+            out += ["+" + line for line in b[j:j_end] if what != "equal"]
+    return "\n".join(out) + "\n"
+
+
+def _lines(data: bytes | None) -> list[str] | None:
+    """Cut text at LF; None when it is no text."""
+    try:
+        lines = (data or b"").decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+    if "\0" in (last := lines.pop()) or any("\0" in line for line in lines):
+        return None
+    return [*lines, last + "\n\\ No newline at end of file"] if last else lines
+
+
+def _alike(a: list[str], b: list[str]) -> int:
+    """How many lines two lists begin with alike."""
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((i for i, (left, right) in pairs if left != right), min(len(a), len(b)))
+
+
+def _range(start: int, length: int) -> str:
+    return f"{start + (length > 0)},{length}"

@@ -1,0 +1,440 @@
+"""Who may do what in this session: grants that die with it, rules the user wrote, an audit.
+
+A grant lives in a `Ledger`: in memory, in one process, for one session. It cannot be written,
+copied or filled from anything, so a session that is resumed, adopted or forked starts with none.
+Standing rules are `Rules`: a frozen value made by `rules_from` out of the text of a settings file
+that the user edits; they never enter the ledger. `decide` takes both, and asks when in doubt.
+
+Invariants: a rule that allows is read narrowly (no text makes it cover a longer command), one
+that denies or asks broadly; what cannot be undone is asked for in every session, whatever the
+rules allow. `Audit` notes decisions in a file of their own and has no way to read them.
+
+Never here: anything that reads a file. tests/journal/test_permissions.py fails on any path from
+disk to the ledger. Commands are judged by their text, which is a help and no sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NoReturn, final
+
+import msgspec
+
+from thence.errors import BadConfig, NotAppendable
+from thence.format import layout, shell
+from thence.format.records import time_text
+from thence.journal.log import DISK, Disk, make_folder
+
+Verdict = Literal["allow", "deny", "ask"]
+Scope = Literal["once", "session"]
+
+_LISTS = ("allow", "deny", "ask")
+_PATTERN = re.compile(r"([A-Za-z0-9_.-]{1,128})(?:\((.*)\))?", re.DOTALL)
+_OPERATOR = re.compile(r"[\x00-\x08\x0a-\x1f\x7f;&|<>()$`]")
+_QUOTED = re.compile(r"\\.|'[^']*+'|\"((?:[^\"\\]|\\.)*+)\"|`", re.DOTALL)
+_READABLE = 16 << 10  # what `shell` looks at; a longer script could hide its end
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Action(msgspec.Struct, frozen=True):
+    """What the agent wants to do: a tool, and the command it runs or the path it touches."""
+
+    tool: str
+    command: str | None = None
+    path: str | None = None
+    irreversible: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What was decided, why, and how long it holds; no scope when it is still to be asked."""
+
+    verdict: Verdict
+    reason: str
+    scope: Scope | Literal["settings"] | None = None
+
+
+# -- what stays in memory -------------------------------------------------------------------
+
+
+class _Kept:
+    """Refuses every way that Python offers to write an object out or to make a second one."""
+
+    __slots__ = ()
+    _why: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if _Kept not in cls.__bases__:
+            raise TypeError(f"{cls.__bases__[0].__name__} has no subclasses: {cls._why}")
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(f"{type(self).__name__}: {self._why}")
+
+    __reduce__ = __reduce_ex__ = __getstate__ = __setstate__ = _refuse
+    __copy__ = __deepcopy__ = __replace__ = _refuse
+    __dict__ = property(_refuse)
+
+    def __dir__(self) -> list[str]:
+        return dir(type(self))
+
+
+@final
+class Ledger(_Kept):
+    """What the user granted and denied since this session began. Empty at first, always."""
+
+    __slots__ = ("__denied", "__once", "__process", "__session")
+    _why = (
+        "a grant holds in the session it was given in and nowhere else, so the ledger cannot be "
+        "written, copied or loaded; standing rules belong in the settings file"
+    )
+
+    def __init__(self) -> None:
+        self.__once: set[Action] = set()
+        self.__session: set[Action] = set()
+        self.__denied: set[Action] = set()
+        self.__process = os.getpid()
+
+    def grant(self, action: Action, *, scope: Scope = "once") -> None:
+        """Note that the user said yes to exactly this: for the next time, or for the session."""
+        if scope not in ("once", "session"):
+            raise ValueError(f"no such scope: {scope!r}")
+        self.__only(action)
+        self.__denied.discard(action)
+        (self.__once if scope == "once" else self.__session).add(action)
+
+    def deny(self, action: Action) -> None:
+        """Note that the user said no to exactly this, for the session."""
+        self.__only(action)
+        self.__denied.add(action)
+        self.__once.discard(action)
+        self.__session.discard(action)
+
+    def decision(self, action: Action) -> Decision | None:
+        """Tell what the user said to this very action. A yes for once is used up by asking."""
+        self.__only(action)
+        if action in self.__denied:
+            return Decision("deny", "denied in this session", "session")
+        if action in self.__session:
+            return Decision("allow", "granted for this session", "session")
+        try:
+            self.__once.remove(action)  # one step, so that no two threads use one grant
+        except KeyError:
+            return None
+        return Decision("allow", "granted once in this session", "once")
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for held in (self.__once, self.__session, self.__denied):
+            held.clear()
+
+    def __len__(self) -> int:
+        return len(self.__once | self.__session | self.__denied)
+
+    def __only(self, action: Action) -> None:
+        """Take single actions, in the process that was asked: a forked child starts empty."""
+        if not isinstance(action, Action):
+            raise TypeError("a ledger holds single actions; rules belong in the settings file")
+        if os.getpid() != self.__process:
+            self.clear()
+            self.__process = os.getpid()
+
+
+# -- what the user wrote down ---------------------------------------------------------------
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """One rule: `Tool`, `Tool(exact)`, `Tool(prefix:*)` or, for paths, `Tool(glob)`."""
+
+    text: str
+    tool: str
+    given: str | None = None
+    prefix: bool = False
+
+
+@final
+class Rules(_Kept):
+    """The standing rules of one settings file, as they were when it was read. Frozen."""
+
+    __slots__ = ("allowed", "asked", "denied", "source")
+    _why = "rules are made by rules_from alone, from a settings file that the user edits"
+
+    allowed: tuple[Pattern, ...]
+    denied: tuple[Pattern, ...]
+    asked: tuple[Pattern, ...]
+    source: str
+
+    def __init__(self) -> None:
+        self._refuse()
+
+    def __setattr__(self, _name: str, _value: object) -> None:
+        self._refuse()
+
+
+def rules_from(text: str, *, source: str) -> Rules:
+    """Read the table `[permissions]` of a settings file; `source` names it in messages."""
+    import tomllib
+
+    try:
+        table = tomllib.loads(text).get("permissions", {})
+    except (ValueError, RecursionError) as error:
+        raise BadConfig(f"{source}: not TOML: {error}") from error
+    if not isinstance(table, dict):
+        raise BadConfig(f"{source}: permissions: must be a table")
+    for key in table.keys() - set(_LISTS):
+        hint = f"one of {', '.join(_LISTS)}"
+        raise BadConfig(f"{source}: permissions.{key}: no such key", hint=hint)
+    lists = [tuple(_patterns(table.get(key, []), source, key)) for key in _LISTS]
+    rules = object.__new__(Rules)
+    for name, value in zip(("allowed", "denied", "asked", "source"), (*lists, source), strict=True):
+        object.__setattr__(rules, name, value)
+    return rules
+
+
+def _patterns(told: Any, source: str, key: str) -> Iterator[Pattern]:
+    where = f"{source}: permissions.{key}"
+    if not isinstance(told, list):
+        raise BadConfig(f"{where}: must be a list of texts", hint=f'{key} = ["Bash(git status)"]')
+    for number, text in enumerate(told, 1):
+        if not isinstance(text, str):
+            raise BadConfig(f"{where}: entry {number} is no text")
+        match = _PATTERN.fullmatch(text)
+        if match is None:
+            hint = "Tool, Tool(exact), Tool(prefix:*) or, for paths, Tool(src/**)"
+            raise BadConfig(f"{where}: entry {number} is no rule: {text!r}", hint=hint)
+        tool, given = match.groups()
+        prefix = given is not None and given.endswith(":*")
+        given = given.removesuffix(":*") if prefix else given
+        if given is not None and (not given or given != given.strip()):
+            hint = f"write {tool} for all of its uses"
+            raise BadConfig(f"{where}: entry {number} is empty or padded: {text!r}", hint=hint)
+        yield Pattern(text, tool, given, prefix)
+
+
+# -- deciding -------------------------------------------------------------------------------
+
+
+def decide(action: Action, rules: Rules, ledger: Ledger) -> Decision:
+    """Decide on one action. A grant for once is used up by this."""
+    programs = _programs(action.command or "")
+    for rule in rules.denied:
+        if _touches(rule, action, programs or []):
+            return Decision("deny", f"{rule.text} is denied in {rules.source}", "settings")
+    told = ledger.decision(action)
+    if told is not None:
+        return told
+    if why := _irreversible(action, programs):
+        return Decision("ask", f"{why}: asked for in every session")
+    for rule in rules.asked:
+        if _touches(rule, action, programs or []):
+            return Decision("ask", f"{rule.text} is to be asked for in {rules.source}")
+    for rule in rules.allowed:
+        if _covers(rule, action):
+            return Decision("allow", f"{rule.text} is allowed in {rules.source}", "settings")
+    return Decision("ask", "no rule and no grant of this session covers it")
+
+
+def _covers(rule: Pattern, action: Action) -> bool:
+    """Whether a rule that allows means this action: in the narrowest reading."""
+    if rule.tool != action.tool or rule.given is None:
+        return rule.tool == action.tool
+    if action.command is not None:
+        if not rule.prefix or not action.command.startswith(rule.given):
+            return action.command == rule.given and not rule.prefix
+        rest = action.command[len(rule.given) :]
+        return not rest or (rest[0] in " \t" and not _OPERATOR.search(rest))
+    if action.path is None or rule.prefix:
+        return False
+    parts = action.path.split("/")
+    plain = not {"", ".", ".."} & set(parts[1:]) and parts[0] not in (".", "..")
+    return plain and action.path.isprintable() and _fits(parts, rule.given.split("/"))
+
+
+def _touches(rule: Pattern, action: Action, programs: list[list[str]]) -> bool:
+    """Whether a rule that denies or asks may mean this action: in the broadest reading."""
+    given = rule.given
+    if rule.tool != action.tool or given is None:
+        return rule.tool == action.tool
+    if action.path is not None:
+        parts = posixpath.normpath(action.path).split("/")
+        globs = given.split("/")
+        if _fits(parts, globs if given.startswith("/") else ["**", *globs]):
+            return True
+    if action.command is None:
+        return False
+    if not rule.prefix:
+        texts = [action.command, *(" ".join(words) for words in programs)]
+        return any(text == given or fnmatchcase(text, given) for text in texts)
+    names = [shell.program_name(word).lower() for word in given.split()]
+    return bool(re.match(rf"{re.escape(given)}(?![\w-])", action.command)) or any(
+        _is(words[0], names[0]) and _after(words, names) for words in programs
+    )
+
+
+def _fits(parts: list[str], globs: list[str]) -> bool:
+    """Match the parts of a path: `**` is any number of them, `*` and `?` stay within one."""
+    globs = [*globs, "*"] if globs[-1] == "**" else globs
+    places = {0}  # how far the globs may have got; so no path makes this slow
+    for part in parts:
+        places |= {at + 1 for at in places if globs[at : at + 1] == ["**"]}
+        stay = {at for at in places if globs[at : at + 1] == ["**"]}
+        places = stay | {
+            at + 1 for at in places - stay if at < len(globs) and fnmatchcase(part, globs[at])
+        }
+    return len(globs) in places
+
+
+# -- what cannot be undone ------------------------------------------------------------------
+
+# The table keeps rows together by subject; the formatter would give every row its own line.
+# fmt: off
+IRREVERSIBLE = (
+    ("rm", "-r -R -f --recursive --force"), ("find", "-delete"), ("shred|wipefs|blkdiscard", ""),
+    ("dd", "of="), ("mkfs|mkfs.", ""), ("truncate", "-s --size"), ("crontab", "-r"),
+    ("git push", "-f -d + : --force --force-with-lease --mirror --delete --prune"),
+    ("git reset", "--hard"), ("git clean|checkout", "-f --force"), ("git branch", "-D"),
+    ("git stash drop|clear", ""), ("git reflog expire", ""), ("git filter-branch|filter-repo", ""),
+    ("gh repo|release delete", ""), ("drop table|database|schema", ""), ("truncate table", ""),
+    ("delete from", ""), ("dropdb", ""), ("redis-cli", "flushall flushdb"),
+    ("kubectl|helm delete", ""), ("helm uninstall", ""), ("terraform|tofu|pulumi destroy", ""),
+    ("terraform|tofu apply", "-destroy -auto-approve"), ("docker system|volume prune|rm", ""),
+    ("aws", "delete- terminate- rm rb"), ("gcloud|az", "delete"), ("gsutil rm", ""),
+    ("npm|pnpm|yarn|cargo|uv|poetry|hatch publish|unpublish", ""), ("yarn npm publish", ""),
+    ("twine upload", ""), ("gem push", ""),
+)
+"""Evidently irreversible commands: the words they begin with, and which of these must follow."""
+
+_READERS = {
+    "sh", "bash", "zsh", "dash", "ksh", "fish", "eval", "su", "ssh", "watch", "parallel",
+    "psql", "mysql", "mariadb", "sqlite3", "duckdb", "sqlcmd",
+}
+"""Programs that run what they are handed in quotes or on their input."""
+# fmt: on
+
+
+def _irreversible(action: Action, programs: list[list[str]] | None) -> str | None:
+    """Why an action cannot be undone; None when nothing shows that it cannot."""
+    if action.irreversible:
+        return "irreversible"
+    if programs is None:
+        return "too long to be judged"
+    for words in programs:
+        for names, flags in IRREVERSIBLE:
+            after = _after(words, names.split())
+            rest, wanted = words[after:], flags.split()
+            if after and (not wanted or any(_says(word, flag) for word in rest for flag in wanted)):
+                return f"irreversible ({names})"
+    return None
+
+
+def _programs(command: str) -> list[list[str]] | None:
+    """Give the words of all that a command may run; None when it is too long to tell.
+
+    Quotes hold data, but for what is substituted inside double ones, and unless somebody is
+    there to run it: then every quote and here-document counts as commands.
+    """
+    inside: list[str] = []
+
+    def cut(piece: re.Match[str]) -> str:
+        inside.extend(re.split(r"\$\(|`", piece[1] or "")[1:])
+        return "\n" if piece[0] == "`" else piece[0]
+
+    scripts = [_QUOTED.sub(cut, command), *inside]
+    words = (word for script in scripts for step in shell.steps(script) for word in step.words)
+    if not _READERS.isdisjoint(map(shell.program_name, words)):
+        scripts.append(re.sub(r"<<|['\"`]", "\n", command))
+    if any(len(shell.without_heredocs(script)) > _READABLE for script in scripts):
+        return None
+    return [words for script in scripts for words in shell.programs(script)]
+
+
+def _after(words: list[str], names: list[str]) -> int:
+    """Where the words go on after these names, options between them passed over; else 0."""
+    found, option = 0, False
+    for at, word in enumerate(words, 1):
+        if found and _is(word, names[found]):
+            found += 1
+        elif not (found and (option or word.startswith("-"))):
+            found = int(_is(word, names[0]))
+        if found == len(names):
+            return at
+        option = word.startswith("-")
+    return 0
+
+
+def _is(word: str, names: str) -> bool:
+    word = shell.program_name(word).lower()
+    return any(
+        word == name or (name.endswith(".") and word.startswith(name)) for name in names.split("|")
+    )
+
+
+def _says(word: str, flag: str) -> bool:
+    """Whether a word is a flag, be it shortened (`--forc`) or one of several letters (`-xrf`)."""
+    if flag.startswith("--"):
+        long = word.partition("=")[0]
+        return len(long) > 2 and flag.startswith(long)
+    if flag.startswith("-") and len(flag) == 2:
+        return re.fullmatch(r"-[A-Za-z]+", word) is not None and flag[1] in word
+    return word == flag or (flag.endswith(("=", "-", "+", ":")) and word.startswith(flag))
+
+
+# -- the audit ------------------------------------------------------------------------------
+
+
+class Audit:
+    """Decisions, noted in `audit/<session>.jsonl` for a human to read. Write-only.
+
+    A line survives a killed process; it is not synced, so a power cut may take the last ones.
+    """
+
+    def __init__(
+        self, folder: Path, *, clock: Callable[[], float] = time.time, disk: Disk = DISK
+    ) -> None:
+        self._folder = folder / layout.AUDIT
+        self._clock = clock
+        self._disk = disk
+        self._mutex = threading.Lock()
+        self._ends: dict[str, int] = {}
+
+    def record(self, session_id: str, action: Action, decision: Decision) -> None:
+        """Append one decision."""
+        if not layout.is_id(session_id):
+            raise NotAppendable(f"not an id: {session_id[:80]!r}")
+        told = {
+            "ts": time_text(self._clock()),
+            "session_id": session_id,
+            "action": msgspec.structs.asdict(action),
+            "decision": decision.verdict,
+            "reason": decision.reason,
+            "scope": decision.scope,
+        }
+        with self._mutex:
+            try:
+                make_folder(self._folder, disk=self._disk)
+                self._append(session_id, json.dumps(told).encode() + b"\n")
+            except OSError as error:
+                raise NotAppendable(f"cannot write to the audit: {error.strerror}") from error
+
+    def _append(self, session_id: str, line: bytes) -> None:
+        """Write a line whole; on a line of its own, if not all before it is known to be ours."""
+        handle = self._disk.open(self._folder / f"{session_id}.jsonl", _APPEND, 0o600)
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise NotAppendable("the audit is no regular file")
+            os.fchmod(handle, 0o600)
+            if status.st_size not in (0, self._ends.get(session_id)):
+                line = b"\n" + line
+            if self._disk.write(handle, line) != len(line):
+                raise NotAppendable("the audit took part of a line only", hint="free some space")
+            self._ends[session_id] = status.st_size + len(line)
+        finally:
+            self._disk.close(handle)
