@@ -451,6 +451,8 @@ class Graph:
 
     def _patched(self, last: int) -> list[int]:
         """Walk up, taking at a boundary the kept events and the summary, and no more."""
+        if not self._compacted:
+            return self._plain(last)
         spans, parents, nodes = self._spans, self.parents, self.nodes
         path: list[int] = []
         seen: set[int] = set()
@@ -472,6 +474,14 @@ class Graph:
                 parent = self._line_parents[i]  # a boundary without its summary is no boundary
             i = parent
         return [i for i in path if not nodes[i].flags & Is.SUMMARY or i == last or self._stands(i)]
+
+    @cached_property
+    def _compacted(self) -> bool:
+        """Whether there is anything that could change a chain when it is walked."""
+        return any(
+            node.span is not None or node.logical is not None or node.flags & Is.SUMMARY
+            for node in self.nodes
+        )
 
     def boundary(self, to: int | None = None) -> int | None:
         """The boundary that is applied on the chain to an event; None when none is."""

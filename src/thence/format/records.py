@@ -177,6 +177,8 @@ class Turn(msgspec.Struct, frozen=True):
     model: str | None = None
     branch: str | None = None
     title: str | None = None
+    boundary: int | None = None
+    """Where the last boundary's line starts in this session's file, for who reads backwards."""
 
 
 class Waiting(msgspec.Struct, frozen=True):

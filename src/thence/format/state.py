@@ -121,6 +121,24 @@ class Domains:
         return {"version": SNAPSHOT_VERSION, "domains": kept}
 
 
+    def covers(self, snapshot: JSON) -> bool:
+        """Whether a snapshot holds every domain of ours, in the version we fold."""
+        stored = _stored(snapshot)
+        return all(
+            domain.seen_by_model
+            or (isinstance(kept := stored.get(name), Mapping) and kept.get("version") == domain.version)
+            for name, domain in self._all.items()
+        )
+
+
+def cost_of(events: Iterable[Event], start: JSON = None) -> dict[str, JSON]:
+    """Add up the bills of events, whatever line they are on, going on from an earlier sum."""
+    value = _no_cost() if start is None else start
+    for event in events:
+        value = _cost(value, event)
+    return value
+
+
 def _stored(snapshot: JSON) -> Mapping[str, JSON]:
     """Read the domains of a snapshot; none when it is of another version or shape."""
     if not isinstance(snapshot, Mapping) or snapshot.get("version") != SNAPSHOT_VERSION:

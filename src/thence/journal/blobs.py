@@ -135,17 +135,25 @@ def stamp(here: os.stat_result) -> tuple[int, ...]:
     return here.st_dev, here.st_ino, here.st_size, here.st_mtime_ns
 
 
-def steady(handle: int, here: os.stat_result, *, disk: Disk = DISK) -> Iterator[bytes]:
-    """Read an open file from its start to its end, and make sure that it stood still."""
+def read_blocks(handle: int, *, disk: Disk = DISK) -> Iterator[bytes]:
+    """Read an open file from its start to its end."""
     at = 0
     while block := disk.pread(handle, BLOCK, at):
         at += len(block)
-        if at > here.st_size:
+        yield block
+
+
+def steady(handle: int, here: os.stat_result, *, disk: Disk = DISK) -> Iterator[bytes]:
+    """Read an open file of others whole, and make sure that it stood still meanwhile."""
+    size = 0
+    for block in read_blocks(handle, disk=disk):
+        size += len(block)
+        if size > here.st_size:
             raise Moving
         yield block
     after = os.fstat(handle)
     same = stamp(after) == stamp(here) and after.st_ctime_ns == here.st_ctime_ns
-    if at != here.st_size or not same:
+    if size != here.st_size or not same:
         raise Moving
 
 
@@ -208,7 +216,7 @@ class Blobs:
     def read(self, key: str, size: int | None = None) -> Iterator[bytes]:
         """Read a blob block by block. Nothing counts before the end is reached without an error."""
         if not is_key(key):
-            raise self._cannot_read("is not the name of a blob")
+            raise self._cannot_read("has a name that is no hash")
         try:
             yield from self._read(key, size)
         except FileNotFoundError as error:
@@ -229,11 +237,9 @@ class Blobs:
                     raise self._cannot_read(
                         f"is damaged: {here.st_size} bytes instead of {size}", key
                     )
-                for block in steady(handle, here, disk=self._disk):
+                for block in read_blocks(handle, disk=self._disk):
                     hashed.update(block)
                     yield block
-            except Moving:
-                raise self._cannot_read("is damaged: it changes while it is read", key) from None
             finally:
                 self._disk.close(handle)
         if hashed.hexdigest() != key:

@@ -43,6 +43,9 @@ DIFF_PAIRS = 4_000_000
 
 What = Literal["write", "remove", "mode", "leave", "cannot"]
 
+MAKING: tuple[What, ...] = ("remove", "write", "mode")
+"""What a rewind does, in the order it does it."""
+
 _INSIDE = "a checkpoint covers regular files inside the workspace, reached without links"
 
 
@@ -88,14 +91,13 @@ class _Step(msgspec.Struct, frozen=True):
 
     change: Change
     saved: Saved
-    parts: tuple[str, ...] = ()
     seen: tuple[int, ...] | None = None
     """What stood there when the plan was made; None when nothing did."""
 
 
 def checkpoint_id(files: Iterable[Saved], parent: str | None) -> str:
     """Name a checkpoint after what it holds. ASCII JSON: it has a form for names of any bytes."""
-    rows = sorted((f.path, f.blob, f.mode, f.size, f.kind) for f in files)
+    rows = [msgspec.structs.astuple(saved) for saved in sorted(files, key=lambda f: f.path)]
     return sha256(json.dumps([parent, rows], separators=(",", ":")).encode()).hexdigest()
 
 
@@ -112,65 +114,57 @@ def wanted(target: Checkpoint, later: Sequence[Checkpoint]) -> dict[str, Saved]:
 
 
 class _Workspace:
-    """The files below one folder, reached through open folders only."""
+    """The files below one folder. Paths are relative to it; none is looked up as a whole."""
 
     def __init__(self, root: Path, closed: Sequence[Path], disk: Disk) -> None:
-        self._given = PurePosixPath(root.absolute())
-        self._root = PurePosixPath(root.resolve())
+        self._roots = PurePosixPath(root.absolute()), PurePosixPath(root.resolve())
         self._closed = closed
-        self.disk = disk
+        self._disk = disk
 
-    def parts(self, path: Path | str) -> tuple[str, ...]:
-        """Give the names that lead to a path from the workspace, or refuse it."""
-        text = os.fspath(path)
+    def path(self, given: Path | str) -> str:
+        """Write a path as we do, or refuse it."""
+        text = os.fspath(given)
         try:
-            raw = os.fsencode(text)
+            writable = b"\0" not in os.fsencode(text)
         except UnicodeEncodeError:
+            writable = False
+        if not writable:
             _refuse(text, "is no name that a file can have")
         pure = PurePosixPath(text)
-        if b"\0" in raw:
-            _refuse(text, "is no name that a file can have")
         if ".." in pure.parts:
             _refuse(text, "leads upwards")
         if pure.is_absolute():
-            pure = self._relative(text, pure)
+            root = next((root for root in self._roots if pure.is_relative_to(root)), None)
+            if root is None:
+                _refuse(text, "is outside the workspace")
+            pure = pure.relative_to(root)
         if not pure.parts:
             _refuse(text, "is the workspace itself")
-        return pure.parts
-
-    def _relative(self, text: str, path: PurePosixPath) -> PurePosixPath:
-        for root in (self._given, self._root):
-            if path.is_relative_to(root):
-                return path.relative_to(root)
-        _refuse(text, "is outside the workspace")
+        return pure.as_posix()
 
     @contextlib.contextmanager
     def folder(
-        self, parts: tuple[str, ...], *, make: bool = False, gone: frozenset[str] = frozenset()
+        self, path: str, *, make: bool = False, gone: frozenset[str] = frozenset()
     ) -> Iterator[int | None]:
         """Open the folder a path is in; None when there is none and it is not to be made.
 
         What stands on the way and is in `gone` counts as no longer there.
         """
-        path = "/".join(parts)
-        closed = self._closed_now()
-        handle = self.disk.open(self._root, FOLDER | os.O_NOFOLLOW)
-        try:
-            self._admit(path, os.fstat(handle), closed)
-            for depth, name in enumerate(parts[:-1], 1):
-                if "/".join(parts[:depth]) in gone:
-                    yield None
-                    return
-                inner = self._enter(path, handle, name, make=make)
+        names = path.split("/")[:-1]
+        with contextlib.ExitStack() as opened:
+            folder = self._disk.open(self._roots[1], FOLDER | os.O_NOFOLLOW)
+            opened.callback(self._disk.close, folder)
+            self._admit(path, os.fstat(folder))
+            for depth, name in enumerate(names, 1):
+                lost = "/".join(names[:depth]) in gone
+                inner = None if lost else self._enter(path, folder, name, make=make)
                 if inner is None:
                     yield None
                     return
-                self.disk.close(handle)
-                handle = inner
-                self._admit(path, os.fstat(handle), closed)
-            yield handle
-        finally:
-            self.disk.close(handle)
+                folder = inner
+                opened.callback(self._disk.close, folder)
+                self._admit(path, os.fstat(folder))
+            yield folder
 
     def _enter(self, path: str, folder: int, name: str, *, make: bool) -> int | None:
         try:
@@ -180,63 +174,56 @@ class _Workspace:
                 return None
             with contextlib.suppress(FileExistsError):  # another process was as quick
                 os.mkdir(name, dir_fd=folder)
-            self.disk.fsync(folder)
+            self._disk.fsync(folder)
         else:
-            if stat.S_ISLNK(there.st_mode):
-                _refuse(path, f"leads through a link: {name}")
             if not stat.S_ISDIR(there.st_mode):
-                _refuse(path, f"leads through something that is no folder: {name}")
-        # Asked first for a good message; that no link is followed is settled here.
-        return self.disk.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+                _refuse(path, f"leads through {_kind(there)}: {name}")
+        # Looked at first for a good message; that no link is followed is settled here.
+        return self._disk.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 
-    def _closed_now(self) -> set[tuple[int, int]]:
-        found = set()
-        for path in self._closed:
-            with contextlib.suppress(FileNotFoundError):
-                here = path.stat()
-                found.add((here.st_dev, here.st_ino))
-        return found
-
-    def _admit(self, path: str, here: os.stat_result, closed: set[tuple[int, int]]) -> None:
-        if (here.st_dev, here.st_ino) in closed:
-            _refuse(path, "belongs to the session's own records")
-
-    def look(self, folder: int, parts: tuple[str, ...]) -> os.stat_result | None:
+    def look(self, folder: int, path: str) -> os.stat_result | None:
         """Say what stands at a path: a regular file or nothing; anything else is refused."""
         try:
-            here = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+            here = os.stat(path.rpartition("/")[2], dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        self._admit_file(parts, here)
+        self._admit(path, here, file=True)
         return here
 
-    def _admit_file(self, parts: tuple[str, ...], here: os.stat_result) -> None:
-        path = "/".join(parts)
-        if not stat.S_ISREG(here.st_mode):
-            _refuse(path, f"is {_kind(here.st_mode)}")
-        self._admit(path, here, self._closed_now())
+    def _admit(self, path: str, here: os.stat_result, *, file: bool = False) -> None:
+        if file and not stat.S_ISREG(here.st_mode):
+            _refuse(path, f"is {_kind(here)}")
+        for closed in self._closed:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if os.path.samestat(closed.stat(), here):
+                    _refuse(path, "belongs to the session's own records")
 
     @contextlib.contextmanager
     def file(
-        self, parts: tuple[str, ...], *, gone: frozenset[str] = frozenset()
+        self, path: str, *, gone: frozenset[str] = frozenset()
     ) -> Iterator[tuple[int, os.stat_result] | None]:
         """Open a file to read it; None when it is not there."""
-        with _told("/".join(parts)), self.folder(parts, gone=gone) as folder:
-            if folder is None or self.look(folder, parts) is None:
+        with _told(path), self.folder(path, gone=gone) as folder:
+            if folder is None or self.look(folder, path) is None:
                 yield None
                 return
-            handle = self.disk.open(parts[-1], READ, dir_fd=folder)
+            handle = self._disk.open(path.rpartition("/")[2], READ, dir_fd=folder)
             try:
                 here = os.fstat(handle)
-                self._admit_file(parts, here)
+                self._admit(path, here, file=True)
                 yield handle, here
             finally:
-                self.disk.close(handle)
+                self._disk.close(handle)
+
+    def blocks(self, path: str, handle: int, here: os.stat_result) -> Iterator[bytes]:
+        """Read an open file, and make sure that it stands still meanwhile."""
+        with _told(path):
+            yield from steady(handle, here, disk=self._disk)
 
 
-def _kind(mode: int) -> str:
-    kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe"}
-    return kinds.get(stat.S_IFMT(mode), "a device or a socket")
+def _kind(here: os.stat_result) -> str:
+    kinds = {"-": "a file", "l": "a link", "d": "a folder", "p": "a pipe", "s": "a socket"}
+    return kinds.get(stat.filemode(here.st_mode)[0], "a device")
 
 
 def _refuse(path: str, why: str) -> NoReturn:
@@ -278,28 +265,21 @@ class Checkpoints:
 
     def save(self, paths: Iterable[Path | str], *, parent: str | None = None) -> Checkpoint:
         """Save what stands at these paths now. Durable when it returns."""
-        return self._save(map(self._workspace.parts, paths), parent, frozenset())
+        return self._save({self._workspace.path(path) for path in paths}, parent, frozenset())
 
-    def _save(
-        self, paths: Iterable[tuple[str, ...]], parent: str | None, gone: frozenset[str]
-    ) -> Checkpoint:
-        named = {"/".join(parts): parts for parts in paths}
-        files = tuple(self._save_one(path, parts, gone) for path, parts in sorted(named.items()))
+    def _save(self, paths: set[str], parent: str | None, gone: frozenset[str]) -> Checkpoint:
+        files = tuple(self._save_one(path, gone) for path in sorted(paths))
         if any(saved.blob for saved in files):
             self._blobs.sync()
         return Checkpoint(checkpoint_id(files, parent), files, parent)
 
-    def _save_one(self, path: str, parts: tuple[str, ...], gone: frozenset[str]) -> Saved:
+    def _save_one(self, path: str, gone: frozenset[str]) -> Saved:
         for _ in range(TRIES):
-            with (
-                contextlib.suppress(Moving),
-                self._workspace.file(parts, gone=gone) as found,
-            ):
+            with contextlib.suppress(Moving), self._workspace.file(path, gone=gone) as found:
                 if found is None:
                     return Saved(path, None, None, 0, "absent")
-                handle, here = found
-                blob = self._blobs.add(self._blocks(handle, here))
-                return Saved(path, blob.hash, here.st_mode & 0o777, blob.size, "file")
+                blob = self._blobs.add(self._workspace.blocks(path, *found))
+                return Saved(path, blob.hash, found[1].st_mode & 0o777, blob.size, "file")
         raise ThenceError(
             f"{_shown(path)} changes while it is read",
             hint="wait until whatever writes it is done, then try again",
@@ -325,18 +305,17 @@ class Checkpoints:
         event written there lets a rewind be taken back that was killed half-way.
         """
         steps = self._steps(target, later)
-        doing = [step for step in steps if step.change.what in ("write", "remove", "mode")]
+        # Removals first: a file may stand where a folder has to come back.
+        doing = [step for what in MAKING for step in steps if step.change.what == what]
         if dry_run or not doing:
             return Rewound(tuple(step.change for step in steps), None)
-        before = self._save(
-            (step.parts for step in doing), (target, *later)[-1].id, _removed(doing)
-        )
+        parent = (target, *later)[-1].id
+        before = self._save({step.saved.path for step in doing}, parent, _removed(doing))
         if record is not None:
             record(before)
         failed: dict[str, Change] = {}
-        tidied: set[tuple[str, ...]] = set()
-        # Removals first: a file may stand where a folder has to come back.
-        for step in sorted(doing, key=lambda step: step.change.what != "remove"):
+        tidied: set[str] = set()
+        for step in doing:
             path = step.saved.path
             try:
                 with _told(path):
@@ -350,84 +329,77 @@ class Checkpoints:
         saved = wanted(target, later)
         gone: frozenset[str] = frozenset()
         for kind in ("absent", "file"):
-            for path, one in saved.items():
-                if one.kind == kind:
-                    steps[path] = self._step(one, gone)
+            steps |= {
+                path: self._step(one, gone) for path, one in saved.items() if one.kind == kind
+            }
             gone = _removed(steps.values())
         return [steps[path] for path in saved]
 
     def _step(self, saved: Saved, gone: frozenset[str]) -> _Step:
         try:
-            parts = self._workspace.parts(saved.path)
-            if "/".join(parts) != saved.path:
+            if self._workspace.path(saved.path) != saved.path:
                 _refuse(saved.path, "is no path that we write")
-            with self._workspace.file(parts, gone=gone) as found:
+            with self._workspace.file(saved.path, gone=gone) as found:
                 change = self._change(saved, found)
         except ThenceError as error:
             return _Step(Change(saved.path, "cannot", reason=error.message), saved)
         except Moving:
-            return _Step(Change(saved.path, "cannot", reason="it changes while it is read"), saved)
-        return _Step(change, saved, parts, stamp(found[1]) if found else None)
+            return _Step(Change(saved.path, "cannot", reason="changes while it is read"), saved)
+        return _Step(change, saved, stamp(found[1]) if found else None)
 
     def _change(self, saved: Saved, found: tuple[int, os.stat_result] | None) -> Change:
-        path = saved.path
+        path, here = saved.path, found[1] if found else None
         if saved.kind == "absent":
             if found is None:
                 return Change(path, "leave", reason="not there, as before")
             return Change(path, "remove", self._diff(saved, found), "was not there")
-        mode = _mode(saved, found and found[1])
-        if found is not None and self._same(saved, found):
+        mode = _mode(saved, here)
+        if found is not None and self._same(saved, *found):
             now = found[1].st_mode & 0o777
             if now == mode:
                 return Change(path, "leave", reason="unchanged")
             return Change(path, "mode", reason=f"mode {now:03o} → {mode:03o}")
-        if saved.blob is None:
-            return Change(path, "cannot", reason="its checkpoint names no content")
-        why = self._blobs.check(saved.blob, saved.size)
+        why = self._blobs.check(saved.blob or "", saved.size)
         if why is not None:
             return Change(path, "cannot", reason=why)
-        return Change(path, "write", self._diff(saved, found), _why_write(mode, found and found[1]))
+        return Change(path, "write", self._diff(saved, found), _why_write(mode, here))
 
-    def _same(self, saved: Saved, found: tuple[int, os.stat_result]) -> bool:
+    def _same(self, saved: Saved, handle: int, here: os.stat_result) -> bool:
         """Whether a file holds what was saved."""
-        handle, here = found
         if here.st_size != saved.size:
             return False
         hashed = sha256()
-        for block in self._blocks(handle, here):
+        for block in self._workspace.blocks(saved.path, handle, here):
             hashed.update(block)
         return hashed.hexdigest() == saved.blob
 
-    def _blocks(self, handle: int, here: os.stat_result) -> Iterator[bytes]:
-        return steady(handle, here, disk=self._disk)
-
     def _diff(self, saved: Saved, found: tuple[int, os.stat_result] | None) -> str:
-        size = found[1].st_size if found else 0
-        if max(size, saved.size) > DIFF_LIMIT:
-            return f"large, {size} → {saved.size} bytes"
-        now = b"".join(self._blocks(*found)) if found else None
-        there = saved.kind == "file" and saved.blob is not None
-        then = self._blobs.load(saved.blob or "", saved.size) if there else None
-        return difference(saved.path, now, then)
+        now, then = found[1].st_size if found else 0, saved.size
+        if max(now, then) > DIFF_LIMIT:
+            return f"large, {now} → {then} bytes"
+        old = b"".join(self._workspace.blocks(saved.path, *found)) if found else None
+        new = self._blobs.load(saved.blob or "", then) if saved.kind == "file" else None
+        return difference(saved.path, old, new)
 
-    def _apply(self, step: _Step, tidied: set[tuple[str, ...]]) -> None:
-        parts, what = step.parts, step.change.what
-        with self._workspace.folder(parts, make=what == "write") as folder:
+    def _apply(self, step: _Step, tidied: set[str]) -> None:
+        path, what = step.saved.path, step.change.what
+        above, _, name = path.rpartition("/")
+        with self._workspace.folder(path, make=what == "write") as folder:
             if folder is None:
-                _refuse(step.saved.path, "is no longer there")
+                _refuse(path, "is no longer there")
             if what == "write":
-                if parts[:-1] not in tidied:
-                    tidied.add(parts[:-1])
+                if above not in tidied:
+                    tidied.add(above)
                     tidy(folder, disk=self._disk)
-                self._put(folder, step)
+                self._put(folder, name, step)
             elif what == "remove":
                 self._unchanged(folder, step)
-                os.unlink(parts[-1], dir_fd=folder)
+                os.unlink(name, dir_fd=folder)
             else:
-                self._set_mode(folder, step)
+                self._set_mode(folder, name, step)
             self._disk.fsync(folder)
 
-    def _put(self, folder: int, step: _Step) -> None:
+    def _put(self, folder: int, name: str, step: _Step) -> None:
         """Bring a file back under its name, whole or not at all."""
         saved = step.saved
         with Scratch(folder, disk=self._disk) as scratch:
@@ -437,11 +409,11 @@ class Checkpoints:
             if here is not None:
                 with contextlib.suppress(PermissionError):  # the owner is kept where we may
                     os.fchown(scratch.handle, here.st_uid, here.st_gid)
-            scratch.settle(step.parts[-1], mode=_mode(saved, here))
+            scratch.settle(name, mode=_mode(saved, here))
 
-    def _set_mode(self, folder: int, step: _Step) -> None:
+    def _set_mode(self, folder: int, name: str, step: _Step) -> None:
         here = self._unchanged(folder, step)
-        handle = self._disk.open(step.parts[-1], READ, dir_fd=folder)
+        handle = self._disk.open(name, READ, dir_fd=folder)
         try:
             os.fchmod(handle, _mode(step.saved, here))
             self._disk.fsync(handle)
@@ -450,7 +422,7 @@ class Checkpoints:
 
     def _unchanged(self, folder: int, step: _Step) -> os.stat_result | None:
         """Make sure that what is about to go is what was planned for, and so was saved."""
-        here = self._workspace.look(folder, step.parts)
+        here = self._workspace.look(folder, step.saved.path)
         if (stamp(here) if here else None) != step.seen:
             _refuse(step.saved.path, "changed while the rewind ran")
         return here
@@ -494,8 +466,8 @@ def difference(path: str, old: bytes | None, new: bytes | None) -> str:
     if len(a) * len(b) > DIFF_PAIRS:
         return f"text, {len(a)} → {len(b)} lines from line {top + 1} on"
     shown = _shown(path)
-    out = [f"--- {'/dev/null' if old is None else shown}"]
-    out.append(f"+++ {'/dev/null' if new is None else shown}")
+    names = ["/dev/null" if side is None else shown for side in (old, new)]
+    out = [f"--- {names[0]}", f"+++ {names[1]}"]
     for group in SequenceMatcher(None, a, b).get_grouped_opcodes():
         (_, i, _, j, _), (_, _, i_end, _, j_end) = group[0], group[-1]
         out.append(f"@@ -{_range(top + i, i_end - i)} +{_range(top + j, j_end - j)} @@")

@@ -25,10 +25,9 @@ import math
 import os
 import stat
 import threading
-import weakref
 from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import msgspec
@@ -43,14 +42,19 @@ BLOCK = 1 << 16  # bytes read at once
 NEAR = 0.8  # the share of a limit from which `warning` speaks
 NOWHERE = -1  # the offset of a prompt that is not kept: the history is switched off
 DAY = 86_400.0
-MONTH = 31 * DAY
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _GUARD = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STRAYS = 100  # prompts in a row past `retain_days` that end a read: one clock gone wrong must not
+_TOLD = ("prompt", "ts", "session_id", "offset")
 _TRIES = 100  # looks at a folder whose files are being renamed all the while
-
 _File = tuple[int, int]  # device and inode: what a name leads to
+
+# One for all, so that a fork can wait for it: a child is born with every history at rest.
+_MUTEX = threading.Lock()
+os.register_at_fork(
+    before=_MUTEX.acquire, after_in_parent=_MUTEX.release, after_in_child=_MUTEX.release
+)
 
 
 class _Line(msgspec.Struct, frozen=True, tag_field="type", tag="prompt"):
@@ -86,35 +90,30 @@ class History:
         disk: Disk = DISK,
         enabled: bool = True,
     ) -> None:
-        self.folder = folder
-        self._path = folder / HISTORY
+        self.folder, self._path = folder, folder / HISTORY
         self.skipped = 0  # bad lines passed over since the last read began
         self.notes: list[Notice] = []  # what the last read could not open or finish
         self._limits = (limit_bytes, limit_entries)
-        self._retain_days = retain_days
-        self._now = now
-        self._disk = disk
-        self._enabled = enabled
-        self._closed = False
-        self._mutex = threading.Lock()
+        self._retain_days, self._now, self._disk = retain_days, now, disk
+        self._enabled, self._closed = enabled, False
         self._log: Log | None = None
         self._file: _File = (0, 0)  # what our log has open
         self._tally: tuple[_File, int, int] = ((0, 0), 0, 0)  # (file, counted so far, lines)
         self._stuck = ""  # why the last rollover could not be done
-        _HISTORIES.add(self)
 
     # -- adding -------------------------------------------------------------------------
 
     def add(self, prompt: str, *, session_id: str, project: str | None = None) -> int:
-        """Keep a prompt and give the offset of its line in the file it went to.
-
-        It survives a killed process when this returns, and a power cut when `sync` does.
-        """
+        """Keep a prompt, durable from the next `sync` on, and give its offset in its file."""
         if not self._enabled:
             return NOWHERE
         line = _line(time_text(self._now().timestamp()), session_id, project, prompt)
-        with self._mutex:
-            start = self._ready().append(line)
+        with _MUTEX:
+            try:
+                log = self._ready()
+            except OSError as error:
+                raise self._error("add to", error) from error
+            start = log.append(line)
             file, end, lines = self._tally if self._tally[0] == self._file else (self._file, 0, 0)
             if start == end:  # nobody else wrote in between: no need to read what we wrote
                 self._tally = (file, start + len(line), lines + 1)
@@ -141,8 +140,6 @@ class History:
             here = self._path.lstat()
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise self._error("add to", error) from error
         if stat.S_ISREG(here.st_mode):
             return here
         raise NotAppendable(
@@ -161,10 +158,7 @@ class History:
             self._log.sync()  # if this fails the log stays, and says its lines again next time
             self._log.close()
             self._log = None
-        try:
-            make_folder(self.folder, disk=self._disk)
-        except OSError as error:
-            raise self._error("add to", error) from error
+        make_folder(self.folder, disk=self._disk)
         before = self._look()
         log = Log(self._path, disk=self._disk)
         here = self._look()
@@ -181,14 +175,14 @@ class History:
 
     def sync(self) -> None:
         """Return when every prompt added so far is on the disk."""
-        with self._mutex:
+        with _MUTEX:
             log = self._log
         if log is not None:
             log.sync()
 
     def close(self) -> None:
         """Sync and close. Nothing can be added from then on; reading goes on."""
-        with self._mutex:
+        with _MUTEX:
             self._closed = True
             log, self._log = self._log, None
         if log is not None:
@@ -216,19 +210,15 @@ class History:
         return lines
 
     def _roll(self) -> None:
-        """Move every file up by one number, as far as the first gap; no target exists.
-
-        When another is at it, or the folder forbids it, the current file takes more meanwhile.
-        """
+        """Move every file up by one number, as far as the first gap, if it can be done now."""
         self._stuck = ""
         try:
             with self._guard() as ours:
                 here = self._look()
                 if here is None or not (ours and self._is_ours(here) and self._is_full(here)):
                     return
-                free = 1
-                while os.path.lexists(self.folder / rollover(free)):
-                    free += 1
+                # Up to the first gap: no target exists, and nothing is moved for nothing.
+                free = next(n for n in count(1) if not os.path.lexists(self.folder / rollover(n)))
                 for number in range(free, 0, -1):
                     (self.folder / rollover(number - 1)).rename(self.folder / rollover(number))
                 sync_folder(self.folder, disk=self._disk)
@@ -252,7 +242,7 @@ class History:
 
     def warning(self) -> str | None:
         """Say so when the current file is near its rollover, or could not be rolled over."""
-        with self._mutex, contextlib.suppress(NotAppendable):  # adding and reading tell of those
+        with _MUTEX, contextlib.suppress(NotAppendable, OSError):  # reading tells of them
             here = self._look() if self._enabled else None
             have = (here.st_size, self._count(here)) if here else (0, 0)
             share = max(h / max(most, 1) for h, most in zip(have, self._limits, strict=True))
@@ -265,21 +255,19 @@ class History:
     def sweep(self, *, dry_run: bool = False) -> list[Path]:
         """Remove rolled files whose last prompt is over a month old; never the current one."""
         old = self._old() if self._enabled else []
-        if dry_run or not old:
-            return old
-        try:
-            with self._guard() as ours:
-                old = self._old() if ours else []  # the numbers stand still from here on
-                for path in old:
-                    path.unlink(missing_ok=True)
-                if old:
+        if old and not dry_run:
+            try:
+                with self._guard() as ours:
+                    old = self._old() if ours else []  # the numbers stand still from here on
+                    for path in old:
+                        path.unlink(missing_ok=True)
                     sync_folder(self.folder, disk=self._disk)
-        except OSError as error:
-            raise self._error("sweep", error) from error
+            except OSError as error:
+                raise self._error("sweep", error) from error
         return old
 
     def _old(self) -> list[Path]:
-        least = self._now().timestamp() - MONTH
+        least = self._now().timestamp() - 31 * DAY
         old = []
         for number in sorted(self._names().keys() - {0}):
             path = self.folder / rollover(number)
@@ -304,10 +292,8 @@ class History:
     def read(self, limit: int = 50, *, reverse: bool = True) -> list[dict[str, JSON]]:
         """Give prompts as plain objects: the newest first, or from the very first on."""
         with contextlib.closing(self._prompts(reverse=reverse)) as prompts:
-            return [
-                {"prompt": p.prompt, "ts": p.ts, "session_id": p.session_id, "offset": p.offset}
-                for p in islice(prompts, max(limit, 0))
-            ]
+            first = [msgspec.structs.asdict(prompt) for prompt in islice(prompts, max(limit, 0))]
+        return [{name: fields[name] for name in _TOLD} for fields in first]
 
     def search(self, text: str, *, prefix: bool = False, limit: int = 50) -> list[Prompt]:
         """Find prompts that hold, or start with, a text in whatever case; each text once."""
@@ -320,7 +306,15 @@ class History:
 
     def cursor(self, prefix: str = "") -> Cursor:
         """Go up and down through the prompts that start with a text, in whatever case."""
-        return Cursor(self._prompts, prefix)
+        return Cursor(lambda: self._apart(prefix))
+
+    def _apart(self, prefix: str) -> Generator[Prompt, None, None]:
+        """Read the prompts that start with a text, without those that repeat the one before."""
+        last = None
+        for prompt in self._prompts():
+            if prompt.prompt != last and _matches(prompt, prefix, prefix=True):
+                last = prompt.prompt
+                yield prompt
 
     def _prompts(self, *, reverse: bool = True) -> Generator[Prompt, None, None]:
         """Read as far as the caller goes on, and leave out what is past its time."""
@@ -328,20 +322,16 @@ class History:
         days = self._retain_days
         least = -math.inf if days is None else self._now().timestamp() - days * DAY
         strays = 0
-        with contextlib.closing(self._everything(reverse=reverse)) as prompts:
-            for prompt in prompts:
-                if days is None or _seconds(prompt.ts) >= least:
-                    strays = 0
-                    yield prompt
-                elif reverse and (strays := strays + 1) >= _STRAYS:
-                    return
+        for prompt in self._everything(reverse=reverse):
+            if days is None or _seconds(prompt.ts) >= least:
+                strays = 0
+                yield prompt
+            elif reverse and (strays := strays + 1) >= _STRAYS:
+                return
 
     def _everything(self, *, reverse: bool) -> Generator[Prompt, None, None]:
-        """Read the files in their order, each once, whatever is rolled over meanwhile.
-
-        Numbers move while we read, the order of the files does not: what comes next is found
-        from where the files we have seen stand now.
-        """
+        """Read the files in their order, each once, whatever is rolled over meanwhile."""
+        # Their numbers move, their order does not: the next is found from where those stand now.
         seen: set[_File] = set()
         tries, step = 0, 1 if reverse else -1  # numbers grow with age
         while self._enabled and tries < _TRIES:
@@ -379,16 +369,21 @@ class History:
     def _names(self) -> dict[int, _File]:
         """Which files there are, by number. Listed until two looks agree: files may be moving."""
         before: dict[int, _File] | None = None
-        try:
-            for _ in range(_TRIES):
-                names = _listing(self.folder)
-                if names == before:
-                    break
-                before = names
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            self.notes.append(Notice("not readable", f"{self.folder}: {error.strerror}"))
+        for _ in range(_TRIES):
+            names: dict[int, _File] = {}
+            try:
+                for path in self.folder.iterdir():
+                    if (number := rollover_of(path.name)) is not None:
+                        with contextlib.suppress(FileNotFoundError):  # renamed just now
+                            names[number] = _file(path.lstat())
+            except FileNotFoundError:
+                return {}
+            except OSError as error:
+                self.notes.append(Notice("not readable", f"{self.folder}: {error.strerror}"))
+                return {}
+            if names == before:
+                break
+            before = names
         return before or {}
 
     @contextlib.contextmanager
@@ -407,47 +402,33 @@ class History:
 class Cursor:
     """A place in the history, as in a shell: below the newest prompt is the empty line.
 
-    Prompts are read as far as it goes up. Back at the empty line it forgets what it read, so
-    that the next way up meets what was added since.
+    Back there it forgets what it read, so that the next way up meets what was added since.
     """
 
-    def __init__(self, prompts: Callable[[], Generator[Prompt, None, None]], prefix: str) -> None:
-        self._start = prompts
-        self._prefix = prefix
-        self._prompts: Generator[Prompt, None, None] | None = None
+    def __init__(self, prompts: Callable[[], Generator[Prompt, None, None]]) -> None:
+        self._start, self._prompts = prompts, prompts()  # which reads nothing yet
         self._met: list[Prompt] = []
         self._at = -1
 
     def up(self) -> Prompt | None:
         """Give the next older prompt; stay at the oldest. None when there is none at all."""
-        if self._at + 1 < len(self._met) or self._meet():
-            self._at += 1
+        if self._at + 1 == len(self._met):
+            self._met += islice(self._prompts, 1)
+        self._at = min(self._at + 1, len(self._met) - 1)
         return self._met[self._at] if self._met else None
 
     def down(self) -> Prompt | None:
         """Give the next newer prompt; None is the empty line."""
-        if self._at > 0:
-            self._at -= 1
+        self._at -= 1
+        if self._at >= 0:
             return self._met[self._at]
         self.close()
         return None
 
     def close(self) -> None:
         """Go back to the empty line and let go of the file."""
-        if self._prompts is not None:
-            self._prompts.close()
-        self._prompts, self._met, self._at = None, [], -1
-
-    def _meet(self) -> bool:
-        """Read on to the next prompt that matches and does not repeat the one before."""
-        if self._prompts is None:
-            self._prompts = self._start()
-        for prompt in self._prompts:
-            repeats = self._met and self._met[-1].prompt == prompt.prompt
-            if not repeats and _matches(prompt, self._prefix, prefix=True):
-                self._met.append(prompt)
-                return True
-        return False
+        self._prompts.close()
+        self._prompts, self._met, self._at = self._start(), [], -1
 
 
 def _file(info: os.stat_result) -> _File:
@@ -457,15 +438,6 @@ def _file(info: os.stat_result) -> _File:
 def _kind(mode: int) -> str:
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a pipe"}
     return kinds.get(stat.S_IFMT(mode), "a special file")
-
-
-def _listing(folder: Path) -> dict[int, _File]:
-    names = {}
-    for path in folder.iterdir():
-        if (number := rollover_of(path.name)) is not None:
-            with contextlib.suppress(FileNotFoundError):  # renamed just now
-                names[number] = _file(path.lstat())
-    return names
 
 
 def _line(ts: JSON, session_id: str, project: str | None, prompt: str) -> bytes:
@@ -526,15 +498,3 @@ def _backwards(disk: Disk, handle: int, end: int) -> Iterator[tuple[int, bytes]]
                 yield end, b"".join(reversed(rest))
                 rest, held = [], 0
                 end -= 1
-
-
-_HISTORIES: weakref.WeakSet[History] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In a child process: a thread that is not here may have held a mutex."""
-    for history in list(_HISTORIES):
-        history._mutex = threading.Lock()  # noqa: SLF001 - the same module
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -9,8 +9,8 @@ Invariants: a rule that allows is read narrowly (no text makes it cover a longer
 that denies or asks broadly; what cannot be undone is asked for in every session, whatever the
 rules allow. `Audit` notes decisions in a file of their own and has no way to read them.
 
-Never here: anything that reads a file. tests/journal/test_permissions.py fails on any path from
-disk to the ledger. Commands are judged by their text, which is a help and no sandbox.
+Never here: a way from disk to the ledger; tests/journal/test_permissions.py fails on any. Commands
+are judged by their text, which is a help and no sandbox.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, final
@@ -34,13 +34,13 @@ from thence.format import layout, shell
 from thence.format.records import time_text
 from thence.journal.log import DISK, Disk, make_folder
 
-Verdict = Literal["allow", "deny", "ask"]
 Scope = Literal["once", "session"]
 
 _LISTS = ("allow", "deny", "ask")
 _PATTERN = re.compile(r"([A-Za-z0-9_.-]{1,128})(?:\((.*)\))?", re.DOTALL)
 _OPERATOR = re.compile(r"[\x00-\x08\x0a-\x1f\x7f;&|<>()$`]")
-_QUOTED = re.compile(r"\\.|'[^']*+'|\"((?:[^\"\\]|\\.)*+)\"|`", re.DOTALL)
+_EXPANDS = re.compile(r"<<|[$`{]")
+_FLAT = str.maketrans({"`": "\n", "#": " ", "{": " ", "}": " ", ",": " "} | dict.fromkeys("'\"\\$"))
 _READABLE = 16 << 10  # what `shell` looks at; a longer script could hide its end
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -57,12 +57,9 @@ class Action(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """What was decided, why, and how long it holds; no scope when it is still to be asked."""
 
-    verdict: Verdict
+    verdict: Literal["allow", "deny", "ask"]
     reason: str
     scope: Scope | Literal["settings"] | None = None
-
-
-# -- what stays in memory -------------------------------------------------------------------
 
 
 class _Kept:
@@ -70,10 +67,6 @@ class _Kept:
 
     __slots__ = ()
     _why: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        if _Kept not in cls.__bases__:
-            raise TypeError(f"{cls.__bases__[0].__name__} has no subclasses: {cls._why}")
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError(f"{type(self).__name__}: {self._why}")
@@ -91,10 +84,7 @@ class Ledger(_Kept):
     """What the user granted and denied since this session began. Empty at first, always."""
 
     __slots__ = ("__denied", "__once", "__process", "__session")
-    _why = (
-        "a grant holds in the session it was given in and nowhere else, so the ledger cannot be "
-        "written, copied or loaded; standing rules belong in the settings file"
-    )
+    _why = "a grant holds in the session it was given in; it cannot be written, copied or loaded"
 
     def __init__(self) -> None:
         self.__once: set[Action] = set()
@@ -147,9 +137,6 @@ class Ledger(_Kept):
             self.__process = os.getpid()
 
 
-# -- what the user wrote down ---------------------------------------------------------------
-
-
 class Pattern(msgspec.Struct, frozen=True):
     """One rule: `Tool`, `Tool(exact)`, `Tool(prefix:*)` or, for paths, `Tool(glob)`."""
 
@@ -171,11 +158,10 @@ class Rules(_Kept):
     asked: tuple[Pattern, ...]
     source: str
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object) -> None:
         self._refuse()
 
-    def __setattr__(self, _name: str, _value: object) -> None:
-        self._refuse()
+    __setattr__ = __delattr__ = __init__
 
 
 def rules_from(text: str, *, source: str) -> Rules:
@@ -189,8 +175,7 @@ def rules_from(text: str, *, source: str) -> Rules:
     if not isinstance(table, dict):
         raise BadConfig(f"{source}: permissions: must be a table")
     for key in table.keys() - set(_LISTS):
-        hint = f"one of {', '.join(_LISTS)}"
-        raise BadConfig(f"{source}: permissions.{key}: no such key", hint=hint)
+        raise BadConfig(f"{source}: permissions.{key}: no such key", hint=", ".join(_LISTS))
     lists = [tuple(_patterns(table.get(key, []), source, key)) for key in _LISTS]
     rules = object.__new__(Rules)
     for name, value in zip(("allowed", "denied", "asked", "source"), (*lists, source), strict=True):
@@ -203,22 +188,14 @@ def _patterns(told: Any, source: str, key: str) -> Iterator[Pattern]:
     if not isinstance(told, list):
         raise BadConfig(f"{where}: must be a list of texts", hint=f'{key} = ["Bash(git status)"]')
     for number, text in enumerate(told, 1):
-        if not isinstance(text, str):
-            raise BadConfig(f"{where}: entry {number} is no text")
-        match = _PATTERN.fullmatch(text)
-        if match is None:
-            hint = "Tool, Tool(exact), Tool(prefix:*) or, for paths, Tool(src/**)"
-            raise BadConfig(f"{where}: entry {number} is no rule: {text!r}", hint=hint)
-        tool, given = match.groups()
+        match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
+        tool, given = match.groups() if match else ("", "")
         prefix = given is not None and given.endswith(":*")
         given = given.removesuffix(":*") if prefix else given
         if given is not None and (not given or given != given.strip()):
-            hint = f"write {tool} for all of its uses"
-            raise BadConfig(f"{where}: entry {number} is empty or padded: {text!r}", hint=hint)
+            hint = "Tool, Tool(exact), Tool(prefix:*) or, for paths, Tool(src/**)"
+            raise BadConfig(f"{where}: entry {number} is no rule: {text!r}", hint=hint)
         yield Pattern(text, tool, given, prefix)
-
-
-# -- deciding -------------------------------------------------------------------------------
 
 
 def decide(action: Action, rules: Rules, ledger: Ledger) -> Decision:
@@ -245,15 +222,15 @@ def _covers(rule: Pattern, action: Action) -> bool:
     """Whether a rule that allows means this action: in the narrowest reading."""
     if rule.tool != action.tool or rule.given is None:
         return rule.tool == action.tool
-    if action.command is not None:
-        if not rule.prefix or not action.command.startswith(rule.given):
-            return action.command == rule.given and not rule.prefix
-        rest = action.command[len(rule.given) :]
-        return not rest or (rest[0] in " \t" and not _OPERATOR.search(rest))
-    if action.path is None or rule.prefix:
+    if action.path is None and action.command is not None:
+        size = len(rule.given)
+        begun, rest = action.command[:size], action.command[size:]
+        more = rule.prefix and rest[:1] in (" ", "\t") and not _OPERATOR.search(rest)
+        return begun == rule.given and (not rest or more)
+    if action.path is None or action.command is not None or rule.prefix:
         return False
     parts = action.path.split("/")
-    plain = not {"", ".", ".."} & set(parts[1:]) and parts[0] not in (".", "..")
+    plain = action.path == posixpath.normpath(action.path) and ".." not in parts
     return plain and action.path.isprintable() and _fits(parts, rule.given.split("/"))
 
 
@@ -263,41 +240,39 @@ def _touches(rule: Pattern, action: Action, programs: list[list[str]]) -> bool:
     if rule.tool != action.tool or given is None:
         return rule.tool == action.tool
     if action.path is not None:
-        parts = posixpath.normpath(action.path).split("/")
-        globs = given.split("/")
-        if _fits(parts, globs if given.startswith("/") else ["**", *globs]):
+        path = re.sub("^/+", "/", posixpath.normpath(action.path))
+        globs = (given if given.startswith("/") else f"**/{given}").split("/")
+        if _fits(path.split("/"), globs) or (rule.prefix and path.startswith(given)):
             return True
-    if action.command is None:
-        return False
-    if not rule.prefix:
+    if not rule.prefix and action.command is not None:
         texts = [action.command, *(" ".join(words) for words in programs)]
         return any(text == given or fnmatchcase(text, given) for text in texts)
-    names = [shell.program_name(word).lower() for word in given.split()]
-    return bool(re.match(rf"{re.escape(given)}(?![\w-])", action.command)) or any(
-        _is(words[0], names[0]) and _after(words, names) for words in programs
+    names = _bare(given.split())
+    return re.match(rf"{re.escape(given)}(?![\w-])", action.command or "") is not None or any(
+        _after(words, names) for words in map(_bare, programs) if words[0] == names[0]
     )
 
 
 def _fits(parts: list[str], globs: list[str]) -> bool:
     """Match the parts of a path: `**` is any number of them, `*` and `?` stay within one."""
     globs = [*globs, "*"] if globs[-1] == "**" else globs
-    places = {0}  # how far the globs may have got; so no path makes this slow
+    places = {0}  # all places the globs may have got to, so that no path makes this slow
     for part in parts:
-        places |= {at + 1 for at in places if globs[at : at + 1] == ["**"]}
-        stay = {at for at in places if globs[at : at + 1] == ["**"]}
-        places = stay | {
-            at + 1 for at in places - stay if at < len(globs) and fnmatchcase(part, globs[at])
-        }
+        here, places = places, set()
+        for at, glob in enumerate(globs):
+            if at in here and glob == "**":
+                here.add(at + 1)
+                places.add(at)
+            elif at in here and fnmatchcase(part, glob):
+                places.add(at + 1)
     return len(globs) in places
 
 
-# -- what cannot be undone ------------------------------------------------------------------
-
-# The table keeps rows together by subject; the formatter would give every row its own line.
+# Rows stand together by subject; the formatter would give every row its own line.
 # fmt: off
 IRREVERSIBLE = (
     ("rm", "-r -R -f --recursive --force"), ("find", "-delete"), ("shred|wipefs|blkdiscard", ""),
-    ("dd", "of="), ("mkfs|mkfs.", ""), ("truncate", "-s --size"), ("crontab", "-r"),
+    ("dd", "of="), ("mkfs|mke2fs|mkfs.ext4|mkfs.xfs|mkfs.btrfs|mkfs.vfat", ""), ("crontab", "-r"),
     ("git push", "-f -d + : --force --force-with-lease --mirror --delete --prune"),
     ("git reset", "--hard"), ("git clean|checkout", "-f --force"), ("git branch", "-D"),
     ("git stash drop|clear", ""), ("git reflog expire", ""), ("git filter-branch|filter-repo", ""),
@@ -312,8 +287,8 @@ IRREVERSIBLE = (
 """Evidently irreversible commands: the words they begin with, and which of these must follow."""
 
 _READERS = {
-    "sh", "bash", "zsh", "dash", "ksh", "fish", "eval", "su", "ssh", "watch", "parallel",
-    "psql", "mysql", "mariadb", "sqlite3", "duckdb", "sqlcmd",
+    "sh", "bash", "zsh", "dash", "ksh", "fish", "eval", "su", "ssh", "watch", "parallel", "awk",
+    "psql", "mysql", "mariadb", "sqlite3", "duckdb", "sqlcmd", "python", "perl", "ruby", "node",
 }
 """Programs that run what they are handed in quotes or on their input."""
 # fmt: on
@@ -326,10 +301,10 @@ def _irreversible(action: Action, programs: list[list[str]] | None) -> str | Non
     if programs is None:
         return "too long to be judged"
     for words in programs:
+        bare = _bare(words)
         for names, flags in IRREVERSIBLE:
-            after = _after(words, names.split())
-            rest, wanted = words[after:], flags.split()
-            if after and (not wanted or any(_says(word, flag) for word in rest for flag in wanted)):
+            after, wanted = _after(bare, names.split()), flags.split()
+            if after and (not wanted or any(_says(w, f) for w in words[after:] for f in wanted)):
                 return f"irreversible ({names})"
     return None
 
@@ -337,43 +312,38 @@ def _irreversible(action: Action, programs: list[list[str]] | None) -> str | Non
 def _programs(command: str) -> list[list[str]] | None:
     """Give the words of all that a command may run; None when it is too long to tell.
 
-    Quotes hold data, but for what is substituted inside double ones, and unless somebody is
-    there to run it: then every quote and here-document counts as commands.
+    Plain quotes hold data. Where the shell expands something, or a program runs what it is
+    handed, quotes may end elsewhere than it seems: then all of the text counts as commands.
     """
-    inside: list[str] = []
-
-    def cut(piece: re.Match[str]) -> str:
-        inside.extend(re.split(r"\$\(|`", piece[1] or "")[1:])
-        return "\n" if piece[0] == "`" else piece[0]
-
-    scripts = [_QUOTED.sub(cut, command), *inside]
-    words = (word for script in scripts for step in shell.steps(script) for word in step.words)
-    if not _READERS.isdisjoint(map(shell.program_name, words)):
-        scripts.append(re.sub(r"<<|['\"`]", "\n", command))
+    scripts = [command.replace("\\\n", "")]
+    words = (word for step in shell.steps(scripts[0]) for word in step.words)
+    if _EXPANDS.search(command) or not _READERS.isdisjoint(map(shell.program_name, words)):
+        scripts.append(scripts[0].replace("<<", "\n").translate(_FLAT))
     if any(len(shell.without_heredocs(script)) > _READABLE for script in scripts):
         return None
-    return [words for script in scripts for words in shell.programs(script)]
+    started = [words for script in scripts for words in shell.programs(script)]
+    return started + [
+        step.words for script in scripts for step in shell.steps(script) if step.words
+    ]
 
 
 def _after(words: list[str], names: list[str]) -> int:
     """Where the words go on after these names, options between them passed over; else 0."""
     found, option = 0, False
     for at, word in enumerate(words, 1):
-        if found and _is(word, names[found]):
+        if found and word in names[found].split("|"):
             found += 1
         elif not (found and (option or word.startswith("-"))):
-            found = int(_is(word, names[0]))
+            found = int(word in names[0].split("|"))
         if found == len(names):
             return at
         option = word.startswith("-")
     return 0
 
 
-def _is(word: str, names: str) -> bool:
-    word = shell.program_name(word).lower()
-    return any(
-        word == name or (name.endswith(".") and word.startswith(name)) for name in names.split("|")
-    )
+def _bare(words: list[str]) -> list[str]:
+    """Spell words as the table does: no folders, no capitals; options as they are."""
+    return [w if w.startswith("-") else shell.program_name(w).lower() for w in words]
 
 
 def _says(word: str, flag: str) -> bool:
@@ -386,20 +356,11 @@ def _says(word: str, flag: str) -> bool:
     return word == flag or (flag.endswith(("=", "-", "+", ":")) and word.startswith(flag))
 
 
-# -- the audit ------------------------------------------------------------------------------
-
-
 class Audit:
-    """Decisions, noted in `audit/<session>.jsonl` for a human to read. Write-only.
+    """Notes decisions in `audit/<session>.jsonl`: write-only, unsynced, for a human to read."""
 
-    A line survives a killed process; it is not synced, so a power cut may take the last ones.
-    """
-
-    def __init__(
-        self, folder: Path, *, clock: Callable[[], float] = time.time, disk: Disk = DISK
-    ) -> None:
+    def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
         self._folder = folder / layout.AUDIT
-        self._clock = clock
         self._disk = disk
         self._mutex = threading.Lock()
         self._ends: dict[str, int] = {}
@@ -409,32 +370,31 @@ class Audit:
         if not layout.is_id(session_id):
             raise NotAppendable(f"not an id: {session_id[:80]!r}")
         told = {
-            "ts": time_text(self._clock()),
+            "ts": time_text(time.time()),
             "session_id": session_id,
             "action": msgspec.structs.asdict(action),
             "decision": decision.verdict,
             "reason": decision.reason,
             "scope": decision.scope,
         }
-        with self._mutex:
-            try:
+        try:
+            with self._mutex:
                 make_folder(self._folder, disk=self._disk)
                 self._append(session_id, json.dumps(told).encode() + b"\n")
-            except OSError as error:
-                raise NotAppendable(f"cannot write to the audit: {error.strerror}") from error
+        except OSError as error:
+            raise NotAppendable(f"cannot write to the audit: {error.strerror}") from error
 
     def _append(self, session_id: str, line: bytes) -> None:
-        """Write a line whole; on a line of its own, if not all before it is known to be ours."""
         handle = self._disk.open(self._folder / f"{session_id}.jsonl", _APPEND, 0o600)
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                raise NotAppendable("the audit is no regular file")
+                raise NotAppendable("cannot write to the audit: not a regular file")
             os.fchmod(handle, 0o600)
             if status.st_size not in (0, self._ends.get(session_id)):
-                line = b"\n" + line
+                line = b"\n" + line  # others wrote, perhaps half a line; it cannot be looked at
             if self._disk.write(handle, line) != len(line):
-                raise NotAppendable("the audit took part of a line only", hint="free some space")
+                raise NotAppendable("cannot write to the audit: no room for a whole line")
             self._ends[session_id] = status.st_size + len(line)
         finally:
             self._disk.close(handle)

@@ -10,28 +10,39 @@ what a file holds; what was found is told in `Recovery`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from thence.format import codec, schema
 from thence.format.graph import Graph
-from thence.format.nodes import Node
+from thence.format.nodes import Is, Node
 from thence.format.records import (
     JSON,
+    MESSAGES,
     Boundary,
     Event,
     Header,
     Notice,
-    Origin,
+    Place,
     Skipped,
-    is_permission,
     typed,
 )
 from thence.format.transcript import Transcript, node_of
 from thence.journal.segments import Segments
 
 _BOUNDARY = b'\n{"type":"boundary",'
+_TURN = b'\n{"type":"turn",'
+
+
+class Where(NamedTuple):
+    """Where an event's line stands, LF included: whose session, which segment, which bytes."""
+
+    session: str
+    segment: int
+    offset: int
+    length: int
 
 
 class Recovery(msgspec.Struct):
@@ -54,48 +65,79 @@ class Recovery(msgspec.Struct):
 class Back(msgspec.Struct):
     """A session as far as it was read: what the model sees, and what state to go on from."""
 
-    header: Header | None
-    chain: list[Event]
-    """With compactions applied, ancestors' events first, internal ones left out."""
-    since: list[Event]
+    header: Header | None = None
+    chain: list[Event] = msgspec.field(default_factory=list)
+    """Message events with compactions applied, ancestors' first."""
+    where: Callable[[], dict[str, Where]] = dict
+    """Where each event of the chain stands; worked out when a compaction asks."""
+    boundary: int | None = None
+    """Where the line of the last boundary on the chain starts, in the session's own file."""
+    since: list[Event] = msgspec.field(default_factory=list)
     """Events of the line that `snapshot` does not cover, in order."""
-    snapshot: JSON
-    totals: JSON
-    end: str | None
+    snapshot: JSON = None
+    end: str | None = None
     """The last event of the line, open calls included; where `orphans="answer"` goes on."""
-    tip: str | None
+    tip: str | None = None
     """The last complete event; where `orphans="drop"` goes on."""
-    recovery: Recovery
+    recovery: Recovery = msgspec.field(default_factory=Recovery)
     moved: bool = False
     """The log holds an event that moved the tip: only moving it again leaves its line."""
+    whole: bool = False
+    """The chain starts with a summary: no ancestor has more of it."""
+    cost: JSON = None
+    """What the session itself took, dead branches included; None when that was not read."""
+    inherited_cost: float = 0.0
     bytes_read: int = 0
 
 
+class Source(msgspec.Struct):
+    """A session to read: its bytes, its id, and how to come by another one's bytes."""
+
+    session: str
+    segments: Segments
+    other: Callable[[str], Segments | None]
+
+
 def read_back(
-    segments: Segments,
+    source: Source,
     *,
     stop: int | None = None,
     at: str | None = None,
-    covers: Callable[[JSON], bool] = lambda _: True,
+    covers: Callable[[JSON], bool],
 ) -> Back:
     """Read a session from its end, or from the event `at` that ends before byte `stop`.
 
     `covers` says whether a snapshot holds all that is wanted; if not, the line is read whole.
     """
+    segments = source.segments
     stop = segments.size if stop is None else min(stop, segments.size)
     header, version, notices = head(segments)
     upcast = schema.upcaster(version)
-    if upcast is None:
-        looked = segments.find_back(_BOUNDARY, stop)
-        while looked >= 0:
-            found = _from(segments, looked + 1, stop, at, header, notices, covers)
-            if found is not None:
-                return found
-            looked = segments.find_back(_BOUNDARY, looked)
+    looked = _boundary_before(segments, stop) if upcast is None else -1
+    if looked >= 0:
+        found = _from_boundary(source, looked, stop, at, covers)
+        if found is not None:
+            found.header = header
+            found.recovery.notices[:0] = notices
+            return found
     data = segments.read(0, stop)
-    decoded = codec.decode(data, upcast=upcast)
-    whole = Transcript(decoded, version=version, notices=notices)
-    return _from_whole(whole, at, header, len(data))
+    whole = Transcript(codec.decode(data, upcast=upcast), version=version, notices=notices)
+    return _from_all(source, whole, at, header, len(data))
+
+
+def _boundary_before(segments: Segments, stop: int) -> int:
+    """Where the line of the last boundary starts; -1 when there is none, or none is known.
+
+    A turn's end says where the last one stands, so that a session without any is not searched
+    from end to end. Either way it is a guess: the chain tells whether it passes through there.
+    """
+    at, which = segments.find_any_back((_BOUNDARY, _TURN), stop)
+    if which != _TURN:
+        return at + 1 if at >= 0 else -1
+    line = segments.read(at + 1, segments.line_end(at + 1))
+    turn = next(iter(codec.decode(line).events), None)
+    hint = turn.fields.get("boundary") if turn is not None else None
+    return hint if type(hint) is int and 0 <= hint < at else -1
 
 
 def head(segments: Segments) -> tuple[Header | None, int, list[Notice]]:
@@ -116,46 +158,46 @@ def head(segments: Segments) -> tuple[Header | None, int, list[Notice]]:
     return header, version, [newer] if newer else []
 
 
-def _from(
-    segments: Segments,
-    start: int,
-    stop: int,
-    at: str | None,
-    header: Header | None,
-    notices: Sequence[Notice],
-    covers: Callable[[JSON], bool],
+def _from_boundary(
+    source: Source, start: int, stop: int, at: str | None, covers: Callable[[JSON], bool]
 ) -> Back | None:
     """Try to read from a boundary's line on; None when the chain does not pass through it."""
-    data = segments.read(start, stop)
+    data = source.segments.read(start, stop)
     decoded = codec.decode(data, offset=start)
-    if not decoded.events or decoded.events[0].type != "boundary":
-        return None
-    told = typed(decoded.events[0])
+    told = typed(decoded.events[0]) if decoded.events else None
     if not isinstance(told, Boundary) or not covers(told.state):
         return None
     graph = Graph([node_of(event) for event in decoded.events], partial=True)
-    if _tip_is_before(graph):
-        return None
-    to = graph.end if at is None else graph.place(at)
-    if to is None:
+    to = _end(graph) if at is None else graph.place(at)
+    if to is None or _tip_is_before(graph):
         return None
     line = graph.chain(to, boundaries=False)
-    kept = _kept(segments, told) if line and line[0] == 0 else None
+    further = any(decoded.events[i].type == "boundary" for i in line[1:])
+    kept = _kept(source, told) if line[0] == 0 and not further else None
     if kept is None:
         return None
     after = [decoded.events[i] for i in line if i]
+    said = [(event, decoded.places[i]) for i, event in zip(line[1:], after, strict=True)]
+    tip = graph.tip if at is None else to
     return Back(
-        header=header,
-        chain=_seen([*kept, *after]),
+        chain=[*(event for event, _ in kept), *(e for e in after if e.type in MESSAGES)],
+        where=lambda: {event.uuid: where for event, where in kept} | _places(source, said),
+        boundary=start,
         since=after,
         snapshot=told.state,
-        totals=told.totals,
         end=graph.nodes[to].id,
-        tip=_id(graph, graph.tip) if at is None else at,
-        recovery=_recovery(decoded, graph, notices, at is None),
+        tip=graph.nodes[to if tip is None else tip].id,
+        recovery=_recovery(decoded, graph, line if at is None else None),
         moved=any(node.tip is not None for node in graph.nodes),
-        bytes_read=len(data) + sum(len(codec.encode(event)) for event in kept),
+        whole=True,
+        cost=told.totals,
+        bytes_read=len(data) + sum(where.length for _, where in kept),
     )
+
+
+def _end(graph: Graph) -> int:
+    """The live end of what follows a boundary; the boundary itself when nothing does."""
+    return 0 if graph.end is None else graph.end
 
 
 def _tip_is_before(graph: Graph) -> bool:
@@ -164,88 +206,116 @@ def _tip_is_before(graph: Graph) -> bool:
     return bool(moves) and graph.place(moves[-1]) is None
 
 
-def _kept(segments: Segments, boundary: Boundary) -> list[Event] | None:
+def _kept(source: Source, boundary: Boundary) -> list[tuple[Event, Where]] | None:
     """Read summary and kept events by their ranges; None unless they are what they should be."""
-    ranges = [boundary.summary, *(boundary.kept if isinstance(boundary.kept, list) else [])]
-    events: list[Event] = []
-    for span in ranges:
-        if not (isinstance(span, list) and len(span) >= 2 and _counts(span[-2:])):
-            return None
-        offset, length = span[-2:]
-        events += codec.decode(segments.read(offset, offset + length), offset=offset).events
-    if not events or events[0].uuid != boundary.summary_event_uuid:
+    found = _ranged(source, [[1, *boundary.summary]] if _is_list(boundary.summary) else None)
+    kept = _ranged(source, boundary.kept)
+    if found is None or kept is None or [boundary.summary_event_uuid] != _ids(found):
         return None
-    wanted = (boundary.head_uuid, boundary.tail_uuid)
-    found = (events[1].uuid, events[-1].uuid) if len(events) > 1 else (None, None)
-    return events if wanted == found else None
+    ends = (kept[0][0].uuid, kept[-1][0].uuid) if kept else (None, None)
+    return [*found, *kept] if ends == (boundary.head_uuid, boundary.tail_uuid) else None
 
 
-def _counts(numbers: list[JSON]) -> bool:
+def _ids(found: Iterable[tuple[Event, Where]]) -> list[str]:
+    return [event.uuid for event, _ in found]
+
+
+def _is_list(value: JSON) -> bool:
+    return isinstance(value, list)
+
+
+def _ranged(source: Source, ranges: JSON) -> list[tuple[Event, Where]] | None:
+    """Read the events of byte ranges, ours and ancestors'."""
+    out: list[tuple[Event, Where]] = []
+    for span in ranges if _is_list(ranges) else [None]:
+        if not _is_list(span) or len(span) not in (3, 4) or not _are_counts(span[:3]):
+            return None
+        segment, offset, length = span[:3]
+        session = span[3] if len(span) == 4 else source.session
+        segments = source.segments if len(span) == 3 else source.other(str(session))
+        if segments is None:
+            return None
+        decoded = codec.decode(segments.read(offset, offset + length), offset=offset)
+        out += [
+            (event, Where(session, segment, place.offset, place.length + 1))
+            for event, place in zip(decoded.events, decoded.places, strict=True)
+        ]
+    return out
+
+
+def _are_counts(numbers: list[JSON]) -> bool:
     return all(type(number) is int and 0 <= number < 2**53 for number in numbers)
 
 
-def _from_whole(whole: Transcript, at: str | None, header: Header | None, size: int) -> Back:
+def _from_all(
+    source: Source, whole: Transcript, at: str | None, header: Header | None, size: int
+) -> Back:
+    """Read a session that was never compacted, or whose boundaries do not help."""
     graph = whole.graph
     to = graph.end if at is None else graph.place(at)
-    line = [] if to is None else graph.chain(to, boundaries=False)
+    chain = [] if to is None else graph.chain(None if at is None else to)
+    plain = all(node.span is None for node in graph.nodes)
+    line = chain if plain or to is None else graph.chain(to, boundaries=False)
+    said = [(whole.events[i], whole.places[i]) for i in chain]
+    tip = graph.tip if at is None else to
     return Back(
         header=header,
-        chain=_seen([] if to is None else whole.chain(to)),
+        chain=[event for event, _ in said if event.type in MESSAGES],
+        where=lambda: _places(source, said),
         since=[whole.events[i] for i in line],
-        snapshot=None,
-        totals=None,
-        end=_id(graph, to),
-        tip=_id(graph, graph.tip) if at is None else at,
-        recovery=_recovery(whole, graph, whole.notices, at is None),
+        end=None if to is None else graph.nodes[to].id,
+        tip=None if tip is None else graph.nodes[tip].id,
+        recovery=_recovery(whole, graph, line if at is None else None, whole.notices),
         moved=any(node.tip is not None for node in graph.nodes),
+        whole=any(whole.events[i].type == "summary" for i in chain[:1]),
         bytes_read=size,
     )
 
 
-def _id(graph: Graph, place: int | None) -> str | None:
-    return None if place is None else graph.nodes[place].id
-
-
-def _seen(events: list[Event]) -> list[Event]:
-    return [e for e in events if e.type != "boundary" and not is_permission(e.type)]
+def _places(source: Source, said: Iterable[tuple[Event, Place]]) -> dict[str, Where]:
+    return {
+        event.uuid: Where(source.session, 1, place.offset, place.length + 1)
+        for event, place in said
+        if event.type in MESSAGES
+    }
 
 
 def _recovery(
-    read: codec.Decoded | Transcript, graph: Graph, notices: Sequence[Notice], live: bool
+    read: codec.Decoded | Transcript,
+    graph: Graph,
+    line: list[int] | None,
+    notices: Sequence[Notice] = (),
 ) -> Recovery:
     """Tell what the part that was read holds of damage. An ancestor's own tail is not ours."""
-    if not live:
+    if line is None:
         return Recovery(notices=list(notices))
-    breaks = [Notice(f"{b.what} link", read.events[b.at].uuid) for b in graph.breaks]
+    answered = graph.answered
+    breaks = [
+        Notice(f"{b.what} link", read.events[b.at].uuid)
+        for b in graph.breaks
+        if not (b.at == 0 and b.what == "boundary")  # its anchor stands before what was read
+    ]
     return Recovery(
         skipped=list(read.skipped),
         notices=[*notices, *breaks],
-        open_calls=[call for _, call in graph.open_calls],
+        open_calls=[c for i in line for c in graph.nodes[i].calls if c not in answered],
         torn=read.torn,
         closed=_closed(graph.nodes),
     )
 
 
 def _closed(nodes: Sequence[Node]) -> bool:
-    from thence.format.nodes import Is
-
     return bool(nodes) and bool(nodes[-1].flags & Is.CLOSES)
 
 
 def find_event(segments: Segments, uuid: str) -> tuple[int, int] | None:
     """Find an event's line by its id: (offset, length without LF)."""
-    needle = b'"uuid":' + codec.encode(Event("", "", uuid, None, None))[len(b'{"type":"","ts":"","uuid":') :].partition(b',"prev_uuid"')[0]
+    blank = codec.encode(Event("", "", uuid, None, None))
+    needle = blank[len(b'{"type":"","ts":"",') : -len(b',"prev_uuid":null,"payload":null}\n')]
     stop = segments.size
     while (at := segments.find_back(needle, stop)) >= 0:
-        start = segments.line_start(at)
-        end = segments.line_end(at)
-        decoded = codec.decode(segments.read(start, end))
-        if any(event.uuid == uuid for event in decoded.events):
+        start, end = segments.line_start(at), segments.line_end(at)
+        if any(event.uuid == uuid for event in codec.decode(segments.read(start, end)).events):
             return start, end - start
         stop = at
     return None
-
-
-def origin_of(header: Header | None) -> Origin | None:
-    """The ancestor a session goes on from."""
-    return header.resumed_from if header is not None else None

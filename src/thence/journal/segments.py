@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,8 @@ import msgspec
 from thence.format.layout import Segment, segment_of
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_BLOCK = 1 << 20
+_BLOCK = 64 << 10
+_LARGEST = 4 << 20  # blocks double up to this: near the end little is read, further back quickly
 
 
 class Part(msgspec.Struct):
@@ -97,8 +97,8 @@ class Segments:
 
     def read(self, start: int, stop: int) -> bytes:
         """Read logical bytes; fewer when the files have fewer."""
-        out = [self._read_part(part, start, stop) for part in self.parts]
-        return b"".join(out)
+        out = [read for part in self.parts if (read := self._read_part(part, start, stop))]
+        return out[0] if len(out) == 1 else b"".join(out)
 
     def _read_part(self, part: Part, start: int, stop: int) -> bytes:
         low = max(start - part.start, 0)
@@ -107,23 +107,28 @@ class Segments:
             return b""
         if part.path in self._unsealed:
             return self._unsealed[part.path][low:high]
-        out = bytearray()
         handle = self._handles[part.path]
-        while low < high and (some := os.pread(handle, high - low, low)):
+        out = os.pread(handle, high - low, low)
+        while low + len(out) < high and (some := os.pread(handle, high - low - len(out), low + len(out))):
             out += some
-            low += len(some)
-        return bytes(out)
+        return out
 
     def find_back(self, needle: bytes, stop: int) -> int:
         """Where `needle` stands last before `stop`; -1 when it does not."""
+        return self.find_any_back((needle,), stop)[0]
+
+    def find_any_back(self, needles: tuple[bytes, ...], stop: int) -> tuple[int, bytes]:
+        """Where one of the needles stands last before `stop`, and which; (-1, b"") when none."""
+        size, longest = _BLOCK, max(map(len, needles))
         while stop > 0:
-            start = max(0, stop - _BLOCK)
-            block = self.read(start, stop + len(needle) - 1)
-            at = block.rfind(needle)
-            if 0 <= at < stop - start:
-                return start + at
-            stop = start
-        return -1
+            start = max(0, stop - size)
+            block = self.read(start, stop + longest - 1)
+            found = [(block.rfind(needle, 0, stop - start + len(needle) - 1), needle) for needle in needles]
+            at, which = max(found)
+            if at >= 0:
+                return start + at, which
+            stop, size = start, min(2 * size, _LARGEST)
+        return -1, b""
 
     def line_start(self, offset: int) -> int:
         """Where the line that holds this byte begins."""
@@ -131,12 +136,14 @@ class Segments:
 
     def line_end(self, offset: int) -> int:
         """Where the line that holds this byte ends, before its LF."""
+        size = 4 << 10
         while offset < self.size:
-            block = self.read(offset, offset + _BLOCK)
+            block = self.read(offset, offset + size)
+            size = min(4 * size, _LARGEST)
             at = block.find(b"\n")
             if at >= 0:
                 return offset + at
-            offset += len(block) or _BLOCK
+            offset += len(block) or self.size
         return self.size
 
 
@@ -146,11 +153,3 @@ def _unsealed(handle: int) -> bytes:
 
     with os.fdopen(os.dup(handle), "rb") as file:
         return zstandard.ZstdDecompressor().stream_reader(file).read()
-
-
-def blocks_back(segments: Segments, stop: int, size: int = 1 << 16) -> Iterator[tuple[int, bytes]]:
-    """Read backwards in blocks: (offset, bytes), last first."""
-    while stop > 0:
-        start = max(0, stop - size)
-        yield start, segments.read(start, stop)
-        stop = start

@@ -1,0 +1,21 @@
+"""The write side: what a harness embeds. Needs msgspec only (zstandard to read sealed segments).
+
+log          one append-only file and what is promised about it
+session      one session, open for writing
+journal      all sessions of one home: create, resume, fork, list
+reader       a session read back from its end, for going on
+segments     the bytes of one session, whatever files they lie in
+history      every prompt of the machine, for Up-arrow
+sidechain    the channel of one subagent
+spill        large results in side files
+checkpoint   files as they were before an edit
+blobs        bytes addressed by their hash
+permissions  the ledger that is never written and never read back
+idle         when nobody says anything any more
+ids          ids and times for new events
+"""
+
+from thence.journal.journal import Journal, Listed
+from thence.journal.session import Receipt, Session
+
+__all__ = ["Journal", "Listed", "Receipt", "Session"]

@@ -1,0 +1,453 @@
+"""One session, open for writing: what a harness holds while its agent works.
+
+`record` puts one event on the disk (it survives a killed process from then on), `flush` ends a
+turn (it survives a power cut from then on). What the model sees and the state of all domains are
+served from memory; the transcript is read once, when the session is opened, and again only when
+its tip is moved. Invariants: the log only grows; the side file before the event that names it,
+the summary before the boundary, the event before the receipt; a resumed, adopted or forked
+session starts with an empty permission ledger and never finds another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+import msgspec
+
+from thence.errors import Conflict, SessionNotFound, ThenceError
+from thence.format import codec, repair
+from thence.format.records import INTERNAL, JSON, MESSAGES, Event, is_permission
+from thence.format.state import Domains, State, cost_of
+from thence.journal.checkpoint import Change, Checkpoint, Checkpoints
+from thence.journal.ids import now_text, uuid7
+from thence.journal.log import Log
+from thence.journal.permissions import Ledger
+from thence.journal.reader import Back, Recovery, Where
+from thence.journal.sidechain import Sidechain, Sidechains
+from thence.journal.spill import Spill
+
+OnStale = Literal["branch", "conflict"]
+
+_LIKE_INTERNAL = INTERNAL - {"boundary"}
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """An event is in the log: which, and where. The line is counted when it is asked for."""
+
+    uuid: str
+    offset: int
+    log: Log | None = None
+
+    @property
+    def line(self) -> int:
+        """The 1-based number of the event's line."""
+        return self.log.line_at(self.offset) if self.log is not None else 0
+
+
+class Parts(msgspec.Struct):
+    """The side files of one session."""
+
+    spill: Spill | None = None
+    sidechains: Sidechains | None = None
+    checkpoints: Callable[[], Checkpoints] | None = None
+
+
+class Session:
+    """A session of ours, open for appending. Threads may share it.
+
+    Without a log (persistence is switched off) everything works in memory and nothing is kept.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        log: Log | None,
+        *,
+        back: Back,
+        parts: Parts,
+        reread: Callable[[str], Back] | None = None,
+        domains: Domains | None = None,
+        orphans: repair.Orphans = "answer",
+        clock: Callable[[], str] = now_text,
+    ) -> None:
+        self.id = session_id
+        self.recovery: Recovery = back.recovery
+        self.permissions = Ledger()
+        self.title: str | None = None
+        self._log = log
+        self._parts = parts
+        self._reread = reread
+        self._domains = domains or Domains()
+        self._orphans = orphans
+        self._clock = clock
+        self._mutex = threading.RLock()
+        self._known: _Known | None = None
+        self._closed = False
+        self._flushed = 0
+        self._appended = 0
+        self._checkpoints_made: list[tuple[str, Checkpoint]] = []
+        self._take(back)
+        self._cost: dict[str, JSON] = cost_of(())
+        self._unbilled: list[Event] = []
+        self.inherited_cost = back.inherited_cost
+
+    def _take(self, back: Back) -> None:
+        """Stand where the reader stopped."""
+        self._tip = back.end
+        self._moved = back.moved
+        self._chain = list(back.chain)
+        self._where: dict[str, Where] = {}
+        self._where_before = back.where
+        self._boundary = back.boundary
+        self._unfolded = list(back.since)
+        self._snapshot = back.snapshot
+
+    # -- writing ------------------------------------------------------------------------
+
+    def record(
+        self,
+        kind: str,
+        payload: JSON,
+        *,
+        uuid: str | None = None,
+        parent: str | None = None,
+        expected_tip: str | None = None,
+        on_stale: OnStale = "branch",
+    ) -> Receipt:
+        """Append one event and give its receipt. It survives a killed process from now on.
+
+        With a `uuid` of the caller's the same event again is a no-op that gives the first
+        receipt, across reopening and across processes. With `expected_tip`, what somebody else
+        added meanwhile makes this event a branch, or a `Conflict`, as `on_stale` says.
+        """
+        if uuid is not None or expected_tip is not None:
+            return self._record_carefully(kind, payload, uuid, parent, expected_tip, on_stale)
+        with self._mutex:
+            if parent is not None and parent != self._tip:
+                self._leave(parent)
+            if kind == "user" and self._parts.spill is not None:
+                payload = self._spilled(payload)
+            return self._append(Event(kind, self._clock(), uuid7(), self._tip, payload))
+
+    def _append(self, event: Event) -> Receipt:
+        line = codec.encode(event)
+        offset = self._log.append(line) if self._log is not None else 0
+        self._appended += 1
+        if event.type not in _LIKE_INTERNAL and not is_permission(event.type):
+            self._tip = event.uuid
+            self._unfolded.append(event)
+            if event.type in MESSAGES:
+                self._chain.append(event)
+                self._where[event.uuid] = Where(self.id, 1, offset, len(line))
+                if event.type == "assistant":
+                    self._unbilled.append(event)
+        return Receipt(event.uuid, offset, self._log)
+
+    def _record_carefully(
+        self,
+        kind: str,
+        payload: JSON,
+        uuid: str | None,
+        parent: str | None,
+        expected_tip: str | None,
+        on_stale: OnStale,
+    ) -> Receipt:
+        """Look before appending: at what others added, and at nothing else."""
+        if self._log is None:
+            with self._mutex:
+                parent = parent or expected_tip or self._tip
+                return self._append(Event(kind, self._clock(), uuid or uuid7(), parent, payload))
+        with self._mutex, self._log.exclusive():
+            known = self._known = self._known or _Known(self._log, self._tip)
+            known.catch_up()
+            if uuid is not None and uuid in known.offsets:
+                return Receipt(uuid, known.offsets[uuid], self._log)
+            if expected_tip is not None and expected_tip != known.tip:
+                if on_stale == "conflict":
+                    raise Conflict(
+                        f"the session went on: its tip is {known.tip}, not {expected_tip}",
+                        hint="read what was added, then record again, or ask for a branch",
+                    )
+                parent = parent or expected_tip
+            if parent is not None and parent != self._tip:
+                self._leave(parent)
+            if kind == "user" and self._parts.spill is not None:
+                payload = self._spilled(payload)
+            event = Event(kind, self._clock(), uuid or uuid7(), self._tip, payload)
+            receipt = self._append(event)
+            known.catch_up()
+            return receipt
+
+    def _leave(self, to: str) -> None:
+        """Go on from another event. Once a log holds a moved tip, only moving it again counts."""
+        if self._moved:
+            self._append(Event("tip", self._clock(), uuid7(), to, {"to": to}))
+        self._go(to)
+
+    def _go(self, to: str) -> None:
+        """Make what the model sees, and the state, those of an earlier event."""
+        moved = self._moved
+        if self._reread is not None:
+            if self._log is not None:
+                self._take(self._reread(to))
+        else:
+            places = [k for k, event in enumerate(self._chain) if event.uuid == to]
+            if not places:
+                raise SessionNotFound(f"no event {to} on this line", hint="see session.events")
+            del self._chain[places[0] + 1 :]
+        self._tip, self._moved = to, moved
+
+    def _spilled(self, payload: JSON) -> JSON:
+        """Move results over the budget to side files, which are durable before we go on."""
+        content = payload.get("content") if isinstance(payload, dict) else None
+        spill = self._parts.spill
+        if spill is None or not isinstance(content, list):
+            return payload
+        fitted = [
+            {**block, "content": spill.fit(block.get("content"))[0]}
+            if isinstance(block, dict) and block.get("type") == "tool_result"
+            else block
+            for block in content
+        ]
+        return payload if fitted == content else {**payload, "content": fitted}
+
+    # -- the line -----------------------------------------------------------------------
+
+    def rewind(self, to: str) -> Receipt:
+        """Move the tip back. Files stay as they are: `rewind_files` is the other verb."""
+        with self._mutex:
+            self._go(to)
+            moved = Event("tip", self._clock(), uuid7(), to, {"to": to})
+            receipt = self._append(moved)
+            self._moved = True
+            return receipt
+
+    def compact(self, summary: JSON, *, keep_from: str | None = None) -> Receipt:
+        """Put a summary in place of what was said, but for what is kept from an event on.
+
+        Nothing is rewritten: the summary is appended, then the boundary that commits it, which
+        carries the state and the places of what is kept.
+        """
+        with self._mutex:
+            kept = self._kept(keep_from)
+            state = self._domains.snapshot(self.state)
+            said = Event("summary", self._clock(), uuid7(), self._tip, _said(summary))
+            before = self._where_before()
+            ranges = [self._where.get(e.uuid) or before[e.uuid] for e in kept]
+            self._append(said)
+            _, _, offset, length = self._where[said.uuid]
+            payload = {
+                "head_uuid": kept[0].uuid if kept else None,
+                "anchor_uuid": said.uuid,
+                "tail_uuid": kept[-1].uuid if kept else None,
+                "summary_event_uuid": said.uuid,
+                "kept": _merged(ranges, self.id),
+                "summary": [offset, length],
+                "state": state,
+                "totals": self._totals(),
+            }
+            receipt = self._append(Event("boundary", self._clock(), uuid7(), said.uuid, payload))
+            self._boundary = receipt.offset
+            self._chain = [said, *kept]
+            self._unfolded, self._snapshot = [], state
+            if self._log is not None:
+                self._log.sync()
+            return receipt
+
+    def _kept(self, keep_from: str | None) -> list[Event]:
+        if keep_from is None:
+            return []
+        for place, event in enumerate(self._chain):
+            if event.uuid == keep_from:
+                return self._chain[place:]
+        raise SessionNotFound(
+            f"no event {keep_from} in what the model sees", hint="keep_from names a message event"
+        )
+
+    # -- turns --------------------------------------------------------------------------
+
+    def flush(self, *, state: str = "done") -> None:
+        """End a turn: write its totals and bring everything to the disk itself."""
+        with self._mutex:
+            if self._appended != self._flushed:
+                worktree = self.state.values.get("worktree") or {}
+                payload = {
+                    "state": state,
+                    "totals": self._totals(),
+                    "model": (self.state.values.get("model") or {}).get("model"),
+                    "branch": worktree.get("branch"),
+                    "title": (self.title or "")[:200] or None,
+                    "boundary": self._boundary,
+                }
+                self._append(Event("turn", self._clock(), uuid7(), self._tip, payload))
+                self._flushed = self._appended
+            if self._log is not None:
+                self._log.sync()
+
+    def close(self, reason: str = "closed") -> None:
+        """End cleanly: a terminator, everything on the disk, the handle let go."""
+        with self._mutex:
+            if self._closed:
+                return
+            self.flush()
+            self._closed = True
+            end = {"end_ts": self._clock(), "reason": reason}
+            self._append(Event("terminator", self._clock(), uuid7(), self._tip, end))
+            if self._log is not None:
+                self._log.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close("closed" if kind is None else "error")
+
+    # -- side files ---------------------------------------------------------------------
+
+    def sidechain(self, agent: str, *, tool_use_id: str | None = None) -> Sidechain:
+        """Open the channel of a subagent. The parent learns its id, its end and its summary."""
+        if self._parts.sidechains is None:
+            return Sidechain(self, agent, None, tool_use_id=tool_use_id)
+        return self._parts.sidechains.open(self, agent, tool_use_id=tool_use_id)
+
+    def checkpoint(self, paths: Iterable[Path | str]) -> Checkpoint:
+        """Save files as they are before an edit; durable before the event that names it."""
+        parent = self._checkpoints_made[-1][1].id if self._checkpoints_made else None
+        made = self._store().save(paths, parent=parent)
+        with self._mutex:
+            receipt = self._append(
+                Event("checkpoint", self._clock(), uuid7(), self._tip, msgspec.to_builtins(made))
+            )
+            self._checkpoints_made.append((receipt.uuid, made))
+        return made
+
+    def rewind_files(self, to: Checkpoint, *, dry_run: bool = False) -> list[Change]:
+        """Return files to a checkpoint. The conversation stays where it is."""
+        made = [checkpoint for _, checkpoint in self._checkpoints_made]
+        later = made[made.index(to) + 1 :] if to in made else []
+        return self._store().rewind(to, later, dry_run=dry_run)
+
+    def _store(self) -> Checkpoints:
+        if self._parts.checkpoints is None:
+            raise ThenceError(
+                "checkpoints need a workspace and a place on the disk",
+                hint="create the session with cwd=…, and with persistence switched on",
+            )
+        return self._parts.checkpoints()
+
+    # -- what is there ------------------------------------------------------------------
+
+    @property
+    def tip(self) -> str | None:
+        """The event that the next one goes on from."""
+        return self._tip
+
+    @property
+    def messages(self) -> list[repair.ApiMessage]:
+        """What goes to the model: valid for the Messages API."""
+        return self.mended().messages
+
+    def mended(self) -> repair.Mended:
+        """The same, with the calls that are open and what was left out."""
+        with self._mutex:
+            said = [
+                {"role": e.fields.get("role"), "content": e.fields.get("content")}
+                for e in self._chain
+                if e.type in MESSAGES
+            ]
+        return repair.mend(said, self._orphans)
+
+    @property
+    def state(self) -> State:
+        """All domains as of the tip, `messages` excepted: those are `session.messages`."""
+        with self._mutex:
+            state = self._domains.fold(self._unfolded, [], snapshot=self._snapshot)
+            state.values.pop("messages", None)
+            return state
+
+    @property
+    def cost(self) -> float:
+        """Dollars spent in this session, dead branches included. It starts at nothing."""
+        return float(self._totals()["usd"])
+
+    @property
+    def cumulative_cost(self) -> float:
+        """Dollars spent in this session and those it goes on from."""
+        return self.cost + self.inherited_cost
+
+    def _totals(self) -> dict[str, JSON]:
+        with self._mutex:
+            self._cost = cost_of(self._unbilled, self._cost)
+            self._unbilled = []
+            return {name: value for name, value in self._cost.items() if name != "last"}
+
+    # -- the contract's outputs ---------------------------------------------------------
+
+    @property
+    def transcript_path(self) -> Path | None:
+        """Where the session is written; None when nothing is."""
+        return self._log.path if self._log is not None else None
+
+    @property
+    def transcript_flushed(self) -> bool:
+        """Whether everything recorded so far was flushed."""
+        return self._closed or self._appended == self._flushed
+
+    @property
+    def checkpoint_hash(self) -> str | None:
+        """The last checkpoint's id."""
+        return self._checkpoints_made[-1][1].id if self._checkpoints_made else None
+
+
+class _Known:
+    """Ids in a log and its tip, kept up with what other writers add."""
+
+    def __init__(self, log: Log, tip: str | None) -> None:
+        self.offsets: dict[str, int] = {}
+        self.tip = tip
+        self._log = log
+        self._seen = 0
+
+    def catch_up(self) -> None:
+        """Read what was added since the last look, up to its last LF and no further."""
+        size = self._log.size()
+        if size <= self._seen:
+            return
+        data = self._log.read(self._seen, size)
+        data = data[: data.rfind(b"\n") + 1]  # what follows may be in the middle of a write
+        decoded = codec.decode(data, offset=self._seen)
+        for event, place in zip(decoded.events, decoded.places, strict=True):
+            self.offsets.setdefault(event.uuid, place.offset)
+            if event.type == "tip":
+                self.tip = event.fields.get("to") or self.tip
+            elif event.type not in _LIKE_INTERNAL and not is_permission(event.type):
+                self.tip = event.uuid
+        self._seen += len(data)
+
+
+def _said(summary: JSON) -> JSON:
+    if isinstance(summary, dict):
+        return summary
+    return {"role": "user", "content": summary}
+
+
+def _merged(ranges: list[Where], own: str) -> list[list[JSON]]:
+    """Join ranges that follow one another: [segment, offset, length], and whose if not ours."""
+    out: list[list[JSON]] = []
+    for session, segment, offset, length in ranges:
+        whose = [] if session == own else [session]
+        last = out[-1] if out else None
+        if last and [last[0], *last[3:]] == [segment, *whose] and last[1] + last[2] == offset:
+            last[2] += length
+        else:
+            out.append([segment, offset, length, *whose])
+    return out

@@ -1,0 +1,148 @@
+"""The channel of one subagent: a log of its own that its parent never reads.
+
+The parent's transcript gets three facts about a child: that it was started, how it ended, and
+its summary. A child that is lost is told as `running` or `crashed`, never as an empty string.
+Invariants: what a child recorded is on the disk before its parent hears that it ended; all
+children of a session together stay under a byte cap, and passing it is an error that says so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from thence.errors import BudgetExceeded
+from thence.format import codec, schema
+from thence.format.records import JSON, Event
+from thence.journal.ids import now_text, uuid7
+from thence.journal.log import Durability, Log, make_folder
+
+if TYPE_CHECKING:
+    from thence.journal.session import Session
+
+CAP = 256 << 20
+
+Status = Literal["finished", "crashed", "cancelled"]
+
+
+class Sidechains:
+    """The subagents' logs of one session, in a folder of their own."""
+
+    def __init__(self, folder: Path, *, cap: int = CAP, durability: Durability = "turn") -> None:
+        self.folder = folder
+        self.cap = cap
+        self.durability = durability
+
+    def open(self, parent: Session, agent: str, *, tool_use_id: str | None = None) -> Sidechain:
+        """Open a new channel and tell the parent."""
+        make_folder(self.folder)
+        return Sidechain(parent, agent, self, tool_use_id=tool_use_id)
+
+    def used(self) -> int:
+        """How many bytes all children of the session have written, those of others included."""
+        return sum(path.stat().st_size for path in self.folder.glob("*.jsonl"))
+
+
+class Sidechain:
+    """One subagent's channel, open for writing."""
+
+    def __init__(
+        self, parent: Session, agent: str, home: Sidechains | None, *, tool_use_id: str | None
+    ) -> None:
+        self.agent_id = uuid7()
+        self.name = agent
+        self.completion_status: Status | Literal["running"] = "running"
+        self.summary: str | None = None
+        self._parent = parent
+        self._call = tool_use_id
+        self._home = home
+        self._tip: str | None = None
+        self._log: Log | None = None
+        self._room = 0
+        if home is not None:
+            self.path = home.folder / f"{self.agent_id}.jsonl"
+            self._room = home.cap - home.used()
+            self._log = Log(self.path, durability=home.durability)
+        self._tell()
+        self.record("header", self._header())
+
+    def _header(self) -> JSON:
+        return {
+            "session_id": self._parent.id,
+            "start_ts": now_text(),
+            "resumed_from": None,
+            "schema_version": schema.CURRENT,
+            "cwd": None,
+            "model": None,
+            "inherited_cost": 0.0,
+            "agent_id": self.agent_id,
+            "name": self.name,
+        }
+
+    def record(self, kind: str, payload: JSON) -> str:
+        """Append one event to the child's own log."""
+        event = Event(kind, now_text(), uuid7(), self._tip, payload)
+        line = codec.encode(event)
+        if self._home is not None and len(line) > self._room:
+            self._room = self._home.cap - self._home.used()  # others may have made room, or taken it
+            if len(line) > self._room:
+                raise BudgetExceeded(
+                    f"the subagents of this session have written their {self._home.cap:,} bytes",
+                    hint="finish or cancel subagents, or raise the cap for sidechains",
+                )
+        if self._log is not None:
+            self._log.append(line)
+            self._room -= len(line)
+        self._tip = event.uuid
+        return event.uuid
+
+    def finish(self, summary: str) -> None:
+        """The child is done: its log is on the disk, then the parent gets the summary."""
+        self._end("finished", summary)
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """The child was stopped."""
+        self._end("cancelled", reason)
+
+    def crash(self, reason: str) -> None:
+        """The child broke; what it had written stays."""
+        self._end("crashed", reason)
+
+    def _end(self, status: Status, summary: str) -> None:
+        if self.completion_status != "running":
+            return
+        self.completion_status, self.summary = status, summary
+        try:
+            if self._log is not None:
+                self.record("terminator", {"end_ts": now_text(), "reason": status})
+        finally:
+            if self._log is not None:
+                self._log.close()
+            self._tell()
+
+    def _tell(self) -> None:
+        self._parent.record(
+            "sidechain",
+            {
+                "agent_id": self.agent_id,
+                "tool_use_id": self._call,
+                "completion_status": self.completion_status,
+                "summary": self.summary,
+                "name": self.name,
+            },
+        )
+
+    def __enter__(self) -> Sidechain:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.crash(f"{kind.__name__}: {error}")
+        else:
+            self.crash("ended without finish()")
