@@ -134,7 +134,7 @@ The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find�
 live 20 · orphaned 1 · dead 4 · internal 4
 open: add a test for Lord Howe
 skipped line 30, 57 bytes: torn
-note: not closed no terminator: still running, or it crashed
+note: not closed: no terminator, so still running or crashed
 """ == shown("show", "--sample", COLUMNS="80")
 
 

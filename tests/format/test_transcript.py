@@ -19,7 +19,7 @@ from thence.format.transcript import Transcript, node_of, steps
 from thence.format.turn import TurnNow, TurnState
 from thence.testing import SAMPLE_SESSION, Draft, sample
 
-OPEN = Notice("not closed", "no terminator: still running, or it crashed")
+OPEN = Notice("not closed", "no terminator, so still running or crashed")
 
 
 def read(draft: Draft) -> Transcript:

@@ -25,7 +25,6 @@ from tests.journal.test_blobs import SHORT, assert_whole, faults, handles, lefto
 from thence.errors import ThenceError
 from thence.format import codec
 from thence.format.records import Event
-from thence.journal import checkpoint
 from thence.journal.checkpoint import (
     DIFF_LIMIT,
     TRIES,
@@ -281,7 +280,7 @@ def test_any_name_survives_the_log(case: Case, name: str) -> None:
     checkpoints = case.checkpoints()
     case.write(f"folder/{name}", "one")
     point = checkpoints.save([case.root / "folder" / name])
-    event = Event("checkpoint", "", "u", None, msgspec.to_builtins(point))
+    event = Event("checkpoint", "", "u", None, point.payload)
     (read,) = codec.decode(codec.encode(event)).events
     case.write(f"folder/{name}", "two")
 
@@ -564,7 +563,6 @@ def test_the_id_follows_from_files_and_parent(case: Case) -> None:
 
     assert first == again
     assert 4 == len({point.id for point in (first, child, moded, changed)})
-    assert "f32a9f59de50c0d51f8d3b3b1ab8a01b" != first.id[:32]
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged", "cut"])
@@ -643,12 +641,12 @@ def test_a_file_that_grows_for_ever_is_not_read_for_ever(case: Case) -> None:
         if call == "pread":
             reads.append(call)
             with file.open("ab") as more:
-                more.write(b"x" * (2 << 20))
+                more.write(b"x" * 100)
 
     with pytest.raises(ThenceError, match="changes while it is read"):
         case.checkpoints(disk=watched(grow)).save(["a"])
 
-    assert TRIES * 3 >= len(reads)
+    assert TRIES * 2 >= len(reads)
 
 
 def test_what_changes_while_a_rewind_runs_is_not_overwritten(case: Case) -> None:
@@ -727,6 +725,7 @@ def test_a_rewind_that_fails_leaves_each_file_old_or_new(tmp_path: Path) -> None
     """Whichever call fails: an error and nothing changed, or one file that could not go back."""
     case = Case(tmp_path)
     old, new = two_states(case)
+    del old["large"], new["large"]  # the disk is the same for one block and for many
     point = case.checkpoints().save(old.keys() | new.keys())
     met = cannot = 0
     rewound = []
@@ -774,8 +773,8 @@ def two_states(case: Case) -> tuple[Tree, Tree]:
 
 def set_state(case: Case, tree: Tree) -> None:
     """Make the workspace hold a tree and nothing else."""
-    for path in [path for path in case.root.rglob("*") if path.is_file()]:
-        path.unlink()
+    for file in [file for file in case.root.rglob("*") if file.is_file()]:
+        file.unlink()
     for path, (content, mode) in tree.items():
         case.write(path, content, mode)
 
@@ -799,7 +798,7 @@ def killed_at_random(code: str, case: Case, seed: int) -> None:
     with process:
         assert process.stdout is not None
         assert "ready\n" == process.stdout.readline()
-        time.sleep(random.Random(seed).random() * 0.06)
+        time.sleep(random.Random(seed).random() * 0.1)
         process.kill()
 
     assert -9 == process.returncode
@@ -822,10 +821,10 @@ def test_a_kill_during_a_save_harms_nothing(tmp_path: Path, seed: int) -> None:
         case,
         seed,
     )
-    stores = sorted(case.store.iterdir(), key=lambda path: int(path.name))
+    stores = sorted(case.store.glob("*"), key=lambda path: int(path.name))
     for store in stores:
         assert_whole(store)
-    case.store = stores[-1]
+    case.store = (stores or [case.store])[-1]
     point = case.checkpoints().save(old)
 
     assert old == case.tree()
@@ -1011,8 +1010,3 @@ def test_a_rewind_gives_what_a_model_gives(actions: list[Any], which: int) -> No
         assert expected == after
         assert {"leave"} >= set(whats(again.changes).values())
         assert model == case.tree()
-
-
-def test_the_module_says_what_a_rewind_does_not_keep() -> None:
-    """Hard links and attributes are named where a reader looks first."""
-    assert "hard links" in str(checkpoint.__doc__)

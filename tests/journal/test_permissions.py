@@ -1,4 +1,4 @@
-"""Permissions are never restored: the ledger has no way in, rules no way around, the audit no reader.
+"""Permissions are never restored: no way into the ledger, none around it, none back from the audit.
 
 The first part walks over the source and fails on any path from disk to the ledger; planted
 loaders show that it sees one. The second part tries the ledger, the rules and the audit.
@@ -84,7 +84,7 @@ FORBIDDEN = {"open", "eval", "exec", "compile", "getattr", "setattr", "globals",
 # -- no path from disk to the ledger --------------------------------------------------------
 
 
-def annotations(tree: ast.AST) -> set[ast.AST]:
+def type_hints(tree: ast.AST) -> set[ast.AST]:
     """Nodes that only say of what type something is; parameters left out: they take something."""
     roots: list[ast.AST | None] = []
     for node in ast.walk(tree):
@@ -104,36 +104,47 @@ def prose(tree: ast.AST) -> set[ast.AST]:
 
 
 def ledgers(tree: ast.Module, name: str) -> Iterator[str]:
-    """Ways to make, take, keep or reach into a ledger, but for `Ledger()` in a new session."""
-    made = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n) == "Ledger()"]
-    fine = annotations(tree) | ({call.func for call in made} if name == SESSION else set())
+    """Ways to make or take a ledger, but for `Ledger()` in a new session; ways to unpickle one."""
+    made = {n.func for n in ast.walk(tree) if isinstance(n, ast.Call) and is_new_ledger(n)}
+    fine = type_hints(tree) | (made if name == SESSION else set())
     if name == HOME:
-        decide_ = next(
-            n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "decide"
-        )
-        fine |= set(ast.walk(decide_.args))
-    words = prose(tree)
+        judge = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "decide")
+        fine |= set(ast.walk(judge.args))
     for node in ast.walk(tree):
         match node:
             case ast.Name(id="Ledger") | ast.Attribute(attr="Ledger") if node not in fine:
                 yield "makes or takes a Ledger"
             case ast.alias(name="Ledger", asname=str()):
                 yield "gives Ledger another name"
-            case ast.Attribute(attr="grant" | "deny" as verb):
-                yield f"calls {verb}"
-            case ast.Constant(value="Ledger" | "grant") if node not in words:
-                yield f"spells {node.value}"
-            case ast.Attribute(attr=attr) | ast.Constant(value=str(attr)) if "_Ledger__" in attr:
-                yield "reaches into a ledger"
-            case ast.Assign(targets=[ast.Attribute(attr=attr)], value=value) if attr in HELD_IN:
-                if value not in made:
-                    yield f"sets {attr} to something else than a new Ledger()"
-            case ast.keyword(arg=attr) if attr in HELD_IN:
-                yield f"hands on {attr}"
             case ast.Import(names=names) if UNPICKLERS & {a.name.split(".")[0] for a in names}:
                 yield "unpickles"
             case ast.ImportFrom(module=str(module)) if module.split(".")[0] in UNPICKLERS:
                 yield "unpickles"
+            case _:
+                pass
+
+
+def is_new_ledger(node: ast.AST) -> bool:
+    """Whether an expression is a ledger nobody has filled."""
+    return ast.unparse(node) == "Ledger()"
+
+
+def fillers(tree: ast.Module, _name: str) -> Iterator[str]:
+    """Ways to fill a ledger or to hand one on, whoever has it."""
+    words = prose(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr="grant" | "deny" as verb):
+                yield f"calls {verb}"
+            case ast.Constant(value="Ledger" | "grant") if node not in words:
+                yield f"spells {node.value!s}"
+            case ast.Attribute(attr=attr) | ast.Constant(value=str(attr)) if "_Ledger__" in attr:
+                yield "reaches into a ledger"
+            case ast.Assign(targets=[ast.Attribute(attr=attr)], value=value) if attr in HELD_IN:
+                if not is_new_ledger(value):
+                    yield f"sets {attr} to something else than a new Ledger()"
+            case ast.keyword(arg=attr) if attr in HELD_IN:
+                yield f"hands on {attr}"
             case _:
                 pass
 
@@ -152,17 +163,23 @@ def audits(tree: ast.Module, name: str) -> Iterator[str]:
                 pass
 
 
-def readers(tree: ast.Module, name: str) -> Iterator[str]:
-    """Ways to read in the module of the ledger itself, and domains that would hold permissions."""
-    toml = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "rules_from"]
-    inside = {below for function in toml for below in ast.walk(function)}
+def domains(tree: ast.Module, _name: str) -> Iterator[str]:
+    """State that would hold permissions."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="Domain"), args=[ast.Constant(value=str(domain)), *_]):
                 if domain.startswith("permission"):
                     yield f"a domain called {domain}"
-            case _ if name != HOME:
+            case _:
                 pass
+
+
+def readers(tree: ast.Module, name: str) -> Iterator[str]:
+    """Ways to read anything, in the module of the ledger itself."""
+    toml = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "rules_from"]
+    inside = {below for function in toml for below in ast.walk(function)}
+    for node in ast.walk(tree) if name == HOME else ():
+        match node:
             case ast.Import(names=names):
                 unknown = {alias.name for alias in names} - IMPORTS.keys()
                 yield from (f"imports {module}" for module in unknown)
@@ -171,7 +188,7 @@ def readers(tree: ast.Module, name: str) -> Iterator[str]:
                 yield from (f"imports {module}.{what}" for what in unknown)
             case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=what):
                 owner = owner.removeprefix("_")
-                if owner in IMPORTS and what not in IMPORTS[owner]:
+                if what not in IMPORTS.get(owner, {what}):
                     yield f"uses {owner}.{what}"
                 if owner == "tomllib" and node not in inside:
                     yield "reads TOML outside of rules_from"
@@ -187,7 +204,7 @@ def offences(package: Path) -> list[str]:
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for check in (ledgers, audits, readers):
+        for check in (ledgers, fillers, audits, domains, readers):
             out += [f"{name}: {what}" for what in check(tree, name)]
     return out
 
@@ -198,44 +215,41 @@ def test_no_code_leads_from_disk_to_the_ledger() -> None:
 
 
 PLANTED = [
-    (
-        "journal/loader.py",
-        "def load(log, ledger):\n"
-        "    for line in log.read_text().splitlines():\n"
-        "        ledger.grant(Action(**json.loads(line)), scope='session')\n",
-        ["calls grant"],
-    ),
-    (
-        "memory/standing.py",
-        "def copy(rules, session):\n    for rule in rules.allowed:\n"
-        "        add = session.permissions.grant\n        add(Action(rule.tool))\n",
-        ["calls grant"],
-    ),
-    ("bridge/thaw.py", "import pickle\nledger = pickle.load(log)\n", ["unpickles"]),
-    ("bridge/thaw2.py", "from marshal import load\n", ["unpickles"]),
-    ("cli/again.py", "call = operator.methodcaller('grant', action)\n", ["spells grant"]),
-    ("serve/other.py", "held = ledger._Ledger__session\n", ["reaches into a ledger"]),
-    ("adapters/make.py", "held = Ledger()\nheld.deny(x)\n", ["makes or takes a Ledger", "calls deny"]),
-    ("adapters/name.py", "from x import Ledger as L\nheld = L()\n", ["gives Ledger another name"]),
-    ("format/found.py", "getattr(permissions, 'Ledger')()\n", ["spells Ledger"]),
-    ("memory/sub.py", "class Open(permissions.Ledger): pass\n", ["makes or takes a Ledger"]),
-    ("format/domain.py", "Domain('permissions', dict, fold)\n", ["a domain called permissions"]),
-    ("memory/look.py", "from thence.format.layout import AUDIT\n", ["names the audit folder"]),
-    ("serve/look.py", "open(f'{home}/audit/{session}.jsonl')\n", ["spells the audit folder"]),
-    ("journal/session.py", "held = Ledger(grants)\n", ["makes or takes a Ledger"]),
-    ("journal/session.py", "def f(old: Ledger): pass\n", ["makes or takes a Ledger"]),
-    (
-        "journal/session.py",
-        "def fork(self):\n    new = Session(permissions=self.permissions)\n"
-        "    new.permissions = self.permissions\n",
-        ["hands on permissions", "sets permissions to something else than a new Ledger()"],
-    ),
-    (HOME, "def load(p, ledger):\n    return open(p)\n", ["uses open"]),
-    (HOME, "def load(p):\n    return json.loads(p), os.read(p, 9)\n", ["uses json.loads", "uses os.read"]),
-    (HOME, "def load(disk):\n    return disk.pread(9)\n", ["uses disk.pread"]),
-    (HOME, "import tomllib\ntomllib.loads(x)\n", ["reads TOML outside of rules_from"]),
-    (HOME, "from thence.journal.log import Log\n", ["imports thence.journal.log.Log"]),
-    (HOME, "msgspec.convert(x, Rules)\nimport io\n", ["imports io", "uses msgspec.convert"]),
+    ("journal/loader.py", """
+def load(log, ledger):
+    for line in log.read_text().splitlines():
+        ledger.grant(Action(**json.loads(line)), scope="session")
+""", ["calls grant"]),
+    ("memory/standing.py", """
+def copy(rules, session):
+    for rule in rules.allowed:
+        add = session.permissions.grant
+        add(Action(rule.tool))
+""", ["calls grant"]),
+    ("bridge/thaw.py", "import pickle\nledger = pickle.load(log)", ["unpickles"]),
+    ("bridge/thaw2.py", "from marshal import load", ["unpickles"]),
+    ("cli/again.py", "call = operator.methodcaller('grant', action)", ["spells grant"]),
+    ("serve/other.py", "held = ledger._Ledger__session", ["reaches into a ledger"]),
+    ("adapters/make.py", "held = Ledger()", ["makes or takes a Ledger"]),
+    ("adapters/no.py", "held.deny(x)", ["calls deny"]),
+    ("adapters/name.py", "from x import Ledger as L\nheld = L()", ["gives Ledger another name"]),
+    ("format/found.py", "getattr(permissions, 'Ledger')()", ["spells Ledger"]),
+    ("memory/sub.py", "class Open(permissions.Ledger): pass", ["makes or takes a Ledger"]),
+    ("format/domain.py", "Domain('permissions', dict, fold)", ["a domain called permissions"]),
+    ("memory/look.py", "from thence.format.layout import AUDIT", ["names the audit folder"]),
+    ("serve/look.py", "open(f'{home}/audit/{session}.jsonl')", ["spells the audit folder"]),
+    (SESSION, "held = Ledger(grants)", ["makes or takes a Ledger"]),
+    (SESSION, "def go_on(old: Ledger): pass", ["makes or takes a Ledger"]),
+    (SESSION, "new = Session(permissions=old.permissions)", ["hands on permissions"]),
+    (SESSION, "new.permissions = old.permissions",
+     ["sets permissions to something else than a new Ledger()"]),
+    (HOME, "def load(p, ledger):\n    return open(p)", ["uses open"]),
+    (HOME, "json.loads(x)", ["uses json.loads"]),
+    (HOME, "os.read(x, 9)", ["uses os.read"]),
+    (HOME, "def load(disk):\n    return disk.pread(9)", ["uses disk.pread"]),
+    (HOME, "import tomllib\ntomllib.loads(x)", ["reads TOML outside of rules_from"]),
+    (HOME, "from thence.journal.log import Log", ["imports thence.journal.log.Log"]),
+    (HOME, "msgspec.convert(x, Rules)\nimport io", ["imports io", "uses msgspec.convert"]),
 ]  # fmt: skip
 
 
@@ -246,7 +260,7 @@ def test_the_check_sees_every_planted_path(tmp_path: Path) -> None:
     for name, source, _ in PLANTED:
         (tree / name).parent.mkdir(exist_ok=True)
         with (tree / name).open("a", encoding="utf-8") as module:
-            module.write(f"\n{source}")
+            module.write(f"\n{source}\n")
 
     expected = [f"{name}: {what}" for name, _, found in PLANTED for what in found]
 
@@ -286,10 +300,11 @@ def test_permission_events_reach_no_registered_fold() -> None:
         heard.append(event.type)
         return value
 
-    domains = Domains()
-    domains.register(Domain("permissions", list, fold))
-    assert Transcript.read(recorded().bytes(), domains=domains).state.values["permissions"] == []
+    own = Domains()
+    own.register(Domain("permissions", list, fold))
+    folded = Transcript.read(recorded().bytes(), domains=own).state.values["permissions"]
 
+    assert [] == folded
     assert {"header", "user", "turn_context", "worktree", "model", "cwd", "assistant"} == set(heard)
 
 
@@ -316,8 +331,9 @@ def filled() -> Ledger:
         )),
         (json.dumps, "not JSON serializable"), (msgspec.json.encode, "unsupported"),
         (msgspec.msgpack.encode, "unsupported"), (msgspec.to_builtins, "unsupported"),
-        (iter, "not iterable"), (lambda x: Ledger(x), "argument"), (lambda x: x[LIST], "subscript"),
-        (lambda x: x.grant("Bash"), "single actions"), (lambda _: msgspec.convert({}, Ledger), "Ledger"),
+        (iter, "not iterable"), (Ledger, "argument"), (lambda x: x[LIST], "subscript"),
+        (lambda x: x.grant("Bash"), "single actions"),
+        (lambda _: msgspec.convert({}, Ledger), "Ledger"),
     ],
 )  # fmt: skip
 def test_a_ledger_cannot_leave_or_enter(way: Callable[[Any], object], why: str) -> None:
@@ -396,8 +412,8 @@ def verdict(action: Action, standing: Rules) -> str:
         ("[permissions]\nallow = 'Bash'", "permissions.allow: must be a list"),
         ("[permissions]\nask = [1]", "permissions.ask: entry 1 is no rule: 1"),
         ("[permissions]\ndeny = ['A', '*']", "permissions.deny: entry 2 is no rule: '*'"),
-        *((f"[permissions]\nallow = ['{rule}']", "permissions.allow: entry 1 is no rule") for rule in
-          ("", "Bash(", "Bash)", "Bash()", "Bash(:*)", "Bash( ls)", "Bash(git :*)", "a b", "Bash(a) ")),
+        *((f"[permissions]\nallow = ['{rule}']", "permissions.allow: entry 1 is no rule") for rule
+          in ("", "Bash(", "Bash)", "Bash()", "Bash(:*)", "A( a)", "A(a :*)", "a b", "A(a) ")),
         ("[permissions", "not TOML"),
         ("x = " + "[" * 100_000, "not TOML"),
     ],
@@ -426,14 +442,14 @@ def test_rules_come_from_the_settings_file_only(way: Callable[[Any], object]) ->
     ("rule", "fits", "differs"),
     [
         ("Bash", ["ls", "ls && pwd", ""], []),
-        ("Bash(git status)", ["git status"], ["git status -s", "git status ", " git status", "git"]),
+        ("Bash(git status)", ["git status"], ["git status -s", "git status ", " git status"]),
         (
             "Bash(git log:*)",
             ["git log", "git log -5", "git log\t--stat -- 'a b'"],
-            ["git", "git logs", "git log-x", "git log\n", "git log -5;ls", "git log && ls", "git log & ls",
-             "git log | sh", "git log $(ls)", "git log `ls`", "git log > x", "git log <(ls)", "git log $X",
-             "git log -5\nls", "git log -5\rls", "git log \x00", "git log \\\nls", "x=1 git log",
-             "git log 'a;b'", "Git log"],
+            ["git", "git logs", "git log-x", "git log\n", "git log -5;ls", "git log && ls",
+             "git log & ls", "git log | sh", "git log $(ls)", "git log `ls`", "git log > x",
+             "git log <(ls)", "git log $X", "git log -5\nls", "git log -5\rls", "git log \x00",
+             "git log \\\nls", "x=1 git log", "git log 'a;b'", "Git log"],
         ),
         ("Bash(a(b):*)", ["a(b) c"], ["a", "a(b)c"]),
     ],
@@ -461,9 +477,10 @@ def test_no_shell_operator_slips_past_a_prefix(before: str, operator: str, after
     ("rule", "fits", "differs"),
     [
         ("Edit(src/**)", ["src/a.py", "src/a/b.py"],
-         ["src", "src/", "src/../x", "./src/a", "/src/a", "x/src/a", "src//a", "src/a\n", "src/./a", ""]),
+         ["src", "src/", "src/../x", "./src/a", "/src/a", "x/src/a", "src//a", "src/a\n", ""]),
         ("Edit(*.md)", ["a.md"], ["a/b.md", "a.mdx", "..md/x", ".."]),
-        ("Edit(/w/**/t?.py)", ["/w/t1.py", "/w/a/b/t2.py"], ["/w/a/t.py", "/w/../t1.py", "//w/t1.py"]),
+        ("Edit(/w/**/t?.py)", ["/w/t1.py", "/w/a/b/t2.py"],
+         ["/w/a/t.py", "/w/../t1.py", "//w/t1.py"]),
         ("Edit(src:*)", [], ["src", "src/a"]),
     ],
 )  # fmt: skip
@@ -479,11 +496,13 @@ def test_a_glob_allows_paths_below_it_only(rule: str, fits: list[str], differs: 
     "action",
     [
         *(Action("Bash", text) for text in (
-            "curl x", "curl", "/usr/bin/curl x", "cd a && curl x", "a;curl x", "a\ncurl", "sudo curl x",
-            "sh -c 'curl x'", "echo $(curl x)", "echo `curl x`", 'echo "$(curl x)"', "X=1 curl x",
-            "curl;ls", "cu\\\nrl x", "echo 'curl x' | sh", "git -C a push", "git push", "make all")),
+            "curl x", "curl", "/usr/bin/curl x", "cd a && curl x", "a;curl x", "a\ncurl",
+            "sudo curl x", "sh -c 'curl x'", "echo $(curl x)", "echo `curl x`", "X=1 curl x",
+            'echo "$(curl x)"', "curl;ls", "cu\\\nrl x", "echo 'curl x' | sh", "ssh h 'curl x'",
+            "git -C a push", "git push", "make all")),
         *(Action("Read", path=path) for path in (
-            "secrets/a", "/w/secrets/a/b", "x/../secrets/a", "./secrets/a", "/etc/x", "//etc/x", "/a/../etc/x")),
+            "secrets/a", "/w/secrets/a/b", "x/../secrets/a", "./secrets/a", "/etc/x", "//etc/x",
+            "/a/../etc/x")),
         Action("Web", "x"),
     ],
 )  # fmt: skip
@@ -517,33 +536,36 @@ def test_data_that_only_names_a_denied_command_is_let_through() -> None:
 
 RM = "rm -rf x"
 DRESSED = [
-    RM, "rm -fr x", "rm x -R", "rm --recurs x", "/bin/rm -rf x", "sudo rm -rf x", "cd a && rm -rf b",
-    "a\nrm -rf b", "r\\\nm -rf x", "r''m -rf x", "\\rm -rf x", "$'rm' -rf x", "{rm,-rf,x}",
+    RM, "rm -fr x", "rm x -R", "rm --recurs x", "/bin/rm -rf x", f"sudo {RM}", f"cd a && {RM}",
+    f"a\n{RM}", "r\\\nm -rf x", "r''m -rf x", "\\rm -rf x", "$'rm' -rf x", "{rm,-rf,x}",
     f"$({RM})", f"`{RM}`", f'echo "$({RM})"', f'echo "`{RM}`"', f'"$(echo "a b"; {RM})"',
-    f"bash -c '{RM}'", f'sh -c "sh -c \\"{RM}\\""', f"echo '{RM}' | sh", f"eval '{RM}'", f"ssh h '{RM}'",
-    f"bash <<E\n{RM}\nE", f"cat <<E\n$({RM})\nE", f"echo '<<A'\n{RM}", f"echo $'\\''; {RM}; echo ''",
-    f"cat <<E\ndon't\nE\necho '<<B'\n{RM}\necho 'hi'", f"find . -exec {RM} +", f"if a; then {RM}; fi",
-    f"({RM})", f"python3 -c \"import os; os.system('{RM}')\"", f"true {'x' * 17_000}; {RM}",
-    "git push --force", "git push origin +a/b", "git push origin :a", "git -C d push -fu", "git reset --hard",
-    "git -c a=b reset --hard", "git push --forc", "psql -c 'DROP TABLE x'", "psql <<E\ndrop table x;\nE",
-    "DROP TABLE x", "mkfs.ext4 /dev/sda", "dd if=a of=/dev/sda", "kubectl -n p delete pod", "npm publish",
-    "kubectl --kubeconfig=/a/b delete pod", "terraform -chdir=x destroy", "aws s3 rm x", "find . -delete",
+    f"bash -c '{RM}'", f'sh -c "sh -c \\"{RM}\\""', f"echo '{RM}' | sh", f"eval '{RM}'",
+    f"ssh h '{RM}'", f"bash <<E\n{RM}\nE", f"cat <<E\n$({RM})\nE", f"echo '<<A'\n{RM}",
+    f"echo $'\\''; {RM}; echo ''", f"cat <<E\ndon't\nE\necho '<<B'\n{RM}\necho 'hi'",
+    f"find . -exec {RM} +", f"if a; then {RM}; fi", f"({RM})", f"true {'x' * 17_000}; {RM}",
+    f"python3 -c \"import os; os.system('{RM}')\"", "git push --force", "git push origin +a/b",
+    "git push origin :a", "git -C d push -fu", "git -c a=b reset --hard", "git push --forc",
+    "psql -c 'DROP TABLE x'", "psql <<E\ndrop table x;\nE", "mkfs.ext4 /dev/sda",
+    "dd if=a of=/dev/sda", "kubectl -n p delete pod", "kubectl --kubeconfig=/a/b delete pod",
+    "terraform -chdir=x destroy", "aws s3 rm x", "find . -delete",
 ]  # fmt: skip
-UNDOABLE = [
-    "rm x", f"echo '{RM}'", f'git commit -m "{RM}"', f"grep -rn '{RM}' .", "git push -u origin main",
-    "git reset HEAD", "echo 'DROP TABLE x'", "cargo test publish", "dd if=a", "farm -rf x", "terraform plan",
+ROWS = [
+    f"{' '.join(part.split('|')[0] for part in names.split())} {flags.partition(' ')[0]}"
+    for names, flags in IRREVERSIBLE
+]
+HARMLESS = [
+    "rm x", f"echo '{RM}'", f'git commit -m "{RM}"', f"grep -rn '{RM}' .", "git push -u origin a",
+    "git reset HEAD", "echo 'DROP TABLE x'", "cargo test publish", "dd if=a", "farm -rf x",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [*DRESSED, *(f"{n} {f}" for n, f in (
-    (" ".join(part.split("|")[0] for part in names.split()), flags.split(" ")[0])
-    for names, flags in IRREVERSIBLE))])  # fmt: skip
+@pytest.mark.parametrize("command", DRESSED + ROWS)
 def test_what_cannot_be_undone_is_asked_for_whatever_the_rules_allow(command: str) -> None:
     """Every row of the table, and every dress a shell knows."""
     assert "ask" == verdict(Action("Bash", command), rules(allow=["Bash"]))
 
 
-@pytest.mark.parametrize("command", UNDOABLE)
+@pytest.mark.parametrize("command", HARMLESS)
 def test_words_in_quotes_are_no_commands(command: str) -> None:
     """Who merely speaks of deleting is not asked."""
     assert "allow" == verdict(Action("Bash", command), rules(allow=["Bash"]))
@@ -636,7 +658,15 @@ def test_an_audit_that_cannot_be_written_says_so(tmp_path: Path, plant: str) -> 
     """Links are not followed, pipes not waited for, half a line is an error."""
     folder = tmp_path / "audit"
     folder.mkdir()
-    disk, target = Disk(), folder / "s.jsonl"
+    target = folder / "s.jsonl"
+    writes: dict[str, Callable[[int, bytes], int]] = {
+        "short": lambda handle, line: os.write(handle, line[:5]),
+        "full": lambda _, line: os.write(-1, line),
+    }
+
+    class Failing(Disk):
+        write = staticmethod(writes.get(plant, os.write))  # type: ignore[assignment]
+
     match plant:
         case "symlink":
             target.symlink_to(tmp_path / "elsewhere")
@@ -644,13 +674,9 @@ def test_an_audit_that_cannot_be_written_says_so(tmp_path: Path, plant: str) -> 
             os.mkfifo(target)
         case "folder":
             target.mkdir()
-        case "short":
-            disk.write = lambda handle, line: os.write(handle, line[:5])  # type: ignore[method-assign, assignment, misc]
-        case "full":
-            disk.write = lambda *_: os.write(-1, b"")  # type: ignore[method-assign, assignment, misc]
 
     with pytest.raises(NotAppendable, match="cannot write to the audit"):
-        Audit(tmp_path, disk=disk).record("s", LIST, Decision("ask", "why"))
+        Audit(tmp_path, disk=Failing()).record("s", LIST, Decision("ask", "why"))
 
     assert not (tmp_path / "elsewhere").exists()
 

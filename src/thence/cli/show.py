@@ -227,4 +227,4 @@ def _foot(transcript: Transcript, room: int) -> Iterator[str]:
         said = f"skipped line {skip.line}, {skip.length} bytes: {skip.why}{saved}"
         yield cut(said, room)
     for notice in transcript.report():
-        yield cut(clean(f"note: {notice.what} {notice.detail}"), room)
+        yield cut(clean(f"note: {notice.what}: {notice.detail}"), room)

@@ -206,7 +206,7 @@ class Transcript:
         out += [Notice("subagent never ended", agent) for agent in self._lost_agents()]
         out += [Notice("state lost", f"{n}: {why}") for n, why in self.state.failed.items()]
         if self.events and not any(e.type == "terminator" for e in self.events):
-            out.append(Notice("not closed", "no terminator: still running, or it crashed"))
+            out.append(Notice("not closed", "no terminator, so still running or crashed"))
         return out
 
     def _lost_agents(self) -> list[str]:

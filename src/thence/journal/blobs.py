@@ -126,8 +126,11 @@ def _remove_leftover(folder: int, name: str, oldest: float, disk: Disk) -> None:
         disk.close(handle)
 
 
-class Moving(Exception):
+class Moving(ThenceError):
     """A file changed while it was read; what was read of it is of no use."""
+
+    def __init__(self) -> None:
+        super().__init__("it changes while it is read", hint="wait for whatever writes it")
 
 
 def stamp(here: os.stat_result) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ import contextlib
 import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import sha256
@@ -29,6 +30,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from thence.errors import ThenceError
+from thence.format.records import JSON
 from thence.journal.blobs import FOLDER, READ, Blobs, Moving, Scratch, stamp, steady, tidy
 from thence.journal.log import DISK, Disk
 
@@ -38,14 +40,15 @@ TRIES = 3
 DIFF_LIMIT = 1 << 20
 """Bytes of a file up to which its lines are compared."""
 
-DIFF_PAIRS = 4_000_000
-"""Pairs of lines up to which the differing middles of two files are compared."""
+DIFF_PAIRS, DIFF_TWINS = 4_000_000, 100_000
+"""Pairs of lines, and of equal ones, up to which the differing middles are compared."""
 
 What = Literal["write", "remove", "mode", "leave", "cannot"]
 
 MAKING: tuple[What, ...] = ("remove", "write", "mode")
 """What a rewind does, in the order it does it."""
 
+_AGAIN = "nothing was done to it; see what else uses the file or the disk, then try again"
 _INSIDE = "a checkpoint covers regular files inside the workspace, reached without links"
 
 
@@ -67,6 +70,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
     """Hash of the files and of the parent's id."""
     files: tuple[Saved, ...]
     parent: str | None
+
+    @property
+    def payload(self) -> JSON:
+        """The same as plain JSON: a list where `msgspec.to_builtins` would leave a tuple."""
+        files = [msgspec.structs.asdict(saved) for saved in self.files]
+        return {"id": self.id, "files": files, "parent": self.parent}
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -240,10 +249,7 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ThenceError(
-            f"{_shown(path)}: {error.strerror or error}",
-            hint="nothing was done to it; mend this and try again",
-        ) from error
+        raise ThenceError(f"{_shown(path)}: {error.strerror or error}", hint=_AGAIN) from error
 
 
 # -- checkpoints ----------------------------------------------------------------------------
@@ -280,10 +286,7 @@ class Checkpoints:
                     return Saved(path, None, None, 0, "absent")
                 blob = self._blobs.add(self._workspace.blocks(path, *found))
                 return Saved(path, blob.hash, found[1].st_mode & 0o777, blob.size, "file")
-        raise ThenceError(
-            f"{_shown(path)} changes while it is read",
-            hint="wait until whatever writes it is done, then try again",
-        )
+        raise ThenceError(f"{_shown(path)} changes while it is read", hint=_AGAIN)
 
     # -- the way back -------------------------------------------------------------------
 
@@ -309,8 +312,8 @@ class Checkpoints:
         doing = [step for what in MAKING for step in steps if step.change.what == what]
         if dry_run or not doing:
             return Rewound(tuple(step.change for step in steps), None)
-        parent = (target, *later)[-1].id
-        before = self._save({step.saved.path for step in doing}, parent, _removed(doing))
+        paths, parent = {step.saved.path for step in doing}, (target, *later)[-1].id
+        before = self._save(paths, parent, _removed(doing))
         if record is not None:
             record(before)
         failed: dict[str, Change] = {}
@@ -343,8 +346,6 @@ class Checkpoints:
                 change = self._change(saved, found)
         except ThenceError as error:
             return _Step(Change(saved.path, "cannot", reason=error.message), saved)
-        except Moving:
-            return _Step(Change(saved.path, "cannot", reason="changes while it is read"), saved)
         return _Step(change, saved, stamp(found[1]) if found else None)
 
     def _change(self, saved: Saved, found: tuple[int, os.stat_result] | None) -> Change:
@@ -463,10 +464,10 @@ def difference(path: str, old: bytes | None, new: bytes | None) -> str:
     bottom = max(_alike(a[top:][::-1], b[top:][::-1]) - 3, 0)
     top = max(top - 3, 0)
     a, b = a[top : len(a) - bottom], b[top : len(b) - bottom]
-    if len(a) * len(b) > DIFF_PAIRS:
+    twins = Counter(b)
+    if len(a) * len(b) > DIFF_PAIRS or sum(twins[line] for line in a) > DIFF_TWINS:
         return f"text, {len(a)} → {len(b)} lines from line {top + 1} on"
-    shown = _shown(path)
-    names = ["/dev/null" if side is None else shown for side in (old, new)]
+    names = ["/dev/null" if side is None else _shown(path) for side in (old, new)]
     out = [f"--- {names[0]}", f"+++ {names[1]}"]
     for group in SequenceMatcher(None, a, b).get_grouped_opcodes():
         (_, i, _, j, _), (_, _, i_end, _, j_end) = group[0], group[-1]

@@ -10,6 +10,7 @@ messages and state come back, cost starts fresh, permissions do not come back.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -69,6 +70,7 @@ class Journal:
         enabled: bool = True,
         domains: Domains | None = None,
         sidechain_cap: int = CAP,
+        history_retain_days: float | None = None,
     ) -> None:
         self.root = Path(root)
         self.enabled = enabled
@@ -76,7 +78,8 @@ class Journal:
         self._local = Path(local) if local is not None else None
         self._domains = domains or Domains()
         self._cap = sidechain_cap
-        self.history = History(self.root, enabled=enabled)
+        self.history = History(self.root, retain_days=history_retain_days, enabled=enabled)
+        self._held: weakref.WeakSet[Session] = weakref.WeakSet()
 
     # -- making -------------------------------------------------------------------------
 
@@ -143,7 +146,7 @@ class Journal:
                 sidechains=Sidechains(self._side(session), cap=self._cap, durability=self._durability),
                 checkpoints=None if cwd is None else lambda: Checkpoints(saved, Path(cwd)),
             )
-        return Session(
+        made = Session(
             session,
             log,
             back=back,
@@ -152,6 +155,8 @@ class Journal:
             domains=self._domains,
             orphans=orphans,
         )
+        self._held.add(made)
+        return made
 
     def _folder(self, cwd: str | None) -> Path:
         if self._local is not None:
@@ -181,6 +186,9 @@ class Journal:
         back = self._load(path.parent, name, at=at)
         if at is not None and back.end is None:
             raise SessionNotFound(f"no event {at} in session {name[:8]}", hint="thence show PATH")
+        if orphans == "drop" and back.tip != back.end:
+            found_at, back = back.recovery, self._load(path.parent, name, at=back.tip)
+            back.recovery = found_at
         if mode == "continue":
             return self._continue(path.parent, name, back, orphans)
         return self._adopt(path.parent, name, back, orphans)
@@ -197,8 +205,6 @@ class Journal:
         """Append to the same session, at the right tip."""
         header = back.header
         log = self._open(parts_of(folder, name)[-1], folder)
-        if orphans == "drop":
-            back.end = back.tip
         going = self._session(name, log, back, folder, header.cwd if header else None, orphans)
         self._mend(going, back, orphans)
         return going
@@ -206,8 +212,7 @@ class Journal:
     def _adopt(self, folder: Path, name: str, back: Back, orphans: repair.Orphans) -> Session:
         """Open a new session that names the event it goes on from."""
         header = back.header
-        event = back.tip if orphans == "drop" else back.end
-        origin = self._origin(folder, name, event)
+        origin = self._origin(folder, name, back.end)
         back.inherited_cost += self._spent(folder, name, back)
         going = self._begin(
             back,
@@ -321,6 +326,15 @@ class Journal:
         return depth
 
     # -- finding ------------------------------------------------------------------------
+
+    @property
+    def open_sessions(self) -> list[Session]:
+        """Sessions made here that somebody still holds and nobody has closed."""
+        return [session for session in list(self._held) if not session.closed]
+
+    def has(self, session: str) -> bool:
+        """Whether a session of exactly this id is there; a prefix of one does not count."""
+        return self._path_of(session) is not None
 
     def sessions(self, project: Path | str | None = None, *, limit: int = 20) -> list[Listed]:
         """List sessions, newest first, from the first and last bytes of their files."""

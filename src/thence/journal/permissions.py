@@ -39,6 +39,7 @@ Scope = Literal["once", "session"]
 _LISTS = ("allow", "deny", "ask")
 _PATTERN = re.compile(r"([A-Za-z0-9_.-]{1,128})(?:\((.*)\))?", re.DOTALL)
 _OPERATOR = re.compile(r"[\x00-\x08\x0a-\x1f\x7f;&|<>()$`]")
+_QUOTE = re.compile(r"<<|['\"`]")
 _EXPANDS = re.compile(r"<<|[$`{]")
 _FLAT = str.maketrans({"`": "\n", "#": " ", "{": " ", "}": " ", ",": " "} | dict.fromkeys("'\"\\$"))
 _READABLE = 16 << 10  # what `shell` looks at; a longer script could hide its end
@@ -204,8 +205,7 @@ def decide(action: Action, rules: Rules, ledger: Ledger) -> Decision:
     for rule in rules.denied:
         if _touches(rule, action, programs or []):
             return Decision("deny", f"{rule.text} is denied in {rules.source}", "settings")
-    told = ledger.decision(action)
-    if told is not None:
+    if (told := ledger.decision(action)) is not None:
         return told
     if why := _irreversible(action, programs):
         return Decision("ask", f"{why}: asked for in every session")
@@ -316,9 +316,9 @@ def _programs(command: str) -> list[list[str]] | None:
     handed, quotes may end elsewhere than it seems: then all of the text counts as commands.
     """
     scripts = [command.replace("\\\n", "")]
-    words = (word for step in shell.steps(scripts[0]) for word in step.words)
-    if _EXPANDS.search(command) or not _READERS.isdisjoint(map(shell.program_name, words)):
-        scripts.append(scripts[0].replace("<<", "\n").translate(_FLAT))
+    words = {shell.program_name(w) for step in shell.steps(scripts[0]) for w in step.words}
+    if _EXPANDS.search(command) or words & _READERS:
+        scripts += [scripts[0].replace("<<", "\n").translate(_FLAT), _QUOTE.sub("\n", command)]
     if any(len(shell.without_heredocs(script)) > _READABLE for script in scripts):
         return None
     started = [words for script in scripts for words in shell.programs(script)]

@@ -252,12 +252,17 @@ def _from_all(
 ) -> Back:
     """Read a session that was never compacted, or whose boundaries do not help."""
     graph = whole.graph
-    to = graph.end if at is None else graph.place(at)
-    chain = [] if to is None else graph.chain(None if at is None else to)
+    first = 0 if whole.events and whole.events[0].type == "header" else None
+    end = graph.end if at is None else graph.place(at)
+    to = first if end is None and at is None else end  # nothing was said yet: after the header
+    chain = [] if to is None else graph.chain(None if at is None and end is not None else to)
     plain = all(node.span is None for node in graph.nodes)
     line = chain if plain or to is None else graph.chain(to, boundaries=False)
+    if line and first is not None and line[0] != first:
+        line = [first, *line]
     said = [(whole.events[i], whole.places[i]) for i in chain]
     tip = graph.tip if at is None else to
+    tip = first if tip is None and to is not None else tip
     return Back(
         header=header,
         chain=[event for event, _ in said if event.type in MESSAGES],

@@ -11,6 +11,7 @@ session starts with an empty permission ledger and never finds another.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -87,6 +88,7 @@ class Session:
         self._mutex = threading.RLock()
         self._known: _Known | None = None
         self._closed = False
+        self._children: weakref.WeakSet[Sidechain] = weakref.WeakSet()
         self._flushed = 0
         self._appended = 0
         self._checkpoints_made: list[tuple[str, Checkpoint]] = []
@@ -317,7 +319,14 @@ class Session:
         """Open the channel of a subagent. The parent learns its id, its end and its summary."""
         if self._parts.sidechains is None:
             return Sidechain(self, agent, None, tool_use_id=tool_use_id)
-        return self._parts.sidechains.open(self, agent, tool_use_id=tool_use_id)
+        child = self._parts.sidechains.open(self, agent, tool_use_id=tool_use_id)
+        self._children.add(child)
+        return child
+
+    @property
+    def open_sidechains(self) -> list[Sidechain]:
+        """Channels of subagents that have not ended yet."""
+        return [c for c in list(self._children) if c.completion_status == "running"]
 
     def checkpoint(self, paths: Iterable[Path | str]) -> Checkpoint:
         """Save files as they are before an edit; durable before the event that names it."""
@@ -345,6 +354,11 @@ class Session:
         return self._parts.checkpoints()
 
     # -- what is there ------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     @property
     def tip(self) -> str | None:
