@@ -35,6 +35,7 @@ if TYPE_CHECKING:
             enabled: bool | None = None,
             domains: Domains | None = ...,
             sidechain_cap: int = ...,
+            max_bytes: int = ...,
             history_retain_days: float | None = None,
         ) -> None: ...
 
@@ -42,18 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "Session", "ThenceError", "__version__"]
 
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> object:
-    """Import what a harness embeds when it is first asked for."""
-    if name not in ("Journal", "Session"):
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-    import thence.journal
-
-    found: object = _journal() if name == "Journal" else thence.journal.Session
-    globals()[name] = found
-    return found
 
 
 def _journal() -> object:
@@ -86,6 +75,19 @@ def _journal() -> object:
     Journal.__qualname__ = "Journal"
     Journal.__module__ = __name__
     return Journal
+
+
+if not TYPE_CHECKING:  # type checkers see the block above, and object to any other name
+
+    def __getattr__(name: str) -> object:
+        """Import what a harness embeds when it is first asked for."""
+        if name not in ("Journal", "Session"):
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        import thence.journal
+
+        found: object = _journal() if name == "Journal" else thence.journal.Session
+        return globals().setdefault(name, found)
 
 
 def __dir__() -> list[str]:

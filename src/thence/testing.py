@@ -12,6 +12,7 @@ all, and the next append can be read.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from thence.format.records import JSON, Event
 from thence.format.repair import Block
 from thence.journal import Journal, Session
 from thence.journal.log import Durability
+from thence.journal.segments import parts_of
 
 SAMPLE_SESSION = "7f3a91c2-55d0-4c1e-9a53-0d6c1f2b7e10"
 
@@ -307,8 +309,10 @@ class CrashSuite:
         seed: int = 0,
         folder: Path | None = None,
         torn: Callable[[Path], bool] | None = None,
+        wait: tuple[float, float] = WAIT,
     ) -> None:
         self.subject = subject
+        self._wait = wait
         self._chance = random.Random(seed)  # noqa: S311 - moments to kill at, not secrets
         self._folder = folder
         self._torn = torn
@@ -345,7 +349,7 @@ class CrashSuite:
 
     def _kill(self, writer: Running, acknowledged: Path) -> None:
         _await_first(writer, acknowledged)
-        time.sleep(self._chance.uniform(*WAIT))
+        time.sleep(self._chance.uniform(*self._wait))
         writer.kill()
         writer.wait()
 
@@ -486,20 +490,22 @@ class JournalSubject:
             session.record("user", self._payload(number))
 
     def read(self, path: Path) -> list[int]:
-        """Read all events of the file, dead branches included; an id counts once."""
-        decoded = codec.decode(self.file(path).read_bytes())
+        """Read all events of all segments, dead branches included; an id counts once."""
         first: dict[str, Event] = {}
-        for event in decoded.events:
-            first.setdefault(event.uuid, event)
+        for part in parts_of(self.file(path).parent, SAMPLE_SESSION):
+            for event in codec.decode(part.read_bytes()).events:
+                first.setdefault(event.uuid, event)
         numbers = [self._number(event) for event in first.values()]
         return [number for number in numbers if number is not None]
 
     def torn(self, path: Path) -> bool:
-        """Whether the session's file ends in the middle of a line."""
-        return not self.file(path).read_bytes().endswith(b"\n")
+        """Whether the session's last segment ends in the middle of a line."""
+        with parts_of(self.file(path).parent, SAMPLE_SESSION)[-1].open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
 
     def file(self, path: Path) -> Path:
-        """The one file of the session."""
+        """The first segment of the session, the only one while it is small."""
         name = layout.Segment(SAMPLE_SESSION).name
         return path / layout.SESSIONS / layout.project_id("") / name
 
@@ -514,9 +520,10 @@ class JournalSubject:
         return {"role": "user", "content": f"{number} {self._filler(number)}"}
 
     def _filler(self, number: int) -> str:
-        """Text whose length follows from the number; short ones are as likely as long ones."""
-        chance = random.Random(number)  # noqa: S311 - sizes, not secrets
-        size = exp(chance.uniform(log(100), log(max(self.largest, 101))))
+        """Text whose length follows from the number; most are short, as in a real session."""
+        share = random.Random(number).random() ** 3  # noqa: S311 - sizes, not secrets
+        least = min(100, self.largest)
+        size = least * exp(share * log(self.largest / least))
         return "abcdefghijklmnopqrstuvwxyz"[number % 26] * int(size)
 
     def _number(self, event: Event) -> int | None:

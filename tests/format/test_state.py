@@ -635,3 +635,23 @@ def test_version_of_a_domain_decides_for_itself() -> None:
     state = domains.fold(line, snapshot=snapshot, since=len(line))
 
     assert (0, "a lie") == (state.mine, state.cwd)
+
+
+def test_a_planted_snapshot_brings_back_no_permission() -> None:
+    """A boundary's state is content like any other: only known settings come out of it."""
+    planted = {
+        "version": 1,
+        "domains": {
+            "model": {
+                "version": 1,
+                "value": {"model": "m", "overrides": {"permissionMode": "bypass", "effort": "low"}},
+            },
+            "worktree": {"version": 1, "value": {"branch": "main", "allowedTools": ["*"]}},
+        },
+    }
+
+    state = Domains().fold([], snapshot=planted)
+
+    assert {"model": "m", "overrides": {"effort": "low"}} == state.model
+    assert {"branch": "main"} == state.worktree
+    assert "bypass" not in repr(state)

@@ -37,7 +37,7 @@ from thence.journal.checkpoint import (
 from thence.journal.log import Disk
 
 WHOLE = settings().max_examples >= 300
-KILLS = 30 if WHOLE else 6
+KILLS = 30 if WHOLE else 3
 BIG = (512 if WHOLE else 64) << 20
 
 Tree = dict[str, tuple[bytes, int]]
@@ -415,6 +415,7 @@ def owner(path: Path) -> tuple[int, int]:
         ("nul\0", "no name"),
         ("\ud800", "no name"),
         ("b" * 256, "File name too long"),
+        ("b/" * 3000 + "b", "no name"),
     ],
 )
 def test_only_regular_files_inside_are_saved(case: Case, path: str, why: str) -> None:
@@ -948,6 +949,9 @@ def test_what_would_take_too_long_to_compare_is_a_phrase() -> None:
     new = b"".join(b"b%d\n" % (number % 50) for number in range(5000))
 
     assert "text, 5000 → 5000 lines from line 1 on" == difference("x", old, new)
+    assert "text, 20000 → 191 lines from line 1 on" == difference(
+        "x", b"x\n\n" * 10_000, b"\n" * 190 + b"x"
+    )
 
 
 # -- the model ------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -113,18 +114,20 @@ thread.join()
 
 
 class Faulty(Disk):
-    """A disk that counts what is read from it and fails when told to."""
+    """A disk that counts what is read from it, and fails or lets others in when told to."""
 
     def __init__(self) -> None:
         self.bytes_read = 0
         self.faults: dict[str, int] = {}
+        self.before: dict[str, Callable[[], object]] = {}
         for name in ("open", "write", "pread", "fsync", "datasync", "close"):
             setattr(self, name, self.guarded(name, getattr(Disk, name)))
 
     def guarded(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a system call: it fails as long as `faults` names it."""
+        """Wrap a system call: it fails while `faults` names it; `before` happens once."""
 
         def guard(*arguments: Any) -> Any:
+            self.before.pop(name, int)()
             if name in self.faults:
                 raise OSError(self.faults[name], os.strerror(self.faults[name]))
             answer = call(*arguments)
@@ -514,6 +517,60 @@ def test_killed_between_two_renames_nothing_is_lost(tmp_path: Path, least: int) 
     assert [*expected, "and", "on"] == everything(tmp_path)
 
 
+@pytest.mark.parametrize("half", [False, True])
+def test_a_rollover_between_a_look_and_an_opening_is_noticed(tmp_path: Path, half: bool) -> None:
+    """A reader who finds another file, or none, under the name it wants looks again."""
+    disk = Faulty()
+    history = History(tmp_path, disk=disk)
+    fill(other := History(tmp_path, limit_entries=2), list("abcdef"))
+    cursor = history.cursor()
+    met = [cursor.up(), cursor.up()]
+    last = tmp_path / "history.jsonl.2"
+
+    def rename() -> None:
+        last.rename(tmp_path / "history.jsonl.3")
+        (tmp_path / "history.jsonl.1").rename(last)
+
+    disk.before["open"] = rename if half else lambda: fill(other, ["new"])
+    met += [cursor.up() for _ in range(4)]
+
+    assert {} == disk.before
+    assert [*"fedcba"] == texts([p for p in met if p])
+
+
+def test_a_rollover_while_a_writer_opens_is_noticed(tmp_path: Path) -> None:
+    """Nobody takes the new file for the one it has open."""
+    disk = Faulty()
+    fill(History(tmp_path), ["a"])
+    path = tmp_path / "history.jsonl"
+
+    def roll() -> None:
+        path.rename(tmp_path / "history.jsonl.1")
+        path.write_bytes((tmp_path / "history.jsonl.1").read_bytes().replace(b'"a"', b'"b"'))
+
+    disk.before["pread"] = roll
+    history = History(tmp_path, disk=disk)
+    fill(history, ["c", "d"])
+
+    assert {} == disk.before
+    assert [*"abcd"] == everything(tmp_path)
+    assert 3 == path.read_bytes().count(b"\n")
+
+
+def test_who_holds_the_lock_stops_nobody(tmp_path: Path) -> None:
+    """While another renames or removes files, prompts are kept and the sweep does nothing."""
+    fill(History(tmp_path, limit_entries=1), ["a", "b"])
+    history = History(tmp_path, limit_entries=1, now=clock(START + timedelta(days=9999)))
+    with (tmp_path / "history.jsonl.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fill(history, ["c", "d"])
+
+        assert ([], 1) == (history.sweep(), len(history.sweep(dry_run=True)))
+    assert [*"abcd"] == everything(tmp_path)
+    assert 1 == len(history.sweep())
+    assert [*"bcd"] == everything(tmp_path)
+
+
 def test_gaps_and_foreign_names_are_tolerated(tmp_path: Path) -> None:
     """What has a number of ours is read in its order, the rest is left alone."""
     fill(History(tmp_path, limit_entries=1), list("abcd"))
@@ -732,6 +789,45 @@ def test_a_failed_write_is_told_and_the_next_one_goes_on(tmp_path: Path) -> None
     assert "during write" not in found
 
 
+def test_what_a_failed_sync_may_have_lost_is_said_again(tmp_path: Path) -> None:
+    """Also when the file was to be left for a new one: told to the caller, then said once more."""
+    disk = Faulty()
+    history = History(tmp_path, disk=disk, limit_entries=2)
+    fill(history, ["a", "b"])
+    disk.faults = {"datasync": errno.EIO}
+    with pytest.raises(NotAppendable, match="sync"):
+        fill(history, ["not kept"])
+    disk.faults = {}
+    fill(history, ["c"])
+
+    assert [*"ababc"] == everything(tmp_path)
+
+
+def test_a_file_that_shrinks_under_a_reader_ends_its_reading(tmp_path: Path) -> None:
+    """Whoever clears the history in the middle of a read costs that file's rest."""
+    disk = Faulty()
+    history = History(tmp_path, disk=disk, limit_entries=2)
+    fill(history, ["a", "b", "c"])
+    disk.before["pread"] = lambda: os.truncate(tmp_path / "history.jsonl", 0)
+
+    assert ["b", "a"] == texts(history.recent())
+
+
+def test_no_handle_is_left_open(tmp_path: Path) -> None:
+    """Whatever was asked, and however far it was read."""
+    before = len(list(Path("/dev/fd").iterdir()))
+    history = History(tmp_path, limit_entries=2)
+    fill(history, list("abcde"))
+    cursor = history.cursor()
+    asked = [cursor.up(), history.recent(1), history.read(1), history.search("a"), history.sweep()]
+    cursor.close()
+    history.warning()
+    history.close()
+
+    assert all(asked[:4])
+    assert before == len(list(Path("/dev/fd").iterdir()))
+
+
 def test_a_disk_that_cannot_be_read_leaves_a_notice(tmp_path: Path) -> None:
     """Reading ends with what there was, and says so."""
     disk = Faulty()
@@ -765,7 +861,7 @@ def test_many_processes_lose_double_and_tear_nothing(tmp_path: Path) -> None:
     found = everything(tmp_path)
     assert (len(expected), expected) == (len(found), set(found))
     assert reads > 3
-    assert len(list(tmp_path.iterdir())) > WRITERS * EACH // 80
+    assert len(list(tmp_path.iterdir())) > 8
 
 
 def test_threads_share_one_history(tmp_path: Path) -> None:

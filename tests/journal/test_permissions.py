@@ -16,6 +16,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -360,10 +361,14 @@ def test_a_grant_for_once_is_used_up() -> None:
     held = [decide(LIST, NO_RULES, ledger).scope for _ in range(2)]
     ledger.deny(LIST)
     denied = decide(LIST, NO_RULES, ledger).verdict, len(ledger)
+    ledger.grant(LIST)
+    regranted = decide(LIST, NO_RULES, ledger).verdict
+    ledger.grant(LIST)
     ledger.clear()
 
     assert (["allow", "ask"], ["session", "session"]) == (once, held)
-    assert (("deny", 1), "ask", 0) == (denied, decide(LIST, NO_RULES, ledger).verdict, len(ledger))
+    assert (("deny", 1), "allow") == (denied, regranted)
+    assert ("ask", 0) == (decide(LIST, NO_RULES, ledger).verdict, len(ledger))
 
 
 def test_threads_share_no_grant_for_once() -> None:
@@ -479,6 +484,7 @@ def test_no_shell_operator_slips_past_a_prefix(before: str, operator: str, after
         ("Edit(src/**)", ["src/a.py", "src/a/b.py"],
          ["src", "src/", "src/../x", "./src/a", "/src/a", "x/src/a", "src//a", "src/a\n", ""]),
         ("Edit(*.md)", ["a.md"], ["a/b.md", "a.mdx", "..md/x", ".."]),
+        ("Edit(**)", ["a", "a/b", "/a"], ["..", "../a", "/../a", "a/../../b"]),
         ("Edit(/w/**/t?.py)", ["/w/t1.py", "/w/a/b/t2.py"],
          ["/w/a/t.py", "/w/../t1.py", "//w/t1.py"]),
         ("Edit(src:*)", [], ["src", "src/a"]),
@@ -545,6 +551,7 @@ DRESSED = [
     f"find . -exec {RM} +", f"if a; then {RM}; fi", f"({RM})", f"true {'x' * 17_000}; {RM}",
     f"python3 -c \"import os; os.system('{RM}')\"", "git push --force", "git push origin +a/b",
     "git push origin :a", "git -C d push -fu", "git -c a=b reset --hard", "git push --forc",
+    "git push --force-with-lease=a:b",
     "psql -c 'DROP TABLE x'", "psql <<E\ndrop table x;\nE", "mkfs.ext4 /dev/sda",
     "dd if=a of=/dev/sda", "kubectl -n p delete pod", "kubectl --kubeconfig=/a/b delete pod",
     "terraform -chdir=x destroy", "aws s3 rm x", "find . -delete",
@@ -604,9 +611,11 @@ def test_no_text_makes_deciding_fail(tool: str, text: str) -> None:
 def test_decisions_are_noted_one_per_line(tmp_path: Path) -> None:
     """With time, session, action, decision, reason and scope; for the owner alone."""
     audit = Audit(tmp_path / "home")
+    path = tmp_path / "home" / "audit" / "s-1.jsonl"
     for command in ("ls", "a\n\ud800\x1b[2J"):
         audit.record("s-1", Action("Bash", command), Decision("allow", "why", "once"))
-    path = tmp_path / "home" / "audit" / "s-1.jsonl"
+        modes = (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777)
+        path.chmod(0o644 if command == "ls" else 0o600)
     first, second = map(json.loads, path.read_bytes().splitlines())
 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]{12}Z", first.pop("ts"))
@@ -614,7 +623,7 @@ def test_decisions_are_noted_one_per_line(tmp_path: Path) -> None:
     rest = {"decision": "allow", "reason": "why", "scope": "once"}
     assert {"session_id": "s-1", "action": action, **rest} == first
     assert "a\n\ud800\x1b[2J" == second["action"]["command"]
-    assert (0o600, 0o700) == (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777)
+    assert (0o600, 0o700) == modes
 
 
 def test_the_audit_cannot_read_what_it_wrote(tmp_path: Path) -> None:
@@ -653,8 +662,10 @@ def test_no_session_id_becomes_another_path(tmp_path: Path, name: str) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("plant", ["symlink", "fifo", "folder", "full", "short"])
-def test_an_audit_that_cannot_be_written_says_so(tmp_path: Path, plant: str) -> None:
+@pytest.mark.parametrize("plant", ["symlink", "fifo", "pipe", "folder", "full", "short"])
+def test_an_audit_that_cannot_be_written_says_so(
+    tmp_path: Path, plant: str, request: pytest.FixtureRequest
+) -> None:
     """Links are not followed, pipes not waited for, half a line is an error."""
     folder = tmp_path / "audit"
     folder.mkdir()
@@ -672,6 +683,9 @@ def test_an_audit_that_cannot_be_written_says_so(tmp_path: Path, plant: str) -> 
             target.symlink_to(tmp_path / "elsewhere")
         case "fifo":
             os.mkfifo(target)
+        case "pipe":
+            os.mkfifo(target)
+            request.addfinalizer(partial(os.close, os.open(target, os.O_RDONLY | os.O_NONBLOCK)))
         case "folder":
             target.mkdir()
 

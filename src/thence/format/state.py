@@ -31,6 +31,23 @@ V = TypeVar("V")
 
 SNAPSHOT_VERSION = 1
 _WORKTREE = frozenset(Worktree.__struct_fields__)
+_OVERRIDES = frozenset(
+    {
+        "effort",
+        "max_tokens",
+        "reasoning",
+        "reasoning_effort",
+        "seed",
+        "service_tier",
+        "speed",
+        "stop_sequences",
+        "temperature",
+        "thinking",
+        "top_k",
+        "top_p",
+        "verbosity",
+    }
+)
 _EDIT_HOW = ("add", "edit", "delete", "move")
 
 
@@ -50,6 +67,8 @@ class Domain(msgspec.Struct, Generic[V], frozen=True):
     seen_by_model: bool = False
     show: Callable[[V], JSON] | None = None
     """What a reader gets, when the fold itself must remember more."""
+    clean: Callable[[V], V] | None = None
+    """What of a snapshot's value may come back."""
 
 
 class State(msgspec.Struct):
@@ -120,14 +139,13 @@ class Domains:
         }
         return {"version": SNAPSHOT_VERSION, "domains": kept}
 
-
     def covers(self, snapshot: JSON) -> bool:
         """Whether a snapshot holds every domain of ours, in the version we fold."""
         stored = _stored(snapshot)
         return all(
-            domain.seen_by_model
-            or (isinstance(kept := stored.get(name), Mapping) and kept.get("version") == domain.version)
+            _is_known(domain, stored.get(name))
             for name, domain in self._all.items()
+            if not domain.seen_by_model
         )
 
 
@@ -147,12 +165,15 @@ def _stored(snapshot: JSON) -> Mapping[str, JSON]:
     return domains if isinstance(domains, Mapping) else {}
 
 
+def _is_known(domain: Domain[JSON], kept: JSON) -> bool:
+    return isinstance(kept, Mapping) and kept.get("version") == domain.version
+
+
 def _starts(
     domain: Domain[JSON], kept: JSON, since: int
 ) -> Iterator[tuple[Callable[[], JSON], int]]:
     """Where a domain's fold may start: at its snapshot, and when that fails at the root."""
-    known = isinstance(kept, Mapping) and kept.get("version") == domain.version
-    if known and not domain.seen_by_model:
+    if _is_known(domain, kept) and not domain.seen_by_model:
         yield lambda: _kept(domain, kept["value"]), since
     yield domain.start, 0
 
@@ -164,7 +185,7 @@ def _kept(domain: Domain[JSON], value: JSON) -> JSON:
     if not fits or (isinstance(start, dict) and not start.keys() <= value.keys()):
         message = f"not the shape of {domain.name}"
         raise TypeError(message)
-    return deepcopy(value)
+    return domain.clean(deepcopy(value)) if domain.clean else deepcopy(value)
 
 
 # -- built-in folds -------------------------------------------------------------------------
@@ -230,9 +251,7 @@ def _no_cost() -> dict[str, JSON]:
 def _model(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
     fields = event.fields
     if event.type == "model":
-        overrides = (fields.get("overrides") or {}).items()
-        kept = {name: how for name, how in overrides if not is_permission(name)}
-        return {"model": fields["model"], "overrides": kept}
+        return _known_model({"model": fields["model"], "overrides": fields.get("overrides")})
     if event.type in ("header", "assistant") and (told := word(fields.get("model"))):
         return {**value, "model": told}
     return value
@@ -245,10 +264,22 @@ def _cwd(value: str | None, event: Event) -> str | None:
 
 
 def _worktree(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
-    if event.type != "worktree":
-        return value
-    known = {name: told for name, told in event.fields.items() if name in _WORKTREE}
-    return {**value, **known}
+    return _known_worktree({**value, **event.fields}) if event.type == "worktree" else value
+
+
+def _known_model(value: dict[str, JSON]) -> dict[str, JSON]:
+    """Settings of a model that are known to be no more than that.
+
+    A list of what may pass, not of what may not: a mode or a grant that was recorded as an
+    override, or planted in a snapshot, must not come back under a name nobody thought of.
+    """
+    overrides = value["overrides"] if isinstance(value["overrides"], dict) else {}
+    known = {name: how for name, how in overrides.items() if name in _OVERRIDES}
+    return {"model": word(value["model"]) or None, "overrides": known}
+
+
+def _known_worktree(value: dict[str, JSON]) -> dict[str, JSON]:
+    return {name: told for name, told in value.items() if name in _WORKTREE}
 
 
 def _attribution(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
@@ -305,8 +336,8 @@ BUILT_IN: tuple[Domain[JSON], ...] = (
     Domain("files", lambda: {"files": {}, "open": {}}, _files, show=_only_files),
     Domain("todos", list, _todos),
     Domain("cost", _no_cost, _cost),
-    Domain("model", lambda: {"model": None, "overrides": {}}, _model),
+    Domain("model", lambda: {"model": None, "overrides": {}}, _model, clean=_known_model),
     Domain("cwd", lambda: None, _cwd),
-    Domain("worktree", dict, _worktree),
+    Domain("worktree", dict, _worktree, clean=_known_worktree),
     Domain("attribution", _nobody, _attribution, show=_only_files),
 )

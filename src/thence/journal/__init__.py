@@ -5,6 +5,8 @@ session      one session, open for writing
 journal      all sessions of one home: create, resume, fork, list
 reader       a session read back from its end, for going on
 segments     the bytes of one session, whatever files they lie in
+run          the same, open for appending: on to the next segment over the cap
+cleanup      which sessions go and which segments are sealed; only when asked
 history      every prompt of the machine, for Up-arrow
 sidechain    the channel of one subagent
 spill        large results in side files
@@ -13,6 +15,9 @@ blobs        bytes addressed by their hash
 permissions  the ledger that is never written and never read back
 idle         when nobody says anything any more
 ids          ids and times for new events
+tools        the journal as tools for an agent
+signals      what is open brought to the disk when the process is told to end
+aio          a session for harnesses with an event loop
 """
 
 from thence.journal.journal import Journal, Listed

@@ -63,6 +63,7 @@ class Scratch:
         self._folder = folder
         self._disk = disk
         self._name: str | None = f".thence-{os.urandom(16).hex()}.tmp"
+        self._size = 0
         self.handle = disk.open(self._name, _NEW, 0o600, dir_fd=folder)
         with contextlib.suppress(OSError):  # some file systems have no locks; age protects it, too
             fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,6 +71,7 @@ class Scratch:
     def write(self, block: bytes) -> None:
         """Write a block whole, in as many writes as it takes."""
         view = memoryview(block)
+        self._size += len(view)
         while view:
             written = self._disk.write(self.handle, view)
             if not written:
@@ -81,6 +83,8 @@ class Scratch:
 
         The entry in the folder is durable once the folder has been synced.
         """
+        if os.fstat(self.handle).st_size != self._size:  # a write said more than it did
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         os.fchmod(self.handle, mode)
         self._disk.fsync(self.handle)
         if self._name is not None:

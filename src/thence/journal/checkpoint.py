@@ -34,9 +34,8 @@ from thence.format.records import JSON
 from thence.journal.blobs import FOLDER, READ, Blobs, Moving, Scratch, stamp, steady, tidy
 from thence.journal.log import DISK, Disk
 
-TRIES = 3
-"""How often a file that changes while it is read is read again."""
-
+TRIES = 3  # times that a file which changes while it is read is read
+LONGEST = 4096  # bytes of a path; what is longer can only be meant to exhaust something
 DIFF_LIMIT = 1 << 20
 """Bytes of a file up to which its lines are compared."""
 
@@ -134,7 +133,7 @@ class _Workspace:
         """Write a path as we do, or refuse it."""
         text = os.fspath(given)
         try:
-            writable = b"\0" not in os.fsencode(text)
+            writable = b"\0" not in (raw := os.fsencode(text)) and len(raw) < LONGEST
         except UnicodeEncodeError:
             writable = False
         if not writable:

@@ -10,27 +10,33 @@ messages and state come back, cost starts fresh, permissions do not come back.
 
 from __future__ import annotations
 
+import contextlib
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from thence.errors import SessionNotFound
+from thence.errors import Conflict, NotReadable, SessionNotFound
 from thence.format import codec, layout, repair, schema
 from thence.format.records import JSON, Event, Header, Notice, Origin, blocks, text_of
-from thence.format.state import Domains
-from thence.journal.checkpoint import Checkpoints
+from thence.format.state import Domains, cost_of
+from thence.journal.checkpoint import Checkpoint, Checkpoints
+from thence.journal.cleanup import MAX_SESSIONS, Step, apply, inventory, plan
 from thence.journal.history import History
 from thence.journal.ids import now_text, uuid7
-from thence.journal.log import Durability, Log, make_folder
+from thence.journal.log import Durability, make_folder
 from thence.journal.reader import Back, Source, find_event, head, read_back
-from thence.journal.segments import Segments, parts_of
+from thence.journal.run import MAX_BYTES, Run
+from thence.journal.segments import Segments, names_in, parts_of, sessions_in
 from thence.journal.session import Parts, Session
 from thence.journal.sidechain import CAP, Sidechains
 from thence.journal.spill import Spill
+
+_CHECKPOINT = b'\n{"type":"checkpoint",'
 
 Mode = Literal["adopt", "continue", "fork"]
 
@@ -38,6 +44,7 @@ DEPTH = 8
 """Ancestors a session may have before it writes a boundary of its own, so that opening it stays
 bounded."""
 
+_BOUNDARY = b'\n{"type":"boundary",'
 _TURN = b'\n{"type":"turn",'
 
 
@@ -70,6 +77,7 @@ class Journal:
         enabled: bool = True,
         domains: Domains | None = None,
         sidechain_cap: int = CAP,
+        max_bytes: int = MAX_BYTES,
         history_retain_days: float | None = None,
     ) -> None:
         self.root = Path(root)
@@ -78,6 +86,7 @@ class Journal:
         self._local = Path(local) if local is not None else None
         self._domains = domains or Domains()
         self._cap = sidechain_cap
+        self._max_bytes = max_bytes
         self.history = History(self.root, retain_days=history_retain_days, enabled=enabled)
         self._held: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -101,8 +110,9 @@ class Journal:
     ) -> Session:
         session = session or uuid7()
         folder = self._folder(cwd)
-        path = folder / layout.Segment(session).name
-        log = self._open(path, folder)
+        if parts_of(folder, session):
+            raise Conflict(f"session {session[:64]} exists", hint="resume it, or give another id")
+        log = self._open(folder, session)
         header = Header(
             session_id=session,
             start_ts=now_text(),
@@ -116,23 +126,26 @@ class Journal:
         if log is not None:
             log.append(codec.encode(event))
             log.sync()
-        back.since = [event, *back.since] if origin is None else [*back.since, event]
+        if origin is None:  # an adopting header restates how it all began, not how things stand
+            back.since = [event]
         back.end = event.uuid
         back.moved = False
         return self._session(session, log, back, folder, cwd, orphans)
 
-    def _open(self, path: Path, folder: Path) -> Log | None:
+    def _open(self, folder: Path, session: str, tip: str | None = None) -> Run | None:
         if not self.enabled:
             return None
         make_folder(folder)
         if self._local is not None:
             _ignored(folder)
-        return Log(path, durability=self._durability)
+            make_folder(self._side(session))
+            _ignored(self._side(session))
+        return Run(folder, session, durability=self._durability, max_bytes=self._max_bytes, tip=tip)
 
     def _session(
         self,
         session: str,
-        log: Log | None,
+        log: Run | None,
         back: Back,
         folder: Path,
         cwd: str | None,
@@ -140,11 +153,15 @@ class Journal:
     ) -> Session:
         parts = Parts()
         if self.enabled:
-            saved = self.root / layout.CHECKPOINTS / session
+            family = self._family(folder, session)
+            saved = self.root / layout.CHECKPOINTS / family[-1]
             parts = Parts(
-                spill=Spill(self.root / layout.SPILL / session),
-                sidechains=Sidechains(self._side(session), cap=self._cap, durability=self._durability),
+                spill=Spill(self.root / layout.SPILL / family[-1]),
+                sidechains=Sidechains(
+                    self._side(session), cap=self._cap, durability=self._durability
+                ),
                 checkpoints=None if cwd is None else lambda: Checkpoints(saved, Path(cwd)),
+                saved=lambda: self._saved(family),
             )
         made = Session(
             session,
@@ -157,6 +174,35 @@ class Journal:
         )
         self._held.add(made)
         return made
+
+    def _family(self, folder: Path, session: str) -> list[str]:
+        """A session and those it goes on from, youngest first; side files are the oldest's.
+
+        So a spilled result and a saved file are found from every session of a lineage, and go
+        when it goes.
+        """
+        out, where = [session], folder
+        while len(out) < 1000:
+            with Segments(parts_of(where, out[-1])) as segments:
+                header, _, _ = head(segments)
+            origin = header.resumed_from if header is not None else None
+            if origin is None or not layout.is_id(origin.session) or origin.session in out:
+                break
+            out.append(origin.session)
+            path = self._path_of(origin.session)
+            if path is None:
+                break
+            where = path.parent
+        return out
+
+    def _saved(self, family: list[str]) -> list[Checkpoint]:
+        """Read the checkpoints that the logs of a lineage name, oldest first."""
+        out: list[Checkpoint] = []
+        for name in reversed(family):
+            path = self._path_of(name)
+            with Segments(parts_of(path.parent, name) if path else []) as segments:
+                out += _checkpoints_in(segments)
+        return out
 
     def _folder(self, cwd: str | None) -> Path:
         if self._local is not None:
@@ -183,28 +229,60 @@ class Journal:
         path = self._find(session, project)
         found = layout.segment_of(path.name)
         name = found.session if found else path.name
-        back = self._load(path.parent, name, at=at)
-        if at is not None and back.end is None:
-            raise SessionNotFound(f"no event {at} in session {name[:8]}", hint="thence show PATH")
-        if orphans == "drop" and back.tip != back.end:
-            found_at, back = back.recovery, self._load(path.parent, name, at=back.tip)
-            back.recovery = found_at
+        if at is not None:
+            path, name, back = self._load_at(path, name, at, mode)
+        else:
+            back = self._load(path.parent, name)
+            if orphans == "drop" and back.tip is not None and back.tip != back.end:
+                told = back.recovery
+                path, name, back = self._load_at(path, name, back.tip, mode)
+                back.recovery = told
         if mode == "continue":
-            return self._continue(path.parent, name, back, orphans)
+            going = self._continue(path.parent, name, back, orphans)
+            if at is not None:
+                going.rewind(at)
+            return going
         return self._adopt(path.parent, name, back, orphans)
 
+    def _load_at(self, path: Path, name: str, at: str, mode: Mode) -> tuple[Path, str, Back]:
+        """Read a session up to one event, which a new one may also take from an ancestor."""
+        seen: set[str] = set()
+        while True:
+            stop = None if mode == "continue" else self._end_of(path.parent, name, at)
+            back = self._load(path.parent, name, at=at, stop=stop)
+            if back.end is not None:
+                return path, name, back
+            seen.add(name)
+            origin = _origin_of(back) if mode != "continue" else None
+            above = self._path_of(origin.session) if origin else None
+            if origin is None or above is None or origin.session in seen:
+                raise SessionNotFound(
+                    f"no event {at[:64]} in session {name[:8]}",
+                    hint="`thence show PATH` shows events; fork goes on from an ancestor's",
+                )
+            path, name = above, origin.session
+
+    def _end_of(self, folder: Path, name: str, event: str) -> int | None:
+        """Where the line of an event ends, LF included: a new session sees no further."""
+        with Segments(parts_of(folder, name)) as segments:
+            place = find_event(segments, event)
+        return None if place is None else place[0] + place[1] + 1
+
     def fork(
-        self, session: str | None = None, *, at: str | None = None, orphans: repair.Orphans = "answer"
+        self,
+        session: str | None = None,
+        *,
+        at: str | None = None,
+        orphans: repair.Orphans = "answer",
     ) -> Session:
         """Begin a session from any event of another one; nothing is copied."""
         return self.resume(session, mode="fork", at=at, orphans=orphans)
 
-    def _continue(
-        self, folder: Path, name: str, back: Back, orphans: repair.Orphans
-    ) -> Session:
+    def _continue(self, folder: Path, name: str, back: Back, orphans: repair.Orphans) -> Session:
         """Append to the same session, at the right tip."""
         header = back.header
-        log = self._open(parts_of(folder, name)[-1], folder)
+        log = self._open(folder, name, back.end)
+        back.cost = self._spent(folder, name)
         going = self._session(name, log, back, folder, header.cwd if header else None, orphans)
         self._mend(going, back, orphans)
         return going
@@ -213,7 +291,8 @@ class Journal:
         """Open a new session that names the event it goes on from."""
         header = back.header
         origin = self._origin(folder, name, back.end)
-        back.inherited_cost += self._spent(folder, name, back)
+        back.inherited_cost += self._spent(folder, name)["usd"]
+        back.cost = None
         going = self._begin(
             back,
             cwd=header.cwd if header else None,
@@ -242,26 +321,33 @@ class Journal:
                 return Origin(session=name, event=event)
             line = segments.read(place[0], place[0] + place[1])
             digest = sha256(line).hexdigest()[:32]
-            return Origin(name, event, 1, place[0], place[1], digest)
+            return Origin(name, event, *segments.address(place[0]), place[1], digest)
 
-    def _spent(self, folder: Path, name: str, back: Back) -> float:
-        """What the ancestor itself took, dead branches included, by its last word on it."""
+    def _spent(self, folder: Path, name: str) -> dict[str, JSON]:
+        """What a session itself took, dead branches included: its last word, and what followed."""
         with Segments(parts_of(folder, name)) as segments:
-            turn = _last_turn(segments)
-        totals = (turn.fields.get("totals") if turn else None) or back.cost or {}
-        usd = totals.get("usd") if isinstance(totals, dict) else None
-        return float(usd) if isinstance(usd, (int, float)) else 0.0
+            at = segments.find_any_back((_TURN, _BOUNDARY), segments.size)[0]
+            said = codec.decode(segments.read(max(at, 0), segments.size)).events
+            totals = _amounts(said[0].fields.get("totals")) if said and at >= 0 else None
+            if totals is None and at >= 0:
+                said = codec.decode(segments.read(0, segments.size)).events
+        return cost_of(said, totals)
 
     # -- reading ------------------------------------------------------------------------
 
-    def _load(self, folder: Path, name: str, *, at: str | None = None) -> Back:
+    def _load(
+        self, folder: Path, name: str, *, at: str | None = None, stop: int | None = None
+    ) -> Back:
         """Read a session and, as far as its chain needs them, those it goes on from."""
         opened: dict[str, Segments] = {}
         try:
-            back = self._read(folder, name, opened, at=at)
+            back = self._read(folder, name, opened, at=at, stop=stop)
+            _heed(opened[name], back)
+            if at is not None and back.end is None:
+                return back
             seen = {name}
             oldest = back
-            while not back.whole and (origin := _origin_of(oldest)) and origin.session not in seen:
+            while (origin := _wanted(back, oldest)) and origin.session not in seen:
                 seen.add(origin.session)
                 above = self._read_ancestor(origin, opened)
                 if above is None:
@@ -293,19 +379,25 @@ class Journal:
                 opened[session] = Segments(parts_of(path.parent, session))
             return opened[session]
 
-        segments = opened.setdefault(name, Segments(parts_of(folder, name)))
-        source = Source(name, segments, other)
+        if name not in opened:
+            opened[name] = Segments(parts_of(folder, name))
+        source = Source(name, opened[name], other)
         return read_back(source, at=at, stop=stop, covers=self._domains.covers)
 
     def _read_ancestor(self, origin: Origin, opened: dict[str, Segments]) -> Back | None:
         path = self._path_of(origin.session)
         if path is None:
             return None
-        placed = origin.offset is not None and origin.length is not None
-        stop = (origin.offset or 0) + (origin.length or 0) + 1 if placed else None
+        if origin.session not in opened:
+            opened[origin.session] = Segments(parts_of(path.parent, origin.session))
+        stop = _stop(opened[origin.session], origin)
         back = self._read(path.parent, origin.session, opened, at=origin.event, stop=stop)
         if back.end is None and stop is not None:  # moved: look for the event itself
             back = self._read(path.parent, origin.session, opened, at=origin.event)
+        if back.end is None and origin.event is not None:
+            back = self._read(path.parent, origin.session, opened, stop=stop)
+            text = f"event {origin.event} of session {origin.session}; history goes on before it"
+            back.recovery.notices.append(Notice("ancestor damaged", text))
         return back
 
     def _depth(self, folder: Path, name: str) -> int:
@@ -332,27 +424,37 @@ class Journal:
         """Sessions made here that somebody still holds and nobody has closed."""
         return [session for session in list(self._held) if not session.closed]
 
+    def flush_on_signals(self) -> Callable[[], None]:
+        """Flush what is open on SIGTERM and SIGINT, then do as before; gives the way to undo it."""
+        from thence.journal.signals import flush_on_signals
+
+        return flush_on_signals(self)
+
     def has(self, session: str) -> bool:
         """Whether a session of exactly this id is there; a prefix of one does not count."""
         return self._path_of(session) is not None
 
     def sessions(self, project: Path | str | None = None, *, limit: int = 20) -> list[Listed]:
         """List sessions, newest first, from the first and last bytes of their files."""
-        paths = [(path.stat().st_mtime, path) for path in self._paths(_text(project))]
+        paths = [(_modified(parts), parts[0]) for parts in self._parts(_text(project))]
         paths.sort(key=lambda pair: (pair[0], pair[1].name), reverse=True)
         return [_listed(path, when) for when, path in paths[:limit]]
 
     def _paths(self, project: str | None = None) -> Iterator[Path]:
         """First segments of all sessions, or of one project's."""
+        return (parts[0] for parts in self._parts(project))
+
+    def _parts(self, project: str | None = None) -> Iterator[list[Path]]:
+        """Segments of all sessions, or of one project's."""
         if self._local is not None or project is not None:
             folders = [self._folder(project)]
         else:
-            folders = sorted((self.root / layout.SESSIONS).glob("*"))
+            every = self.root / layout.SESSIONS
+            folders = [every / name for name in names_in(every)]
         for folder in folders:
-            for path in sorted(folder.glob("*.jsonl*")):
-                segment = layout.segment_of(path.name)
-                if segment is not None and segment.number == 1 and path.is_file():
-                    yield path
+            for parts in sessions_in(folder).values():
+                if parts[0].is_file():
+                    yield parts
 
     def _path_of(self, session: str) -> Path | None:
         if not layout.is_id(session):
@@ -375,23 +477,67 @@ class Journal:
         if len(exact or found) == 1:
             return (exact or found)[0]
         if not found:
-            raise SessionNotFound(f"no session {session[:64]}", hint="journal.sessions() lists them")
+            raise SessionNotFound(
+                f"no session {session[:64]}", hint="journal.sessions() lists them"
+            )
         names = ", ".join(path.name[:13] for path in found[:5])
         raise SessionNotFound(
             f"{session[:64]} names {len(found)} sessions: {names}", hint="give more of the id"
         )
 
+    # -- cleaning up --------------------------------------------------------------------
+
+    def cleanup(self, *, dry_run: bool = False, max_sessions: int = MAX_SESSIONS) -> list[Step]:
+        """Remove lineages over the cap of each project, seal segments; only when asked."""
+        held = inventory(self.root, local=self._local)
+        steps = plan(held, max_sessions=max_sessions, max_bytes=self._max_bytes, now=time.time())
+        apply(steps, dry_run=dry_run or not self.enabled)
+        return steps
+
+
+def _heed(segments: Segments, back: Back) -> None:
+    """Tell which segments could not be read. Without the last one nobody knows where to go on."""
+    last = segments.parts[-1].segment.number if segments.parts else 0
+    for path, why in segments.unreadable:
+        found = layout.segment_of(path.name)
+        if found is None or found.number > last:
+            raise NotReadable(
+                f"cannot read {path.name}: {why}",
+                hint="nothing was changed; mend the disk or the file's mode, then try again",
+            )
+        back.recovery.notices.append(Notice("segment unreadable", f"{path.name}: {why}"))
+
+
+def _checkpoints_in(segments: Segments) -> list[Checkpoint]:
+    """The checkpoints that one session's log names, oldest first; malformed ones left out."""
+    out: list[Checkpoint] = []
+    at = segments.find_back(_CHECKPOINT, segments.size)
+    while at >= 0:
+        line = segments.read(at + 1, segments.line_end(at + 1))
+        for event in codec.decode(line).events:
+            with contextlib.suppress(msgspec.ValidationError):
+                out.append(msgspec.convert(event.payload, Checkpoint))
+        at = segments.find_back(_CHECKPOINT, at)
+    return out[::-1]
+
 
 def _join(back: Back, above: Back) -> None:
-    """Put an ancestor's part in front."""
-    back.chain = [*above.chain, *back.chain]
-    own, older = back.where, above.where
-    back.where = lambda: {**older(), **own()}
-    back.since = [*above.since, *back.since]
-    back.snapshot, back.whole = above.snapshot, above.whole
-    if back.end is None or not back.chain:
-        back.end, back.tip = back.end or above.end, back.tip or above.tip
+    """Put an ancestor's part in front: what the model saw, unless a summary stands for it."""
+    if not back.whole:
+        back.chain = [*above.chain, *back.chain]
+        own, older = back.where, above.where
+        back.where = lambda: {**older(), **own()}
+        back.whole = above.whole
+    later = [event for event in back.since if event.type != "header"]  # as it began is not as it is
+    back.since = [*above.since, *later]
+    back.snapshot = above.snapshot
+    back.end, back.tip = back.end or above.end, back.tip or above.tip
     back.recovery.notices += above.recovery.notices
+
+
+def _wanted(back: Back, oldest: Back) -> Origin | None:
+    """Which ancestor has more of the chain, or of the line that the state is folded from."""
+    return None if back.whole and back.snapshot is not None else _origin_of(oldest)
 
 
 def _origin_of(back: Back) -> Origin | None:
@@ -418,12 +564,32 @@ def _ignored(folder: Path) -> None:
         note.write_text("*\n")
 
 
-def _last_turn(segments: Segments) -> Event | None:
-    at = segments.find_back(_TURN, segments.size)
-    if at < 0:
+def _stop(segments: Segments, origin: Origin) -> int | None:
+    """Where in the run the line a session goes on from ends; None when that is not known."""
+    if origin.offset is None or origin.length is None:
         return None
-    line = segments.read(at + 1, segments.line_end(at + 1))
-    return next(iter(codec.decode(line).events), None)
+    at = segments.at(origin.segment or 1, origin.offset, origin.length)
+    return None if at is None else at + origin.length + 1
+
+
+def _modified(parts: list[Path]) -> float:
+    """When any segment of a session was last written."""
+    times = []
+    for path in parts:
+        with contextlib.suppress(FileNotFoundError):  # sealed or removed just now
+            times.append(path.stat().st_mtime)
+    return max(times, default=0.0)
+
+
+def _amounts(totals: JSON) -> dict[str, JSON] | None:
+    """Running totals of a log, if they are such."""
+    start = cost_of(())
+    wanted = start.keys() - {"last"}
+    if not isinstance(totals, dict) or not wanted <= totals.keys():
+        return None
+    if not all(type(totals[n]) in (int, float) and 0 <= totals[n] < 2**53 for n in wanted):
+        return None
+    return start | {name: totals[name] for name in wanted}
 
 
 def _listed(path: Path, modified: float) -> Listed:

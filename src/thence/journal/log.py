@@ -9,12 +9,14 @@ never mix.
 
 After a failed write or sync the handle is dead: it is closed, never synced again, and the next
 append opens the file anew. What a failed sync may have lost is written again from memory, with
-the same ids; readers take the double for one event.
+the same ids; readers take the double for one event. A failed write loses nothing that was written
+before it, so that nothing is written twice to a disk that is full.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -37,6 +39,10 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _LOCK_AT = 1 << 62  # a byte no file reaches: the append lock covers it and no data
 _OFD_LOCK = getattr(fcntl, "F_OFD_SETLKW", None)
 _FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS; written for it, not tested on it
+
+
+class Sealed(NotAppendable):
+    """The file was compressed and is never written again; its session goes on in another."""
 
 
 class Disk:
@@ -69,9 +75,17 @@ def make_folder(folder: Path, *, disk: Disk = DISK) -> None:
         missing.append(folder)
         folder = folder.parent
     for made in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # another process was as quick
-            made.mkdir(mode=0o700)
-        sync_folder(made.parent, disk=disk)
+        try:
+            with contextlib.suppress(FileExistsError):  # another process was as quick
+                made.mkdir(mode=0o700)
+            sync_folder(made.parent, disk=disk)
+        except OSError as error:
+            with contextlib.suppress(OSError):  # so that the next try does not call it durable
+                made.rmdir()
+            raise NotAppendable(
+                f"cannot write to {made.parent}: {error.strerror or error}",
+                hint="free space or mend the disk, then try again",
+            ) from error
 
 
 def sync_folder(folder: Path, *, disk: Disk = DISK) -> None:
@@ -104,6 +118,7 @@ class Log:
         self._end = 0  # end of the file as of our last look; bytes from there on are others'
         self._appended = self._durable = 0  # lines since the log was made, and those synced
         self._unsynced: list[bytes] = []
+        self._suspect: list[bytes] = []  # of these, what a failed sync may have lost
         self._unsynced_bytes = 0
         self._lines = (0, 0)  # (offset, lines before it): where counting lines goes on
         self._closed = False
@@ -127,36 +142,46 @@ class Log:
     def _append(self, line: bytes) -> int:
         if self._handle < 0:
             self._open()
-        start = self._write(line)
-        if start != self._end and self._disk.pread(self._handle, 1, start - 1) != b"\n":
-            # Somebody died in the middle of a line and ours was glued to it. Ours ends in an LF,
-            # so that a second copy stands alone; the first is salvaged or skipped.
-            start = self._write(line)
-        self._end = start + len(line)
+        start = self._put(line)
         self._appended += 1
         if self.durability != "none":
             self._unsynced.append(line)
             self._unsynced_bytes += len(line)
         return start
 
-    def _write(self, line: bytes) -> int:
-        """Write a line whole. A short write is finished; one that cannot be kills the handle."""
-        handle = self._handle
+    def _put(self, line: bytes) -> int:
+        """Write a line so that it stands alone, and say where."""
         try:
-            written = self._disk.write(handle, line)
-            if written == len(line):
-                return os.lseek(handle, 0, os.SEEK_CUR) - written
-            while written < len(line):
-                before = os.lseek(handle, 0, os.SEEK_CUR)
-                more = self._disk.write(handle, line[written:])
-                if os.lseek(handle, 0, os.SEEK_CUR) - more != before:
-                    # Another writer came between the two halves: say the whole line again.
-                    return self._write(b"\n" + line) + 1
-                written += more
-            return os.lseek(handle, 0, os.SEEK_CUR) - written
+            start = self._write(line)
+            while start > 0 and start != self._end:
+                if self._disk.pread(self._handle, 1, start - 1) == b"\n":
+                    break
+                # Somebody died in the middle of a line and ours was glued to it. Ours ends in an
+                # LF, so that a second copy stands alone; the first is salvaged or skipped.
+                start = self._write(line)
         except OSError as error:
             self._kill()
             raise self._error("write to", error) from error
+        self._end = start + len(line)
+        return start
+
+    def _write(self, line: bytes) -> int:
+        """Write a line whole, in as many writes as it takes, and say where."""
+        handle = self._handle
+        written = some = self._disk.write(handle, line)
+        while written < len(line):
+            before = os.lseek(handle, 0, os.SEEK_CUR)
+            said = line[written - some : written]
+            if before < some or self._disk.pread(handle, some, before - some) != said:
+                raise OSError(errno.EIO, "a short write left other bytes than it said")
+            some = self._disk.write(handle, line[written:])
+            if not some:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if os.lseek(handle, 0, os.SEEK_CUR) - some != before:
+                # Another writer came between the two halves: say the whole line again.
+                return self._write(b"\n" + line) + 1
+            written += some
+        return os.lseek(handle, 0, os.SEEK_CUR) - written
 
     def sync(self) -> None:
         """Return when every line appended so far is on the disk."""
@@ -196,8 +221,8 @@ class Log:
         except OSError as error:
             # The kernel may have dropped the pages and would call the next sync a success.
             with self._mutex:
-                if handle == self._handle:
-                    self._kill()
+                self._suspect = list(self._unsynced)
+                self._kill()
             raise self._error("sync", error) from error
         with self._mutex:
             self._unsynced_bytes -= sum(map(len, self._unsynced[:count]))
@@ -215,9 +240,9 @@ class Log:
             self._end = os.fstat(self._handle).st_size
             if self._end and self._disk.pread(self._handle, 1, self._end - 1) != b"\n":
                 self._end = self._write(b"\n") + 1
-            again = self._unsynced
-            for line in again:
-                self._end = self._write(line) + len(line)
+            while self._suspect:
+                self._put(self._suspect[0])
+                del self._suspect[0]
         except NotAppendable:
             raise
         except OSError as error:
@@ -250,7 +275,8 @@ class Log:
                 self._disk.close(handle)
                 raise
             if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
-                if made and self.durability != "none":
+                # An empty one was made by somebody who may not have come to this.
+                if (made or not here.st_size) and self.durability != "none":
                     self._make_durable(handle)
                 return handle
             self._disk.close(handle)
@@ -260,6 +286,10 @@ class Log:
         try:
             return self._disk.open(self.path, _FLAGS | os.O_NONBLOCK, 0o600), False
         except FileNotFoundError:
+            if os.path.lexists(f"{self.path}.zst"):  # a new file would hide what was sealed
+                raise Sealed(
+                    f"{self.path.name} was sealed", hint="resume the session: it goes on"
+                ) from None
             with contextlib.suppress(FileExistsError):
                 return self._disk.open(self.path, make, 0o600), True
             return self._disk.open(self.path, _FLAGS, 0o600), False
@@ -294,14 +324,12 @@ class Log:
         )
 
     def close(self) -> None:
-        """Sync and close. A closed log stays closed."""
-        try:
-            if not self._closed and self._handle >= 0:
-                self.sync()
-        finally:
-            with self._mutex:
-                self._closed = True
-                self._kill()
+        """Sync and close. A closed log stays closed; one that cannot be synced is not closed."""
+        if not self._closed and self._durable < self._appended:
+            self.sync()
+        with self._mutex:
+            self._closed = True
+            self._kill()
 
     def _forked(self) -> None:
         """In a child process: the handle and its lock are the parent's; open our own."""
@@ -310,6 +338,7 @@ class Log:
         self._careful = threading.RLock()
         self._syncing = False
         self._unsynced, self._unsynced_bytes = [], 0
+        self._suspect = []
         self._handle = -1
 
     # -- looking ------------------------------------------------------------------------

@@ -11,7 +11,7 @@ what a file holds; what was found is told in `Recovery`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 
@@ -71,7 +71,7 @@ class Back(msgspec.Struct):
     where: Callable[[], dict[str, Where]] = dict
     """Where each event of the chain stands; worked out when a compaction asks."""
     boundary: int | None = None
-    """Where the line of the last boundary on the chain starts, in the session's own file."""
+    """Where the line of the last boundary on the chain starts: its address in the session."""
     since: list[Event] = msgspec.field(default_factory=list)
     """Events of the line that `snapshot` does not cover, in order."""
     snapshot: JSON = None
@@ -122,7 +122,27 @@ def read_back(
             return found
     data = segments.read(0, stop)
     whole = Transcript(codec.decode(data, upcast=upcast), version=version, notices=notices)
-    return _from_all(source, whole, at, header, len(data))
+    back = _from_all(source, whole, at, header, len(data))
+    unread = _not_applied(whole, back) if upcast is None else None
+    found = _from_boundary(source, unread, stop, back.end, covers) if unread is not None else None
+    if found is None:
+        return back
+    kept = {name: getattr(back, name) for name in ("header", "tip", "recovery", "moved")}
+    return msgspec.structs.replace(found, **kept, bytes_read=back.bytes_read + found.bytes_read)
+
+
+def _not_applied(whole: Transcript, back: Back) -> int | None:
+    """Where the line's last boundary starts, if the graph could not apply it.
+
+    What it kept stands in an ancestor; its ranges lead there.
+    """
+    to = whole.graph.place(back.end) if back.end is not None else None
+    if to is None or all(event.type != "boundary" for event in back.since):
+        return None
+    line = whole.graph.chain(to, boundaries=False)
+    last = next((i for i in reversed(line) if whole.events[i].type == "boundary"), None)
+    known = last is None or whole.graph.boundary(to) == last
+    return None if last is None or known else whole.places[last].offset
 
 
 def _boundary_before(segments: Segments, stop: int) -> int:
@@ -137,7 +157,8 @@ def _boundary_before(segments: Segments, stop: int) -> int:
     line = segments.read(at + 1, segments.line_end(at + 1))
     turn = next(iter(codec.decode(line).events), None)
     hint = turn.fields.get("boundary") if turn is not None else None
-    return hint if type(hint) is int and 0 <= hint < at else -1
+    start = segments.anywhere(hint) if type(hint) is int else None
+    return start if start is not None and start < at else -1
 
 
 def head(segments: Segments) -> tuple[Header | None, int, list[Notice]]:
@@ -169,11 +190,11 @@ def _from_boundary(
         return None
     graph = Graph([node_of(event) for event in decoded.events], partial=True)
     to = _end(graph) if at is None else graph.place(at)
-    if to is None or _tip_is_before(graph):
+    if to is None or (at is None and _tip_is_before(graph)):
         return None
     line = graph.chain(to, boundaries=False)
     further = any(decoded.events[i].type == "boundary" for i in line[1:])
-    kept = _kept(source, told) if line[0] == 0 and not further else None
+    kept = _kept(source, told, start) if line[0] == 0 and not further else None
     if kept is None:
         return None
     after = [decoded.events[i] for i in line if i]
@@ -182,11 +203,11 @@ def _from_boundary(
     return Back(
         chain=[*(event for event, _ in kept), *(e for e in after if e.type in MESSAGES)],
         where=lambda: {event.uuid: where for event, where in kept} | _places(source, said),
-        boundary=start,
+        boundary=source.segments.address(start)[1],
         since=after,
         snapshot=told.state,
         end=graph.nodes[to].id,
-        tip=graph.nodes[to if tip is None else tip].id,
+        tip=graph.nodes[tip or 0].id,  # none: all that was said since the boundary is open
         recovery=_recovery(decoded, graph, line if at is None else None),
         moved=any(node.tip is not None for node in graph.nodes),
         whole=True,
@@ -206,9 +227,13 @@ def _tip_is_before(graph: Graph) -> bool:
     return bool(moves) and graph.place(moves[-1]) is None
 
 
-def _kept(source: Source, boundary: Boundary) -> list[tuple[Event, Where]] | None:
-    """Read summary and kept events by their ranges; None unless they are what they should be."""
-    found = _ranged(source, [[1, *boundary.summary]] if _is_list(boundary.summary) else None)
+def _kept(source: Source, boundary: Boundary, start: int) -> list[tuple[Event, Where]] | None:
+    """Read summary and kept events by their ranges; None unless they are what they should be.
+
+    The summary stands in the same segment as its boundary: sessions roll between turns only.
+    """
+    segment, _ = source.segments.address(start)
+    found = _ranged(source, [[segment, *boundary.summary]] if _is_list(boundary.summary) else None)
     kept = _ranged(source, boundary.kept)
     if found is None or kept is None or [boundary.summary_event_uuid] != _ids(found):
         return None
@@ -220,7 +245,7 @@ def _ids(found: Iterable[tuple[Event, Where]]) -> list[str]:
     return [event.uuid for event, _ in found]
 
 
-def _is_list(value: JSON) -> bool:
+def _is_list(value: JSON) -> TypeGuard[list[JSON]]:
     return isinstance(value, list)
 
 
@@ -233,9 +258,10 @@ def _ranged(source: Source, ranges: JSON) -> list[tuple[Event, Where]] | None:
         segment, offset, length = span[:3]
         session = span[3] if len(span) == 4 else source.session
         segments = source.segments if len(span) == 3 else source.other(str(session))
-        if segments is None:
+        start = segments.at(segment, offset, length) if segments is not None else None
+        if segments is None or start is None:
             return None
-        decoded = codec.decode(segments.read(offset, offset + length), offset=offset)
+        decoded = codec.decode(segments.read(start, start + length), offset=offset)
         out += [
             (event, Where(session, segment, place.offset, place.length + 1))
             for event, place in zip(decoded.events, decoded.places, strict=True)
@@ -278,8 +304,9 @@ def _from_all(
 
 
 def _places(source: Source, said: Iterable[tuple[Event, Place]]) -> dict[str, Where]:
+    address = source.segments.address
     return {
-        event.uuid: Where(source.session, 1, place.offset, place.length + 1)
+        event.uuid: Where(source.session, *address(place.offset), place.length + 1)
         for event, place in said
         if event.type in MESSAGES
     }

@@ -1,9 +1,15 @@
 """The bytes of one session as one run, whatever files they lie in. Read-only.
 
 A session that grew over its cap goes on in a further segment, and clean-up may have sealed old
-ones (compressed, lossless). Offsets are logical: byte n of the session, not of a file. Files are
-opened read-only, without following links; a segment that is missing or cannot be read is listed
-and leaves a gap, never an error for the rest.
+ones (compressed, lossless; unpacked only where they are read). Files are opened read-only,
+without following links; a segment that is missing or cannot be read is listed and leaves a gap,
+never an error for the rest.
+
+Two ways to say where a byte is. In the *run*, all segments one behind the other, it has one
+offset as long as nobody writes: a late line in an old segment shifts those behind it. What a log
+remembers is therefore an *address*: the segment's number, and base + offset in its file, the
+base being what the segment's own header says. It is written once, so that an address leads to
+the same bytes for ever. `at` and `address` turn one into the other.
 """
 
 from __future__ import annotations
@@ -14,11 +20,16 @@ from pathlib import Path
 
 import msgspec
 
+from thence.errors import NotReadable
+from thence.format import codec
 from thence.format.layout import Segment, segment_of
+from thence.format.records import Header, typed
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _BLOCK = 64 << 10
 _LARGEST = 4 << 20  # blocks double up to this: near the end little is read, further back quickly
+
+HEAD = 64 << 10  # a segment's header stands within its first bytes, or counts as lost
 
 
 class Part(msgspec.Struct):
@@ -32,19 +43,33 @@ class Part(msgspec.Struct):
 
 def parts_of(folder: Path, session: str) -> list[Path]:
     """The files of a session's segments, in order; of a sealed one and its original the latter."""
-    found: dict[int, Path] = {}
-    for name in sorted(_names(folder, session)):
-        segment = segment_of(name)
-        if segment is not None and (segment.number not in found or not segment.sealed):
-            found[segment.number] = folder / name
-    return [found[number] for number in sorted(found)]
+    return sessions_in(folder, session + ".").get(session, [])
 
 
-def _names(folder: Path, session: str) -> list[str]:
+def sessions_in(folder: Path, prefix: str = "") -> dict[str, list[Path]]:
+    """The same for all sessions of a folder whose names begin so, by session."""
+    found: dict[str, dict[int, Path]] = {}
+    for name in names_in(folder):
+        segment = segment_of(name) if name.startswith(prefix) else None
+        if segment is None:
+            continue
+        files = found.setdefault(segment.session, {})
+        if segment.number not in files or not segment.sealed:
+            files[segment.number] = folder / name
+    return {session: [files[n] for n in sorted(files)] for session, files in found.items()}
+
+
+def names_in(folder: Path) -> list[str]:
+    """What a folder holds: nothing when there is none; one that cannot be read is an error."""
     try:
-        return [n for n in os.listdir(folder) if n.startswith(session + ".")]
+        return sorted(os.listdir(folder))  # noqa: PTH208 - names are wanted, not paths
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise NotReadable(
+            f"cannot look into {folder}: {error.strerror or error}",
+            hint="nothing was changed; mend the disk or the folder's mode, then try again",
+        ) from error
 
 
 class Segments:
@@ -54,7 +79,8 @@ class Segments:
         self.parts: list[Part] = []
         self.unreadable: list[tuple[Path, str]] = []
         self._handles: dict[Path, int] = {}
-        self._unsealed: dict[Path, bytes] = {}
+        self._sealed: dict[Path, _Sealed] = {}
+        self._heads: dict[int, Header | None] = {}
         end = 0
         for path in paths:
             segment = segment_of(path.name) or Segment("session")
@@ -74,9 +100,9 @@ class Segments:
             if not stat.S_ISREG(told.st_mode):
                 raise OSError(0, "not a regular file")
             if sealed:
-                self._unsealed[path] = _unsealed(handle)
-                os.close(handle)
-                return len(self._unsealed[path])
+                self._sealed[path] = _Sealed(handle)
+                self._handles[path] = handle
+                return self._sealed[path].size
         except BaseException:
             os.close(handle)
             raise
@@ -84,7 +110,9 @@ class Segments:
         return told.st_size
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Let go of the files. Addresses can be told from then on, too."""
+        for part in self.parts[1:] if self._handles else ():
+            self.head_of(part.segment.number)
         for handle in self._handles.values():
             os.close(handle)
         self._handles.clear()
@@ -105,13 +133,75 @@ class Segments:
         high = min(stop - part.start, part.size)
         if low >= high:
             return b""
-        if part.path in self._unsealed:
-            return self._unsealed[part.path][low:high]
+        if part.path in self._sealed:
+            return self._read_sealed(part, low, high)
         handle = self._handles[part.path]
         out = os.pread(handle, high - low, low)
-        while low + len(out) < high and (some := os.pread(handle, high - low - len(out), low + len(out))):
+        while low + len(out) < high and (
+            some := os.pread(handle, high - low - len(out), low + len(out))
+        ):
             out += some
         return out
+
+    def _read_sealed(self, part: Part, low: int, high: int) -> bytes:
+        """Read a sealed segment. A broken one is listed, and blank so that offsets hold."""
+        try:
+            return self._sealed[part.path].read(low, high)
+        except OSError as error:
+            told = (part.path, error.strerror or str(error))
+            if told not in self.unreadable:
+                self.unreadable.append(told)
+            return b" " * (high - low - 1) + b"\n"
+
+    # -- addresses ----------------------------------------------------------------------
+
+    def head_of(self, number: int) -> Header | None:
+        """The header of a later segment: the first that names it; None when it has none."""
+        if number not in self._heads:
+            part = self.part(number)
+            head = self._read_part(part, part.start, part.start + HEAD) if part else b""
+            told = [typed(event) for event in codec.decode(head).events if event.type == "header"]
+            own = [h for h in told if isinstance(h, Header) and h.segment == number]
+            self._heads[number] = own[0] if own else None
+        return self._heads[number]
+
+    def part(self, number: int) -> Part | None:
+        """The segment of this number, if it is there."""
+        return next((part for part in self.parts if part.segment.number == number), None)
+
+    def base_of(self, number: int) -> int | None:
+        """How many bytes stood before a segment when it was begun, by its own word."""
+        if number == 1:
+            return 0
+        header = self.head_of(number)
+        return None if header is None else header.base_offset
+
+    def at(self, number: int, offset: int, length: int) -> int | None:
+        """Where in the run the bytes of an address stand; None when it leads nowhere."""
+        part, base = self.part(number), self.base_of(number)
+        if part is None or base is None:
+            return None
+        inside = offset - base
+        return part.start + inside if 0 <= inside <= part.size - length else None
+
+    def anywhere(self, offset: int) -> int | None:
+        """Where in the run an address whose segment is not told may lead: the last that fits."""
+        found = (self.at(part.segment.number, offset, 1) for part in reversed(self.parts))
+        return next((start for start in found if start is not None), None)
+
+    def address(self, start: int) -> tuple[int, int]:
+        """The address of a byte of the run: its segment's number, and base + offset in it.
+
+        Without a base there is no address; a segment 0 stands for that and leads nowhere.
+        """
+        for part in self.parts:
+            if part.start <= start < part.start + part.size:
+                base = self.base_of(part.segment.number)
+                if base is not None:
+                    return part.segment.number, base + start - part.start
+        return 0, start
+
+    # -- looking ------------------------------------------------------------------------
 
     def find_back(self, needle: bytes, stop: int) -> int:
         """Where `needle` stands last before `stop`; -1 when it does not."""
@@ -123,7 +213,10 @@ class Segments:
         while stop > 0:
             start = max(0, stop - size)
             block = self.read(start, stop + longest - 1)
-            found = [(block.rfind(needle, 0, stop - start + len(needle) - 1), needle) for needle in needles]
+            found = [
+                (block.rfind(needle, 0, stop - start + len(needle) - 1), needle)
+                for needle in needles
+            ]
             at, which = max(found)
             if at >= 0:
                 return start + at, which
@@ -147,9 +240,40 @@ class Segments:
         return self.size
 
 
-def _unsealed(handle: int) -> bytes:
-    """The bytes of a sealed segment."""
-    import zstandard
+class _Sealed:
+    """A compressed segment: its size is told by its frame, its bytes are unpacked when read."""
 
-    with os.fdopen(os.dup(handle), "rb") as file:
-        return zstandard.ZstdDecompressor().stream_reader(file).read()
+    def __init__(self, handle: int) -> None:
+        import zstandard
+
+        self._handle = handle
+        self._whole: bytes | None = None
+        self._head = b""
+        try:
+            self.size = zstandard.frame_content_size(os.pread(handle, 32, 0))
+        except zstandard.ZstdError as error:
+            raise OSError(0, f"not a sealed segment: {error}") from error
+        if self.size < 0:  # not by us: ours say how long they are
+            self._whole = self._unpack(-1)
+            self.size = len(self._whole)
+
+    def read(self, low: int, high: int) -> bytes:
+        """Bytes of the original. The first ones are had without unpacking all."""
+        if self._whole is None and high <= HEAD:
+            self._head = self._head or self._unpack(min(HEAD, self.size))
+            return self._head[low:high]
+        if self._whole is None:
+            self._whole = self._unpack(-1)
+        if len(self._whole) != self.size:
+            raise OSError(0, "a sealed segment that is not whole")
+        return self._whole[low:high]
+
+    def _unpack(self, count: int) -> bytes:
+        import zstandard
+
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        try:
+            with os.fdopen(os.dup(self._handle), "rb") as file:
+                return zstandard.ZstdDecompressor().stream_reader(file).read(count)
+        except zstandard.ZstdError as error:
+            raise OSError(0, f"a sealed segment that is broken: {error}") from error

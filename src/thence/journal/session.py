@@ -10,6 +10,7 @@ session starts with an empty permission ledger and never finds another.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -23,13 +24,14 @@ from thence.errors import Conflict, SessionNotFound, ThenceError
 from thence.format import codec, repair
 from thence.format.records import INTERNAL, JSON, MESSAGES, Event, is_permission
 from thence.format.state import Domains, State, cost_of
-from thence.journal.checkpoint import Change, Checkpoint, Checkpoints
+from thence.journal.checkpoint import Checkpoint, Checkpoints, Rewound
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Log
 from thence.journal.permissions import Ledger
 from thence.journal.reader import Back, Recovery, Where
+from thence.journal.run import Run
 from thence.journal.sidechain import Sidechain, Sidechains
-from thence.journal.spill import Spill
+from thence.journal.spill import Spill, Spilled
 
 OnStale = Literal["branch", "conflict"]
 
@@ -41,12 +43,13 @@ class Receipt(msgspec.Struct, frozen=True):
 
     uuid: str
     offset: int
-    log: Log | None = None
+    run: Run | None = None
+    segment: int = 1
 
     @property
     def line(self) -> int:
         """The 1-based number of the event's line."""
-        return self.log.line_at(self.offset) if self.log is not None else 0
+        return self.run.line_at(self.segment, self.offset) if self.run is not None else 0
 
 
 class Parts(msgspec.Struct):
@@ -55,6 +58,8 @@ class Parts(msgspec.Struct):
     spill: Spill | None = None
     sidechains: Sidechains | None = None
     checkpoints: Callable[[], Checkpoints] | None = None
+    saved: Callable[[], list[Checkpoint]] | None = None
+    """The checkpoints that the logs of the session and its ancestors name."""
 
 
 class Session:
@@ -66,7 +71,7 @@ class Session:
     def __init__(
         self,
         session_id: str,
-        log: Log | None,
+        run: Run | None,
         *,
         back: Back,
         parts: Parts,
@@ -79,7 +84,7 @@ class Session:
         self.recovery: Recovery = back.recovery
         self.permissions = Ledger()
         self.title: str | None = None
-        self._log = log
+        self._run = run
         self._parts = parts
         self._reread = reread
         self._domains = domains or Domains()
@@ -91,9 +96,10 @@ class Session:
         self._children: weakref.WeakSet[Sidechain] = weakref.WeakSet()
         self._flushed = 0
         self._appended = 0
-        self._checkpoints_made: list[tuple[str, Checkpoint]] = []
+        self._checkpoints: list[Checkpoint] | None = None  # read when first asked for
         self._take(back)
         self._cost: dict[str, JSON] = cost_of(())
+        self._cost_before: dict[str, JSON] = back.cost or {}
         self._unbilled: list[Event] = []
         self.inherited_cost = back.inherited_cost
 
@@ -137,17 +143,18 @@ class Session:
 
     def _append(self, event: Event) -> Receipt:
         line = codec.encode(event)
-        offset = self._log.append(line) if self._log is not None else 0
+        run = self._run
+        offset, segment = (run.append(line), run.segment) if run is not None else (0, 1)
         self._appended += 1
         if event.type not in _LIKE_INTERNAL and not is_permission(event.type):
             self._tip = event.uuid
             self._unfolded.append(event)
             if event.type in MESSAGES:
                 self._chain.append(event)
-                self._where[event.uuid] = Where(self.id, 1, offset, len(line))
+                self._where[event.uuid] = Where(self.id, segment, offset, len(line))
                 if event.type == "assistant":
                     self._unbilled.append(event)
-        return Receipt(event.uuid, offset, self._log)
+        return Receipt(event.uuid, offset, run, segment)
 
     def _record_carefully(
         self,
@@ -159,49 +166,60 @@ class Session:
         on_stale: OnStale,
     ) -> Receipt:
         """Look before appending: at what others added, and at nothing else."""
-        if self._log is None:
-            with self._mutex:
-                parent = parent or expected_tip or self._tip
-                return self._append(Event(kind, self._clock(), uuid or uuid7(), parent, payload))
-        with self._mutex, self._log.exclusive():
-            known = self._known = self._known or _Known(self._log, self._tip)
-            known.catch_up()
-            if uuid is not None and uuid in known.offsets:
-                return Receipt(uuid, known.offsets[uuid], self._log)
-            if expected_tip is not None and expected_tip != known.tip:
-                if on_stale == "conflict":
-                    raise Conflict(
-                        f"the session went on: its tip is {known.tip}, not {expected_tip}",
-                        hint="read what was added, then record again, or ask for a branch",
-                    )
-                parent = parent or expected_tip
+        run = self._run
+        locked = contextlib.nullcontext() if run is None else run.exclusive(self._tip)
+        with self._mutex, locked:
+            known = self._known = self._known or _Known(run)
+            known.catch_up(self._tip)
+            if uuid is not None and uuid in known.places:
+                segment, offset = known.places[uuid]
+                return Receipt(uuid, offset, run, segment)
+            if expected_tip is not None and expected_tip != known.tip and on_stale == "conflict":
+                raise Conflict(
+                    f"the session went on: its tip is {known.tip}, not {expected_tip}",
+                    hint="read what was added, then record again, or ask for a branch",
+                )
+            parent = parent or expected_tip
             if parent is not None and parent != self._tip:
                 self._leave(parent)
             if kind == "user" and self._parts.spill is not None:
                 payload = self._spilled(payload)
             event = Event(kind, self._clock(), uuid or uuid7(), self._tip, payload)
             receipt = self._append(event)
-            known.catch_up()
+            known.places.setdefault(receipt.uuid, (receipt.segment, receipt.offset))
             return receipt
 
     def _leave(self, to: str) -> None:
         """Go on from another event. Once a log holds a moved tip, only moving it again counts."""
+        self._go(to)
         if self._moved:
             self._append(Event("tip", self._clock(), uuid7(), to, {"to": to}))
-        self._go(to)
 
     def _go(self, to: str) -> None:
         """Make what the model sees, and the state, those of an earlier event."""
         moved = self._moved
         if self._reread is not None:
-            if self._log is not None:
-                self._take(self._reread(to))
+            back = self._reread(to)
+            if back.end is None:
+                raise SessionNotFound(
+                    f"no event {to[:64]} in this session",
+                    hint="journal.fork goes on from an event of an earlier session",
+                )
+            self._take(back)
+            if self._run is not None:
+                # After reading: what goes on from an event never stands in an older segment.
+                self._run.follow(to)
         else:
-            places = [k for k, event in enumerate(self._chain) if event.uuid == to]
+            places = [k for k, event in enumerate(self._unfolded) if event.uuid == to]
             if not places:
-                raise SessionNotFound(f"no event {to} on this line", hint="see session.events")
-            del self._chain[places[0] + 1 :]
-        self._tip, self._moved = to, moved
+                raise SessionNotFound(
+                    f"no event {to[:64]} on this line",
+                    hint="nothing is kept: only what came after the last compaction is known",
+                )
+            gone = {event.uuid for event in self._unfolded[places[0] + 1 :]}
+            del self._unfolded[places[0] + 1 :]
+            self._chain = [event for event in self._chain if event.uuid not in gone]
+        self._tip, self._moved = to, moved or self._moved
 
     def _spilled(self, payload: JSON) -> JSON:
         """Move results over the budget to side files, which are durable before we go on."""
@@ -236,6 +254,8 @@ class Session:
         """
         with self._mutex:
             kept = self._kept(keep_from)
+            if self._run is not None:
+                self._run.follow(self._tip)
             state = self._domains.snapshot(self.state)
             said = Event("summary", self._clock(), uuid7(), self._tip, _said(summary))
             before = self._where_before()
@@ -256,8 +276,8 @@ class Session:
             self._boundary = receipt.offset
             self._chain = [said, *kept]
             self._unfolded, self._snapshot = [], state
-            if self._log is not None:
-                self._log.sync()
+            if self._run is not None:
+                self._run.sync()
             return receipt
 
     def _kept(self, keep_from: str | None) -> list[Event]:
@@ -281,14 +301,15 @@ class Session:
                     "state": state,
                     "totals": self._totals(),
                     "model": (self.state.values.get("model") or {}).get("model"),
-                    "branch": worktree.get("branch"),
+                    "branch": str(worktree.get("branch") or "")[:200] or None,
                     "title": (self.title or "")[:200] or None,
                     "boundary": self._boundary,
                 }
                 self._append(Event("turn", self._clock(), uuid7(), self._tip, payload))
                 self._flushed = self._appended
-            if self._log is not None:
-                self._log.sync()
+            if self._run is not None:
+                self._run.sync()
+                self._run.roll(self._tip)
 
     def close(self, reason: str = "closed") -> None:
         """End cleanly: a terminator, everything on the disk, the handle let go."""
@@ -296,11 +317,11 @@ class Session:
             if self._closed:
                 return
             self.flush()
-            self._closed = True
             end = {"end_ts": self._clock(), "reason": reason}
             self._append(Event("terminator", self._clock(), uuid7(), self._tip, end))
-            if self._log is not None:
-                self._log.close()
+            if self._run is not None:
+                self._run.close()
+            self._closed = True  # not before: closing that failed can be tried again
 
     def __enter__(self) -> Session:
         return self
@@ -330,20 +351,39 @@ class Session:
 
     def checkpoint(self, paths: Iterable[Path | str]) -> Checkpoint:
         """Save files as they are before an edit; durable before the event that names it."""
-        parent = self._checkpoints_made[-1][1].id if self._checkpoints_made else None
-        made = self._store().save(paths, parent=parent)
-        with self._mutex:
-            receipt = self._append(
-                Event("checkpoint", self._clock(), uuid7(), self._tip, msgspec.to_builtins(made))
-            )
-            self._checkpoints_made.append((receipt.uuid, made))
+        made = self._store().save(paths, parent=self.checkpoint_hash)
+        self._name(made)
         return made
 
-    def rewind_files(self, to: Checkpoint, *, dry_run: bool = False) -> list[Change]:
+    def _name(self, made: Checkpoint) -> None:
+        """Write the event that names a checkpoint, whose bytes are durable already."""
+        with self._mutex:
+            known = self.checkpoints
+            payload = msgspec.to_builtins(made)
+            self._append(Event("checkpoint", self._clock(), uuid7(), self._tip, payload))
+            self._checkpoints = [*known, made]
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """All checkpoints of this session and those it goes on from, oldest first.
+
+        Of dead branches too: what was edited there was edited all the same.
+        """
+        if self._checkpoints is None:
+            self._checkpoints = self._parts.saved() if self._parts.saved else []
+        return self._checkpoints
+
+    def rewind_files(self, to: Checkpoint, *, dry_run: bool = False) -> Rewound:
         """Return files to a checkpoint. The conversation stays where it is."""
-        made = [checkpoint for _, checkpoint in self._checkpoints_made]
+        made = self.checkpoints
         later = made[made.index(to) + 1 :] if to in made else []
-        return self._store().rewind(to, later, dry_run=dry_run)
+        return self._store().rewind(to, later, dry_run=dry_run, record=self._name)
+
+    def full_result(self, spilled: Spilled | str) -> bytes:
+        """Give a result that was spilled, whole and verified."""
+        if self._parts.spill is None:
+            raise ThenceError("nothing was spilled", hint="persistence is switched off")
+        return self._parts.spill.load(spilled)
 
     def _store(self) -> Checkpoints:
         if self._parts.checkpoints is None:
@@ -390,26 +430,34 @@ class Session:
 
     @property
     def cost(self) -> float:
-        """Dollars spent in this session, dead branches included. It starts at nothing."""
-        return float(self._totals()["usd"])
+        """Dollars spent since it was opened, dead branches included. It starts at nothing."""
+        self._totals()
+        return float(self._cost["usd"])
 
     @property
     def cumulative_cost(self) -> float:
-        """Dollars spent in this session and those it goes on from."""
-        return self.cost + self.inherited_cost
+        """Dollars spent in this session, before it was opened too, and those it goes on from."""
+        return float(self._totals()["usd"]) + self.inherited_cost
 
     def _totals(self) -> dict[str, JSON]:
+        """What the whole session took, the part before it was opened included."""
         with self._mutex:
             self._cost = cost_of(self._unbilled, self._cost)
             self._unbilled = []
-            return {name: value for name, value in self._cost.items() if name != "last"}
+            before = self._cost_before
+            return {n: v + before.get(n, 0) for n, v in self._cost.items() if n != "last"}
 
     # -- the contract's outputs ---------------------------------------------------------
 
     @property
     def transcript_path(self) -> Path | None:
         """Where the session is written; None when nothing is."""
-        return self._log.path if self._log is not None else None
+        return self._run.path if self._run is not None else None
+
+    @property
+    def _log(self) -> Log | None:
+        """The file that is written now."""
+        return self._run.log if self._run is not None else None
 
     @property
     def transcript_flushed(self) -> bool:
@@ -419,33 +467,35 @@ class Session:
     @property
     def checkpoint_hash(self) -> str | None:
         """The last checkpoint's id."""
-        return self._checkpoints_made[-1][1].id if self._checkpoints_made else None
+        return self.checkpoints[-1].id if self.checkpoints else None
 
 
 class _Known:
-    """Ids in a log and its tip, kept up with what other writers add."""
+    """Ids in a session and its tip, kept up with what other writers add, late lines included."""
 
-    def __init__(self, log: Log, tip: str | None) -> None:
-        self.offsets: dict[str, int] = {}
-        self.tip = tip
-        self._log = log
-        self._seen = 0
+    def __init__(self, run: Run | None) -> None:
+        self.places: dict[str, tuple[int, int]] = {}
+        """Where each event stands: its segment and its offset."""
+        self._tips: dict[int, str | None] = {0: None}
+        self._run = run
+        self._seen: dict[int, int] = {}
 
-    def catch_up(self) -> None:
+    @property
+    def tip(self) -> str | None:
+        """The tip as readers see it: what came late to an old segment stands before the rest."""
+        return self._tips[max(self._tips)]
+
+    def catch_up(self, tip: str | None) -> None:
         """Read what was added since the last look, up to its last LF and no further."""
-        size = self._log.size()
-        if size <= self._seen:
-            return
-        data = self._log.read(self._seen, size)
-        data = data[: data.rfind(b"\n") + 1]  # what follows may be in the middle of a write
-        decoded = codec.decode(data, offset=self._seen)
-        for event, place in zip(decoded.events, decoded.places, strict=True):
-            self.offsets.setdefault(event.uuid, place.offset)
-            if event.type == "tip":
-                self.tip = event.fields.get("to") or self.tip
-            elif event.type not in _LIKE_INTERNAL and not is_permission(event.type):
-                self.tip = event.uuid
-        self._seen += len(data)
+        self._tips[0] = tip
+        for grown in self._run.grown(self._seen) if self._run is not None else ():
+            decoded = codec.decode(grown.data, offset=grown.base + grown.start)
+            for event, place in zip(decoded.events, decoded.places, strict=True):
+                self.places.setdefault(event.uuid, (grown.segment, place.offset))
+                if event.type == "tip":
+                    self._tips[grown.segment] = event.fields.get("to") or self.tip
+                elif event.type not in _LIKE_INTERNAL and not is_permission(event.type):
+                    self._tips[grown.segment] = event.uuid
 
 
 def _said(summary: JSON) -> JSON:

@@ -8,9 +8,10 @@ children of a session together stay under a byte cap, and passing it is an error
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from thence.errors import BudgetExceeded
 from thence.format import codec, schema
@@ -18,12 +19,18 @@ from thence.format.records import JSON, Event
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, make_folder
 
-if TYPE_CHECKING:
-    from thence.journal.session import Session
-
 CAP = 256 << 20
 
 Status = Literal["finished", "crashed", "cancelled"]
+
+
+class Parent(Protocol):
+    """The session that starts a subagent, as far as its channel knows it."""
+
+    id: str
+
+    def record(self, kind: str, payload: JSON) -> object:
+        """Append one event."""
 
 
 class Sidechains:
@@ -33,8 +40,11 @@ class Sidechains:
         self.folder = folder
         self.cap = cap
         self.durability = durability
+        self._mutex = threading.Lock()
+        self._room = 0
+        self._looked_for = 0  # bytes that may be taken before the disk is looked at again
 
-    def open(self, parent: Session, agent: str, *, tool_use_id: str | None = None) -> Sidechain:
+    def open(self, parent: Parent, agent: str, *, tool_use_id: str | None = None) -> Sidechain:
         """Open a new channel and tell the parent."""
         make_folder(self.folder)
         return Sidechain(parent, agent, self, tool_use_id=tool_use_id)
@@ -43,12 +53,25 @@ class Sidechains:
         """How many bytes all children of the session have written, those of others included."""
         return sum(path.stat().st_size for path in self.folder.glob("*.jsonl"))
 
+    def take(self, size: int, *, end: bool = False) -> None:
+        """Take room for a line from what all children share; the end of one is always told."""
+        with self._mutex:
+            if size > self._room or size > self._looked_for:  # other processes have children, too
+                self._room, self._looked_for = self.cap - self.used(), max(self.cap // 16, size)
+            if size > self._room and not end:
+                raise BudgetExceeded(
+                    f"the subagents of this session have written their {self.cap:,} bytes",
+                    hint="finish or cancel subagents, or raise the cap for sidechains",
+                )
+            self._room -= size
+            self._looked_for -= size
+
 
 class Sidechain:
     """One subagent's channel, open for writing."""
 
     def __init__(
-        self, parent: Session, agent: str, home: Sidechains | None, *, tool_use_id: str | None
+        self, parent: Parent, agent: str, home: Sidechains | None, *, tool_use_id: str | None
     ) -> None:
         self.agent_id = uuid7()
         self.name = agent
@@ -59,13 +82,16 @@ class Sidechain:
         self._home = home
         self._tip: str | None = None
         self._log: Log | None = None
-        self._room = 0
         if home is not None:
             self.path = home.folder / f"{self.agent_id}.jsonl"
-            self._room = home.cap - home.used()
             self._log = Log(self.path, durability=home.durability)
+        try:
+            self.record("header", self._header())
+        except BaseException:
+            if self._log is not None:
+                self._log.close()
+            raise
         self._tell()
-        self.record("header", self._header())
 
     def _header(self) -> JSON:
         return {
@@ -84,16 +110,10 @@ class Sidechain:
         """Append one event to the child's own log."""
         event = Event(kind, now_text(), uuid7(), self._tip, payload)
         line = codec.encode(event)
-        if self._home is not None and len(line) > self._room:
-            self._room = self._home.cap - self._home.used()  # others may have made room, or taken it
-            if len(line) > self._room:
-                raise BudgetExceeded(
-                    f"the subagents of this session have written their {self._home.cap:,} bytes",
-                    hint="finish or cancel subagents, or raise the cap for sidechains",
-                )
+        if self._home is not None:
+            self._home.take(len(line), end=kind == "terminator")
         if self._log is not None:
             self._log.append(line)
-            self._room -= len(line)
         self._tip = event.uuid
         return event.uuid
 

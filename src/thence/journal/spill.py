@@ -7,7 +7,8 @@ state of the budget gives the same bytes; a placeholder in recorded content is a
 because a text that only looks like one is spilled itself. No name is made from content.
 
 Text is kept as UTF-8 with lone surrogates passed through (`.txt`: any tool can show it), anything
-else as JSON (`.json`). What would hardly get shorter stays where it is, over the budget or not.
+else as JSON in the same encoding (`.json`). What would hardly get shorter stays where it is, over
+the budget or not.
 """
 
 from __future__ import annotations
@@ -146,11 +147,10 @@ def _text(item: JSON) -> str | None:
 
 
 def _measure(item: JSON) -> tuple[int, int]:
-    """Count characters and bytes. Bytes as read back: a pair of surrogates is one character."""
+    """Count characters, and bytes as a log gives them back: two halves of a pair become one."""
     text = _text(item)
     if text is None:
-        written = _written(item)
-        return (len(written.decode()), len(written)) if written else (0, 0)
+        text = (_written(item) or b"").decode("utf-8", "surrogatepass")
     if _SURROGATE.search(text):
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return len(text), len(joined.encode())
@@ -164,7 +164,8 @@ def _written(value: JSON) -> bytes | None:
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError):
         pass
     try:
-        return json.dumps(value, separators=(",", ":")).encode()
+        spelled = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return spelled.encode("utf-8", "surrogatepass")
     except (ValueError, RecursionError, TypeError):
         return None
 
@@ -251,7 +252,7 @@ class Spill:
         data = _written(value)
         if data is None:
             return None
-        text = data.decode()
+        text = data.decode("utf-8", "surrogatepass")
         spilled = _spilled(data, "json", text, min(_JSON_PREVIEW, self._preview))
         instead = placeholder(spilled)
         if 2 * len(instead) > len(text):
@@ -307,7 +308,7 @@ def _value(data: bytes) -> JSON:
     try:
         return msgspec.json.decode(data)
     except ValueError:  # a lone surrogate or a number out of range: ours all the same
-        return json.loads(data)
+        return json.loads(data.decode("utf-8", "surrogatepass"))
 
 
 # -- copies ---------------------------------------------------------------------------------

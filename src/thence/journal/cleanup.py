@@ -1,0 +1,385 @@
+"""Clean-up of a home: which sessions go, which segments are sealed, and doing it.
+
+Runs only when asked. `inventory` looks, `plan` decides and touches nothing, `apply` does it.
+What `plan` keeps to: at most so many lineages a project (a session and all that go on from it,
+or it from, count as one and go as one), the longest unused first, no more than needed; never a
+lineage that somebody is writing; never anything for its size: an old segment, or a last one over
+the cap, is sealed, which loses nothing. Every step gives its reason.
+
+What `apply` keeps to: nothing is touched without the exclusive lock that writers hold shared, so
+that whoever writes makes it `SessionBusy`; descendants go before their ancestors; a segment's
+compressed copy is on the disk under its name, and was read back and compared, before the
+original goes. Stopped at any point, sealing leaves a session that reads the same; a removal
+leaves the first segments, and whatever was stopped, the next clean-up finishes. The audit of
+permissions stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from thence.errors import NotReadable, SessionBusy
+from thence.format import layout
+from thence.journal.log import DISK, sync_folder
+from thence.journal.reader import head
+from thence.journal.run import MAX_BYTES
+from thence.journal.segments import Segments, sessions_in
+
+MAX_SESSIONS = 100
+"""Lineages of one project that are kept."""
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_BLOCK = 1 << 20
+
+
+class File(msgspec.Struct, frozen=True):
+    """One segment of a session: its number, where it lies, and whether somebody writes it."""
+
+    number: int
+    path: Path
+    size: int
+    sealed: bool = False
+    running: bool = False
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A session that is there, as far as clean-up needs to know it."""
+
+    session: str
+    project: str
+    size: int
+    modified: float
+    resumed_from: str | None = None
+    segments: tuple[File, ...] = ()
+    running: bool = False
+    beside: tuple[Path, ...] = ()
+    """Its side files and folders: sidechains, spill, checkpoints."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What is to become of a session, or of one of its segments, and why."""
+
+    what: Literal["remove", "seal", "keep"]
+    held: Held
+    reason: str
+    segment: File | None = None
+
+    @property
+    def session(self) -> str:
+        """The session it is about."""
+        return self.held.session
+
+
+# -- looking --------------------------------------------------------------------------------
+
+
+def inventory(root: Path, *, local: Path | None = None) -> list[Held]:
+    """List all sessions of a home, or those local to a project. Changes nothing."""
+    sessions = root / layout.SESSIONS
+    folders = sorted(sessions.glob("*")) if local is None else [local / layout.LOCAL_SESSIONS]
+    out: list[Held] = []
+    for folder in folders:
+        shared = _by_session(local / layout.LOCAL_SIDECHAINS) if local is not None else {}
+        for session, paths in sessions_in(folder).items():
+            with contextlib.suppress(FileNotFoundError):  # another clean-up was as quick
+                out.append(_held(root, session, paths, shared.get(session, [])))
+    return out
+
+
+def _held(root: Path, session: str, paths: list[Path], children: list[Path]) -> Held:
+    beside = [*children, *(root / name / session for name in _BESIDE)]
+    logs = [*children, *(root / layout.SIDECHAINS / session).glob("*.jsonl")]
+    with Segments(paths) as segments:
+        header, _, _ = head(segments)
+    told = [(path, path.stat(follow_symlinks=False)) for path in paths]
+    files = [_file(path, status.st_size) for path, status in told]
+    origin = header.resumed_from if header is not None else None
+    return Held(
+        session=session,
+        project=paths[0].parent.name,
+        size=sum(file.size for file in files),
+        modified=max(status.st_mtime for _, status in told),
+        resumed_from=origin.session if origin is not None else None,
+        segments=tuple(files),
+        running=any(file.running for file in files) or any(_is_held(path) for path in logs),
+        beside=tuple(path for path in beside if path.exists()),
+    )
+
+
+_BESIDE = (layout.SIDECHAINS, layout.SPILL, layout.CHECKPOINTS)
+
+
+def _file(path: Path, size: int) -> File:
+    segment = layout.segment_of(path.name)
+    number, sealed = (segment.number, segment.sealed) if segment else (1, False)
+    return File(number, path, size, sealed, running=not sealed and _is_held(path))
+
+
+def _is_held(path: Path) -> bool:
+    """Whether somebody has a log open for writing."""
+    try:
+        with _locked(path):
+            return False
+    except SessionBusy:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def _by_session(folder: Path) -> dict[str, list[Path]]:
+    """Subagents' logs that lie in one folder, by the session that their headers name."""
+    out: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        with Segments([path]) as segments:
+            header, _, _ = head(segments)
+        if header is not None:
+            out.setdefault(header.session_id, []).append(path)
+    return out
+
+
+# -- deciding -------------------------------------------------------------------------------
+
+
+def plan(
+    held: Sequence[Held],
+    *,
+    max_sessions: int = MAX_SESSIONS,
+    max_bytes: int = MAX_BYTES,
+    now: float,
+) -> list[Step]:
+    """Decide what goes, what is sealed and what stays. Pure; the same whatever the order."""
+    by_project: dict[str, list[list[Held]]] = {}
+    for lineage in lineages(held):
+        by_project.setdefault(lineage[-1].project, []).append(lineage)
+    removed: list[Step] = []
+    kept: list[Step] = []
+    for project in sorted(by_project):
+        found = by_project[project]
+        over = max(0, len(found) - max_sessions)
+        free = [lineage for lineage in found if not any(one.running for one in lineage)]
+        reason = f"unused for {{}}; {len(found)} lineages here, {max_sessions} are kept"
+        for lineage in free[:over]:
+            age = _age(now - lineage[-1].modified)
+            removed += [Step("remove", one, reason.format(age)) for one in _children_first(lineage)]
+        gone = {id(lineage) for lineage in free[:over]}
+        for lineage in found:
+            if id(lineage) not in gone:
+                kept += [step for one in lineage for step in _kept(one, lineage, max_bytes)]
+    return removed + kept
+
+
+def lineages(held: Iterable[Held]) -> list[list[Held]]:
+    """Group sessions that go on from one another: members and groups by when last used."""
+    leader: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while leader.setdefault(name, name) != name:
+            leader[name] = name = leader[leader[name]]
+        return name
+
+    ordered = sorted(held, key=_when)
+    there = {one.session for one in ordered}
+    for one in ordered:
+        if one.resumed_from in there:
+            leader[find(one.session)] = find(one.resumed_from or "")
+    groups: dict[str, list[Held]] = {}
+    for one in ordered:
+        groups.setdefault(find(one.session), []).append(one)
+    return sorted(groups.values(), key=lambda lineage: _when(lineage[-1]))
+
+
+def _when(one: Held) -> tuple[float, str, str]:
+    return one.modified, one.session, one.project
+
+
+def _children_first(lineage: list[Held]) -> list[Held]:
+    """Order a lineage so that a stop half way leaves nobody without an ancestor."""
+    above = {one.session: one.resumed_from for one in lineage}
+    depths: dict[str, int] = {}
+    for start in above:
+        path, name = [], start
+        while name in above and name not in depths and name not in path:
+            path.append(name)
+            name = above[name] or ""
+        depth = depths.get(name, 0)
+        for one in reversed(path):
+            depth += 1
+            depths[one] = depth
+    return sorted(lineage, key=lambda one: -depths[one.session])
+
+
+def _kept(one: Held, lineage: list[Held], max_bytes: int) -> Iterator[Step]:
+    """Keep a session; seal what of it nobody will write again."""
+    if one.running:
+        reason = "somebody is writing it"
+    elif any(other.running for other in lineage):
+        reason = "somebody is writing a session of its lineage"
+    else:
+        reason = "its lineage is among those kept"
+    yield Step("keep", one, reason)
+    for file in one.segments:
+        if file.sealed or file.running:
+            continue
+        if file.number < one.segments[-1].number:
+            yield Step("seal", one, "the session went on in a later segment", file)
+        elif file.size > max_bytes and not one.running:
+            yield Step("seal", one, f"{file.size:,} bytes, the cap is {max_bytes:,}", file)
+
+
+def _age(seconds: float) -> str:
+    days = max(0, int(seconds // 86400))
+    return f"{days} day{'' if days == 1 else 's'}"
+
+
+# -- doing ----------------------------------------------------------------------------------
+
+
+def apply(steps: Iterable[Step], *, dry_run: bool = False) -> list[Step]:
+    """Do what was planned, and give the steps that changed, or would change, something."""
+    wanted = [step for step in steps if step.what != "keep"]
+    for step in wanted if not dry_run else ():
+        if step.what == "remove":
+            remove(step.held)
+        elif step.segment is not None:
+            seal(step.segment.path)
+    return wanted
+
+
+def remove(held: Held) -> None:
+    """Remove a session and its side files, the last segment last: it is there or it is not."""
+    folder = held.segments[0].path.parent
+    with contextlib.ExitStack() as locks:
+        for path in _logs(held):
+            locks.enter_context(_locked(path))
+        now = {path: path.stat().st_size for path in sessions_in(folder).get(held.session, [])}
+        if now != {file.path: file.size for file in held.segments}:
+            raise SessionBusy(
+                f"somebody wrote {held.session} since clean-up looked", hint="clean up again"
+            )
+        for path in held.beside:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        names = [path.name for path in folder.iterdir() if _belongs(path.name, held.session)]
+        for name in sorted(names, key=_last_first):
+            (folder / name).unlink(missing_ok=True)
+        for changed in {folder, *(path.parent for path in held.beside)}:
+            sync_folder(changed)
+
+
+def _last_first(name: str) -> tuple[int, str]:
+    segment = layout.segment_of(name)
+    return (-segment.number if segment is not None else -(10**9), name)
+
+
+def _logs(held: Held) -> list[Path]:
+    """All files of a session that a writer may hold."""
+    main = [file.path for file in held.segments if not file.sealed]
+    sides = [p for at in held.beside for p in ([at] if at.is_file() else at.glob("*.jsonl"))]
+    return [path for path in [*main, *sides] if path.suffix == ".jsonl" and path.exists()]
+
+
+def _belongs(name: str, session: str) -> bool:
+    """Whether a file is a segment of a session, or what sealing or locking one left behind."""
+    for ending in ("", ".tmp", ".lock"):
+        if name.endswith(ending):
+            segment = layout.segment_of(name.removesuffix(ending))
+            if segment is not None and segment.session == session:
+                return True
+    return False
+
+
+def seal(path: Path) -> Path:
+    """Put a compressed copy in a segment's place; `SessionBusy` when somebody writes it."""
+    sealed = path.with_name(path.name + ".zst")
+    made = path.with_name(path.name + ".zst.tmp")
+    with _locked(path) as source:
+        if not _is_still(path, source):
+            return sealed  # another clean-up was quicker
+        digest = _compress(source, made)
+        if digest != _digest_of_sealed(made):
+            made.unlink()
+            raise NotReadable(
+                f"{path.name} read back from its sealed copy is not the same",
+                hint="the original was left as it is; look at the disk",
+            )
+        made.replace(sealed)
+        sync_folder(path.parent)
+        path.unlink()
+        sync_folder(path.parent)
+    return sealed
+
+
+def _is_still(path: Path, handle: int) -> bool:
+    here = os.fstat(handle)
+    try:
+        there = path.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _compress(source: int, made: Path) -> str:
+    """Write a durable compressed copy that states its length; the hash of what went in."""
+    import zstandard
+
+    told = os.fstat(source)
+    size = told.st_size
+    digest = sha256()
+    with contextlib.suppress(FileNotFoundError):
+        made.unlink()  # a clean-up before this one was stopped
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(made, flags, 0o600), "wb") as out:
+        with zstandard.ZstdCompressor(write_checksum=True).stream_writer(
+            out, size=size, closefd=False
+        ) as packed:
+            for start in range(0, size, _BLOCK):
+                some = os.pread(source, min(_BLOCK, size - start), start)
+                digest.update(some)
+                packed.write(some)
+        out.flush()
+        # A sealed session is not a used one: lists and later clean-ups go by this time.
+        os.utime(out.fileno(), ns=(told.st_atime_ns, told.st_mtime_ns))
+        os.fsync(out.fileno())
+        DISK.datasync(out.fileno())
+    return digest.hexdigest()
+
+
+def _digest_of_sealed(path: Path) -> str:
+    import zstandard
+
+    digest = sha256()
+    with path.open("rb") as file:
+        try:
+            for some in zstandard.ZstdDecompressor().read_to_iter(file, read_size=_BLOCK):
+                digest.update(some)
+        except zstandard.ZstdError:
+            return "broken"
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """Hold the lock that keeps writers of a log out, or find that there are some."""
+    handle = os.open(path, _READ)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise SessionBusy(
+            f"somebody is writing {path.name}", hint="close the session, then clean up again"
+        ) from None
+    try:
+        yield handle
+    finally:
+        os.close(handle)

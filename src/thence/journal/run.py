@@ -1,0 +1,240 @@
+"""A session's segments as one run, open for appending: always to the last of them.
+
+A segment that passed its cap is left at the end of a turn and the next one is begun. Its header
+says how many bytes and lines stood before it; that base is written once, under the lock, and
+every offset given out is base + offset in the file (an address, see `segments`). Invariants: no
+byte of an old segment is touched; of several writers exactly one writes the header; the others
+follow when they next end a turn, move the tip or look before they append, so that only plain
+records may come late to an old segment, which stays legal; a sealed segment is never written nor
+made again: who finds the last one sealed begins the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from thence.errors import SessionBusy
+from thence.format import codec, schema
+from thence.format.layout import Segment, segment_of
+from thence.format.records import Event, Header
+from thence.journal.ids import now_text, uuid7
+from thence.journal.log import Durability, Log, Sealed
+from thence.journal.segments import HEAD, Segments, parts_of
+
+MAX_BYTES = 50 << 20
+"""Bytes of a segment beyond which a session goes on in the next one."""
+
+_PAUSES = (0.001, 0.01, 0.05)
+
+
+class Grown(msgspec.Struct, frozen=True):
+    """Whole lines that a segment has got."""
+
+    segment: int
+    start: int
+    """Where they stand in its file."""
+    base: int
+    data: bytes
+
+
+class Run:
+    """All segments of one session, open for appending. Its session keeps threads apart."""
+
+    def __init__(
+        self,
+        folder: Path,
+        session: str,
+        *,
+        durability: Durability = "turn",
+        max_bytes: int = MAX_BYTES,
+        tip: str | None = None,
+    ) -> None:
+        self.folder = folder
+        self.session = session
+        self.max_bytes = max_bytes
+        self._durability = durability
+        self._closed = False
+        self.segment = 1
+        self.base_offset = 0
+        self._base_line = 0
+        self.log = self._enter(self._latest(), tip)
+
+    # -- writing ------------------------------------------------------------------------
+
+    def append(self, line: bytes) -> int:
+        """Append one whole line and give where it stands: its address in this segment."""
+        return self.base_offset + self.log.append(line)
+
+    def sync(self) -> None:
+        """Return when every line appended so far is on the disk."""
+        self.log.sync()
+
+    def close(self) -> None:
+        """Sync and close. A closed run stays closed."""
+        self._closed = True
+        self.log.close()
+
+    @contextlib.contextmanager
+    def exclusive(self, tip: str | None) -> Iterator[None]:
+        """Keep other careful writers out, of the last segment: nobody rolls meanwhile."""
+        while True:
+            self.follow(tip)
+            with self.log.exclusive():
+                if not self._is_left():
+                    yield
+                    return
+
+    # -- rolling ------------------------------------------------------------------------
+
+    def roll(self, tip: str | None) -> None:
+        """At the end of a turn: go on in the next segment if this one is full."""
+        if self.follow(tip) or self.log.end <= self.max_bytes:
+            return
+        old = self.log
+        with old.exclusive():
+            if not self._is_left():
+                self.log = self._enter(self.segment + 1, tip)
+        if self.log is old:  # another was quicker
+            self.follow(tip)
+        else:
+            old.close()
+
+    def follow(self, tip: str | None) -> bool:
+        """Go where other writers went: whether a later segment was there."""
+        if not self._is_left():
+            return False
+        old = self.log
+        old.sync()
+        self.log = self._enter(self._latest(), tip)
+        old.close()
+        return True
+
+    def _is_left(self) -> bool:
+        after = self.folder / Segment(self.session, self.segment + 1).name
+        return os.path.lexists(after) or os.path.lexists(f"{after}.zst")
+
+    def _latest(self) -> int:
+        """The number of the segment to write to: the last one, or the next if that is sealed."""
+        parts = parts_of(self.folder, self.session)
+        last = segment_of(parts[-1].name) if parts else None
+        return 1 if last is None else last.number + last.sealed
+
+    def _enter(self, number: int, tip: str | None) -> Log:
+        """Open a segment and learn its base; one without a header gets its header."""
+        while True:
+            path = self.folder / Segment(self.session, number).name
+            try:
+                log = self._open(path)
+            except Sealed:  # a moment ago
+                number = max(number + 1, self._latest())
+                continue
+            try:
+                header = Header(self.session) if number == 1 else self._headed(log, number, tip)
+            except BaseException:
+                log.close()
+                raise
+            if header is not None:
+                self.segment = number
+                self.base_offset, self._base_line = header.base_offset, header.base_line
+                return log
+            log.close()
+            number += 1
+
+    def _open(self, path: Path) -> Log:
+        """Open a log. Who only asks whether it is in use holds it for no longer than a moment."""
+        for pause in _PAUSES:
+            with contextlib.suppress(SessionBusy):
+                return Log(path, durability=self._durability)
+            time.sleep(pause)
+        return Log(path, durability=self._durability)
+
+    def _headed(self, log: Log, number: int, tip: str | None) -> Header | None:
+        """The header of a later segment, written if need be; None if there is no room for it."""
+        with log.exclusive(), Segments([log.path]) as file:
+            told = file.head_of(number)
+            if told is not None or file.size > HEAD // 2:
+                return told
+            offset, line = self._before(number)
+            fields = {
+                "session_id": self.session,
+                "start_ts": now_text(),
+                "resumed_from": None,
+                "schema_version": schema.CURRENT,
+                "cwd": None,
+                "model": None,
+                "inherited_cost": 0.0,
+                "segment": number,
+                "base_offset": offset,
+                "base_line": line,
+            }
+            # Beside the line, like the end of a turn: nothing hangs on it.
+            log.append(codec.encode(Event("header", now_text(), uuid7(), tip, fields)))
+            log.sync()
+            return msgspec.convert(fields, Header)
+
+    def _before(self, number: int) -> tuple[int, int]:
+        """Bytes and lines before a new segment: those of the one before it and its own base."""
+        with Segments(parts_of(self.folder, self.session)) as segments:
+            earlier = [part for part in segments.parts if part.segment.number < number]
+            if not earlier:
+                return 0, 0
+            last = earlier[-1]
+            base = segments.base_of(last.segment.number)
+            offset = (last.start if base is None else base) + last.size
+            return offset, _lines(segments, last.segment.number, last.size)
+
+    # -- looking ------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """The file that is written now."""
+        return self.log.path
+
+    def line_at(self, segment: int, offset: int) -> int:
+        """The 1-based number of the line at an address. Counted when it is asked for."""
+        if segment == self.segment and not self._closed:
+            return self._base_line + self.log.line_at(offset - self.base_offset)
+        with Segments(parts_of(self.folder, self.session)) as segments:
+            return _lines(segments, segment, offset - (segments.base_of(segment) or 0)) + 1
+
+    def grown(self, seen: dict[int, int]) -> Iterator[Grown]:
+        """What all segments got since they were last seen, up to their last LF; notes it."""
+        if self.segment > 1:
+            with Segments(parts_of(self.folder, self.session)) as segments:
+                for part in segments.parts:
+                    number = part.segment.number
+                    start = seen.get(number, 0)
+                    if number < self.segment and part.size > start:
+                        base = segments.base_of(number) or 0
+                        data = segments.read(part.start + start, part.start + part.size)
+                        yield _whole(Grown(number, start, base, data), seen)
+        start, size = seen.get(self.segment, 0), self.log.size()
+        if size > start:
+            data = self.log.read(start, size)
+            yield _whole(Grown(self.segment, start, self.base_offset, data), seen)
+
+
+def _whole(grown: Grown, seen: dict[int, int]) -> Grown:
+    """Leave out what follows the last LF: it may be in the middle of a write."""
+    data = grown.data[: grown.data.rfind(b"\n") + 1]
+    seen[grown.segment] = grown.start + len(data)
+    return msgspec.structs.replace(grown, data=data)
+
+
+def _lines(segments: Segments, number: int, stop: int) -> int:
+    """Lines before an offset in the file of a segment, those of earlier segments included."""
+    part, header = segments.part(number), segments.head_of(number) if number > 1 else None
+    before = header.base_line if header is not None else 0
+    if part is None:
+        return before
+    at, end = part.start, part.start + min(stop, part.size)
+    while at < end:
+        before += segments.read(at, min(end, at + (1 << 20))).count(b"\n")
+        at += 1 << 20
+    return before

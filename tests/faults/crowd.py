@@ -1,0 +1,41 @@
+"""The crash suite on our own journal, its writers forked from a warm parent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast
+
+from tests.faults.warm import Child, Warm
+from thence.journal.log import Durability
+from thence.testing import CrashSuite, JournalSubject
+
+WHOLE = os.environ.get("THENCE_TEST") == "whole" or bool(os.environ.get("CI"))
+
+WAIT = 0.0005, 0.012
+"""Shorter than for a writer that has to be started: what it writes has to be read, too."""
+
+
+class WarmSuite(CrashSuite):
+    """The suite, with writers that are there in a few milliseconds."""
+
+    def __init__(self, warm: Warm, subject: JournalSubject, folder: Path, seed: int) -> None:
+        super().__init__(subject, seed=seed, folder=folder, torn=subject.torn, wait=WAIT)
+        self._journal = subject
+        self._warm = warm
+
+    def start(self, path: Path, first: int, count: int, acknowledged: Path) -> Child:
+        """Fork a writer."""
+        acknowledged.write_bytes(b"")
+        subject = self._journal
+        files = str(path), str(acknowledged)
+        return self._warm.start(write, *files, first, count, subject.largest, subject.durability)
+
+
+def write(path: str, acknowledged: str, *given: int | str) -> None:
+    """Write numbers, and what was acknowledged of them."""
+    first, count, largest, durability = given
+    subject = JournalSubject(largest=int(largest), durability=cast("Durability", durability))
+    out = os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
+    for number in subject.write(Path(path), int(first), int(count)):
+        os.write(out, b"%d\n" % number)

@@ -1,0 +1,49 @@
+"""A session's file cut at every byte, opened, appended to and read: only the cut event is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.faults.crowd import WHOLE
+from thence.format import codec
+from thence.journal import Journal
+from thence.testing import SAMPLE_SESSION, CrashSuite, Draft, JournalSubject
+
+EVENTS = 60
+
+
+def test_a_cut_at_any_byte_costs_the_cut_event_only(tmp_path: Path) -> None:
+    """Going on with a torn session never shortens it, and its next event can be read."""
+    subject = JournalSubject(largest=8, durability="none")
+    store = tmp_path / "store"
+    list(subject.write(store, 1, EVENTS))
+    size = subject.file(store).stat().st_size
+    every = 1 if WHOLE else 50
+    report = CrashSuite(subject).cuts(store, subject.file(store), every=every)
+
+    assert 0 == report.violations
+    assert (EVENTS, -(-size // every) + 1) == (report.acknowledged, report.rounds)
+
+
+def test_model_sees_all_but_the_cut_event(tmp_path: Path) -> None:
+    """What goes to the model is the same story, as far as it was whole."""
+    file = JournalSubject().file(tmp_path)
+    file.parent.mkdir(parents=True)
+    draft = Draft(SAMPLE_SESSION)
+    draft.header(cwd=None)
+    for number in range(6):
+        draft.prompt(f"prompt {number}")
+        draft.reply(f"reply {number}")
+    whole = draft.bytes()
+    wrong = []
+    for cut in range(len(draft.lines()[0]), len(whole), 1 if WHOLE else 97):
+        file.write_bytes(whole[:cut])
+        with Journal(tmp_path, durability="none").resume(SAMPLE_SESSION, mode="continue") as going:
+            going.record("user", {"role": "user", "content": "next"})
+            seen = str(going.messages)
+        left = [event for event in codec.decode(whole[:cut]).events if event.type != "header"]
+        said = [str(event.fields["content"]) for event in left]
+        texts = [f"{word} {n}" for n in range(6) for word in ("prompt", "reply")][: len(said)]
+        wrong += [cut] * any(text not in seen for text in [*texts, "next"])
+
+    assert [] == wrong

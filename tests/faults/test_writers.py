@@ -1,0 +1,47 @@
+"""Many processes on one session, some of them killed: nobody's event costs another's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.faults.crowd import WHOLE, WarmSuite
+from tests.faults.warm import Warm
+from thence.format import codec
+from thence.testing import JournalSubject
+
+EACH = 5000 if WHOLE else 300
+
+
+class Kept(JournalSubject):
+    """A subject that remembers the last bytes it read, to be looked at."""
+
+    data = b""
+
+    def read(self, path: Path) -> list[int]:
+        """Read, and remember."""
+        self.data = self.file(path).read_bytes()
+        return super().read(path)
+
+
+def test_writers_lose_nothing_when_half_of_them_are_killed(tmp_path: Path) -> None:
+    """All that the survivors and the killed have acknowledged is read back, once."""
+    subject = Kept()
+    with Warm("tests.faults.crowd") as warm:
+        report = WarmSuite(warm, subject, tmp_path, seed=8).writers(8, EACH, killed=4)
+    decoded = codec.decode(subject.data)
+    ids = [event.uuid for event in decoded.events]
+
+    assert 0 == report.violations
+    assert 4 * EACH < report.acknowledged
+    assert len(ids) == len(set(ids))
+    assert len(decoded.skipped) <= 4
+
+
+def test_writers_of_long_lines_lose_nothing_either(tmp_path: Path) -> None:
+    """Lines of up to 4 MiB: a kill leaves halves, which others end before they go on."""
+    subject = JournalSubject(largest=4 << 20)
+    with Warm("tests.faults.crowd") as warm:
+        suite = WarmSuite(warm, subject, tmp_path, seed=5)
+        reports = [suite.writers(4, 30, killed=2) for _ in range(6 if WHOLE else 1)]
+
+    assert [0] * len(reports) == [report.violations for report in reports]

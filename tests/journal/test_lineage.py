@@ -1,0 +1,105 @@
+"""Side files of a lineage: what one session saved, those that go on from it find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thence.errors import Conflict
+from thence.journal import Journal
+from thence.journal.spill import spilled_in
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """A journal in a fresh home."""
+    return Journal(tmp_path / "home", durability="none")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A project with one file."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("first")
+    return folder
+
+
+@pytest.mark.parametrize("mode", ["adopt", "continue", "fork"])
+def test_files_return_to_a_checkpoint_of_an_ancestor(
+    journal: Journal, workspace: Path, mode: str
+) -> None:
+    """However the session was opened, the saved content is there and the later edits are known."""
+    with journal.create(cwd=workspace) as session:
+        session.record("user", {"role": "user", "content": "edit"})
+        before = session.checkpoint(["a.txt"])
+        (workspace / "a.txt").write_text("second")
+    with journal.resume(session.id, mode=mode) as later:  # type: ignore[arg-type]
+        later.record("user", {"role": "user", "content": "edit more"})
+        later.checkpoint(["a.txt", "b.txt"])
+        (workspace / "a.txt").write_text("third")
+        (workspace / "b.txt").write_text("new")
+
+        later.rewind_files(before)
+
+        assert "first" == (workspace / "a.txt").read_text()
+        assert not (workspace / "b.txt").exists()
+        assert [before.id] == [c.id for c in later.checkpoints[:1]]
+
+
+def test_a_rewind_of_files_can_be_taken_back(journal: Journal, workspace: Path) -> None:
+    """What a rewind changed was saved first, and the log names it."""
+    with journal.create(cwd=workspace) as session:
+        before = session.checkpoint(["a.txt"])
+        (workspace / "a.txt").write_text("second")
+        done = session.rewind_files(before)
+        assert done.before is not None
+
+        session.rewind_files(done.before)
+
+        assert "second" == (workspace / "a.txt").read_text()
+
+
+def test_edits_on_a_dead_branch_are_rewound_with_the_rest(
+    journal: Journal, workspace: Path
+) -> None:
+    """The conversation went back, the files did not: their checkpoints still count."""
+    with journal.create(cwd=workspace) as session:
+        start = session.record("user", {"role": "user", "content": "go"}).uuid
+        before = session.checkpoint(["a.txt"])
+        session.checkpoint(["b.txt"])
+        (workspace / "b.txt").write_text("made on the branch")
+        session.rewind(start)
+
+        session.rewind_files(before)
+
+        assert not (workspace / "b.txt").exists()
+
+
+def test_a_spilled_result_is_found_from_an_adopted_session(
+    journal: Journal, workspace: Path
+) -> None:
+    """The placeholder is the ancestor's, the bytes are the lineage's."""
+    whole = "x" * 50_000
+    with journal.create(cwd=workspace) as session:
+        session.record("user", {"role": "user", "content": "go"})
+        call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}
+        session.record("assistant", {"role": "assistant", "content": [call]})
+        result = {"type": "tool_result", "tool_use_id": "c", "content": whole}
+        session.record("user", {"role": "user", "content": [result]})
+    with journal.resume(session.id) as later:
+        shown = later.messages[-1]["content"][0]["content"]
+        (spilled,) = spilled_in(shown)
+
+        assert len(shown) < 10_000
+        assert session.messages == later.messages
+        assert whole.encode() in later.full_result(spilled)
+
+
+def test_an_id_that_is_taken_is_refused(journal: Journal, workspace: Path) -> None:
+    """Two sessions never share a file by accident."""
+    session = journal.create(cwd=workspace)
+
+    with pytest.raises(Conflict):
+        journal.create(cwd=workspace, session=session.id)
