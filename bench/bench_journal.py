@@ -109,7 +109,7 @@ def langgraph(folder: Path) -> float:
                 said.append(MESSAGE)
                 checkpoint = empty_checkpoint()
                 checkpoint["channel_values"] = {"messages": list(said)}
-                await saver.aput(config, checkpoint, {}, {})  # type: ignore[arg-type]
+                await saver.aput(config, checkpoint, {}, {})
             return (time.perf_counter() - start) / 200
 
     return asyncio.run(run())
@@ -181,9 +181,7 @@ def resuming(folder: Path, sizes: tuple[float, ...]) -> int:
             rounds=7,
         )
         times[size] = load
-        print(
-            f"     resume of {size:g} MB compacted: {load * 1e3:.2f} ms, {load / floor:.1f}x live lines"
-        )
+        print(f"     resume of {size:g} MB compacted: {load * 1e3:.2f} ms")
         missed += verdict(f"resume {size:g} MB / parsing the live lines", load / floor, 2.0)
     flat = times[max(sizes)] / times[5]
     return missed + verdict(f"resume {max(sizes):g} MB / resume 5 MB", flat, 1.5)

@@ -12,6 +12,9 @@ from thence.testing import CrashSuite, JournalSubject
 
 WHOLE = os.environ.get("THENCE_TEST") == "whole" or bool(os.environ.get("CI"))
 
+MEMORY = Path("/dev/shm")
+"""A folder in memory, where there is one: what a kill leaves does not depend on the disk."""
+
 WAIT = 0.0005, 0.012
 """Shorter than for a writer that has to be started: what it writes has to be read, too."""
 

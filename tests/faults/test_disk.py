@@ -51,13 +51,12 @@ def _record(session: Session, number: int) -> str:
 
 @pytest.mark.parametrize("limit", [LINE, 10_000, 20_001, 50_000])
 def test_a_line_that_fits_half_is_an_error_and_costs_itself_only(
-    limit: int, tmp_path: Path
+    limit: int, tmp_path: Path, warm: Warm
 ) -> None:
     """A real short write: the error is clear, and after room was made the same session goes on."""
     told = tmp_path / "told"
     told.touch()
-    with Warm("tests.faults.test_disk") as warm:
-        ended = warm.start(fill, str(tmp_path), str(told), limit).wait()
+    ended = warm.start(fill, str(tmp_path), str(told), limit).wait()
     lines = told.read_text().splitlines()
     full = [line for line in lines if line.startswith("full")]
     promised = [line for line in lines if not line.startswith("full")]

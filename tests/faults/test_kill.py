@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.crowd import WHOLE, WarmSuite
+from tests.faults.crowd import MEMORY, WHOLE, WarmSuite
 from tests.faults.warm import Warm
 from thence.journal.log import Durability
 from thence.testing import CrashSuite, JournalSubject
 
 KILLS = int(os.environ.get("THENCE_KILLS") or (500 if WHOLE else 60))
-LARGEST = 8 << 20
-MEMORY = Path("/dev/shm")
+LARGEST = 8 << 20 if WHOLE else 1 << 20
 
 
 @pytest.mark.parametrize(
@@ -30,16 +29,17 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(
     durability: Durability,
     share: float,
     largest: int,
+    *,
     tmp_path: Path,
+    warm: Warm,
     record_property: Callable[[str, object], None],
 ) -> None:
     """Whatever the durability: a killed process is survived by all three."""
     subject = JournalSubject(largest=largest, durability=durability)
     # What a kill leaves is in memory. Only what is synced has to go to the disk.
     memory = None if durability == "event" or not MEMORY.is_dir() else MEMORY
-    with Warm("tests.faults.crowd") as warm:
-        suite = WarmSuite(warm, subject, memory or tmp_path, seed=KILLS)
-        report = suite.kills(round(KILLS * share))
+    suite = WarmSuite(warm, subject, memory or tmp_path, seed=KILLS)
+    report = suite.kills(round(KILLS * share))
     record_property("figures", str(report))
 
     assert 0 == report.violations

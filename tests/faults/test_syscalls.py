@@ -13,7 +13,7 @@ import random
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,7 @@ from tests.faults.warm import Warm
 from thence.journal.log import Durability
 
 STRACE = shutil.which("strace")
-FAULTS = os.environ.get("THENCE_FAULTS") or ("80" if WHOLE else "24")
+FAULTS = os.environ.get("THENCE_FAULTS") or ("80" if WHOLE else "16")
 MADE = {"write": 48, "fdatasync": 14, "fsync": 19, "openat": 62, "rename": 3, "mkdir": 7}
 """About how often the story makes each call: where a sample is taken from."""
 
@@ -124,10 +124,9 @@ def complaint(fault: Fault, ran: Ran) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def theatre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    """One warm parent for all stories."""
-    with Warm("tests.faults.story") as warm:
-        yield Theatre(warm, tmp_path_factory.mktemp("stories"))
+def theatre(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Theatre:
+    """One place for all stories."""
+    return Theatre(warm, tmp_path_factory.mktemp("stories"))
 
 
 def test_story_is_whole_when_nothing_fails(theatre: Theatre) -> None:

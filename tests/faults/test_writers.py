@@ -23,11 +23,10 @@ class Kept(JournalSubject):
         return super().read(path)
 
 
-def test_writers_lose_nothing_when_half_of_them_are_killed(tmp_path: Path) -> None:
+def test_writers_lose_nothing_when_half_of_them_are_killed(tmp_path: Path, warm: Warm) -> None:
     """All that the survivors and the killed have acknowledged is read back, once."""
     subject = Kept()
-    with Warm("tests.faults.crowd") as warm:
-        report = WarmSuite(warm, subject, tmp_path, seed=8).writers(8, EACH, killed=4)
+    report = WarmSuite(warm, subject, tmp_path, seed=8).writers(8, EACH, killed=4)
     decoded = codec.decode(subject.data)
     ids = [event.uuid for event in decoded.events]
 
@@ -37,11 +36,10 @@ def test_writers_lose_nothing_when_half_of_them_are_killed(tmp_path: Path) -> No
     assert len(decoded.skipped) <= 4
 
 
-def test_writers_of_long_lines_lose_nothing_either(tmp_path: Path) -> None:
+def test_writers_of_long_lines_lose_nothing_either(tmp_path: Path, warm: Warm) -> None:
     """Lines of up to 4 MiB: a kill leaves halves, which others end before they go on."""
     subject = JournalSubject(largest=4 << 20)
-    with Warm("tests.faults.crowd") as warm:
-        suite = WarmSuite(warm, subject, tmp_path, seed=5)
-        reports = [suite.writers(4, 30, killed=2) for _ in range(6 if WHOLE else 1)]
+    suite = WarmSuite(warm, subject, tmp_path, seed=5)
+    reports = [suite.writers(4, 30, killed=2) for _ in range(6 if WHOLE else 1)]
 
     assert [0] * len(reports) == [report.violations for report in reports]

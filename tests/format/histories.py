@@ -175,13 +175,13 @@ class History:
 
     def _somewhere(self, a: int) -> str:
         """An event of the line to go back to, never into the middle of an exchange."""
-        steps = [u for u in self.line if self._is_rest(u)]
+        steps = [u for u in self.line if u in self.at and self._is_rest(u)]
         return steps[a % len(steps)] if steps else self.line[0]
 
     def _is_rest(self, uuid: str) -> bool:
         event = next(e for e in self.draft.events if e.uuid == uuid)
         content = event.fields.get("content")
-        return event.type in ("user", "assistant", "boundary", "header") and (
+        return event.type in ("user", "assistant", "boundary", "header", "summary") and (
             not isinstance(content, list) or all(b["type"] == "text" for b in content)
         )
 

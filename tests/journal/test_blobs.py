@@ -90,6 +90,27 @@ def faults(run: Callable[[Disk], None]) -> Iterator[tuple[int, ThenceError | Non
             yield fault, said
 
 
+def order_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Disk, list[str]]:
+    """A disk, and a list that fills with the syncs made through it and all renames and removals.
+
+    Each is told with the name of what it was done to, scratch names apart.
+    """
+    order: list[str] = []
+
+    def sync(name: str, *args: Any) -> None:
+        if name == "fsync":
+            synced = Path(f"/proc/self/fd/{args[0]}").readlink().name
+            order.append(f"sync {'scratch' if synced.startswith('.thence-') else synced}")
+
+    def told(name: str, real: Callable[..., None], *args: Any, **options: Any) -> None:
+        order.append(f"{name} {args[-1]}")
+        real(*args, **options)
+
+    for name in ("rename", "unlink"):
+        monkeypatch.setattr(os, name, partial(told, name, getattr(os, name)))
+    return watched(sync), order
+
+
 def handles() -> int:
     """How many files this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
@@ -252,22 +273,13 @@ def test_only_a_hash_is_a_name(tmp_path: Path, key: str) -> None:
 def test_a_name_is_given_after_the_bytes_are_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Write, sync, rename, sync of the folder: in this order."""
-    (tmp_path / "blobs").mkdir()
-    calls: list[str] = []
-    rename = os.rename
-
-    def renamed(*args: Any, **options: Any) -> None:
-        calls.append("rename")
-        rename(*args, **options)
-
-    monkeypatch.setattr(os, "rename", renamed)
-    blobs = Blobs(tmp_path / "blobs", disk=watched(lambda name, *_: calls.append(name)))
-    blobs.add([b"x"])
+    """Sync, rename, sync of the folder: in this order."""
+    disk, order = order_of(monkeypatch)
+    blobs = Blobs(tmp_path, disk=disk)
+    blob = blobs.add([b"x"])
     blobs.sync()
-    order = [name for name in calls if name in {"write", "fsync", "rename"}]
 
-    assert ["write", "fsync", "rename", "fsync"] == order
+    assert ["sync scratch", f"rename {blob.hash}", f"sync {tmp_path.name}"] == order
 
 
 def test_a_fault_leaves_a_blob_whole_or_not_there(tmp_path: Path) -> None:

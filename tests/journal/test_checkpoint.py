@@ -21,7 +21,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.journal.test_blobs import SHORT, assert_whole, faults, handles, leftover, watched
+from tests.journal.test_blobs import (
+    SHORT,
+    assert_whole,
+    faults,
+    handles,
+    leftover,
+    order_of,
+    watched,
+)
 from thence.errors import ThenceError
 from thence.format import codec
 from thence.format.records import Event
@@ -538,6 +546,56 @@ def test_a_link_that_comes_while_we_rewind_is_not_followed(case: Case, nth: int)
 # -- the store ------------------------------------------------------------------------------
 
 
+def test_a_checkpoint_is_durable_before_it_is_handed_out(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes before names, and the folder of the names last."""
+    case.store.mkdir()
+    case.write("a", "one")
+    case.write("b", "two")
+    disk, order = order_of(monkeypatch)
+
+    first, second = case.checkpoints(disk=disk).save(["a", "b"]).files
+
+    assert [
+        "sync scratch",
+        f"rename {first.blob}",
+        "sync scratch",
+        f"rename {second.blob}",
+        "sync store",
+    ] == order
+
+
+def test_each_file_of_a_rewind_is_durable(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it saved first, then bytes before names and folders behind them, new ones included."""
+    case.write("folder/deep/a", "one")
+    case.write("c", "c", 0o600)
+    point = case.checkpoints().save(["folder/deep/a", "b", "c"])
+    (case.root / "folder/deep/a").unlink()
+    (case.root / "folder/deep").rmdir()
+    case.write("b", "two")
+    (case.root / "c").chmod(0o644)
+    disk, order = order_of(monkeypatch)
+
+    before = case.checkpoints(disk=disk).rewind(point, []).before
+    assert before is not None
+
+    assert [
+        "sync scratch",
+        f"rename {before.files[0].blob}",
+        f"unlink {order[2].partition(' ')[2]}",  # c is in the store already
+        "sync store",
+        "unlink b",
+        "sync work",
+        "sync folder",
+        "sync scratch",
+        "rename a",
+        "sync deep",
+        "sync c",
+        "sync work",
+    ] == order
+
+
 def test_identical_content_is_kept_once(case: Case) -> None:
     """Copies, and the same file in many checkpoints, cost one blob."""
     checkpoints = case.checkpoints()
@@ -586,6 +644,18 @@ def test_a_blob_that_is_lost_keeps_no_other_file(case: Case, harm: str) -> None:
     assert {"a": "cannot", "b": "write"} == whats(planned) == whats(rewound.changes)
     assert ("missing" if harm == "missing" else "damaged") in planned[0].reason
     assert {"a": (b"ONE", 0o644), "b": (b"two", 0o644)} == case.tree()
+
+
+def test_a_damaged_blob_of_a_large_file_is_planned_for(case: Case) -> None:
+    """Also where no difference is shown, the plan knows what the rewind will meet."""
+    checkpoints = case.checkpoints()
+    case.write("a", b"1" * (DIFF_LIMIT + 1))
+    point = checkpoints.save(["a"])
+    case.write("a", "2")
+    with (case.store / str(point.files[0].blob)).open("r+b") as blob:
+        blob.write(b"?")
+
+    assert {"a": "cannot"} == whats(checkpoints.plan(point, []))
 
 
 def test_a_blob_that_is_lost_does_not_matter_to_an_unchanged_file(case: Case) -> None:

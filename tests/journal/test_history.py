@@ -475,10 +475,13 @@ def test_prompts_of_other_writers_count(tmp_path: Path) -> None:
     first = disk.bytes_read
     fill(other, ["y"] * 39)
     fill(mine, ["rolls over"])
+    path = tmp_path / "history.jsonl"
+    disk.before["write"] = lambda: path.write_bytes(path.read_bytes() * 99)
+    fill(mine, ["just after theirs", "rolls over, too"])
 
     assert first >= 60 * 1000
-    assert disk.bytes_read - first < 39 * 200
-    assert ["rolls over"] == [json.loads((tmp_path / "history.jsonl").read_bytes())["prompt"]]
+    assert disk.bytes_read - first < 39 * 200 + 99 * 200
+    assert ["rolls over, too"] == [json.loads(path.read_bytes())["prompt"]]
 
 
 def test_a_writer_notices_that_another_rolled_over(tmp_path: Path) -> None:
@@ -576,10 +579,12 @@ def test_gaps_and_foreign_names_are_tolerated(tmp_path: Path) -> None:
     fill(History(tmp_path, limit_entries=1), list("abcd"))
     (tmp_path / "history.jsonl.3").rename(tmp_path / "history.jsonl.70")
     (tmp_path / "history.jsonl.1").unlink()
+    (tmp_path / "history.jsonl.zst").touch()
+    fill(History(tmp_path, limit_entries=1), ["e"])
     for name in ("history.jsonl.01", "history.jsonl.bak", "history.jsonl.", "history.jsonl.x.1"):
         (tmp_path / name).write_bytes((tmp_path / "history.jsonl").read_bytes())
 
-    assert ["a", "b", "d"] == everything(tmp_path)
+    assert ["a", "b", "d", "e"] == everything(tmp_path)
 
 
 def test_a_warning_comes_before_the_rollover(tmp_path: Path) -> None:
@@ -801,6 +806,12 @@ def test_what_a_failed_sync_may_have_lost_is_said_again(tmp_path: Path) -> None:
     fill(history, ["c"])
 
     assert [*"ababc"] == everything(tmp_path)
+    disk.faults = {"datasync": errno.EIO}
+    with pytest.raises(NotAppendable, match="sync"):
+        history.close()
+    disk.faults = {}
+    history.close()
+    assert [*"ababcc"] == everything(tmp_path)
 
 
 def test_a_file_that_shrinks_under_a_reader_ends_its_reading(tmp_path: Path) -> None:

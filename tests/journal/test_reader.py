@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.journal.runs import Run, Script, open_calls, scripts
@@ -19,6 +19,9 @@ from thence.journal.journal import Journal
 from thence.journal.reader import Back, Source, find_event, head, read_back
 from thence.journal.segments import Segments
 from thence.journal.session import Session
+
+FEWER = settings(max_examples=(settings.default or settings()).max_examples // 3)
+"""Four tests share what one would take."""
 
 DAMAGE: tuple[tuple[str, Any], ...] = (
     ("kept", None),
@@ -94,6 +97,7 @@ def grow(session: Session, count: int, size: int = 1000) -> list[str]:
 # -- the same as reading everything -----------------------------------------------------
 
 
+@FEWER
 @given(script=scripts)
 def test_reading_from_the_end_is_reading_everything(script: Script) -> None:
     """Chain, state and places: by the ranges of the last boundary or by all bytes, one answer."""
@@ -107,6 +111,7 @@ def test_reading_from_the_end_is_reading_everything(script: Script) -> None:
             assert [[event] for event in back.chain] == found
 
 
+@FEWER
 @given(script=scripts, what=st.sampled_from(DAMAGE))
 def test_a_boundary_with_bad_caches_costs_time_only(script: Script, what: tuple[str, Any]) -> None:
     """Ranges and state are caches: damaged ones lead to the same chain and state, slowly."""
@@ -119,6 +124,7 @@ def test_a_boundary_with_bad_caches_costs_time_only(script: Script, what: tuple[
             assert chain == slowly(hurt)[0]
 
 
+@FEWER
 @given(script=scripts, at=st.integers(0, 2**16))
 def test_any_event_can_be_read_to(script: Script, at: int) -> None:
     """The chain to an event is the graph's, whichever boundaries stand before or after it.
@@ -137,6 +143,7 @@ def test_any_event_can_be_read_to(script: Script, at: int) -> None:
                 assert expected == [event.uuid for event in back.chain]
 
 
+@FEWER
 @given(script=scripts, cut=st.floats(0, 1))
 def test_any_prefix_of_a_file_reads_as_far_as_it_goes(script: Script, cut: float) -> None:
     """Torn at any byte: what the whole lines say, and no error."""

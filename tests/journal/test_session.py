@@ -70,6 +70,7 @@ def test_every_run_gives_back_what_was_there(script: Script) -> None:
         Run(Path(folder), script)
 
 
+@settings(max_examples=(settings.default or settings()).max_examples // 2)
 @given(script=scripts)
 def test_a_run_over_many_segments_is_one_session(script: Script) -> None:
     """The same with a cap that every turn passes: rolling on changes nothing that is read."""

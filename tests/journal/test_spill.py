@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.journal.test_blobs import SHORT, assert_whole, faults, handles, names
+from tests.journal.test_blobs import SHORT, assert_whole, faults, handles, names, order_of
 from thence.errors import ThenceError
 from thence.format import codec
 from thence.format.records import JSON, Event
@@ -140,6 +140,7 @@ def test_many_small_blocks_spill_together(tmp_path: Path) -> None:
     assert [{"type": "text", "text": placeholder(spilled)}] == fitted
     assert [spilled.name] == names(tmp_path)
     assert content == spill.whole(fitted)
+    assert inline_bytes(fitted) == spill.inline_so_far
 
 
 def test_a_session_has_a_budget_too(tmp_path: Path) -> None:
@@ -232,8 +233,10 @@ def test_any_content_comes_back_and_the_budget_holds(
     with TemporaryDirectory() as folder:
         spill = Spill(Path(folder) / "s", per_result=per_result, per_session=per_session)
         for content in contents:
+            before = spill.inline_so_far
             fitted, spilled = spill.fit(content)
 
+            assert inline_bytes(recorded(fitted)) == spill.inline_so_far - before
             assert content == spill.whole(fitted)
             assert spilled == spilled_in(fitted) == spilled_in(recorded(fitted))
             assert [one.hash for one in spilled] == [
@@ -384,6 +387,17 @@ def test_a_fault_gives_no_placeholder_without_its_file(tmp_path: Path) -> None:
 
     assert met > 40
     assert before == handles()
+
+
+def test_a_side_file_is_durable_before_its_placeholder_is_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes before the name, the folder last."""
+    disk, order = order_of(monkeypatch)
+
+    _, (spilled,) = Spill(tmp_path, disk=disk).fit(LONG)
+
+    assert ["sync scratch", f"rename {spilled.name}", f"sync {tmp_path.name}"] == order
 
 
 def test_a_failed_spill_takes_nothing_of_the_budget(tmp_path: Path) -> None:

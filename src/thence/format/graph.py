@@ -88,6 +88,7 @@ class Graph:
         self._breaks: list[Break] = []
         self._copies: set[int] = set()
         self._again: dict[str, list[int]] = {}
+        self._views: dict[int, list[int]] = {}
         self._place = self._index()
         self.parents = self._link()
         self._cut_cycles()
@@ -488,16 +489,28 @@ class Graph:
         path = self.chain(to, beside=False)
         return next((i for i in reversed(path) if i in self._holding), None)
 
-    def _kept(self, span: tuple[int, int, int]) -> Iterator[int]:
-        """The events a compaction kept, last first; older boundaries in between fall away."""
-        _, head, i = span
-        while i >= 0:
-            node = self.nodes[i]
-            if node.span is None and not (node.flags & Is.SUMMARY and i in self._committed):
-                yield i
-            if i == head:
-                return
-            i = self._line_parents[i]
+    def _kept(self, span: tuple[int, int, int]) -> list[int]:
+        """The events a compaction kept, last first: of what was in view then, from head on.
+
+        Older boundaries are worked out before younger ones, so that nesting needs no recursion.
+        """
+        for older in sorted(self._spans.values()):
+            if older[0] < span[0] and older[0] not in self._views:
+                self._views[older[0]] = self._view(older)
+        if span[0] not in self._views:
+            self._views[span[0]] = self._view(span)
+        return self._views[span[0]]
+
+    def _view(self, span: tuple[int, int, int]) -> list[int]:
+        """What one boundary keeps, those that it builds on being known."""
+        _, head, tail = span
+        if tail < 0:
+            return []
+        seen = self._patched(tail)
+        if head not in seen:  # it had been summed up before: take what was written
+            seen = self._plain(tail)
+        kept = seen[: seen.index(head) + 1] if head in seen else []
+        return [i for i in kept if self.nodes[i].span is None]
 
     @cached_property
     def _spans(self) -> dict[int, tuple[int, int, int]]:

@@ -166,7 +166,13 @@ def _stored(snapshot: JSON) -> Mapping[str, JSON]:
 
 
 def _is_known(domain: Domain[JSON], kept: JSON) -> bool:
-    return isinstance(kept, Mapping) and kept.get("version") == domain.version
+    """Whether a snapshot's entry is of our version and of the shape the domain starts with."""
+    if not isinstance(kept, Mapping) or kept.get("version") != domain.version:
+        return False
+    start, value = domain.start(), kept.get("value")
+    if isinstance(start, dict):
+        return isinstance(value, dict) and start.keys() <= value.keys()
+    return isinstance(value, list) if isinstance(start, list) else "value" in kept
 
 
 def _starts(
@@ -179,12 +185,7 @@ def _starts(
 
 
 def _kept(domain: Domain[JSON], value: JSON) -> JSON:
-    """Take a value out of a snapshot, if it has the shape the domain starts with."""
-    start = domain.start()
-    fits = isinstance(value, type(start)) or not isinstance(start, (dict, list))
-    if not fits or (isinstance(start, dict) and not start.keys() <= value.keys()):
-        message = f"not the shape of {domain.name}"
-        raise TypeError(message)
+    """Take a value out of a snapshot, and of it what may come back."""
     return domain.clean(deepcopy(value)) if domain.clean else deepcopy(value)
 
 

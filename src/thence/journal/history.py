@@ -44,9 +44,9 @@ NOWHERE = -1  # the offset of a prompt that is not kept: the history is switched
 DAY = 86_400.0
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _GUARD = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STRAYS = 100  # prompts in a row past `retain_days` that end a read: one clock gone wrong must not
-_TOLD = ("prompt", "ts", "session_id", "offset")
 _TRIES = 100  # looks at a folder whose files are being renamed all the while
 _File = tuple[int, int]  # device and inode: what a name leads to
 
@@ -155,10 +155,12 @@ class History:
     def _open(self) -> None:
         """Open the current file, if we can tell which it is: others may roll it over now."""
         if self._log is not None:
-            self._log.sync()  # if this fails the log stays, and says its lines again next time
-            self._log.close()
+            self._log.close()  # if this fails it stays, and says its lines again next time
             self._log = None
         make_folder(self.folder, disk=self._disk)
+        if self._look() is None:
+            with contextlib.suppress(FileExistsError):  # made here: a log refuses to, if it finds
+                self._disk.close(self._disk.open(self._path, _MAKE, 0o600))  # a .zst beside it
         before = self._look()
         log = Log(self._path, disk=self._disk)
         here = self._look()
@@ -175,8 +177,7 @@ class History:
 
     def sync(self) -> None:
         """Return when every prompt added so far is on the disk."""
-        with _MUTEX:
-            log = self._log
+        log = self._log  # without the mutex: a signal may have come in the middle of `add`
         if log is not None:
             log.sync()
 
@@ -184,9 +185,9 @@ class History:
         """Sync and close. Nothing can be added from then on; reading goes on."""
         with _MUTEX:
             self._closed = True
-            log, self._log = self._log, None
-        if log is not None:
-            log.close()
+            if self._log is not None:
+                self._log.close()  # if this fails it stays, to be closed again
+                self._log = None
 
     # -- rolling over -------------------------------------------------------------------
 
@@ -217,7 +218,6 @@ class History:
                 here = self._look()
                 if here is None or not (ours and self._is_ours(here) and self._is_full(here)):
                     return
-                # Up to the first gap: no target exists, and nothing is moved for nothing.
                 free = next(n for n in count(1) if not os.path.lexists(self.folder / rollover(n)))
                 for number in range(free, 0, -1):
                     (self.folder / rollover(number - 1)).rename(self.folder / rollover(number))
@@ -291,9 +291,9 @@ class History:
 
     def read(self, limit: int = 50, *, reverse: bool = True) -> list[dict[str, JSON]]:
         """Give prompts as plain objects: the newest first, or from the very first on."""
+        names = ("prompt", "ts", "session_id", "offset")
         with contextlib.closing(self._prompts(reverse=reverse)) as prompts:
-            first = [msgspec.structs.asdict(prompt) for prompt in islice(prompts, max(limit, 0))]
-        return [{name: fields[name] for name in _TOLD} for fields in first]
+            return [{n: getattr(p, n) for n in names} for p in islice(prompts, max(limit, 0))]
 
     def search(self, text: str, *, prefix: bool = False, limit: int = 50) -> list[Prompt]:
         """Find prompts that hold, or start with, a text in whatever case; each text once."""
@@ -454,7 +454,7 @@ def _prompt(found: Found | Skipped) -> Prompt | None:
         return None
     try:
         line = msgspec.convert(found.value, _Line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return Prompt(line.prompt, line.ts, line.session_id, line.project, found.place.offset)
 

@@ -130,7 +130,7 @@ class Journal:
             back.since = [event]
         back.end = event.uuid
         back.moved = False
-        return self._session(session, log, back, folder, cwd, orphans)
+        return self._session(session, log, back, folder=folder, cwd=cwd, orphans=orphans)
 
     def _open(self, folder: Path, session: str, tip: str | None = None) -> Run | None:
         if not self.enabled:
@@ -147,6 +147,7 @@ class Journal:
         session: str,
         log: Run | None,
         back: Back,
+        *,
         folder: Path,
         cwd: str | None,
         orphans: repair.Orphans,
@@ -283,7 +284,8 @@ class Journal:
         header = back.header
         log = self._open(folder, name, back.end)
         back.cost = self._spent(folder, name)
-        going = self._session(name, log, back, folder, header.cwd if header else None, orphans)
+        cwd = header.cwd if header else None
+        going = self._session(name, log, back, folder=folder, cwd=cwd, orphans=orphans)
         self._mend(going, back, orphans)
         return going
 

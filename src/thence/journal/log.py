@@ -262,7 +262,7 @@ class Log:
                 here = os.fstat(handle)
                 if not stat.S_ISREG(here.st_mode):
                     raise NotAppendable(f"not a regular file: {self.path}")
-                there = os.stat(self.path, follow_symlinks=False)
+                there = self.path.lstat()
             except BlockingIOError:
                 self._disk.close(handle)
                 raise SessionBusy(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -117,7 +118,7 @@ class Segments:
             os.close(handle)
         self._handles.clear()
 
-    def __enter__(self) -> Segments:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
@@ -133,7 +133,14 @@ class Session:
         added meanwhile makes this event a branch, or a `Conflict`, as `on_stale` says.
         """
         if uuid is not None or expected_tip is not None:
-            return self._record_carefully(kind, payload, uuid, parent, expected_tip, on_stale)
+            return self._record_carefully(
+                kind,
+                payload,
+                uuid=uuid,
+                parent=parent,
+                expected_tip=expected_tip,
+                on_stale=on_stale,
+            )
         with self._mutex:
             if parent is not None and parent != self._tip:
                 self._leave(parent)
@@ -160,6 +167,7 @@ class Session:
         self,
         kind: str,
         payload: JSON,
+        *,
         uuid: str | None,
         parent: str | None,
         expected_tip: str | None,
@@ -323,7 +331,7 @@ class Session:
                 self._run.close()
             self._closed = True  # not before: closing that failed can be tried again
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

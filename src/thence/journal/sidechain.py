@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from thence.errors import BudgetExceeded
 from thence.format import codec, schema
@@ -153,7 +153,7 @@ class Sidechain:
             },
         )
 
-    def __enter__(self) -> Sidechain:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
