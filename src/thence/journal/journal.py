@@ -163,6 +163,7 @@ class Journal:
                 ),
                 checkpoints=None if cwd is None else lambda: Checkpoints(saved, Path(cwd)),
                 saved=lambda: self._saved(family),
+                last_prompt=lambda: self._last_prompt(session),
             )
         made = Session(
             session,
@@ -195,6 +196,10 @@ class Journal:
                 break
             where = path.parent
         return out
+
+    def _last_prompt(self, session: str) -> int | None:
+        found = self.history.recent(1, session_id=session)
+        return found[0].offset if found else None
 
     def _saved(self, family: list[str]) -> list[Checkpoint]:
         """Read the checkpoints that the logs of a lineage name, oldest first."""

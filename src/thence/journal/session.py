@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -25,6 +26,7 @@ from thence.format import codec, repair
 from thence.format.records import INTERNAL, JSON, MESSAGES, Event, is_permission
 from thence.format.state import Domains, State, cost_of
 from thence.journal.checkpoint import Checkpoint, Checkpoints, Rewound
+from thence.journal.idle import Idle
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Log
 from thence.journal.permissions import Ledger
@@ -60,6 +62,8 @@ class Parts(msgspec.Struct):
     checkpoints: Callable[[], Checkpoints] | None = None
     saved: Callable[[], list[Checkpoint]] | None = None
     """The checkpoints that the logs of the session and its ancestors name."""
+    last_prompt: Callable[[], int | None] | None = None
+    """Where the session's last prompt stands in the history of the machine."""
 
 
 class Session:
@@ -331,6 +335,31 @@ class Session:
                 self._run.close()
             self._closed = True  # not before: closing that failed can be tried again
 
+    def idle(
+        self,
+        timeout: float = 300.0,
+        approval_timeout: float = 300.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_idle: Callable[[], object] | None = None,
+    ) -> Idle:
+        """Give the timers of this session, to be told of turns and polled.
+
+        When it rested long enough it is closed with the reason `idle`, then `on_idle` is called.
+        A call that nobody approved in time gets a synthetic result, so that the turn goes on.
+        """
+
+        def rested() -> None:
+            self.close("idle")
+            if on_idle is not None:
+                on_idle()
+
+        def unanswered(call: str) -> None:
+            made = repair.synthetic(self.id, call, ts=self._clock(), prev_uuid=None)
+            self.record("user", made.payload, uuid=made.uuid)
+
+        return Idle(timeout, approval_timeout, clock, rested, unanswered)
+
     def __enter__(self) -> Self:
         return self
 
@@ -466,6 +495,16 @@ class Session:
     def _log(self) -> Log | None:
         """The file that is written now."""
         return self._run.log if self._run is not None else None
+
+    @property
+    def history_offset(self) -> int | None:
+        """Where this session's last prompt stands in the machine's history; None when nowhere."""
+        return self._parts.last_prompt() if self._parts.last_prompt else None
+
+    @property
+    def history_appended(self) -> bool:
+        """Whether the history holds a prompt of this session."""
+        return self.history_offset is not None
 
     @property
     def transcript_flushed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Side files of a lineage: what one session saved, those that go on from it find."""
+"""What a session promises its harness: side files of a lineage, outputs, idleness."""
 
 from __future__ import annotations
 
@@ -103,3 +103,61 @@ def test_an_id_that_is_taken_is_refused(journal: Journal, workspace: Path) -> No
 
     with pytest.raises(Conflict):
         journal.create(cwd=workspace, session=session.id)
+
+
+def test_a_session_yields_the_outputs_of_its_contract(journal: Journal, workspace: Path) -> None:
+    """Where it is written, where its prompt stands, what was saved; and what is not yet so."""
+    with journal.create(cwd=workspace) as session:
+        assert (None, False) == (session.history_offset, session.history_appended)
+        offset = journal.history.add("edit it", session_id=session.id)
+        session.record("user", {"role": "user", "content": "edit it"})
+        saved = session.checkpoint(["a.txt"])
+        before = session.transcript_flushed
+        session.flush()
+
+        assert (False, True) == (before, session.transcript_flushed)
+        assert (offset, True) == (session.history_offset, session.history_appended)
+        assert saved.id == session.checkpoint_hash
+        assert session.transcript_path is not None
+        assert session.transcript_path.exists()
+
+
+def test_an_idle_session_is_closed_and_says_why(journal: Journal, workspace: Path) -> None:
+    """The turn ended and nobody came: flushed, a terminator, the handle let go, then the call."""
+    now, told = [0.0], []
+    session = journal.create(cwd=workspace)
+    session.record("user", {"role": "user", "content": "hello"})
+    session.record("assistant", {"role": "assistant", "content": "hi"})
+    idle = session.idle(300, clock=lambda: now[0], on_idle=lambda: told.append(session.closed))
+    idle.turn_started()
+    now[0] = 1000.0
+    assert [] == idle.poll()
+    idle.turn_ended()
+    now[0] += 299
+    assert [] == idle.poll()
+    now[0] += 1
+    idle.poll()
+
+    assert [True] == told
+    assert session.transcript_path is not None
+    last = session.transcript_path.read_bytes().split(b"\n")[-2]
+    assert b'"reason":"idle"' in last
+    assert journal.resume(session.id).recovery.closed
+
+
+def test_an_approval_nobody_gives_is_answered(journal: Journal, workspace: Path) -> None:
+    """The turn goes on with a synthetic result; a later real one would win."""
+    now = [0.0]
+    session = journal.create(cwd=workspace)
+    session.record("user", {"role": "user", "content": "delete it"})
+    call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
+    session.record("assistant", {"role": "assistant", "content": [call]})
+    idle = session.idle(approval_timeout=60, clock=lambda: now[0])
+    idle.turn_started()
+    idle.approval_asked("c1")
+    now[0] = 60.0
+
+    assert ["c1"] == [due.call_id for due in idle.poll()]
+    assert [] == session.mended().open_calls
+    assert "c1" == session.messages[-1]["content"][0]["tool_use_id"]
+    assert not session.closed
