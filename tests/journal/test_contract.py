@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from thence.errors import Conflict
+from thence.errors import Conflict, ThenceError
 from thence.journal import Journal
 from thence.journal.spill import spilled_in
 
@@ -161,3 +162,30 @@ def test_an_approval_nobody_gives_is_answered(journal: Journal, workspace: Path)
     assert [] == session.mended().open_calls
     assert "c1" == session.messages[-1]["content"][0]["tool_use_id"]
     assert not session.closed
+
+
+def test_no_rewind_of_files_reaches_a_transcript(tmp_path: Path) -> None:
+    """A home or a local folder inside the workspace is closed to checkpoints."""
+    workspace = tmp_path / "project"
+    workspace.mkdir()
+    journal = Journal(workspace / ".thence", local=workspace, durability="none")
+    with journal.create(cwd=workspace) as session:
+        assert session.transcript_path is not None
+        inside = session.transcript_path.relative_to(workspace)
+
+        with pytest.raises(ThenceError):
+            session.checkpoint([inside])
+
+
+def test_names_that_are_not_text_can_be_saved(journal: Journal, workspace: Path) -> None:
+    """The event that names them is written and read back."""
+    name = os.fsdecode(b"odd-\xff.txt")
+    (workspace / name).write_text("first")
+    with journal.create(cwd=workspace) as session:
+        before = session.checkpoint([name])
+        (workspace / name).write_text("second")
+    with journal.resume(session.id) as later:
+        later.rewind_files(before)
+
+        assert [before] == later.checkpoints[:1]
+        assert "first" == (workspace / name).read_text()

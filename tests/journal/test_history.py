@@ -113,6 +113,12 @@ thread.join()
 """
 
 
+class Careless(Disk):
+    """A disk that syncs nothing, for tests of many small files."""
+
+    fsync = datasync = staticmethod(lambda handle: None)
+
+
 class Faulty(Disk):
     """A disk that counts what is read from it, and fails or lets others in when told to."""
 
@@ -239,11 +245,8 @@ def test_every_text_survives(tmp_path: Path, text: str) -> None:
     fill(history, ["after"])
 
     assert ["before", text, "after"] == everything(tmp_path)
-    assert (text[:99], text[:99]) == (
-        history.recent()[1].session_id,
-        history.recent()[1].project,
-    )
-    assert 0 == history.skipped
+    found = history.recent()[1]
+    assert (text[:99], text[:99], 0) == (found.session_id, found.project, history.skipped)
 
 
 def test_a_line_over_the_limit_is_passed_over_and_no_other(tmp_path: Path) -> None:
@@ -285,12 +288,8 @@ def test_switched_off_it_touches_nothing(tmp_path: Path) -> None:
     history = History(tmp_path, enabled=False)
 
     assert NOWHERE == history.add("x", session_id="s")
-    assert [[], [], [], []] == [
-        history.recent(),
-        history.read(),
-        history.search(""),
-        history.sweep(),
-    ]
+    calls = (history.recent, history.read, lambda: history.search(""), history.sweep)
+    assert [[], [], [], []] == [call() for call in calls]
     assert (None, None, None) == (history.cursor().up(), history.cursor().down(), history.warning())
     history.sync()
     history.close()
@@ -314,7 +313,7 @@ def test_recent_is_the_end_of_what_was_added(
 ) -> None:
     """Whatever the sizes, the blocks and the rollovers: the last ones, newest first."""
     with new_folder() as folder, patch.object(module, "BLOCK", block if size < 99 else BLOCK):
-        history = History(folder, limit_entries=entries, limit_bytes=size)
+        history = History(folder, limit_entries=entries, limit_bytes=size, disk=Careless())
         fill(history, prompts)
 
         assert prompts[::-1][:limit] == texts(history.recent(limit))
@@ -339,13 +338,9 @@ def test_read_gives_the_shape_of_the_tool(tmp_path: Path) -> None:
     history = History(tmp_path, now=clock())
     offsets = fill(history, ["one", "two"])
 
-    expected = {
-        "prompt": "two",
-        "ts": "2031-05-04T03:02:02.988Z",
-        "session_id": "s",
-        "offset": offsets[1],
-    }
-    assert expected == history.read()[0]
+    expected = ("two", "2031-05-04T03:02:02.988Z", "s", offsets[1])
+    names = ("prompt", "ts", "session_id", "offset")
+    assert dict(zip(names, expected, strict=True)) == history.read()[0]
     assert ["two", "one"] == [found["prompt"] for found in history.read()]
 
 
@@ -676,7 +671,7 @@ def test_a_file_cut_anywhere_keeps_what_was_whole(tmp_path: Path) -> None:
         expected = ["a", "b \u2028", "c"][: (whole[:cut] + b"\n").count(b"}\n")]
 
         assert expected == everything(tmp_path)
-        with contextlib.closing(History(tmp_path)) as history:
+        with contextlib.closing(History(tmp_path, disk=Careless())) as history:
             fill(history, ["next"])
         data = path.read_bytes()
         assert [*expected, "next"] == everything(tmp_path)
@@ -718,7 +713,7 @@ def test_no_content_raises(data: bytes, ts: str) -> None:
         for number in range(2):
             content = data + b"\n" + json.dumps(line).encode() + b"\n" + data
             (folder / rollover(number)).write_bytes(content)
-        history = History(folder, retain_days=3)
+        history = History(folder, retain_days=3, disk=Careless())
         fill(history, ["next"])
 
         assert "next" == history.recent()[0].prompt

@@ -161,7 +161,7 @@ class Journal:
                 sidechains=Sidechains(
                     self._side(session), cap=self._cap, durability=self._durability
                 ),
-                checkpoints=None if cwd is None else lambda: Checkpoints(saved, Path(cwd)),
+                checkpoints=None if cwd is None else lambda: self._checkpoints(saved, cwd, folder),
                 saved=lambda: self._saved(family),
                 last_prompt=lambda: self._last_prompt(session),
             )
@@ -176,6 +176,13 @@ class Journal:
         )
         self._held.add(made)
         return made
+
+    def _checkpoints(self, saved: Path, cwd: str, folder: Path) -> Checkpoints:
+        """Open the saved files of a lineage. No rewind may touch the journal's own files."""
+        own = [self.root, folder]
+        if self._local is not None:
+            own += [self._local / layout.LOCAL_SESSIONS, self._local / layout.LOCAL_SIDECHAINS]
+        return Checkpoints(saved, Path(cwd), closed=own)
 
     def _family(self, folder: Path, session: str) -> list[str]:
         """A session and those it goes on from, youngest first; side files are the oldest's.

@@ -19,6 +19,7 @@ from thence.format import codec, schema
 from thence.format.graph import Graph
 from thence.format.nodes import Is, Node
 from thence.format.records import (
+    INTERNAL,
     JSON,
     MESSAGES,
     Boundary,
@@ -27,13 +28,17 @@ from thence.format.records import (
     Notice,
     Place,
     Skipped,
+    is_permission,
     typed,
+    word,
 )
 from thence.format.transcript import Transcript, node_of
 from thence.journal.segments import Segments
 
 _BOUNDARY = b'\n{"type":"boundary",'
 _TURN = b'\n{"type":"turn",'
+_TURNING = frozenset({"tip", "boundary", "summary"})
+_BESIDE = INTERNAL - _TURNING
 
 
 class Where(NamedTuple):
@@ -188,31 +193,83 @@ def _from_boundary(
     told = typed(decoded.events[0]) if decoded.events else None
     if not isinstance(told, Boundary) or not covers(told.state):
         return None
-    graph = Graph([node_of(event) for event in decoded.events], partial=True)
-    to = _end(graph) if at is None else graph.place(at)
-    if to is None or (at is None and _tip_is_before(graph)):
+    part = _straight(decoded) if at is None else None
+    part = part or _linked(decoded, at)
+    kept = _kept(source, told, start) if part is not None else None
+    if part is None or kept is None:
         return None
-    line = graph.chain(to, boundaries=False)
-    further = any(decoded.events[i].type == "boundary" for i in line[1:])
-    kept = _kept(source, told, start) if line[0] == 0 and not further else None
-    if kept is None:
-        return None
-    after = [decoded.events[i] for i in line if i]
-    said = [(event, decoded.places[i]) for i, event in zip(line[1:], after, strict=True)]
-    tip = graph.tip if at is None else to
+    after = [decoded.events[i] for i in part.line[1:]]
+    said = [(event, decoded.places[i]) for i, event in zip(part.line[1:], after, strict=True)]
     return Back(
         chain=[*(event for event, _ in kept), *(e for e in after if e.type in MESSAGES)],
         where=lambda: {event.uuid: where for event, where in kept} | _places(source, said),
         boundary=source.segments.address(start)[1],
         since=after,
         snapshot=told.state,
-        end=graph.nodes[to].id,
-        tip=graph.nodes[tip or 0].id,  # none: all that was said since the boundary is open
-        recovery=_recovery(decoded, graph, line if at is None else None),
-        moved=any(node.tip is not None for node in graph.nodes),
+        end=part.end,
+        tip=part.tip,
+        recovery=part.recovery,
+        moved=part.moved,
         whole=True,
         cost=told.totals,
         bytes_read=len(data) + sum(where.length for _, where in kept),
+    )
+
+
+class _Part(NamedTuple):
+    """The line from a boundary on: places of its events, and what a reader learns of it."""
+
+    line: list[int]
+    end: str
+    tip: str
+    recovery: Recovery
+    moved: bool = False
+
+
+def _straight(decoded: codec.Decoded) -> _Part | None:
+    """Read what follows a boundary without a graph, if it is one line and nothing is odd.
+
+    It is so nearly always. None when there is a branch, a copy, a moved tip, a further boundary,
+    an open call or a bad line: then the graph tells.
+    """
+    if decoded.skipped:
+        return None
+    last, line = decoded.events[0].uuid, [0]
+    waiting: set[str] = set()
+    for place, event in enumerate(decoded.events[1:], 1):
+        if event.type in _BESIDE:
+            continue
+        if event.prev_uuid != last or event.type in _TURNING or is_permission(event.type):
+            return None
+        content = event.fields.get("content")
+        for block in content if isinstance(content, list) else ():
+            kind = block.get("type") if isinstance(block, dict) else None
+            if kind == "tool_use":
+                waiting.add(word(block.get("id")))
+            elif kind == "tool_result":
+                waiting.discard(word(block.get("tool_use_id")))
+        last = event.uuid
+        line.append(place)
+    closed = decoded.events[-1].type == "terminator"
+    return None if waiting else _Part(line, last, last, Recovery(closed=closed))
+
+
+def _linked(decoded: codec.Decoded, at: str | None) -> _Part | None:
+    """Read what follows a boundary as a graph; None when the chain does not lead through it."""
+    graph = Graph([node_of(event) for event in decoded.events], partial=True)
+    to = _end(graph) if at is None else graph.place(at)
+    if to is None or (at is None and _tip_is_before(graph)):
+        return None
+    line = graph.chain(to, boundaries=False)
+    if line[0] != 0 or any(decoded.events[i].type == "boundary" for i in line[1:]):
+        return None
+    tip = graph.tip if at is None else to
+    return _Part(
+        line,
+        graph.nodes[to].id,
+        graph.nodes[tip or 0].id,  # none: all that was said since the boundary is open
+        _recovery(decoded, graph, line if at is None else None),
+        any(node.tip is not None for node in graph.nodes),
     )
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from thence.errors import Conflict, SessionNotFound, ThenceError
 from thence.format import codec, repair
-from thence.format.records import INTERNAL, JSON, MESSAGES, Event, is_permission
+from thence.format.records import INTERNAL, JSON, MESSAGES, Event, blocks, is_permission
 from thence.format.state import Domains, State, cost_of
 from thence.journal.checkpoint import Checkpoint, Checkpoints, Rewound
 from thence.journal.idle import Idle
@@ -33,7 +33,7 @@ from thence.journal.permissions import Ledger
 from thence.journal.reader import Back, Recovery, Where
 from thence.journal.run import Run
 from thence.journal.sidechain import Sidechain, Sidechains
-from thence.journal.spill import Spill, Spilled
+from thence.journal.spill import Spill, Spilled, inline_bytes
 
 OnStale = Literal["branch", "conflict"]
 
@@ -100,6 +100,7 @@ class Session:
         self._children: weakref.WeakSet[Sidechain] = weakref.WeakSet()
         self._flushed = 0
         self._appended = 0
+        self._counted = False  # whether the results so far are in the spill's budget
         self._checkpoints: list[Checkpoint] | None = None  # read when first asked for
         self._take(back)
         self._cost: dict[str, JSON] = cost_of(())
@@ -239,9 +240,13 @@ class Session:
         spill = self._parts.spill
         if spill is None or not isinstance(content, list):
             return payload
+        if not self._counted:  # a resumed session decides as the one before it would have
+            said = [block for e in self._chain for block in blocks(e.fields.get("content"))]
+            spill.inline_so_far = sum(inline_bytes(b["content"]) for b in said if _is_result(b))
+            self._counted = True
         fitted = [
             {**block, "content": spill.fit(block.get("content"))[0]}
-            if isinstance(block, dict) and block.get("type") == "tool_result"
+            if isinstance(block, dict) and _is_result(block)
             else block
             for block in content
         ]
@@ -396,8 +401,7 @@ class Session:
         """Write the event that names a checkpoint, whose bytes are durable already."""
         with self._mutex:
             known = self.checkpoints
-            payload = msgspec.to_builtins(made)
-            self._append(Event("checkpoint", self._clock(), uuid7(), self._tip, payload))
+            self._append(Event("checkpoint", self._clock(), uuid7(), self._tip, made.payload))
             self._checkpoints = [*known, made]
 
     @property
@@ -543,6 +547,10 @@ class _Known:
                     self._tips[grown.segment] = event.fields.get("to") or self.tip
                 elif event.type not in _LIKE_INTERNAL and not is_permission(event.type):
                     self._tips[grown.segment] = event.uuid
+
+
+def _is_result(block: dict[str, JSON]) -> bool:
+    return block.get("type") == "tool_result" and "content" in block
 
 
 def _said(summary: JSON) -> JSON:
