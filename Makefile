@@ -24,7 +24,7 @@ test: lint ## everything: lint, then all tests with many examples
 	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4
 
 quick: ready-dev ## the everyday subset of the tests, under a minute
-	@THENCE_TEST=everyday $(BIN)/python -m pytest -q -m "not slow"
+	@THENCE_TEST=everyday $(BIN)/python -m pytest -q -n auto --maxprocesses=4 -m "not slow"
 
 lint: ready-dev ## ruff, mypy and the import contracts
 	@scripts/step "ruff check" $(BIN)/ruff check .

@@ -136,7 +136,10 @@ class Log:
         if self.durability == "event":
             self._commit(mine)
         elif self._unsynced_bytes > UNSYNCED_LIMIT:
-            self.sync()
+            # Not what the caller asked for: if it fails, the line is written all the same, and
+            # the `sync` that promises more says it again and fails in its turn.
+            with contextlib.suppress(NotAppendable):
+                self.sync()
         return start
 
     def _append(self, line: bytes) -> int:
@@ -332,7 +335,16 @@ class Log:
             self._kill()
 
     def _forked(self) -> None:
-        """In a child process: the handle and its lock are the parent's; open our own."""
+        """In a child process: the handle and its lock are the parent's; open our own.
+
+        The child's copy of the handle is closed, or it would hold the lock for the child's life.
+        """
+        for handle in (self._handle, *self._retired):
+            if handle >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(handle)
+        self._retired = []
+        self._durable = self._appended  # what is not yet synced is the parent's to sync
         self._mutex = threading.Lock()
         self._synced = threading.Condition()
         self._careful = threading.RLock()
@@ -382,9 +394,10 @@ class Log:
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
         """Keep other careful writers of this file out: those that look before they append."""
-        handle = self._live()
         if _OFD_LOCK is None:  # macOS: written for it, not tested on it
-            guard = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            guard = os.open(
+                f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
             try:
                 fcntl.flock(guard, fcntl.LOCK_EX)
                 yield
@@ -392,6 +405,7 @@ class Log:
                 os.close(guard)
             return
         with self._careful:
+            handle = self._live()
             fcntl.fcntl(handle, _OFD_LOCK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, _LOCK_AT, 1, 0))
             try:
                 yield
