@@ -333,19 +333,23 @@ def test_a_forked_child_keeps_no_lock_of_its_parent(path: Path) -> None:
     """Once the parent is through, a child that never wrote does not stand in the way of sealing."""
     log = Log(path)
     out, into = os.pipe()
+    born, says = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(into)
+        os.write(says, b".")
         os.read(out, 1)  # lives on until its parent lets go
         os._exit(0)
     try:
+        os.read(born, 1)
         log.close()
         with path.open("ab") as sealing:
             fcntl.flock(sealing, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
         os.close(into)
         _, status = os.waitpid(child, 0)
-        os.close(out)
+        for end in (out, born, says):
+            os.close(end)
 
     assert 0 == status
 
