@@ -86,7 +86,7 @@ class Run:
         self.orphans: repair.Orphans = "answer"
         self.steps = 0
         with patch("thence.journal.log.sync_folder"):  # thousands of runs; no power cut among them
-            self._began(self.journal.create(cwd="/work/tidepool", model="m1"))
+            self._began(self.journal.create(cwd="/home/dev/tidepool", model="m1"))
             for verb, a, b in script:
                 self.steps += 1
                 getattr(self, verb)(a, b)

@@ -175,12 +175,12 @@ def python(script: str, *arguments: object) -> subprocess.Popen[str]:
 def test_a_prompt_is_one_line_of_the_frozen_form(tmp_path: Path) -> None:
     """Names, order, time format and LF of a line are what other readers rely on."""
     history = History(tmp_path, now=clock())
-    history.add("Grüß Gott\n", session_id="s1", project="/work/a")
+    history.add("Grüß Gott\n", session_id="s1", project="/home/dev/a")
     history.add("x", session_id="s2")
 
     expected = (
         '{"type":"prompt","ts":"2031-05-04T03:02:01.988Z","session_id":"s1",'
-        '"project":"/work/a","prompt":"Grüß Gott\\n"}\n'
+        '"project":"/home/dev/a","prompt":"Grüß Gott\\n"}\n'
         '{"type":"prompt","ts":"2031-05-04T03:02:02.988Z","session_id":"s2",'
         '"project":null,"prompt":"x"}\n'
     )
