@@ -504,3 +504,20 @@ def test_every_session_fits_and_is_harmless(said: list[tuple[str, str]], room: i
         lines = text(Transcript.read(draft.bytes()), room)
 
     assert [] == [line for line in lines if columns(line) > room or HARMFUL.search(line)]
+
+
+def test_another_agents_log_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """Not a page of skipped lines: an error, and a hint that says how things stand."""
+    foreign = tmp_path / "foreign.jsonl"
+    foreign.write_text('{"type":"user","message":{"role":"user","content":"hi"}}\n' * 3)
+    done = subprocess.run(
+        [sys.executable, "-c", "from thence.cli import main; main()", "show", str(foreign)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert ["error: not a session of thence", "hint"] == [
+        line.partition(": /")[0].partition(":  ")[0] for line in done.stderr.splitlines()
+    ]

@@ -15,6 +15,7 @@ import msgspec
 from thence.cli.terminal import clean, cut, escape, style, width, wrap
 from thence.errors import NotReadable, SessionNotFound
 from thence.format import kinds
+from thence.format.codec import NOT_EVENT
 from thence.format.records import JSON, Event, blocks, count, text_of, word
 from thence.format.repair import Orphans
 from thence.format.transcript import Transcript
@@ -43,6 +44,9 @@ def command(path: str | None, form: Form, orphans: Orphans, *, sample: bool, as_
         message = "give the path of one session file, or --sample"
         raise click.UsageError(message)
     transcript = Transcript.read(_sample() if path is None else read(Path(path)))
+    if not transcript.events and any(s.why == NOT_EVENT for s in transcript.skipped):
+        message = f"not a session of thence: {path}"
+        raise NotReadable(message, hint="logs of other agents cannot be read yet")
     if form == "messages":
         _print_json(transcript.messages(orphans).messages)
     elif form == "events" or as_json:

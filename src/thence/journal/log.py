@@ -274,7 +274,7 @@ class Log:
             except FileNotFoundError:
                 self._disk.close(handle)
                 continue
-            except BaseException:
+            except BaseException:  # whatever it was: let go, then pass it on
                 self._disk.close(handle)
                 raise
             if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):

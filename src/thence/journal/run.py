@@ -136,7 +136,7 @@ class Run:
                 continue
             try:
                 header = Header(self.session) if number == 1 else self._headed(log, number, tip)
-            except BaseException:
+            except BaseException:  # whatever it was: let go, then pass it on
                 log.close()
                 raise
             if header is not None:

@@ -104,7 +104,7 @@ class Segments:
                 self._sealed[path] = _Sealed(handle)
                 self._handles[path] = handle
                 return self._sealed[path].size
-        except BaseException:
+        except BaseException:  # whatever it was: let go, then pass it on
             os.close(handle)
             raise
         self._handles[path] = handle

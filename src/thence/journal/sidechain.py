@@ -87,7 +87,7 @@ class Sidechain:
             self._log = Log(self.path, durability=home.durability)
         try:
             self.record("header", self._header())
-        except BaseException:
+        except BaseException:  # whatever it was: let go, then pass it on
             if self._log is not None:
                 self._log.close()
             raise

@@ -64,7 +64,7 @@ def flush_on_signals(
     try:
         for number in signals:
             watch.install(number)
-    except BaseException:
+    except BaseException:  # whatever it was: let go, then pass it on
         watch.undo()
         raise
     return watch.undo
