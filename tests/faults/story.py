@@ -29,12 +29,15 @@ Say = Callable[..., None]
 BIG = "0123456789abcdef" * 2500
 EVENTS = 20
 SUMMARY = "what was said so far"
+READY = b"\n"
+"""Written before the story: a fault that strikes earlier would hit the telling, not the told."""
 
 
 def tell(root: str, told: str, go: str, durability: Durability) -> None:
-    """Wait for the word, then do everything once."""
+    """Say that the door is open, wait for the word, then do everything once."""
     out = os.open(told, os.O_WRONLY | os.O_APPEND)
     work = Path(root, "work")
+    os.writev(out, [READY])
     while not os.path.exists(go):  # noqa: PTH110 - polled
         time.sleep(0.001)
     sessions: list[Session] = []

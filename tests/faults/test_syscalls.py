@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,8 @@ class Theatre:
         told, go, trace = root / "told", root / "go", root / "trace"
         told.touch()
         child = self._warm.start(tell, str(root), str(told), str(go), durability)
+        while not told.stat().st_size and child.poll() is None:
+            time.sleep(0.001)
         only = "trace=" + inject.removeprefix("inject=").partition(":")[0]
         options = ["-o", str(trace), "-e", only, "-e", inject, "-p", str(child.pid)]
         tracer = subprocess.Popen([STRACE or "", *options], stderr=subprocess.PIPE, text=True)
@@ -105,7 +108,7 @@ class Theatre:
         ended = child.wait()
         tracer.wait()
         tracer.stderr.close()
-        lines = [msgspec.json.decode(line) for line in told.read_bytes().splitlines()]
+        lines = [msgspec.json.decode(line) for line in told.read_bytes().splitlines() if line]
         text = trace.read_text()
         ran = Ran("INJECTED" in text or "SIGKILL" in text, ended, lines, check(root, lines))
         shutil.rmtree(root)
