@@ -18,12 +18,12 @@ from thence.format.joins import (
     bills,
     calls,
     derived,
-    from_running_totals,
     session_of,
     spent,
     time_of,
 )
-from thence.format.normal import KINDS, Cost, Session, SessionEvent, event_id, normalise, numbered
+from thence.format.facts import normalise
+from thence.format.normal import KINDS, Cost, Session, SessionEvent, event_id, numbered
 from thence.format.records import Usage
 from thence.format.repair import INTERRUPTED
 from thence.format.transcript import Transcript
@@ -286,38 +286,6 @@ def test_no_bill_is_counted_twice_or_lost(events: list[SessionEvent]) -> None:
         assert max(e.usage.output_tokens for e in own if e.usage) == (
             counted[chosen.event_id].output_tokens
         )
-
-
-def test_running_totals_are_their_last() -> None:
-    """They hold all that came before, and are written again without having grown."""
-    totals = [Usage(10, 1), Usage(10, 1), Usage(50, 7, 0, 5)]
-
-    assert Usage(50, 7, 0, 5) == from_running_totals(totals)
-    assert Usage() == from_running_totals([])
-
-
-def test_running_totals_that_start_again_are_added_up() -> None:
-    """A fall is a new count: what stood before it was spent."""
-    totals = [Usage(10, 1), Usage(20, 2), Usage(3, 1), Usage(9, 5), Usage(1, 1)]
-
-    assert Usage(30, 8) == from_running_totals(totals)
-
-
-STEPS = st.lists(st.builds(Usage, st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5)
-
-
-@given(st.lists(STEPS, max_size=4))
-def test_running_totals_lose_nothing_at_a_reset(runs: list[list[Usage]]) -> None:
-    """Counts that grow, each begun below the end of the last, are the sum of their ends."""
-    totals: list[Usage] = []
-    expected = Usage()
-    for steps in runs:
-        totals.append(Usage(1))  # below the end of any run: every step adds at least two
-        for step in steps:
-            totals.append(added(totals[-1], step))
-        expected = added(expected, totals[-1])
-
-    assert expected == from_running_totals(totals)
 
 
 def test_usages_are_added_field_by_field() -> None:

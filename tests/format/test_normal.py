@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from thence.format import codec
 from thence.format.graph import State
+from thence.format.facts import normalise
 from thence.format.normal import (
     KINDS,
     SUMMARY_LENGTH,
@@ -21,8 +22,6 @@ from thence.format.normal import (
     Session,
     SessionEvent,
     event_id,
-    line_id,
-    normalise,
     numbered,
     one_line,
     session_uid,
@@ -118,13 +117,6 @@ def test_event_id_never_changes(expected: int, of: tuple[Any, ...]) -> None:
     assert expected == event_id(*of)
 
 
-def test_line_id_never_changes() -> None:
-    """Records without an id of their own are known by their bytes."""
-    first, second = (line_id("thence:s", b'{"a":1}', times) for times in range(2))
-
-    assert (2383699459845227, 289886122391389) == (first, second)
-
-
 PARTS = st.tuples(st.text(max_size=5), st.text(max_size=5), st.integers(0, 3), st.integers(0, 3))
 
 
@@ -138,15 +130,6 @@ def test_event_id_fits_into_a_json_number(of: tuple[str, str, int, int]) -> None
 def test_ids_of_different_events_differ(of: set[tuple[str, str, int, int]]) -> None:
     """No two parts run into each other."""
     assert len(of) == len({event_id(*one) for one in of})
-
-
-def test_line_without_id_is_none_that_has_one() -> None:
-    """A record's bytes never give the id of a record that is named like their hash."""
-    numbers = {line_id("s", b"x", n) for n in range(3)} | {
-        event_id("s", "x", 0, n) for n in range(3)
-    }
-
-    assert 6 == len(numbers)
 
 
 def test_ids_of_a_real_session_differ() -> None:
@@ -310,7 +293,7 @@ def test_summary_of_a_compaction_is_nobodys_message() -> None:
     draft.compact("so far:\nall well")
     summary, boundary = normal(draft)
 
-    assert ("lifecycle", "system", "so far: all well") == (
+    assert ("lifecycle", "user", "so far: all well") == (
         summary.kind,
         summary.role,
         summary.summary,

@@ -53,6 +53,8 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
     value: dict[str, JSON]
     place: Place
+    raw: bytes = b""
+    """The whole line it stands on."""
 
 
 class Decoded(msgspec.Struct):
@@ -115,18 +117,19 @@ def objects(
 ) -> Iterator[Found | Skipped]:
     """Read the JSON objects of any JSONL bytes; `is_record` guards what may be salvaged."""
     for place, raw, ended in split(data, offset=offset, line=line, limit=limit):
-        yield from _read(place, raw, ended=ended, is_record=is_record)
+        yield from parse(place, raw, ended=ended, is_record=is_record)
 
 
-def _read(
+def parse(
     place: Place, raw: bytes | None, *, ended: bool, is_record: Callable[[dict[str, JSON]], bool]
 ) -> Iterator[Found | Skipped]:
+    """Read the objects of one line: one, none when it is blank, or what can be salvaged."""
     try:
         value = _any(raw) if raw is not None else None
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
-        yield Found(value, place)
+        yield Found(value, place, raw or b"")
     else:
         yield from _careful(place, raw, ended=ended, is_record=is_record)
 
@@ -144,7 +147,7 @@ def _careful(
         return
     value, why = _strict(raw)
     if value is not None:
-        yield Found(value, place)
+        yield Found(value, place, raw)
         return
     text = raw.decode("utf-8", "replace")
     saved = [] if why == NOT_OBJECT else _salvage(text, is_record)
@@ -153,7 +156,7 @@ def _careful(
     elif not saved and not ended:
         why = TORN
     for value in saved:
-        yield Found(value, place)
+        yield Found(value, place, raw)
     yield Skipped(place.line, place.offset, place.length, why, len(saved))
 
 
@@ -365,7 +368,7 @@ def _decode_carefully(
     def is_record(value: dict[str, JSON]) -> bool:
         return is_event(upcast(value))
 
-    for found in _read(place, raw, ended=ended, is_record=is_record):
+    for found in parse(place, raw, ended=ended, is_record=is_record):
         if isinstance(found, Skipped):
             out.skipped.append(found)
             out.torn = not ended

@@ -137,14 +137,9 @@ def added(one: Usage, other: Usage) -> Usage:
     return Usage(*(getattr(one, f) + getattr(other, f) for f in Usage.__struct_fields__))
 
 
-def from_running_totals(totals: Iterable[Usage]) -> Usage:
-    """Read totals that only grow but may start again: the sum of the peaks before each fall."""
-    out = peak = Usage()
-    for now in totals:
-        if now.total < peak.total:
-            out = added(out, peak)
-        peak = now
-    return added(out, peak)
+def subtracted(one: Usage, other: Usage) -> Usage:
+    """Give what one usage has more than another, nothing below 0."""
+    return Usage(*(max(getattr(one, f) - getattr(other, f), 0) for f in Usage.__struct_fields__))
 
 
 # -- derived events -------------------------------------------------------------------------

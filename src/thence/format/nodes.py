@@ -11,6 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+PREVIOUS = "^"
+"""As a parent: the record before in the same log. For logs whose records name none."""
+
 
 class Is:
     """Flags of a node. Plain ints: an enum here costs more than the whole walk."""
@@ -63,7 +66,8 @@ def in_sequence(nodes: Sequence[Node]) -> list[Node]:
     """Give parents to the nodes of a log that has none: each follows the one before.
 
     A node with `undo` takes prompts off the end; what they held is marked rolled back and the
-    next node goes on from before them. Hostile counts are clamped.
+    next node goes on from before them. A summary begins a new chain that goes on logically from
+    the line before it. Hostile counts are clamped.
     """
     out: list[Node] = []
     standing: list[int] = []  # places on the line so far
@@ -83,7 +87,10 @@ def in_sequence(nodes: Sequence[Node]) -> list[Node]:
             if flags & Is.PROMPT:
                 prompts.append(len(standing))
             standing.append(len(out))
-        out.append(msgspec.structs.replace(node, parent=parent, flags=flags))
+        logical = node.logical
+        if flags & Is.SUMMARY:
+            parent, logical = None, parent
+        out.append(msgspec.structs.replace(node, parent=parent, logical=logical, flags=flags))
     return out
 
 

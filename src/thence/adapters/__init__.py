@@ -1,0 +1,169 @@
+"""The readers of other people's logs, one module per agent, and the protocol they share.
+
+An adapter finds sessions and turns their records into `Fact`s; it knows nothing of other
+sessions, of stores or of the journal. Invariants: sources are opened for reading only, links are
+not followed, nothing but regular files is opened, credentials never; content of a log is never
+used as a path, except inside the session's own folder; nothing in a log raises. What could not
+be read is told with file, line and reason.
+
+Adapters are found through the entry point group `thence.adapters`, the built-in ones as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from thence.errors import BadConfig
+from thence.format.facts import Fact
+from thence.format.normal import session_uid
+from thence.format.records import JSON, Notice, Skipped
+
+GROUP = "thence.adapters"
+
+
+class File(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+    """One file of a session.
+
+    `key` names it inside the session, stays when the file is moved, and sorts by age. A `whole`
+    file is a document that its writer replaces; any other is a log of lines that grows.
+    """
+
+    path: str
+    key: str = ""
+    channel: str = "main"
+    whole: bool = False
+
+
+class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One session as it lies on disk: all of its files."""
+
+    adapter: str
+    session: str
+    files: tuple[File, ...]
+    root: str = ""
+
+    @property
+    def uid(self) -> str:
+        """The session's name among those of all agents."""
+        return session_uid(self.adapter, self.session)
+
+    @property
+    def path(self) -> str:
+        """The file that stands for the session."""
+        return self.files[0].path if self.files else self.root
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far one file has been read, and how to know it again."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    offset: int = 0
+    """After the last LF that was read: the next read starts here."""
+    line: int = 1
+    generation: int = 0
+    """How often the file turned out to be another than the one that was read."""
+    head: str = ""
+    """Hash of its first bytes."""
+    anchor: str = ""
+    """Hash of the last bytes before the offset."""
+    carry: JSON = None
+    """What the adapter must remember from the lines before: the model, open chunks."""
+
+
+class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a session has been read: a mark per file, by the file's key."""
+
+    marks: dict[str, Mark] = {}
+
+
+class Batch(msgspec.Struct):
+    """What one read gave.
+
+    `events` are facts of single records. Store them and the cursor together, or neither. When
+    `done` is not set there is more to read from the new cursor on; `torn` files end in a line
+    that is not finished, which is not read until it is.
+    """
+
+    events: list[Fact]
+    skipped: list[Skipped]
+    cursor: Cursor
+    done: bool = True
+    torn: bool = False
+    notices: list[Notice] = []
+    lines: int = 0
+    bytes: int = 0
+
+
+class Live(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an agent says of a session that may be running now."""
+
+    session: str
+    pid: int | None = None
+    status: str | None = None
+    waiting_for: str | None = None
+    cwd: str | None = None
+    since: str | None = None
+
+
+class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of an agent's own prompt history."""
+
+    text: str
+    ts: str | None = None
+    session: str | None = None
+    cwd: str | None = None
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """The reader of one agent's logs."""
+
+    name: str
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Name the folders in which the agent keeps its sessions, present or not."""
+        ...
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Find all sessions below a root, without reading what was said in them."""
+        ...
+
+    def at(self, path: Path) -> Source | None:
+        """Give the session that a file or folder belongs to; None when it is none of ours."""
+        ...
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor, a bounded piece at a time."""
+        ...
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Tell which sessions the agent itself calls running."""
+        ...
+
+    def prompts(self, root: Path) -> Iterator[Prompt]:
+        """Give the agent's own prompt history, oldest first."""
+        ...
+
+    def keeps_days(self, root: Path) -> int | None:
+        """After how many days the agent deletes a session; None when it never does."""
+        ...
+
+
+def adapters() -> dict[str, Adapter]:
+    """Find all adapters that are installed, by name."""
+    out: dict[str, Adapter] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+        made = point.load()()
+        if not isinstance(made, Adapter):
+            message = f"the adapter {point.name} ({point.value}) lacks a method of the protocol"
+            raise BadConfig(message, hint="see docs/adapters.md, or uninstall its package")
+        out[made.name] = made
+    return out

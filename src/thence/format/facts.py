@@ -1,0 +1,335 @@
+"""Facts: what one record of a log says by itself, whoever wrote it.
+
+Adapters turn records into these and do nothing else. What only the whole session can tell (who
+answers whom, what is live, what was counted before) is worked out from them in `whole`, so that
+the sweep and `show PATH` cannot disagree. Facts are plain values: they can be stored, sorted,
+sent to another process, and put together again in any order.
+
+A role says where a block goes: `user`, `assistant` and `tool` blocks are what the model sees,
+`system` ones it never saw. A human's prompt is a `user_msg`; text that the harness put into the
+user's mouth is a `lifecycle` block with the role `user`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Literal
+
+import msgspec
+
+from thence.format import kinds
+from thence.format.graph import State
+from thence.format.nodes import Node
+from thence.format.normal import Kind, SessionEvent, event_id, one_line
+from thence.format.records import JSON, MESSAGES, Event, Usage, blocks, text_of, usage_of, word
+from thence.format.transcript import node_of
+
+Link = Literal["resume", "fork", "subagent", "adopt"]
+
+
+class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One block of a record: a text, a thought, a call, a result, or a note of the harness."""
+
+    kind: Kind
+    role: str
+    summary: str = ""
+    payload: JSON = None
+    """Text and thinking: the block itself; a call: its input; a result: its content."""
+    tool: str | None = None
+    call: str | None = None
+    failed: bool | None = None
+
+
+class Base(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Where a log goes on from: all of that log before the offset (or before the ordinal)."""
+
+    file: str
+    offset: int | None = None
+    ordinal: int | None = None
+
+
+class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A tie to another session, as this one tells it.
+
+    `child` says that the other one is below this one. `how` says in words where it was found.
+    """
+
+    link: Link
+    session: str
+    how: str
+    event: str | None = None
+    call: str | None = None
+    child: bool = False
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How a call went, told by another record than its result."""
+
+    call: str
+    failed: bool | None = None
+    exit_code: int | None = None
+    took_ms: int | None = None
+    ended: bool = True
+    output: JSON = None
+    """What it gave, where no result says so."""
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one record says. `node.id` is its own id, or made by `line_name` of its bytes."""
+
+    node: Node
+    type: str = ""
+    ts: str | None = None
+    blocks: tuple[Block, ...] = ()
+    """Each becomes an event; without any the record only tells something of the session."""
+    file: str = ""
+    """Which log of the session: a name that stays when the file is moved; sorts by age."""
+    channel: str = "main"
+    generation: int = 0
+    """How often that log had been rewritten when this was read."""
+    line: int = 0
+    offset: int = 0
+    ordinal: int | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    usage_key: str | None = None
+    cost_usd: float | None = None
+    """What the writer itself says it cost."""
+    running: Usage | None = None
+    """A total of the whole session so far, where single bills are not told."""
+    unbilled: str | None = None
+    """Why a bill that should be here was never written."""
+    origin: str | None = None
+    """The session that owns this record, when the record itself names another one."""
+    copy_key: str | None = None
+    """What copies of this record in other sessions have in common with it; its id by default."""
+    base: Base | None = None
+    edges: tuple[Edge, ...] = ()
+    told: tuple[Told, ...] = ()
+    about: dict[str, JSON] = {}
+    """What it says of the session: cwd, git_branch, version, title:custom, title:ai, …"""
+
+
+def line_name(file: str, raw: bytes) -> str:
+    """Name a record that has no id of its own: by its log and a hash of its bytes.
+
+    The same bytes again in the same log are told apart by `whole`, which sees all of them.
+    """
+    return f"{file}#{blake2b(raw, digest_size=12).hexdigest()}"
+
+
+# -- blocks of the Messages API -------------------------------------------------------------
+
+
+def message_blocks(content: JSON, role: str) -> tuple[Block, ...]:
+    """Turn message content in the shape of the Messages API into blocks."""
+    return tuple(_block(block, role) for block in blocks(content))
+
+
+def _block(block: dict[str, JSON], role: str) -> Block:
+    kind = block.get("type")
+    if kind == "text":
+        said = block.get("text")
+        short = one_line(said) if isinstance(said, str) else ""
+        return Block("assistant_msg" if role == "assistant" else "user_msg", role, short, block)
+    if kind == "tool_use":
+        tool, given = word(block.get("name")), block.get("input")
+        call = block.get("id")
+        short = kinds.summary(tool, given)
+        return Block(
+            "tool_call", "assistant", short, given, tool, call if isinstance(call, str) else None
+        )
+    if kind == "tool_result":
+        return _result(block)
+    if kind in ("thinking", "redacted_thinking"):
+        return Block("thinking", role, one_line(word(block.get("thinking"))), block)
+    return Block("assistant_msg" if role == "assistant" else "user_msg", role, "", block)
+
+
+def _result(block: dict[str, JSON]) -> Block:
+    """A result says of itself no more than `is_error`; with its call `joins` tells the rest."""
+    content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
+    return Block(
+        "tool_result",
+        "tool",
+        one_line(text_of(content)),
+        content,
+        None,
+        call if isinstance(call, str) else None,
+        wrong if isinstance(wrong, bool) else None,
+    )
+
+
+def api_block(block: Block) -> JSON:
+    """Give a block as the Messages API has it; None when it is nothing the model sees."""
+    if block.kind == "tool_call":
+        return {"type": "tool_use", "id": block.call, "name": block.tool, "input": block.payload}
+    if block.kind == "tool_result":
+        out = {"type": "tool_result", "tool_use_id": block.call, "content": block.payload}
+        return out if block.failed is None else {**out, "is_error": block.failed}
+    if isinstance(block.payload, dict):
+        return block.payload
+    return {"type": "text", "text": block.payload} if isinstance(block.payload, str) else None
+
+
+# -- our own events -------------------------------------------------------------------------
+
+
+def fact_of(event: Event, *, channel: str = "main", node: Node | None = None) -> Fact:
+    """Give what one of our own events says."""
+    fields = event.fields
+    usage = usage_of(fields.get("usage")) if event.type == "assistant" else None
+    key = (fields.get("id") if isinstance(fields.get("id"), str) else event.uuid) if usage else None
+    model, cost = fields.get("model"), fields.get("cost_usd")
+    return Fact(
+        node or node_of(event),
+        event.type,
+        event.ts or None,
+        _event_blocks(event),
+        channel=channel,
+        model=model if isinstance(model, str) and event.type in MESSAGES else None,
+        usage=usage,
+        usage_key=key,
+        cost_usd=float(cost) if isinstance(cost, (int, float)) and usage else None,
+    )
+
+
+def _event_blocks(event: Event) -> tuple[Block, ...]:
+    if event.type not in MESSAGES:
+        kind: Kind = "decision" if event.type == "decision" else "lifecycle"
+        return (Block(kind, "system", event.type, event.payload),)
+    content = event.fields.get("content")
+    if event.type == "summary":  # nobody's words: it stands for what a compaction left out
+        return (Block("lifecycle", "user", one_line(text_of(content)), content),)
+    role = "assistant" if event.type == "assistant" else "user"
+    kind = "assistant_msg" if role == "assistant" else "user_msg"
+    return message_blocks(content, role) or (Block(kind, role, payload=content),)
+
+
+# -- events ---------------------------------------------------------------------------------
+
+
+def normalise(
+    events: Sequence[Event], states: Sequence[State], uid: str, *, channel: str = "main"
+) -> list[SessionEvent]:
+    """Turn our own events into normalised ones, in written order, not yet numbered."""
+    return events_of([fact_of(event, channel=channel) for event in events], states, uid)
+
+
+def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[SessionEvent]:
+    """Turn facts into normalised events, one per block, in written order, not yet numbered.
+
+    A record that was written twice is one; one that repeats an id with other content is another
+    event, told apart by its occurrence.
+    """
+    times = _occurrences(facts)
+    last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
+    for fact, nth in zip(facts, times, strict=True):
+        if fact.node.id not in last and nth is not None:
+            last[fact.node.id] = event_id(uid, fact.node.id, max(len(fact.blocks) - 1, 0))
+    tools = {
+        block.call: block.tool
+        for fact in facts
+        for block in fact.blocks
+        if block.kind == "tool_call" and block.call is not None
+    }
+    told = {one.call: one for fact in facts for one in fact.told}
+    out: list[SessionEvent] = []
+    for fact, state, nth in zip(facts, states, times, strict=True):
+        if nth is not None:
+            _add(out, fact, state, nth, uid, last, tools, told)
+    return out
+
+
+def _occurrences(facts: Sequence[Fact]) -> list[int | None]:
+    """Which version of its id each fact is: 0 the first, None for a plain repetition."""
+    first: dict[str, Fact] = {}
+    versions: dict[str, list[Fact]] = {}
+    out: list[int | None] = []
+    for fact in facts:
+        known = first.setdefault(fact.node.id, fact)
+        if known is fact:
+            out.append(0)
+            continue
+        held = versions.setdefault(fact.node.id, [known])
+        if any(_same(fact, one) for one in held):
+            out.append(None)
+        else:
+            out.append(len(held))
+            held.append(fact)
+    return out
+
+
+def _same(one: Fact, other: Fact) -> bool:
+    return (one.type, one.ts, one.node, one.blocks) == (
+        other.type,
+        other.ts,
+        other.node,
+        other.blocks,
+    )
+
+
+def _add(  # noqa: PLR0917 - the loop of `events_of`, taken out
+    out: list[SessionEvent],
+    fact: Fact,
+    state: State,
+    nth: int,
+    uid: str,
+    last: dict[str, int],
+    tools: dict[str, str | None],
+    told: dict[str, Told],
+) -> None:
+    """Append the events of one fact. The bill hangs on the first block."""
+    native = fact.node.id
+    parent = fact.node.parent if fact.node.parent is not None else fact.node.logical
+    above = last.get(parent) if parent is not None else None
+    usage, key, cost = fact.usage, fact.usage_key, fact.cost_usd
+    for number, block in enumerate(fact.blocks):
+        made = event_id(uid, native, number, nth)
+        call, tool, failed, took = block.call, block.tool, block.failed, None
+        if call is not None:
+            if tool is None:
+                tool = tools.get(call)
+            if block.kind == "tool_result" and (other := told.get(call)) is not None:
+                took = other.took_ms
+                failed = other.failed if failed is None else failed
+        out.append(
+            SessionEvent(
+                session_uid=uid,
+                event_id=made,
+                kind=block.kind,
+                parent_id=above,
+                ts=fact.ts,
+                role=block.role,
+                tool=tool,
+                summary=block.summary,
+                payload=block.payload,
+                tokens=usage.total if usage is not None else 0,
+                is_sidechain=fact.channel != "main",
+                channel=fact.channel,
+                state=state,
+                native_id=native,
+                native_type=fact.type,
+                block=number,
+                call=call,
+                failed=failed,
+                model=fact.model,
+                usage=usage,
+                usage_key=key,
+                cost_usd=cost,
+                took_ms=took,
+            )
+        )
+        above = made
+        usage = key = cost = None
+
+
+def calls_of(blocks: Iterable[Block]) -> tuple[str, ...]:
+    """The calls that blocks make, for their node."""
+    return tuple(b.call for b in blocks if b.kind == "tool_call" and b.call is not None)
+
+
+def answers_of(blocks: Iterable[Block]) -> tuple[str, ...]:
+    """The calls that blocks answer, for their node."""
+    return tuple(b.call for b in blocks if b.kind == "tool_result" and b.call is not None)

@@ -1,0 +1,322 @@
+"""A whole session, put together from the facts of its logs. Pure.
+
+Files may come in any order and in any number of pieces, rewritten or read twice: the same facts
+give the same session. Every fact ends in exactly one state, and every bill is counted once. What
+a rewritten log no longer holds stays, dead, with the reason `rewritten`. Whoever knows other
+sessions says with `replayed` which records are copies of theirs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from functools import cached_property
+
+import msgspec
+
+from thence.format import joins, repair
+from thence.format.facts import Base, Edge, Fact, api_block, events_of
+from thence.format.graph import Graph, State
+from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
+from thence.format.normal import Session, SessionEvent
+from thence.format.records import JSON, Notice, Usage
+from thence.format.turn import TurnNow, turn_of
+
+REWRITTEN = "rewritten"
+"""Why an event is dead that a log once held and holds no more."""
+
+TITLES = ("title:custom", "title:ai", "title:summary")
+"""Where a title may come from, the best first; the first prompt is the last resort."""
+
+_LAST_WINS = ("title:", "status", "ended")
+_OFF = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
+
+
+class Whole:
+    """One session. Everything is worked out once, when first asked for."""
+
+    def __init__(
+        self,
+        uid: str,
+        facts: Iterable[Fact],
+        *,
+        replayed: Container[str] = frozenset(),
+        ancestor: Sequence[JSON] = (),
+        torn: bool = False,
+    ) -> None:
+        """Put a session together.
+
+        `replayed` holds the copy keys of records that other sessions own; `ancestor` the
+        messages of the session that this one goes on from without holding a copy.
+        """
+        self.uid = uid
+        self.torn = torn
+        self.ancestor = ancestor
+        self._replayed = replayed
+        now, self._gone = _generations(_in_order(facts))
+        self.about_only = [fact for fact in now if not fact.blocks]
+        self.facts = _linked(_counted(_billed([fact for fact in now if fact.blocks])))
+        """The facts that are events, in written order, linked; those no log holds are not here."""
+
+    @property
+    def native(self) -> str:
+        """The id the session has in its agent's own world."""
+        return self.uid.partition(":")[2]
+
+    # -- the graph ----------------------------------------------------------------------
+
+    @cached_property
+    def graph(self) -> Graph:
+        """All events, linked."""
+        return Graph([self._node(fact) for fact in self.facts])
+
+    def _node(self, fact: Fact) -> Node:
+        flags = fact.node.flags
+        if fact.channel != "main":
+            flags |= Is.SIDE
+        if self._is_copy(fact):
+            flags |= Is.REPLAYED
+        if flags == fact.node.flags:
+            return fact.node
+        return msgspec.structs.replace(fact.node, flags=flags)
+
+    def _is_copy(self, fact: Fact) -> bool:
+        if fact.origin is not None and fact.origin != self.native:
+            return True
+        return (fact.copy_key or fact.node.id) in self._replayed
+
+    @property
+    def states(self) -> list[State]:
+        """One state per fact."""
+        return self.graph.states
+
+    def turn(self, *, alive: bool | None = None) -> TurnNow:
+        """Tell where the last turn stands."""
+        return turn_of(self.graph, torn=self.torn, alive=alive)
+
+    # -- events -------------------------------------------------------------------------
+
+    @cached_property
+    def events(self) -> list[SessionEvent]:
+        """All events in written order, what was rewritten away last; not yet numbered."""
+        out = events_of(self.facts, self.states, self.uid)
+        if not self._gone:
+            return out
+        known = {event.event_id for event in out}
+        gone = [fact for fact in self._gone if fact.blocks]
+        lost = events_of(gone, [State.DEAD] * len(gone), self.uid)
+        return out + [
+            msgspec.structs.replace(event, why=REWRITTEN)
+            for event in lost
+            if event.event_id not in known
+        ]
+
+    @cached_property
+    def derived(self) -> list[SessionEvent]:
+        """The further events that these imply: test runs, edits, errors, retries, rests."""
+        return joins.derived(self.events)
+
+    @cached_property
+    def spent(self) -> joins.Spent:
+        """What the session took, by what became of it; copies not counted."""
+        return joins.spent(self.events)
+
+    @cached_property
+    def unbilled(self) -> list[Notice]:
+        """Why the total is a lower bound: bills that should be there and are not."""
+        return [
+            Notice("not billed", fact.unbilled)
+            for fact in (*self.facts, *self.about_only)
+            if fact.unbilled is not None and not self._is_copy(fact)
+        ]
+
+    # -- messages -----------------------------------------------------------------------
+
+    def messages(
+        self, orphans: repair.Orphans = "answer", *, to: int | None = None
+    ) -> repair.Mended:
+        """Give the live chain, or the chain to one fact, as messages that the API accepts."""
+        said = list(self.ancestor)
+        for place in self.graph.chain(to):
+            fact = self.facts[place]
+            if not self.graph.nodes[place].flags & Is.SIDE:
+                said += said_in(fact)
+        return repair.mend(said, orphans)
+
+    def said_before(self, base: Base) -> list[JSON]:
+        """Give the messages of the line that another session goes on from."""
+        log = [fact for fact in self.facts if fact.file == base.file]
+        line = _line(log, {fact.node.id: fact for fact in self.facts}, base)
+        place = self.graph.place(line[-1].node.id) if line else None
+        said = list(self.ancestor)
+        for at in [] if place is None else self.graph.chain(place):
+            said += said_in(self.facts[at])
+        return said
+
+    # -- the session --------------------------------------------------------------------
+
+    @cached_property
+    def about(self) -> dict[str, JSON]:
+        """What the records say of the session: the first word counts, of titles the last."""
+        out: dict[str, JSON] = {}
+        for fact in (*self.about_only, *self.facts):
+            if fact.about and fact.channel == "main" and not self._is_copy(fact):
+                for name, value in fact.about.items():
+                    if name.startswith(_LAST_WINS) or out.get(name) in (None, ""):
+                        out[name] = value
+        return out
+
+    @cached_property
+    def title(self) -> str | None:
+        """The session's name: given, made up, or its first prompt."""
+        for name in TITLES:
+            if isinstance(title := self.about.get(name), str) and title.strip():
+                return title
+        return next(
+            (e.summary for e in self.events if e.kind == "user_msg" and not e.is_sidechain), None
+        )
+
+    @cached_property
+    def edges(self) -> list[Edge]:
+        """Ties to other sessions, each told once."""
+        found = (edge for fact in (*self.about_only, *self.facts) for edge in fact.edges)
+        own = (edge for edge in found if edge.session != self.native)
+        return list({(e.link, e.session, e.child, e.call): e for e in own}.values())
+
+    def session(self, **known: str | int | None) -> Session:
+        """Tell what the session is as a whole; `known` is what its source says."""
+        told = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
+        return joins.session_of(self.events, uid=self.uid, **{**told, **known})
+
+
+def said_in(fact: Fact) -> list[JSON]:
+    """Give the messages of one fact: blocks of one side together, what no model saw left out."""
+    out: list[JSON] = []
+    for block in fact.blocks:
+        if block.role == "system" or (made := api_block(block)) is None:
+            continue
+        role = "assistant" if block.role == "assistant" else "user"
+        if out and out[-1]["role"] == role:
+            out[-1]["content"].append(made)
+        else:
+            out.append({"role": role, "content": [made]})
+            if role == "assistant" and fact.node.response is not None:
+                out[-1]["id"] = fact.node.response
+    return out
+
+
+def _word(value: JSON) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+# -- putting it together --------------------------------------------------------------------
+
+
+def _in_order(facts: Iterable[Fact]) -> list[Fact]:
+    """Sort facts as they were written; a line that was read twice is read once.
+
+    Records salvaged from one line share its place; they were read together, in their order.
+    """
+    ordered = sorted(facts, key=lambda f: (f.file, f.generation, f.line))
+    read: dict[tuple[str, int, int], list[Fact]] = {}
+    out: list[Fact] = []
+    for fact in ordered:
+        known = read.setdefault((fact.file, fact.generation, fact.line), [])
+        if fact in known:
+            continue
+        known.append(fact)
+        out.append(fact)
+    return out
+
+
+def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
+    """Part what the logs hold now from what they held before they were rewritten."""
+    newest: dict[str, int] = {}
+    for fact in facts:
+        newest[fact.file] = max(newest.get(fact.file, 0), fact.generation)
+    if not any(newest.values()):
+        return facts, []
+    now = [fact for fact in facts if fact.generation == newest[fact.file]]
+    held = {fact.node.id for fact in now}
+    gone = [f for f in facts if f.generation != newest[f.file] and f.node.id not in held]
+    return now, gone
+
+
+def _counted(facts: list[Fact]) -> list[Fact]:
+    """Tell repeated records apart that have no id but their bytes."""
+    times: Counter[str] = Counter()
+    out: list[Fact] = []
+    for fact in facts:
+        name = fact.node.id
+        if "#" in name:
+            times[name] += 1
+            if times[name] > 1:
+                node = msgspec.structs.replace(fact.node, id=f"{name}~{times[name] - 1}")
+                fact = msgspec.structs.replace(fact, node=node)  # noqa: PLW2901
+        out.append(fact)
+    return out
+
+
+def _billed(facts: list[Fact]) -> list[Fact]:
+    """Turn running totals into bills: what each adds to the one before.
+
+    A total that falls has started again. Where a log begins to tell single bills, its totals no
+    longer count: they say the same, with errors.
+    """
+    if not any(fact.running is not None for fact in facts):
+        return facts
+    before: dict[str, Usage] = {}
+    exact: set[str] = set()
+    out: list[Fact] = []
+    for fact in facts:
+        if fact.usage is not None:
+            exact.add(fact.channel)
+        total = fact.running
+        if total is not None and fact.channel not in exact:
+            last = before.get(fact.channel, Usage())
+            more = joins.subtracted(total, last) if total.total >= last.total else total
+            before[fact.channel] = total
+            if more.total:
+                fact = msgspec.structs.replace(fact, usage=more)  # noqa: PLW2901
+        out.append(fact)
+    return out
+
+
+def _linked(facts: list[Fact]) -> list[Fact]:
+    """Give parents to the facts of logs that have none."""
+    if not any(fact.node.parent == PREVIOUS for fact in facts):
+        return facts
+    logs: dict[tuple[str, str], list[Fact]] = {}
+    for fact in facts:
+        logs.setdefault((fact.channel, fact.file), []).append(fact)
+    known: dict[str, Fact] = {}
+    made: dict[tuple[str, str], list[Fact]] = {}
+    for (channel, file), log in logs.items():
+        base = next((f.base for f in log if f.base is not None), None)
+        before = _line(made.get((channel, base.file), []), known, base) if base else []
+        nodes = in_sequence([f.node for f in (*before, *log)])[len(before) :]
+        linked = [
+            msgspec.structs.replace(fact, node=node) for fact, node in zip(log, nodes, strict=True)
+        ]
+        made[channel, file] = linked
+        known.update((fact.node.id, fact) for fact in linked)
+    return [fact for log in made.values() for fact in log]
+
+
+def _line(log: list[Fact], known: dict[str, Fact], base: Base) -> list[Fact]:
+    """The line that a log goes on from: up from the last event before its base."""
+    standing = [f for f in log if _precedes(f, base) and not f.node.flags & _OFF]
+    out: list[Fact] = []
+    at = standing[-1] if standing else None
+    while at is not None:
+        out.append(at)
+        at = known.get(at.node.parent or at.node.logical or "")
+    return out[::-1]
+
+
+def _precedes(fact: Fact, base: Base) -> bool:
+    if base.offset is not None:
+        return fact.offset < base.offset
+    if base.ordinal is not None:
+        return fact.ordinal is not None and fact.ordinal < base.ordinal
+    return True
