@@ -1,0 +1,605 @@
+"""Payloads of sessions: one pack of zstd frames per session, appended to, evicted whole.
+
+A pack is a run of independent zstd frames and nothing else; `zstd -dc` reads one. Small payloads
+share a frame, since they compress well only together. A ref names a frame, a slice of what it
+decodes to, and the checksum of that slice: `name#offset,length,start,size,crc`.
+
+Promises, each with a test. A ref leads to the same bytes until its session is evicted or
+repacked, or `read` raises: never to other bytes. Bytes are on the disk when `append` or `sync` has
+returned, so rows that name them may be committed then and not before. A kill at any byte leaves
+at worst a tail that no row names; it is never read, the next append goes after it, and `repack`
+drops it. Files are named after a hash, never after text from elsewhere; they are regular files of
+the owner alone, and no link is followed. One process writes a session at a time; others are told
+that it is busy. Reading needs no lock.
+
+What this never does: open a file that a ref does not lead to, read a row, or decide what to evict.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import zstandard
+
+from thence.errors import NotAppendable, SessionBusy, ThenceError
+
+FRAME: Final = 256 * 1024
+"""Raw bytes that are gathered into one frame; a larger payload has a frame of its own."""
+
+LARGEST: Final = 1 << 30
+"""Raw bytes of the largest payload. A frame that claims more is damaged, and is not inflated."""
+
+LEVEL: Final = 3
+CACHED: Final = 8 * 1024 * 1024
+"""Raw bytes of decoded frames that are kept for the next read."""
+
+UNSYNCED: Final = 64
+"""Packs that may wait for one `sync`: each holds a handle."""
+
+_SLOTS: Final = 3
+_TRIES: Final = 8
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_REF = re.compile(
+    r"([a-z2-7]{20})-([0-2])#([0-9]{1,15}),([0-9]{1,15}),([0-9]{1,10}),([0-9]{1,10}),([0-9a-f]{8})"
+)
+_FILE = re.compile(r"([a-z2-7]{20})-[0-2]\.pack")
+
+
+class PackDamaged(ThenceError):
+    """Bytes of a pack are not those that were written. Other frames of it may be whole."""
+
+
+class PackMissing(ThenceError):
+    """A ref leads to a pack that is gone: its session was evicted or repacked since."""
+
+    exit_code = 10
+
+
+class Blobs(Protocol):
+    """Where payloads lie: what a store asks of packs, or of an object store in their place.
+
+    An object store writes one object per batch and never changes it; `sync` does nothing there,
+    and `evict` deletes the objects under the session's prefix.
+    """
+
+    def append(
+        self, session_uid: str, payloads: Sequence[bytes], *, sync: bool = True
+    ) -> list[str]:
+        """Keep payloads and give a ref for each; durable on return, or after `sync()`."""
+        ...
+
+    def sync(self) -> None:
+        """Return when all that was appended is durable. If it raises, commit no row of it."""
+        ...
+
+    def read(self, ref: str) -> bytes:
+        """Give the payload of a ref, verified."""
+        ...
+
+    def size(self, session_uid: str) -> int:
+        """Bytes that a session takes here."""
+        ...
+
+    def evict(self, session_uid: str) -> int:
+        """Delete all payloads of a session; the bytes that were freed."""
+        ...
+
+
+class Ref(NamedTuple):
+    """Where a payload lies. Its text is kept in rows, so its form never changes."""
+
+    pack: str
+    slot: int
+    offset: int
+    length: int
+    start: int
+    size: int
+    crc: int
+
+    @classmethod
+    def parse(cls, text: str) -> Ref:
+        """Read a ref; anything that is not exactly one of ours is refused."""
+        match = _REF.fullmatch(text)
+        if match is None:
+            raise PackDamaged(
+                f"not a payload ref: {text[:80]!r}",
+                hint="the row that holds it is damaged; sweep its source again",
+            )
+        pack, *numbers, crc = match.groups()
+        slot, offset, length, start, size = map(int, numbers)
+        return cls(pack, slot, offset, length, start, size, int(crc, 16))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.pack}-{self.slot}#{self.offset},{self.length},{self.start},{self.size},"
+            f"{self.crc:08x}"
+        )
+
+    @property
+    def file(self) -> str:
+        """Name of the file in the folder of packs."""
+        return _file(self.pack, self.slot)
+
+
+def pack_name(session_uid: str) -> str:
+    """Name of a session's pack: 100 bits of a hash, so that no id becomes a path."""
+    digest = sha256(session_uid.encode("utf-8", "surrogatepass")).digest()
+    return base64.b32encode(digest)[:20].decode("ascii").lower()
+
+
+def _file(pack: str, slot: int) -> str:
+    return f"{pack}-{slot}.pack"
+
+
+class _Frames:
+    """The decoded frames that were read last, by file, inode and offset; at most so many bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._frames: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, int, int]) -> bytes | None:
+        with self._lock:
+            frame = self._frames.get(key)
+            if frame is not None:
+                self._frames.move_to_end(key)
+            return frame
+
+    def put(self, key: tuple[str, int, int], frame: bytes) -> None:
+        with self._lock:
+            self._forget(key)
+            self._frames[key] = frame
+            self._held += len(frame)
+            while self._held > self._limit and self._frames:
+                self._forget(next(iter(self._frames)))
+
+    def drop(self, pack: str) -> None:
+        """Forget a pack: what was evicted is not served from memory either."""
+        with self._lock:
+            for key in [key for key in self._frames if key[0].startswith(pack)]:
+                self._forget(key)
+
+    def _forget(self, key: tuple[str, int, int]) -> None:
+        self._held -= len(self._frames.pop(key, b""))
+
+
+class _Writer:
+    """One pack file, locked for appending until it is closed."""
+
+    def __init__(self, handle: int, pack: str, slot: int) -> None:
+        self.handle = handle
+        self.batches = 0
+        self.file = _file(pack, slot)
+        self._pack = pack
+        self._slot = slot
+        self._end = os.fstat(handle).st_size
+
+    def write(
+        self, payloads: Iterable[bytes], compressor: zstandard.ZstdCompressor
+    ) -> Iterator[Ref]:
+        """Append frames; a failed one is cut off again, as no row can name it."""
+        self.batches += 1
+        for group in _groups(payloads):
+            frame = compressor.compress(b"".join(group))
+            offset, start = self._end, 0
+            self._append(frame)
+            for payload in group:
+                size, crc = len(payload), zlib.crc32(payload)
+                yield Ref(self._pack, self._slot, offset, len(frame), start, size, crc)
+                start += size
+
+    def _append(self, frame: bytes) -> None:
+        view = memoryview(frame)
+        try:
+            while view:
+                written = os.write(self.handle, view)
+                if not written:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                view = view[written:]
+            if os.fstat(self.handle).st_size != self._end + len(frame):
+                raise OSError(errno.EIO, "somebody else wrote to it")
+        except OSError:
+            # Only to give the space back. Where it fails the tail stays, and nobody reads it.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.handle, self._end)
+            raise
+        self._end += len(frame)
+
+    def close(self) -> None:
+        # What counts was synced before; what was not is given up. Closing can harm neither.
+        with contextlib.suppress(OSError):
+            os.close(self.handle)
+
+
+def _groups(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Cut payloads into frames of about `FRAME` raw bytes, in order."""
+    group: list[bytes] = []
+    held = 0
+    for payload in payloads:
+        if len(payload) > LARGEST:
+            raise NotAppendable(
+                f"a payload of {len(payload):,} bytes is over the limit of {LARGEST:,}",
+                hint="leave it out of the memory; the source still has it",
+            )
+        if group and held + len(payload) > FRAME:
+            yield group
+            group, held = [], 0
+        group.append(payload)
+        held += len(payload)
+    if group:
+        yield group
+
+
+class Packs:
+    """The packs of one folder. Use from any number of threads; one process writes a session.
+
+    A session's pack lies in one of three slots. Appends go to the highest that exists; `repack`
+    writes into one that no row names, if there is one. So no byte is ever written over, and a
+    kill between writing a slot and committing its refs leaves every row readable.
+    """
+
+    def __init__(self, folder: Path, *, cached: int = CACHED) -> None:
+        self.folder = folder
+        self._frames = _Frames(cached)
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        self._lock = threading.RLock()
+        self._unsynced: dict[str, _Writer] = {}
+        self._entered: set[str] = set()  # files whose entry in the folder is known to be durable
+        self._lost: OSError | None = None  # a sync that failed, until `sync` has told of it
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def append(
+        self, session_uid: str, payloads: Sequence[bytes], *, sync: bool = True
+    ) -> list[str]:
+        """Keep payloads and give a ref for each; durable on return, or after `sync()`.
+
+        With `sync=False` the session stays locked until then, and many sessions share the wait
+        for the disk. If this raises, nothing of the batch counts.
+        """
+        if not payloads:
+            return []
+        pack = pack_name(session_uid)
+        with self._lock, self._telling(session_uid):
+            writer = self._unsynced.get(pack)
+            if writer is None:
+                if len(self._unsynced) >= UNSYNCED:
+                    self._sync()
+                writer = self._unsynced[pack] = self._open_last(pack)
+            try:
+                refs = [str(ref) for ref in writer.write(payloads, self._compressor)]
+            except BaseException as error:
+                self._give_up(pack, error)
+                raise
+            if sync:
+                self._sync(told=pack)
+            return refs
+
+    def sync(self) -> None:
+        """Return when everything appended so far is on the disk, and unlock its sessions.
+
+        If this raises, what was appended since the last sync must not be named by any row.
+        """
+        with self._lock, self._telling():
+            self._sync()
+            if self._lost is not None:
+                lost, self._lost = self._lost, None
+                raise lost
+
+    def _sync(self, told: str | None = None) -> None:
+        """Sync all that waits. A failure is kept for `sync` unless it is news to `told` alone."""
+        waiting = list(self._unsynced.values())
+        try:
+            if len(waiting) > 1:
+                # The kernel starts to write all of them before we wait for the first.
+                for writer in waiting:
+                    os.posix_fadvise(writer.handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            for writer in waiting:
+                os.fdatasync(writer.handle)
+            self._enter({writer.file for writer in waiting})
+        except OSError as error:
+            if list(self._unsynced) != [told] or waiting[0].batches > 1:
+                self._lost = error
+            raise
+        finally:
+            # After a failed sync the kernel calls lost pages clean; asking again proves nothing.
+            for writer in waiting:
+                writer.close()
+            self._unsynced.clear()
+
+    def _give_up(self, pack: str, error: BaseException) -> None:
+        """Close a pack whose write failed; earlier batches in it can no longer be vouched for."""
+        writer = self._unsynced.pop(pack)
+        writer.close()
+        if writer.batches > 1:
+            self._lost = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
+
+    def _enter(self, files: set[str]) -> None:
+        """Make sure that the folder's entries of these files are durable."""
+        if not files <= self._entered:
+            _sync_folder(self.folder)
+            self._entered |= files
+
+    def _open_last(self, pack: str) -> _Writer:
+        """Lock the highest slot there is, or make the first."""
+        for _ in range(_TRIES):
+            for slot in reversed(range(_SLOTS)):
+                writer = self._lock_slot(pack, slot, make=slot == 0)
+                if writer is not None:
+                    return writer
+        raise BlockingIOError(errno.EAGAIN, "it is evicted again and again")
+
+    def _lock_slot(self, pack: str, slot: int, *, make: bool = False) -> _Writer | None:
+        """Open and lock a slot; None when there is none, or when it went while we locked it."""
+        if make:
+            _make_folder(self.folder)
+        try:
+            path = self.folder / _file(pack, slot)
+            handle = os.open(path, _APPEND | (os.O_CREAT if make else 0), 0o600)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            here = os.fstat(handle)
+            if not stat.S_ISREG(here.st_mode):
+                raise OSError(errno.EINVAL, "is not a regular file")
+            if here.st_nlink:
+                os.fchmod(handle, 0o600)
+                return _Writer(handle, pack, slot)
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        return None
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def read(self, ref: str) -> bytes:
+        """Give the payload of a ref, verified; raise when it is gone or damaged."""
+        where = Ref.parse(ref)
+        try:
+            # Opened even when the frame is held: what was evicted is not served from memory.
+            handle = os.open(f"{self.folder}/{where.file}", _READ)
+            try:
+                return self._slice(handle, where)
+            finally:
+                os.close(handle)
+        except FileNotFoundError as error:
+            raise PackMissing(
+                f"the pack {where.file} is gone",
+                hint="its session was evicted or repacked meanwhile; look it up again",
+            ) from error
+        except OSError as error:
+            raise self._damaged(where, f"cannot be read: {error.strerror or error}") from error
+
+    def _slice(self, handle: int, where: Ref) -> bytes:
+        here = os.fstat(handle)
+        if not stat.S_ISREG(here.st_mode):
+            raise self._damaged(where, "is not a regular file")
+        key = where.file, here.st_ino, where.offset
+        frame = self._frames.get(key)
+        if frame is None:
+            if where.offset + where.length > here.st_size:
+                raise self._damaged(where, "is shorter than it was")
+            frame = self._decode(handle, where)
+            self._frames.put(key, frame)
+        payload = frame[where.start : where.start + where.size]
+        # The frame has its own checksum; this one also covers the ref, and a name used again.
+        if len(payload) != where.size or zlib.crc32(payload) != where.crc:
+            raise self._damaged(where, "holds other bytes there")
+        return payload
+
+    def _decode(self, handle: int, where: Ref) -> bytes:
+        data = _pread(handle, where.length, where.offset)
+        try:
+            head = zstandard.get_frame_parameters(data)
+            if head.content_size > LARGEST:
+                raise self._damaged(where, f"claims {head.content_size:,} bytes in one frame")
+            return _decompressor().decompress(data, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise self._damaged(where, "does not decode") from error
+
+    def _damaged(self, where: Ref, why: str) -> PackDamaged:
+        return PackDamaged(
+            f"the pack {where.file} is damaged at byte {where.offset:,}: it {why}",
+            hint="evict this session and sweep its source again, or take the file from a backup; "
+            "other sessions are unharmed",
+        )
+
+    # -- keeping ----------------------------------------------------------------------------
+
+    def size(self, session_uid: str) -> int:
+        """Bytes that a session takes here, tails that no row names included."""
+        pack = pack_name(session_uid)
+        return sum(self._size(_file(pack, slot)) for slot in range(_SLOTS))
+
+    def _size(self, name: str) -> int:
+        try:
+            return (self.folder / name).lstat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def evict(self, session_uid: str) -> int:
+        """Delete all payloads of a session for good; the bytes that were freed.
+
+        Rows and index entries that name them go first: they would lead nowhere.
+        """
+        pack = pack_name(session_uid)
+        with self._lock, self._telling(session_uid):
+            self._sync()
+            with self._all_slots(pack) as slots:
+                freed = self._unlink(pack, slots.keys())
+            self._frames.drop(pack)
+            return freed
+
+    @contextlib.contextmanager
+    def repack(self, session_uid: str, refs: Iterable[str]) -> Iterator[dict[str, str]]:
+        """Write a session's payloads anew, in full frames and without tails that nobody names.
+
+        `refs` are all that rows hold of the session. Yields the new ref of each. Commit the rows
+        inside the `with`, durably: when it ends well, the old bytes are deleted. When it raises
+        nothing is, since the rows may be committed or not; the next repack is told which. The
+        session is locked meanwhile; both sets can be read.
+        """
+        pack = pack_name(session_uid)
+        wanted = sorted({Ref.parse(ref) for ref in refs})
+        if any(ref.pack != pack for ref in wanted):
+            raise ValueError("a ref of another session")
+        named = {ref.slot for ref in wanted}
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._lock)
+            with self._telling(session_uid):
+                self._sync()
+                slots = held.enter_context(self._all_slots(pack))
+                # What a repack that was cut short left behind: no row names it.
+                self._unlink(pack, slots.keys() - named)
+                # Where kills have left rows in every slot, all of them gather in the last.
+                target = next((n for n in range(_SLOTS) if n not in named), _SLOTS - 1)
+                renamed = self._gather(pack, target, wanted, slots)
+            yield renamed
+            with self._telling(session_uid):
+                self._unlink(pack, named - {target})
+            self._frames.drop(pack)
+
+    def _gather(
+        self, pack: str, target: int, wanted: Sequence[Ref], slots: Mapping[int, _Writer]
+    ) -> dict[str, str]:
+        """Write what lies in other slots into this one; the new ref of each, old ones included."""
+        renamed = {str(ref): str(ref) for ref in wanted}
+        moving = [ref for ref in wanted if ref.slot != target]
+        if not moving:
+            return renamed
+        held = slots.get(target) if len(moving) < len(wanted) else None
+        writer = held or self._lock_slot(pack, target, make=True)
+        if writer is None:
+            raise BlockingIOError(errno.EAGAIN, "its new slot was taken")
+        try:
+            payloads = (self.read(str(ref)) for ref in moving)
+            written = writer.write(payloads, self._compressor)
+            renamed |= {str(old): str(new) for old, new in zip(moving, written, strict=True)}
+            os.fdatasync(writer.handle)
+            self._enter({writer.file})
+        except BaseException:
+            if held is None:
+                self._unlink(pack, {target})
+            raise
+        finally:
+            if held is None:
+                writer.close()
+        return renamed
+
+    @contextlib.contextmanager
+    def _all_slots(self, pack: str) -> Iterator[dict[int, _Writer]]:
+        """Lock every slot that a session has."""
+        with contextlib.ExitStack() as stack:
+            slots = {}
+            for slot in range(_SLOTS):
+                writer = self._lock_slot(pack, slot)
+                if writer is not None:
+                    stack.callback(writer.close)
+                    slots[slot] = writer
+            yield slots
+
+    def _unlink(self, pack: str, slots: Collection[int]) -> int:
+        freed = 0
+        for name in [_file(pack, slot) for slot in slots]:
+            freed += self._size(name)
+            (self.folder / name).unlink(missing_ok=True)
+            self._entered.discard(name)
+        if slots:
+            _sync_folder(self.folder)
+        return freed
+
+    def tidy(self, keep: Iterable[str], *, before: float) -> int:
+        """Delete packs of sessions not in `keep` that nobody wrote to since `before`.
+
+        A kill between the last row of an eviction and its `evict` leaves such a pack. `before`,
+        in seconds since 1970, protects what a sweep has packed and not yet committed.
+        """
+        kept = {pack_name(session_uid) for session_uid in keep}
+        freed = 0
+        with self._lock, self._telling():
+            self._sync()
+            for pack in sorted(self._strays(kept, before)):
+                with contextlib.suppress(BlockingIOError), self._all_slots(pack) as slots:
+                    freed += self._unlink(pack, slots.keys())
+        return freed
+
+    def _strays(self, kept: Collection[str], before: float) -> set[str]:
+        if not self.folder.is_dir():
+            return set()
+        with os.scandir(self.folder) as entries:
+            packs = [(match[1], e) for e in entries if (match := _FILE.fullmatch(e.name))]
+            young = {p for p, e in packs if e.stat(follow_symlinks=False).st_mtime >= before}
+        return {pack for pack, _ in packs} - young - set(kept)
+
+    @contextlib.contextmanager
+    def _telling(self, session_uid: str | None = None) -> Iterator[None]:
+        """Turn what the system says into what the user can do."""
+        what = "the packs" if session_uid is None else f"the pack of {session_uid!r:.80}"
+        try:
+            yield
+        except BlockingIOError as error:
+            raise SessionBusy(
+                f"{what} cannot be written: another process is writing it",
+                hint="wait for the other sweep to end, then try again",
+            ) from error
+        except OSError as error:
+            raise NotAppendable(
+                f"{what} cannot be written: {error.strerror or error}",
+                hint="nothing that rows name was changed; free space or mend the disk, then sweep "
+                "again",
+            ) from error
+
+
+_LOCAL = threading.local()
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """The decompressor of this thread: they are dear to make and not to be shared."""
+    found: zstandard.ZstdDecompressor | None = getattr(_LOCAL, "decompressor", None)
+    if found is None:
+        found = _LOCAL.decompressor = zstandard.ZstdDecompressor()
+    return found
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _pread(handle: int, length: int, offset: int) -> bytes:
+    """Read so many bytes, in as many reads as it takes; fewer only at the end of the file."""
+    parts = []
+    while length and (part := os.pread(handle, length, offset)):
+        parts.append(part)
+        length -= len(part)
+        offset += len(part)
+    return b"".join(parts)
