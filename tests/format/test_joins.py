@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thence.format.facts import normalise
 from thence.format.graph import State
 from thence.format.joins import (
     Call,
@@ -22,7 +23,6 @@ from thence.format.joins import (
     spent,
     time_of,
 )
-from thence.format.facts import normalise
 from thence.format.normal import KINDS, Cost, Session, SessionEvent, event_id, numbered
 from thence.format.records import Usage
 from thence.format.repair import INTERRUPTED

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.format import codec
-from thence.format.graph import State
 from thence.format.facts import normalise
+from thence.format.graph import State
 from thence.format.normal import (
     KINDS,
     SUMMARY_LENGTH,

@@ -119,6 +119,11 @@ def line_name(file: str, raw: bytes) -> str:
     return f"{file}#{blake2b(raw, digest_size=12).hexdigest()}"
 
 
+def is_line_name(name: str) -> bool:
+    """Whether an id was made by `line_name`."""
+    return "#" in name
+
+
 # -- blocks of the Messages API -------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import msgspec
 
 from thence.format import joins, repair
-from thence.format.facts import Base, Edge, Fact, api_block, events_of
+from thence.format.facts import Base, Edge, Fact, api_block, events_of, is_line_name
 from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
 from thence.format.normal import Session, SessionEvent
@@ -41,13 +41,15 @@ class Whole:
         facts: Iterable[Fact],
         *,
         replayed: Container[str] = frozenset(),
+        billed: Container[str] = frozenset(),
         ancestor: Sequence[JSON] = (),
         torn: bool = False,
     ) -> None:
         """Put a session together.
 
-        `replayed` holds the copy keys of records that other sessions own; `ancestor` the
-        messages of the session that this one goes on from without holding a copy.
+        `replayed` holds the copy keys of records that other sessions own, `billed` the usage
+        keys that they pay for; `ancestor` the messages of the session that this one goes on
+        from without holding a copy.
         """
         self.uid = uid
         self.torn = torn
@@ -55,7 +57,8 @@ class Whole:
         self._replayed = replayed
         now, self._gone = _generations(_in_order(facts))
         self.about_only = [fact for fact in now if not fact.blocks]
-        self.facts = _linked(_counted(_billed([fact for fact in now if fact.blocks])))
+        events = [fact for fact in now if fact.blocks]
+        self.facts = _linked(_counted(_paid_here(_billed(events), billed)))
         """The facts that are events, in written order, linked; those no log holds are not here."""
 
     @property
@@ -248,7 +251,7 @@ def _counted(facts: list[Fact]) -> list[Fact]:
     out: list[Fact] = []
     for fact in facts:
         name = fact.node.id
-        if "#" in name:
+        if is_line_name(name):
             times[name] += 1
             if times[name] > 1:
                 node = msgspec.structs.replace(fact.node, id=f"{name}~{times[name] - 1}")
@@ -280,6 +283,16 @@ def _billed(facts: list[Fact]) -> list[Fact]:
                 fact = msgspec.structs.replace(fact, usage=more)  # noqa: PLW2901
         out.append(fact)
     return out
+
+
+def _paid_here(facts: list[Fact], elsewhere: Container[str]) -> list[Fact]:
+    """Strike the bills that another session pays."""
+    return [
+        msgspec.structs.replace(fact, usage=None, usage_key=None, cost_usd=None)
+        if fact.usage_key is not None and fact.usage_key in elsewhere
+        else fact
+        for fact in facts
+    ]
 
 
 def _linked(facts: list[Fact]) -> list[Fact]:

@@ -1,0 +1,110 @@
+"""Who owns what is written in several sessions: forks copied, resumed, read from two homes. Pure.
+
+A record that stands in several sessions belongs to one of them and is *replayed* in the others;
+so does a bill. Owner is whom the record itself names; else the session among them whose own
+past, the records that it shares with nobody, reaches back furthest, for a copy begins when its
+own begin. What cannot be told from the logs goes by name, so that the answer never depends on
+the order in which sessions are read. A session that turns up late may take ownership over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from thence.format.facts import Edge, Fact, is_line_name
+
+Keys = dict[str, frozenset[str]]
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What each session repeats of others, and the ties that this shows; sessions by native id."""
+
+    replayed: Keys
+    """Copy keys of records that another session owns."""
+    billed: Keys
+    """Usage keys that another session owns."""
+    edges: dict[str, list[Edge]]
+    """Forks that are known by their shared records alone."""
+
+
+def key_of(fact: Fact) -> str | None:
+    """What copies of a record have in common; None when it cannot be told from its like.
+
+    Records without an id are not copied when a session is forked: they are its own.
+    """
+    if fact.copy_key is not None:
+        return fact.copy_key
+    return None if is_line_name(fact.node.id) else fact.node.id
+
+
+def shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
+    """Work out, for all sessions together, which records and bills are whose."""
+    facts = {name: list(sessions[name]) for name in sorted(sessions)}
+    holders = _holders({name: filter(None, map(key_of, facts[name])) for name in facts})
+    age = {name: _own_since(found, holders) for name, found in facts.items()}
+    owner = _oldest(holders, age) | _named(facts)
+    replayed = _others(
+        {name: filter(None, map(key_of, found)) for name, found in facts.items()}, owner
+    )
+    bills = {
+        name: [
+            fact.usage_key
+            for fact in found
+            if fact.usage_key is not None and key_of(fact) not in replayed[name]
+        ]
+        for name, found in facts.items()
+    }
+    return Shared(
+        replayed,
+        _others(bills, _oldest(_holders(bills), age)),
+        {name: _forks(found, replayed[name], owner) for name, found in facts.items()},
+    )
+
+
+def _holders(keys: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Keys that stand in several sessions, with these sessions."""
+    out: dict[str, list[str]] = {}
+    for name, found in keys.items():
+        for key in set(found):
+            out.setdefault(key, []).append(name)
+    return {key: names for key, names in out.items() if len(names) > 1}
+
+
+def _own_since(facts: list[Fact], holders: Mapping[str, list[str]]) -> tuple[bool, str, str]:
+    """Tell how far back the records reach that a session shares with nobody."""
+    own = [fact for fact in facts if key_of(fact) not in holders]
+    first = min((fact.ts for fact in own if fact.ts), default="")
+    return (not first, first, min((fact.node.id for fact in own), default=""))
+
+
+def _oldest(
+    holders: Mapping[str, list[str]], age: Mapping[str, tuple[bool, str, str]]
+) -> dict[str, str]:
+    return {key: min(names, key=lambda n: (age[n], n)) for key, names in holders.items()}
+
+
+def _named(facts: Mapping[str, list[Fact]]) -> dict[str, str]:
+    """Owners that the records themselves name, where that session is here and holds them."""
+    named = {
+        key: fact.origin
+        for found in facts.values()
+        for fact in found
+        if fact.origin in facts and fact.origin and (key := key_of(fact)) is not None
+    }
+    held = {name: {key_of(fact) for fact in facts[name]} for name in set(named.values())}
+    return {key: name for key, name in named.items() if key in held[name]}
+
+
+def _others(keys: Mapping[str, Iterable[str]], owner: Mapping[str, str]) -> Keys:
+    return {
+        name: frozenset(key for key in found if owner.get(key, name) != name)
+        for name, found in keys.items()
+    }
+
+
+def _forks(facts: list[Fact], replayed: frozenset[str], owner: Mapping[str, str]) -> list[Edge]:
+    """Tie a session to the owners of what it repeats; the last shared record is where it parted."""
+    last = {owner[key]: fact.node.id for fact in facts if (key := key_of(fact)) and key in replayed}
+    return [Edge("fork", name, "records they share", event) for name, event in last.items()]

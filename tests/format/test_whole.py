@@ -1,0 +1,363 @@
+"""A session is the same whatever order its facts come in, and nothing is counted twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.format.histories import History, Script, scripts
+from thence.format.codec import encode
+from thence.format.facts import Base, Block, Edge, Fact, fact_of, line_name
+from thence.format.graph import State
+from thence.format.joins import added
+from thence.format.nodes import PREVIOUS, Is, Node, Undo
+from thence.format.records import Usage
+from thence.format.transcript import Transcript
+from thence.format.whole import REWRITTEN, Whole, said_in
+
+UID = "codex:s"
+
+
+def text(said: str, role: str = "user") -> Block:
+    """What a human or the model says."""
+    kind: Any = f"{role}_msg"
+    return Block(kind, role, said, {"type": "text", "text": said})
+
+
+def prompt(said: str, line: int, **more: Any) -> Fact:
+    """A prompt in a log without links."""
+    node = Node(line_name(more.get("file", ""), said.encode()), PREVIOUS, Is.PROMPT)
+    return Fact(node, "user", blocks=(text(said),), line=line, offset=100 * line, **more)
+
+
+def reply(said: str, line: int, **more: Any) -> Fact:
+    """An answer in a log without links."""
+    node = Node(line_name(more.get("file", ""), said.encode()), PREVIOUS, Is.REPLY | Is.ENDS)
+    blocks = (text(said, "assistant"),)
+    return Fact(node, "assistant", blocks=blocks, line=line, offset=100 * line, **more)
+
+
+def mark(line: int, **more: Any) -> Fact:
+    """A record of the harness."""
+    node = Node(f"mark#{line}", PREVIOUS, Is.INTERNAL)
+    node = msgspec.structs.replace(node, undo=more.pop("undo", None))
+    return Fact(node, "mark", blocks=(Block("lifecycle", "system"),), line=line, **more)
+
+
+def said(whole: Whole) -> list[str]:
+    """The texts the model sees."""
+    return [b["text"] for m in whole.messages().messages for b in m["content"]]
+
+
+def states(whole: Whole) -> dict[str, State | None]:
+    """What became of each text."""
+    return {e.summary: e.state for e in whole.events if e.summary}
+
+
+def own(script: Script) -> tuple[Transcript, list[Fact]]:
+    """A random session of ours, as a transcript and as facts."""
+    transcript = Transcript.read(b"".join(map(encode, History(script).events)))
+    placed = zip(transcript.events, transcript.places, strict=True)
+    facts = [msgspec.structs.replace(fact_of(e), line=place.line) for e, place in placed]
+    return transcript, facts
+
+
+# -- our own events -------------------------------------------------------------------------
+
+
+@given(scripts)
+def test_own_events_are_the_same_session(script: Script) -> None:
+    """The facts of our events tell the same states and messages as the transcript does."""
+    transcript, facts = own(script)
+    whole = Whole("thence:s", facts)
+
+    assert transcript.states == whole.states
+    assert transcript.messages().messages == whole.messages().messages
+    assert transcript.turn().state == whole.turn().state
+
+
+@given(scripts, st.randoms(use_true_random=False), st.integers(1, 4))
+def test_order_and_pieces_do_not_matter(script: Script, chance: Any, copies: int) -> None:
+    """C-6: facts in any order, some of them read twice, give the same events."""
+    _, facts = own(script)
+    shuffled = facts + [chance.choice(facts) for _ in range(copies) if facts]
+    chance.shuffle(shuffled)
+
+    assert Whole("thence:s", facts).events == Whole("thence:s", shuffled).events
+
+
+# -- logs without links ---------------------------------------------------------------------
+
+
+def test_log_without_links_is_one_line() -> None:
+    """Each record goes on from the one before."""
+    whole = Whole(UID, [reply("b", 2), prompt("a", 1), prompt("c", 3)])
+
+    assert ["a", "b", "c"] == said(whole)
+    assert [None, *(e.event_id for e in whole.events[:2])] == [e.parent_id for e in whole.events]
+
+
+def test_rollback_takes_turns_off_the_line() -> None:
+    """What is undone stays, rolled back, and is still billed."""
+    undone = reply("b2", 4, usage=Usage(5, 5), usage_key="x")
+    facts = [prompt("a", 1), reply("b", 2), prompt("a2", 3), undone]
+    whole = Whole(UID, [*facts, mark(5, undo=Undo(turns=1)), prompt("a3", 6)])
+
+    assert ["a", "b", "a3"] == said(whole)
+    assert {"a2", "b2"} == {t for t, s in states(whole).items() if s is State.ROLLED_BACK}
+    assert (Usage(), Usage(5, 5)) == (whole.spent.live, whole.spent.dead)
+
+
+def test_second_log_goes_on_from_inside_the_first() -> None:
+    """A rewind that opens a new log leaves the tail of the old one dead."""
+    first = [prompt("a", 1), reply("b", 2), prompt("old", 3), reply("older", 4)]
+    base = Base("", offset=300)
+    second = [mark(1, file="2", base=base), prompt("new", 2, file="2")]
+    whole = Whole(UID, [*second, *first])
+
+    assert ["a", "b", "new"] == said(whole)
+    assert {"old": State.DEAD, "older": State.DEAD} == {
+        t: s for t, s in states(whole).items() if s is State.DEAD
+    }
+
+
+def test_rewind_of_a_rewind_is_followed_through_all_logs() -> None:
+    """The third log goes on from the second, and through it from the first."""
+    logs = [
+        *(prompt("a", 1), reply("b", 2), prompt("x", 3)),
+        *(mark(1, file="2", base=Base("", offset=300)), prompt("c", 2, file="2")),
+        *(reply("y", 3, file="2"), mark(1, file="3", base=Base("2", offset=300))),
+        prompt("d", 2, file="3"),
+    ]
+
+    assert ["a", "b", "c", "d"] == [
+        t for m in Whole(UID, logs).messages().messages for t in texts(m)
+    ]
+
+
+def texts(message: Any) -> list[str]:
+    """The texts of a message."""
+    return [block["text"] for block in message["content"]]
+
+
+def test_ordinals_tell_the_base_where_offsets_do_not() -> None:
+    """Some forks name only the ordinal."""
+    first = [prompt("a", 1, ordinal=0), prompt("b", 2, ordinal=1)]
+    second = [mark(1, file="2", base=Base("", ordinal=1)), prompt("c", 2, file="2")]
+
+    assert ["a", "c"] == said(Whole(UID, [*first, *second]))
+
+
+def test_base_in_another_session_is_a_root() -> None:
+    """What cannot be found here is the ancestor's, whose messages are given."""
+    facts = [mark(1, base=Base("elsewhere", offset=9)), prompt("mine", 2)]
+    before = [{"role": "user", "content": "theirs"}]
+    whole = Whole(UID, facts, ancestor=before)
+
+    assert ["theirs", "mine"] == said(whole)
+
+
+def test_messages_before_a_base_are_those_of_its_line() -> None:
+    """A fork sees what its ancestor's model saw at that place, not what came later."""
+    whole = Whole(UID, [prompt("a", 1), reply("b", 2), prompt("later", 3)])
+
+    assert ["a", "b"] == [t for m in whole.said_before(Base("", offset=300)) for t in texts(m)]
+
+
+def test_summary_stands_for_what_was_before_it() -> None:
+    """A compaction's replacement is what the model sees; what it replaced is live all the same."""
+    node = Node("c#1", PREVIOUS, Is.SUMMARY)
+    blocks = (Block("lifecycle", "user", "sum", {"type": "text", "text": "sum"}),)
+    whole = Whole(
+        UID, [prompt("a", 1), Fact(node, "compacted", blocks=blocks, line=2), reply("b", 3)]
+    )
+
+    assert ["sum", "b"] == said(whole)
+    assert {State.LIVE} == set(states(whole).values())
+
+
+# -- the same record again ------------------------------------------------------------------
+
+
+def test_same_line_written_twice_is_two_events() -> None:
+    """Records without an id are known by their bytes and by how often they came."""
+    whole = Whole(UID, [prompt("yes", 1), prompt("yes", 2)])
+
+    assert 2 == len({event.event_id for event in whole.events})
+
+
+def test_same_line_read_twice_is_one_event() -> None:
+    """A last line without its LF is read again when it has one."""
+    assert 1 == len(Whole(UID, [prompt("yes", 1), prompt("yes", 1)]).events)
+
+
+def test_same_id_with_other_content_is_another_event() -> None:
+    """Nothing vanishes: the second is told apart by its occurrence, and is no copy to follow."""
+    one = Fact(Node("u", None, Is.PROMPT), "user", blocks=(text("one"),), line=1)
+    two = Fact(Node("u", None, Is.PROMPT), "user", blocks=(text("two"),), line=2)
+    whole = Whole(UID, [one, two, msgspec.structs.replace(one, line=3)])
+
+    assert ["one", "two"] == [event.summary for event in whole.events]
+    assert 2 == len({event.event_id for event in whole.events})
+
+
+# -- rewritten logs -------------------------------------------------------------------------
+
+
+def test_what_a_rewritten_log_no_longer_holds_is_dead() -> None:
+    """G9, X2: it stays, says why, and keeps its id; what is still there is the same event."""
+    before = [prompt("a", 1), reply("b", 2), prompt("lost", 3)]
+    after = [prompt("a", 1, generation=1), prompt("new", 2, generation=1)]
+    whole = Whole(UID, [*before, *after])
+    ids = {e.summary: e.event_id for e in Whole(UID, before).events}
+
+    assert ["a", "new"] == said(whole)
+    assert {"b": REWRITTEN, "lost": REWRITTEN} == {e.summary: e.why for e in whole.events if e.why}
+    assert ids == {e.summary: e.event_id for e in whole.events if e.summary in ids}
+
+
+def test_rewritten_document_leaves_nothing_behind() -> None:
+    """A fact that is no event is only about the session, and the newest word counts."""
+    old = Fact(Node("d"), "summary", file="d", about={"cwd": "/old"})
+    new = Fact(Node("d"), "summary", file="d", about={"cwd": "/new"}, generation=1)
+    whole = Whole(UID, [old, new])
+
+    assert ([], "/new") == (whole.events, whole.session().cwd)
+
+
+# -- other sessions -------------------------------------------------------------------------
+
+
+def test_copies_of_another_session_are_replayed_and_not_billed() -> None:
+    """They stand on the line and cost nothing here."""
+    copied = Fact(
+        Node("u", None, Is.REPLY), blocks=(text("a", "assistant"),), line=1, usage=Usage(9, 9)
+    )
+    whole = Whole("claude:s", [copied], replayed={"u"})
+
+    assert ([State.REPLAYED], Usage()) == (whole.states, whole.spent.live)
+
+
+def test_record_that_names_its_owner_is_a_copy() -> None:
+    """Known without the other session."""
+    here, there = (prompt(name, n, origin=name) for n, name in enumerate(("s", "other"), 1))
+
+    assert [State.LIVE, State.REPLAYED] == Whole(UID, [here, there]).states
+
+
+def test_bill_that_another_session_pays_is_struck() -> None:
+    """U4: the same response logged in two sessions is paid in one."""
+    fact = reply("b", 1, usage=Usage(1, 1), usage_key="k")
+
+    assert Usage() == Whole(UID, [fact], billed={"k"}).spent.live
+
+
+def test_edges_are_told_once_and_not_to_itself() -> None:
+    """A record repeats them at every start."""
+    edge, own = Edge("fork", "other", "named"), Edge("fork", "s", "named")
+    facts = [prompt("a", 1, edges=(edge, own)), prompt("b", 2, edges=(edge,))]
+
+    assert [edge] == Whole(UID, facts).edges
+
+
+# -- running totals -------------------------------------------------------------------------
+
+
+def running(*totals: Usage) -> Usage:
+    """What a session took that tells only how much it is so far."""
+    facts = [reply(f"r{n}", n, running=total) for n, total in enumerate(totals)]
+    return Whole(UID, facts).spent.live
+
+
+def test_running_totals_are_their_last() -> None:
+    """They hold all that came before, and are written again without having grown."""
+    assert Usage(50, 7, 0, 5) == running(Usage(10, 1), Usage(10, 1), Usage(50, 7, 0, 5))
+    assert Usage() == running()
+
+
+def test_running_totals_that_start_again_are_added_up() -> None:
+    """A fall is a new count: what stood before it was spent."""
+    totals = [Usage(10, 1), Usage(20, 2), Usage(3, 1), Usage(9, 5), Usage(1, 1)]
+
+    assert Usage(30, 8) == running(*totals)
+
+
+STEPS = st.lists(st.builds(Usage, st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5)
+
+
+@given(st.lists(STEPS, max_size=4))
+def test_running_totals_lose_nothing_at_a_reset(runs: list[list[Usage]]) -> None:
+    """Counts that grow, each begun below the end of the last, are the sum of their ends."""
+    totals: list[Usage] = []
+    expected = Usage()
+    for steps in runs:
+        totals.append(Usage(1))  # below the end of any run: every step adds at least two
+        for step in steps:
+            totals.append(added(totals[-1], step))
+        expected = added(expected, totals[-1])
+
+    assert expected == running(*totals)
+
+
+def test_single_bills_are_believed_before_totals() -> None:
+    """From the first of them on, totals say the same once more."""
+    facts = [
+        reply("a", 1, running=Usage(10)),
+        reply("b", 2, usage=Usage(5), usage_key="k"),
+        reply("c", 3, running=Usage(15)),
+    ]
+
+    assert Usage(15) == Whole(UID, facts).spent.live
+
+
+# -- what is said of the session ------------------------------------------------------------
+
+
+def about(*said: dict[str, Any]) -> Whole:
+    """A session whose records say these things of it."""
+    return Whole(UID, [mark(n, about=a) for n, a in enumerate(said)])
+
+
+def test_first_word_counts_and_of_titles_the_last() -> None:
+    """R8."""
+    whole = about({"cwd": "", "title:ai": "one"}, {"cwd": "/a", "title:ai": "two"}, {"cwd": "/b"})
+
+    assert ("/a", "two") == (whole.session().cwd, whole.title)
+
+
+def test_given_title_beats_a_made_up_one() -> None:
+    """F8: and an empty one takes it back."""
+    titles: Sequence[dict[str, Any]] = ({"title:custom": "mine"}, {"title:ai": "its"})
+
+    assert "mine" == about(*titles).title
+    assert "its" == about(*titles, {"title:custom": ""}).title
+
+
+def test_first_prompt_is_the_last_resort_for_a_title() -> None:
+    """A session always has a name, unless nobody said a word."""
+    assert ("hello", None) == (Whole(UID, [prompt("hello", 1)]).title, Whole(UID, []).title)
+
+
+def test_missing_bills_are_told() -> None:
+    """A total that lacks some is a lower bound, and says why."""
+    facts = [prompt("a", 1, unbilled="killed"), prompt("b", 2, unbilled="copied", origin="other")]
+
+    assert ["killed"] == [notice.detail for notice in Whole(UID, facts).unbilled]
+
+
+def test_what_no_model_saw_is_in_no_message() -> None:
+    """Blocks of one side stand together; those of the harness are left out."""
+    blocks = (
+        text("a"),
+        Block("lifecycle", "system", payload="x"),
+        text("b"),
+        text("c", "assistant"),
+    )
+
+    assert [("user", ["a", "b"]), ("assistant", ["c"])] == [
+        (m["role"], texts(m)) for m in said_in(Fact(Node("n"), blocks=blocks))
+    ]
