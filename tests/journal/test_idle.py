@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.errors import BadConfig
-from thence.journal.idle import Due, Idle, IdleThread, Timeouts, timeouts, watch
+from thence.journal.idle import Due, Idle, IdleThread, watch
 
 LONG = 30.0  # seconds after which a thread that should have ended is called stuck
 
@@ -199,23 +199,6 @@ def test_a_callback_that_raises_counts_as_fired() -> None:
         idle.poll()
 
     assert [Due("idle", 1010.0)] == idle.poll()
-
-
-def test_timeouts_are_read_from_a_given_environment() -> None:
-    """Seconds, 0 for never, defaults where nothing is said."""
-    told = [{}, {"IDLE_TIMEOUT": "0", "APPROVAL_TIMEOUT": "2.5"}, {"IDLE_TIMEOUT": "60", "X": "x"}]
-
-    assert [Timeouts(300, 300), Timeouts(0, 2.5), Timeouts(60, 300)] == [timeouts(e) for e in told]
-
-
-@pytest.mark.parametrize("name", ["IDLE_TIMEOUT", "APPROVAL_TIMEOUT"])
-@pytest.mark.parametrize(
-    "text", ["", " ", "-1", "5m", "nan", "inf", "1e3", "1_0", " 5", "5\n", "٣", "9" * 13, "0x10"]
-)
-def test_a_bad_timeout_names_its_variable(name: str, text: str) -> None:
-    """No guess is made about what was meant."""
-    with pytest.raises(BadConfig, match=f"{name}: not a number of seconds"):
-        timeouts({name: text})
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])

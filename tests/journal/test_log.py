@@ -6,8 +6,10 @@ import errno
 import fcntl
 import multiprocessing
 import os
+import signal
 import stat
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,15 @@ from typing import Any
 import pytest
 
 from thence.errors import NotAppendable, SessionBusy
-from thence.journal.log import UNSYNCED_LIMIT, Disk, Durability, Log, make_folder
+from thence.journal.log import (
+    UNSYNCED_LIMIT,
+    Disk,
+    Durability,
+    Log,
+    Sealed,
+    _locking,
+    make_folder,
+)
 
 FORK = multiprocessing.get_context("fork")
 
@@ -393,3 +403,129 @@ def test_the_exclusive_lock_keeps_processes_and_threads_apart(tmp_path: Path, pa
         worker.join()
 
     assert "500" == counter.read_text()
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a careful writer of another process would have to wait."""
+    with path.open("r+b") as other:
+        try:
+            fcntl.fcntl(other, fcntl.F_OFD_SETLK, _locking(fcntl.F_WRLCK))
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_the_exclusive_lock_outlives_a_write_that_fails(path: Path) -> None:
+    """The handle dies and is opened anew inside the block; nobody else gets in meanwhile."""
+    disk = Watched()
+    log = Log(path, disk=disk)
+    with log.exclusive():
+        disk.fail["write"] = [errno.ENOSPC]
+        with pytest.raises(NotAppendable):
+            log.append(b"lost\n")
+        after_failing = _is_locked(path)
+        log.append(b"said\n")
+        after_going_on = _is_locked(path)
+
+    assert (True, True, False) == (after_failing, after_going_on, _is_locked(path))
+    assert b"said\n" == path.read_bytes()
+
+
+def test_only_a_segment_minds_a_sealed_neighbour(path: Path) -> None:
+    """A compressed copy that somebody put beside another file does not stop that file."""
+    Path(f"{path}.zst").write_bytes(b"")
+    Log(path).close()
+    path.unlink()
+    with pytest.raises(Sealed):
+        Log(path, sealable=True)
+
+    assert not path.exists()
+
+
+def test_a_folder_of_another_process_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made between our look and our try; that ours cannot be synced is our matter only."""
+    disk = Watched()
+    disk.fail["fsync"] = [errno.EIO]
+    made = tmp_path / "a"
+    mkdir = Path.mkdir
+
+    def outrun(self: Path, mode: int = 0o777) -> None:
+        mkdir(self, mode)
+        mkdir(self, mode)
+
+    monkeypatch.setattr(Path, "mkdir", outrun)
+    with pytest.raises(NotAppendable, match="cannot write to"):
+        make_folder(made, disk=disk)
+
+    assert made.is_dir()
+
+
+def test_a_folder_for_what_needs_no_disk_is_not_synced(tmp_path: Path) -> None:
+    """Without durability nobody waits for the disk."""
+    disk = Watched()
+    make_folder(tmp_path / "a" / "b", durable=False, disk=disk)
+
+    assert (tmp_path / "a" / "b").is_dir()
+    assert 0 == disk.count("fsync")
+
+
+class Held(Watched):
+    """A disk whose syncs wait until they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Semaphore(0)
+        self.go = threading.Event()
+
+    def datasync(self, handle: int) -> None:  # type: ignore[override]
+        """Say that a sync began, and wait."""
+        super().datasync(handle)
+        self.begun.release()
+        self.go.wait()
+
+
+def test_lines_that_come_during_a_sync_share_the_next(path: Path) -> None:
+    """Nine threads, two syncs: the first serves one line, the second all that waited for it."""
+    disk = Held()
+    log = Log(path, durability="event", disk=disk)
+    threads = [threading.Thread(target=log.append, args=(b"%d\n" % n,)) for n in range(9)]
+    threads[0].start()
+    disk.begun.acquire()
+    for thread in threads[1:]:
+        thread.start()
+    while len(log._waiting) < 8:
+        time.sleep(0.001)
+    disk.go.set()
+    for thread in threads:
+        thread.join()
+
+    assert 2 == disk.count("datasync")
+    assert 9 == log._durable
+    assert ([], [], False) == (log._waiting, log._served, log._syncing)
+
+
+def test_who_is_interrupted_while_waiting_leaves_the_queue(path: Path) -> None:
+    """Ctrl-C in one thread: nobody waits for its turn to sync, which would never come."""
+    disk = Held()
+    log = Log(path, durability="event", disk=disk)
+    first = threading.Thread(target=log.append, args=(b"first\n",))
+    first.start()
+    disk.begun.acquire()
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        while not log._waiting:
+            time.sleep(0.001)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        log.append(b"interrupted\n")
+    disk.go.set()
+    first.join()
+    log.append(b"last\n")
+
+    assert b"first\ninterrupted\nlast\n" == path.read_bytes()
+    assert 3 == log._durable

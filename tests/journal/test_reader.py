@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from thence.format import codec
 from thence.format.records import MESSAGES, Event
 from thence.format.state import Domains
 from thence.format.transcript import Transcript
+from thence.journal import reader
 from thence.journal.journal import Journal
 from thence.journal.reader import Back, Source, find_event, head, read_back
 from thence.journal.segments import Segments
@@ -122,6 +124,47 @@ def test_a_boundary_with_bad_caches_costs_time_only(script: Script, what: tuple[
 
             assert (chain, state) == quickly(read(hurt, Path(folder)))
             assert chain == slowly(hurt)[0]
+
+
+ODD_TAILS: dict[str, Callable[[list[bytes]], bytes]] = {
+    "as it is": b"".join,
+    "a blank line": lambda lines: b"".join([*lines[:-2], b"\n", *lines[-2:]]),
+    "two events on one line": lambda lines: b"".join([*lines[:-2], lines[-2][:-1], lines[-1]]),
+    "an event over two lines": lambda lines: b"".join(
+        [*lines[:-1], lines[-1].replace(b'"payload":', b'"payload":\n')]
+    ),
+    "a torn line": lambda lines: b"".join(lines)[:-9],
+    "a whole line without its end": lambda lines: b"".join(lines)[:-1],
+    "a field nobody knows": lambda lines: b"".join([*lines[:-1], b'{"x":1,' + lines[-1][1:]]),
+    "a copy": lambda lines: b"".join([*lines, lines[-2]]),
+    "a line lost": lambda lines: b"".join([*lines[:-4], *lines[-3:]]),
+    "bad bytes": lambda lines: b"".join([*lines[:-3], b"\xff\0\n", *lines[-3:]]),
+    "a line that is no event": lambda lines: b"".join([*lines[:-3], b"[1]\n", *lines[-3:]]),
+    "an open call": lambda lines: b"".join(lines).replace(b'"tool_use_id":"c"', b'"by":"d"'),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_TAILS)
+def test_the_quick_way_from_a_boundary_on_is_the_graphs(
+    odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever stands there: read without a graph or with one, the same is found."""
+    session = Journal(tmp_path / "home", durability="none").create()
+    session.compact("so far", keep_from=grow(session, 3)[1])
+    call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}
+    session.record("assistant", {"role": "assistant", "content": [call]})
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "done"}
+    session.record("user", {"role": "user", "content": [result]})
+    grow(session, 3)
+    assert session.transcript_path is not None
+    data = ODD_TAILS[odd](session.transcript_path.read_bytes().splitlines(keepends=True))
+    quick = read(data, tmp_path)
+    monkeypatch.setattr(reader, "_straight", lambda *_: None)
+    slow = read(data, tmp_path)
+
+    assert slow.where() == quick.where()
+    for name in ("chain", "since", "end", "tip", "boundary", "recovery", "moved", "bytes_read"):
+        assert getattr(slow, name) == getattr(quick, name)
 
 
 @FEWER

@@ -14,6 +14,7 @@ from thence.format import codec
 from thence.format.records import Event
 from thence.format.transcript import Transcript
 from thence.journal.journal import Journal
+from thence.journal.log import Log
 from thence.journal.session import Session
 from thence.journal.sidechain import Sidechain
 
@@ -236,3 +237,40 @@ def test_an_ended_child_takes_nothing_more(parent: Session) -> None:
         work(child)
 
     assert 2 == len(events(child.path))
+
+
+@pytest.mark.parametrize("end", ["finish", "cancel", "crash"])
+def test_the_parent_hears_of_the_end_although_the_log_cannot_be_closed(
+    parent: Session, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fails under the child: the caller gets the error, the parent's log the end."""
+    child = parent.sidechain("reader")
+    work(child)
+
+    def fails(_log: Log) -> None:
+        raise NotAppendable("cannot sync", hint="made up")
+
+    monkeypatch.setattr(Log, "close", fails)
+    with pytest.raises(NotAppendable, match="cannot sync"):
+        getattr(child, end)("so far")
+
+    assert ("running", None) == told(parent)[0]
+    assert (child.completion_status, "so far") == told(parent)[1]
+
+
+def test_local_to_a_project_each_session_has_its_own_cap(tmp_path: Path) -> None:
+    """Sessions share a folder there, and not each other's room."""
+    journal = Journal(
+        tmp_path / "home", local=tmp_path / "w", durability="none", sidechain_cap=4000
+    )
+    first, second = journal.create(cwd="/w"), journal.create(cwd="/w")
+    greedy, other = first.sidechain("greedy"), second.sidechain("modest")
+    with pytest.raises(BudgetExceeded):
+        work_in_turn(greedy)
+    for _ in range(3):
+        other.record("user", {"role": "user", "content": "x" * 200})
+    with pytest.raises(BudgetExceeded):
+        journal.resume(first.id, mode="continue").sidechain("greedy again")
+
+    assert greedy.path.parent == other.path.parent
+    assert 4000 < greedy.path.stat().st_size + other.path.stat().st_size

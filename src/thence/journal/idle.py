@@ -17,25 +17,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from thence.errors import BadConfig
 
-_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _LONGEST_WAIT = 3600.0  # drivers look again after that; an endless timeout overflows a wait
-
-
-class Timeouts(msgspec.Struct, frozen=True):
-    """How long a session may rest and a question may wait, in seconds; 0 means for ever."""
-
-    idle: float = 300.0
-    approval: float = 300.0
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -44,24 +35,6 @@ class Due(msgspec.Struct, frozen=True):
     kind: Literal["idle", "approval"]
     at: float
     call_id: str | None = None
-
-
-def timeouts(env: Mapping[str, str]) -> Timeouts:
-    """Read IDLE_TIMEOUT and APPROVAL_TIMEOUT out of an environment."""
-    return Timeouts(
-        _seconds(env, "IDLE_TIMEOUT", Timeouts().idle),
-        _seconds(env, "APPROVAL_TIMEOUT", Timeouts().approval),
-    )
-
-
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
-    text = env.get(name)
-    if text is None:
-        return default
-    if _SECONDS.fullmatch(text) is None:
-        hint = "seconds, such as 300 or 0.5; 0 means never; unset it for the default"
-        raise BadConfig(f"{name}: not a number of seconds: {text[:80]!r}", hint=hint)
-    return float(text)
 
 
 class Idle:

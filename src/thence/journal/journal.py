@@ -135,10 +135,11 @@ class Journal:
     def _open(self, folder: Path, session: str, tip: str | None = None) -> Run | None:
         if not self.enabled:
             return None
-        make_folder(folder)
+        durable = self._durability != "none"
+        make_folder(folder, durable=durable)
         if self._local is not None:
             _ignored(folder)
-            make_folder(self._side(session))
+            make_folder(self._side(session), durable=durable)
             _ignored(self._side(session))
         return Run(folder, session, durability=self._durability, max_bytes=self._max_bytes, tip=tip)
 
@@ -159,7 +160,10 @@ class Journal:
             parts = Parts(
                 spill=Spill(self.root / layout.SPILL / family[-1]),
                 sidechains=Sidechains(
-                    self._side(session), cap=self._cap, durability=self._durability
+                    self._side(session),
+                    cap=self._cap,
+                    durability=self._durability,
+                    session=session if self._local is not None else None,
                 ),
                 checkpoints=None if cwd is None else lambda: self._checkpoints(saved, cwd, folder),
                 saved=lambda: self._saved(family),

@@ -68,20 +68,28 @@ class Disk:
 DISK = Disk()
 
 
-def make_folder(folder: Path, *, disk: Disk = DISK) -> None:
-    """Make a folder and those above it, for the owner alone, durable before it is used."""
+def make_folder(folder: Path, *, durable: bool = True, disk: Disk = DISK) -> None:
+    """Make a folder and those above it, for the owner alone; durable before it is used, if asked.
+
+    One that we made and could not make durable goes again, so that the next try does not take it
+    for durable. One that another process made a moment ago is that one's, whatever fails here.
+    """
     missing: list[Path] = []
     while not folder.is_dir():
         missing.append(folder)
         folder = folder.parent
     for made in reversed(missing):
+        ours = False
         try:
             with contextlib.suppress(FileExistsError):  # another process was as quick
                 made.mkdir(mode=0o700)
-            sync_folder(made.parent, disk=disk)
+                ours = True
+            if durable:
+                sync_folder(made.parent, disk=disk)
         except OSError as error:
-            with contextlib.suppress(OSError):  # so that the next try does not call it durable
-                made.rmdir()
+            if ours:
+                with contextlib.suppress(OSError):  # somebody uses it already
+                    made.rmdir()
             raise NotAppendable(
                 f"cannot write to {made.parent}: {error.strerror or error}",
                 hint="free space or mend the disk, then try again",
@@ -98,9 +106,20 @@ def sync_folder(folder: Path, *, disk: Disk = DISK) -> None:
 
 
 class Log:
-    """An append-only file, open for writing. Use from any number of threads."""
+    """An append-only file, open for writing. Use from any number of threads.
 
-    def __init__(self, path: Path, *, durability: Durability = "turn", disk: Disk = DISK) -> None:
+    A `sealable` one is never made again when clean-up has sealed it (see `segments`); a file of
+    another kind may have a compressed neighbour of its name, which is none of its business.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability = "turn",
+        sealable: bool = False,
+        disk: Disk = DISK,
+    ) -> None:
         if durability not in get_args(Durability):
             raise NotAppendable(
                 f"no such durability: {durability}",
@@ -108,9 +127,12 @@ class Log:
             )
         self.path = path
         self.durability = durability
+        self._sealable = sealable
         self._disk = disk
         self._mutex = threading.Lock()
-        self._synced = threading.Condition()
+        self._queue = threading.Lock()
+        self._waiting: list[tuple[int, threading.Lock]] = []  # for which line, at which lock
+        self._served: list[threading.Lock] = []
         self._careful = threading.RLock()  # threads share the handle, and with it its file lock
         self._syncing = False
         self._handle = -1
@@ -193,24 +215,65 @@ class Log:
         self._commit(self._appended)
 
     def _commit(self, wanted: int) -> None:
-        """Group commit: one sync serves all lines that were written before it began."""
-        with self._synced:
-            while self._durable < wanted and self._syncing:
-                self._synced.wait()
-            if self._durable >= wanted:
-                return
-            self._syncing = True
+        """Group commit: one sync serves all lines that were written before it began.
+
+        One thread syncs, the others wait, each at a lock of its own. Whoever is through hands on
+        to one that came meanwhile; that one wakes those who were served just before it syncs, so
+        that they write their next lines while it waits for the disk, and nobody is woken for
+        nothing.
+        """
+        if not self._leads(wanted):
+            return
         done = 0
         try:
             done = self._sync_now()
         finally:
-            with self._synced:
-                self._syncing = False
-                while self._retired:
-                    with contextlib.suppress(OSError):
-                        self._disk.close(self._retired.pop())
+            with self._queue:
                 self._durable = max(self._durable, done)
-                self._synced.notify_all()
+                self._hand_on()
+
+    def _leads(self, wanted: int) -> bool:
+        """Wait until a line is durable, or until it is this thread's turn to sync."""
+        with self._queue:
+            if self._durable >= wanted:
+                return False
+            if not self._syncing:
+                self._syncing = True
+                return True
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append((wanted, mine))
+        try:
+            mine.acquire()
+        except BaseException:  # a signal's: let go of the place in the queue, then pass it on
+            with self._queue:
+                if (wanted, mine) in self._waiting:
+                    self._waiting.remove((wanted, mine))
+                elif self._durable < wanted:
+                    self._hand_on()
+            raise
+        if self._durable >= wanted:
+            return False
+        with self._queue:
+            self._wake_served()
+        return True
+
+    def _hand_on(self) -> None:
+        """After a sync, which served nobody if it failed: let one who still waits sync next."""
+        while self._retired:
+            with contextlib.suppress(OSError):
+                self._disk.close(self._retired.pop())
+        self._served += [lock for wanted, lock in self._waiting if wanted <= self._durable]
+        self._waiting = [pair for pair in self._waiting if pair[0] > self._durable]
+        if self._waiting:
+            self._waiting.pop(0)[1].release()
+        else:
+            self._syncing = False
+            self._wake_served()
+
+    def _wake_served(self) -> None:
+        while self._served:
+            self._served.pop().release()
 
     def _sync_now(self) -> int:
         """Sync what is written now; how many lines that were."""
@@ -289,7 +352,9 @@ class Log:
         try:
             return self._disk.open(self.path, _FLAGS | os.O_NONBLOCK, 0o600), False
         except FileNotFoundError:
-            if os.path.lexists(f"{self.path}.zst"):  # a new file would hide what was sealed
+            if self._sealable and os.path.lexists(
+                f"{self.path}.zst"
+            ):  # a new file would hide what was sealed
                 raise Sealed(
                     f"{self.path.name} was sealed", hint="resume the session: it goes on"
                 ) from None
@@ -346,7 +411,8 @@ class Log:
         self._retired = []
         self._durable = self._appended  # what is not yet synced is the parent's to sync
         self._mutex = threading.Lock()
-        self._synced = threading.Condition()
+        self._queue = threading.Lock()
+        self._waiting, self._served = [], []
         self._careful = threading.RLock()
         self._syncing = False
         self._unsynced, self._unsynced_bytes = [], 0
@@ -393,7 +459,11 @@ class Log:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep other careful writers of this file out: those that look before they append."""
+        """Keep other careful writers of this file out: those that look before they append.
+
+        The lock outlives a handle that dies meanwhile: it belongs to a duplicate of it, so that
+        an append that failed and is tried again inside the block is as careful as the first.
+        """
         if _OFD_LOCK is None:  # macOS: written for it, not tested on it
             guard = os.open(
                 f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -405,14 +475,27 @@ class Log:
                 os.close(guard)
             return
         with self._careful:
-            handle = self._live()
-            fcntl.fcntl(handle, _OFD_LOCK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, _LOCK_AT, 1, 0))
+            guard = self._duplicate()
             try:
-                yield
+                fcntl.fcntl(guard, _OFD_LOCK, _locking(fcntl.F_WRLCK))
+                try:
+                    yield
+                finally:
+                    fcntl.fcntl(guard, _OFD_LOCK, _locking(fcntl.F_UNLCK))
             finally:
-                with contextlib.suppress(OSError):  # a dead handle took its locks with it
-                    unlock = struct.pack("hhqqi", fcntl.F_UNLCK, 0, _LOCK_AT, 1, 0)
-                    fcntl.fcntl(handle, _OFD_LOCK, unlock)
+                os.close(guard)
+
+    def _duplicate(self) -> int:
+        """Give a second number for the open file; not while another thread lets go of it."""
+        with self._mutex:
+            if self._handle < 0:
+                self._open()
+            return fcntl.fcntl(self._handle, fcntl.F_DUPFD_CLOEXEC, 0)
+
+
+def _locking(how: int) -> bytes:
+    """Give the system's words for locking the one byte that stands for the append lock."""
+    return struct.pack("hhqqi", how, 0, _LOCK_AT, 1, 0)
 
 
 _LOGS: weakref.WeakSet[Log] = weakref.WeakSet()

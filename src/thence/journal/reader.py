@@ -40,6 +40,8 @@ _TURN = b'\n{"type":"turn",'
 _TURNING = frozenset({"tip", "boundary", "summary"})
 _BESIDE = INTERNAL - _TURNING
 
+_decode = msgspec.json.Decoder(Event).decode
+
 
 class Where(NamedTuple):
     """Where an event's line stands, LF included: whose session, which segment, which bytes."""
@@ -189,22 +191,21 @@ def _from_boundary(
 ) -> Back | None:
     """Try to read from a boundary's line on; None when the chain does not pass through it."""
     data = source.segments.read(start, stop)
-    decoded = codec.decode(data, offset=start)
-    told = typed(decoded.events[0]) if decoded.events else None
-    if not isinstance(told, Boundary) or not covers(told.state):
+    part = (_straight(data, start) if at is None else None) or _linked(data, start, at)
+    told = typed(part.boundary) if part is not None else None
+    if part is None or not isinstance(told, Boundary) or not covers(told.state):
         return None
-    part = _straight(decoded) if at is None else None
-    part = part or _linked(decoded, at)
-    kept = _kept(source, told, start) if part is not None else None
-    if part is None or kept is None:
+    kept = _kept(source, told, start)
+    if kept is None:
         return None
-    after = [decoded.events[i] for i in part.line[1:]]
-    said = [(event, decoded.places[i]) for i, event in zip(part.line[1:], after, strict=True)]
     return Back(
-        chain=[*(event for event, _ in kept), *(e for e in after if e.type in MESSAGES)],
-        where=lambda: {event.uuid: where for event, where in kept} | _places(source, said),
+        chain=[*(event for event, _ in kept), *(e for e in part.since if e.type in MESSAGES)],
+        where=lambda: (
+            {event.uuid: where for event, where in kept}
+            | _places(source, zip(part.since, part.spans, strict=True))
+        ),
         boundary=source.segments.address(start)[1],
-        since=after,
+        since=part.since,
         snapshot=told.state,
         end=part.end,
         tip=part.tip,
@@ -217,45 +218,71 @@ def _from_boundary(
 
 
 class _Part(NamedTuple):
-    """The line from a boundary on: places of its events, and what a reader learns of it."""
+    """A line, or the rest of one from a boundary on, and what a reader learns of it."""
 
-    line: list[int]
+    boundary: Event
+    since: list[Event]
+    """The events after the boundary."""
+    spans: list[tuple[int, int]]
+    """Where in the run each of them starts, and how long its line is, LF included."""
     end: str
     tip: str
     recovery: Recovery
     moved: bool = False
 
 
-def _straight(decoded: codec.Decoded) -> _Part | None:
+def _straight(data: bytes, start: int) -> _Part | None:
     """Read what follows a boundary without a graph, if it is one line and nothing is odd.
 
     It is so nearly always. None when there is a branch, a copy, a moved tip, a further boundary,
-    an open call or a bad line: then the graph tells.
+    an open call or a line that the fast decoder does not take: then the graph tells. Lines are
+    decoded where they stand, without a copy of each.
     """
-    if decoded.skipped:
-        return None
-    last, line = decoded.events[0].uuid, [0]
+    since: list[Event] = []
+    spans: list[tuple[int, int]] = []
     waiting: set[str] = set()
-    for place, event in enumerate(decoded.events[1:], 1):
-        if event.type in _BESIDE:
-            continue
-        if event.prev_uuid != last or event.type in _TURNING or is_permission(event.type):
-            return None
-        content = event.fields.get("content")
-        for block in content if isinstance(content, list) else ():
-            kind = block.get("type") if isinstance(block, dict) else None
-            if kind == "tool_use":
-                waiting.add(word(block.get("id")))
-            elif kind == "tool_result":
-                waiting.discard(word(block.get("tool_use_id")))
+    view, find = memoryview(data), data.find
+    at = find(b"\n") + 1
+    try:
+        boundary = event = _decode(view[:at])
         last = event.uuid
-        line.append(place)
-    closed = decoded.events[-1].type == "terminator"
-    return None if waiting else _Part(line, last, last, Recovery(closed=closed))
+        while (stop := find(b"\n", at)) >= 0:
+            event = _decode(view[at:stop])
+            kind = event.type
+            if event.extra or stop - at > codec.LINE_LIMIT:
+                return None
+            if kind not in _BESIDE:
+                if event.prev_uuid != last or kind in _TURNING or is_permission(kind):
+                    return None
+                since.append(event)
+                spans.append((start + at, stop + 1 - at))
+                last = event.uuid
+                if isinstance(content := event.fields.get("content"), list):
+                    _match(content, waiting)
+            at = stop + 1
+    except (ValueError, RecursionError):
+        return None
+    if at != len(data) or waiting or boundary.extra:
+        return None
+    closed = event.type == "terminator"
+    return _Part(boundary, since, spans, last, last, Recovery(closed=closed))
 
 
-def _linked(decoded: codec.Decoded, at: str | None) -> _Part | None:
+def _match(content: list[JSON], waiting: set[str]) -> None:
+    """Note the calls of a message and strike out those it answers."""
+    for block in content:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "tool_use":
+            waiting.add(word(block.get("id")))
+        elif kind == "tool_result":
+            waiting.discard(word(block.get("tool_use_id")))
+
+
+def _linked(data: bytes, start: int, at: str | None) -> _Part | None:
     """Read what follows a boundary as a graph; None when the chain does not lead through it."""
+    decoded = codec.decode(data, offset=start)
+    if not decoded.events or decoded.events[0].type != "boundary":
+        return None
     graph = Graph([node_of(event) for event in decoded.events], partial=True)
     to = _end(graph) if at is None else graph.place(at)
     if to is None or (at is None and _tip_is_before(graph)):
@@ -265,7 +292,9 @@ def _linked(decoded: codec.Decoded, at: str | None) -> _Part | None:
         return None
     tip = graph.tip if at is None else to
     return _Part(
-        line,
+        decoded.events[0],
+        [decoded.events[i] for i in line[1:]],
+        [_span(decoded.places[i]) for i in line[1:]],
         graph.nodes[to].id,
         graph.nodes[tip or 0].id,  # none: all that was said since the boundary is open
         _recovery(decoded, graph, line if at is None else None),
@@ -343,7 +372,7 @@ def _from_all(
     line = chain if plain or to is None else graph.chain(to, boundaries=False)
     if line and first is not None and line[0] != first:
         line = [first, *line]
-    said = [(whole.events[i], whole.places[i]) for i in chain]
+    said = [(whole.events[i], _span(whole.places[i])) for i in chain]
     tip = graph.tip if at is None else to
     tip = first if tip is None and to is not None else tip
     return Back(
@@ -360,11 +389,15 @@ def _from_all(
     )
 
 
-def _places(source: Source, said: Iterable[tuple[Event, Place]]) -> dict[str, Where]:
+def _span(place: Place) -> tuple[int, int]:
+    return place.offset, place.length + 1
+
+
+def _places(source: Source, said: Iterable[tuple[Event, tuple[int, int]]]) -> dict[str, Where]:
     address = source.segments.address
     return {
-        event.uuid: Where(source.session, *address(place.offset), place.length + 1)
-        for event, place in said
+        event.uuid: Where(source.session, *address(start), length)
+        for event, (start, length) in said
         if event.type in MESSAGES
     }
 

@@ -150,9 +150,9 @@ class Run:
         """Open a log. Who only asks whether it is in use holds it for no longer than a moment."""
         for pause in _PAUSES:
             with contextlib.suppress(SessionBusy):
-                return Log(path, durability=self._durability)
+                return Log(path, durability=self._durability, sealable=True)
             time.sleep(pause)
-        return Log(path, durability=self._durability)
+        return Log(path, durability=self._durability, sealable=True)
 
     def _headed(self, log: Log, number: int, tip: str | None) -> Header | None:
         """The header of a later segment, written if need be; None if there is no room for it."""

@@ -27,8 +27,8 @@ from thence.format.layout import Segment, segment_of
 from thence.format.records import Header, typed
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_BLOCK = 64 << 10
-_LARGEST = 4 << 20  # blocks double up to this: near the end little is read, further back quickly
+_BLOCK = 4 << 10
+_LARGEST = 4 << 20  # blocks grow up to this: near the end little is read, further back quickly
 
 HEAD = 64 << 10  # a segment's header stands within its first bytes, or counts as lost
 
@@ -221,7 +221,7 @@ class Segments:
             at, which = max(found)
             if at >= 0:
                 return start + at, which
-            stop, size = start, min(2 * size, _LARGEST)
+            stop, size = start, min(4 * size, _LARGEST)
         return -1, b""
 
     def line_start(self, offset: int) -> int:

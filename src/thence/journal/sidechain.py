@@ -18,6 +18,8 @@ from thence.format import codec, schema
 from thence.format.records import JSON, Event
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, make_folder
+from thence.journal.reader import head
+from thence.journal.segments import Segments
 
 CAP = 256 << 20
 
@@ -34,11 +36,23 @@ class Parent(Protocol):
 
 
 class Sidechains:
-    """The subagents' logs of one session, in a folder of their own."""
+    """The subagents' logs of one session, in a folder of their own.
 
-    def __init__(self, folder: Path, *, cap: int = CAP, durability: Durability = "turn") -> None:
+    Or, local to a project, in one that its sessions share: then `session` says whose are counted.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cap: int = CAP,
+        durability: Durability = "turn",
+        session: str | None = None,
+    ) -> None:
         self.folder = folder
         self.cap = cap
+        self._session = session
+        self._owners: dict[str, str | None] = {}  # by file name; a header is written once
         self.durability = durability
         self._mutex = threading.Lock()
         self._room = 0
@@ -46,12 +60,23 @@ class Sidechains:
 
     def open(self, parent: Parent, agent: str, *, tool_use_id: str | None = None) -> Sidechain:
         """Open a new channel and tell the parent."""
-        make_folder(self.folder)
+        make_folder(self.folder, durable=self.durability != "none")
         return Sidechain(parent, agent, self, tool_use_id=tool_use_id)
 
     def used(self) -> int:
         """How many bytes all children of the session have written, those of others included."""
-        return sum(path.stat().st_size for path in self.folder.glob("*.jsonl"))
+        paths = list(self.folder.glob("*.jsonl"))
+        if self._session is not None:
+            paths = [path for path in paths if self._owner(path) == self._session]
+        return sum(path.stat().st_size for path in paths)
+
+    def _owner(self, path: Path) -> str | None:
+        """Whose child wrote a file, by its header; None when it does not say."""
+        if self._owners.get(path.name) is None:
+            with Segments([path]) as file:
+                header, _, _ = head(file)
+            self._owners[path.name] = header.session_id if header is not None else None
+        return self._owners[path.name]
 
     def take(self, size: int, *, end: bool = False) -> None:
         """Take room for a line from what all children share; the end of one is always told."""
@@ -134,12 +159,18 @@ class Sidechain:
             return
         self.completion_status, self.summary = status, summary
         try:
-            if self._log is not None:
-                self.record("terminator", {"end_ts": now_text(), "reason": status})
-        finally:
-            if self._log is not None:
-                self._log.close()
+            self._close(status)
+        finally:  # the parent hears of the end even when the child's own file cannot be finished
             self._tell()
+
+    def _close(self, status: Status) -> None:
+        """Write the end of the child's log and bring it to the disk."""
+        if self._log is None:
+            return
+        try:
+            self.record("terminator", {"end_ts": now_text(), "reason": status})
+        finally:
+            self._log.close()
 
     def _tell(self) -> None:
         self._parent.record(
