@@ -42,11 +42,16 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Base(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Where a log goes on from: all of that log before the offset (or before the ordinal)."""
+    """Where a log goes on from: all of that log before the offset (or before the ordinal).
+
+    Or, where the log says so, one event of another session and the line that leads to it.
+    """
 
     file: str
     offset: int | None = None
     ordinal: int | None = None
+    session: str | None = None
+    event: str | None = None
 
 
 class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -181,8 +186,8 @@ def api_block(block: Block) -> JSON:
 # -- our own events -------------------------------------------------------------------------
 
 
-def fact_of(event: Event, *, channel: str = "main", node: Node | None = None) -> Fact:
-    """Give what one of our own events says."""
+def fact_of(event: Event, *, channel: str = "main", node: Node | None = None, **more: JSON) -> Fact:
+    """Give what one of our own events says; `more` is what its reader knows besides."""
     fields = event.fields
     usage = usage_of(fields.get("usage")) if event.type == "assistant" else None
     key = (fields.get("id") if isinstance(fields.get("id"), str) else event.uuid) if usage else None
@@ -197,6 +202,7 @@ def fact_of(event: Event, *, channel: str = "main", node: Node | None = None) ->
         usage=usage,
         usage_key=key,
         cost_usd=float(cost) if isinstance(cost, (int, float)) and usage else None,
+        **more,
     )
 
 

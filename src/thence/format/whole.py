@@ -32,6 +32,13 @@ _LAST_WINS = ("title:", "status", "ended")
 _OFF = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
 
 
+class Before(msgspec.Struct, frozen=True):
+    """What a session goes on from: events of other sessions, linked, and the one it names."""
+
+    facts: list[Fact]
+    end: str | None = None
+
+
 class Whole:
     """One session. Everything is worked out once, when first asked for."""
 
@@ -43,17 +50,19 @@ class Whole:
         replayed: Container[str] = frozenset(),
         billed: Container[str] = frozenset(),
         ancestor: Sequence[JSON] = (),
+        before: Before | None = None,
         torn: bool = False,
     ) -> None:
         """Put a session together.
 
         `replayed` holds the copy keys of records that other sessions own, `billed` the usage
-        keys that they pay for; `ancestor` the messages of the session that this one goes on
-        from without holding a copy.
+        keys that they pay for. What this one goes on from without holding a copy is given as
+        `ancestor`, messages from `said_before`, or as `before`, events from `up_to`.
         """
         self.uid = uid
         self.torn = torn
         self.ancestor = ancestor
+        self.before = before or Before([])
         self._replayed = replayed
         now, self._gone = _generations(_in_order(facts))
         self.about_only = [fact for fact in now if not fact.blocks]
@@ -139,22 +148,64 @@ class Whole:
         self, orphans: repair.Orphans = "answer", *, to: int | None = None
     ) -> repair.Mended:
         """Give the live chain, or the chain to one fact, as messages that the API accepts."""
-        said = list(self.ancestor)
-        for place in self.graph.chain(to):
-            fact = self.facts[place]
-            if not self.graph.nodes[place].flags & Is.SIDE:
-                said += said_in(fact)
-        return repair.mend(said, orphans)
+        graph, facts = self._lineage
+        older = len(self.before.facts)
+        end = graph.end if to is None else older + to
+        if end is None or (end < older and not self._moved_here):
+            end = graph.place(self.before.end or "")  # nothing was said here yet
+        return repair.mend(self._said(graph, facts, end), orphans)
+
+    def _said(self, graph: Graph, facts: Sequence[Fact], to: int | None) -> list[JSON]:
+        """What was said on a chain; an ancestor's part is gone if a summary stands for it."""
+        chain = graph.chain(to) if to is not None else []
+        summed = bool(chain) and graph.nodes[chain[0]].flags & Is.SUMMARY
+        said = [] if summed else list(self.ancestor)
+        for place in chain:
+            if not graph.nodes[place].flags & Is.SIDE:
+                said += said_in(facts[place])
+        return said
 
     def said_before(self, base: Base) -> list[JSON]:
         """Give the messages of the line that another session goes on from."""
         log = [fact for fact in self.facts if fact.file == base.file]
         line = _line(log, {fact.node.id: fact for fact in self.facts}, base)
         place = self.graph.place(line[-1].node.id) if line else None
-        said = list(self.ancestor)
-        for at in [] if place is None else self.graph.chain(place):
-            said += said_in(self.facts[at])
-        return said
+        return self._said(self.graph, self.facts, place)
+
+    def up_to(self, base: Base) -> Before:
+        """Give what another session goes on from that names one of our events.
+
+        What was written after that event is left out: it changes nothing for the other one. An
+        event that is not there is taken for the last one before its place.
+        """
+        graph, facts = self._lineage
+        named = [i for i, fact in enumerate(facts) if fact.node.id == base.event]
+        older = len(self.before.facts)
+        cut: Sequence[int] = range(named[-1] + 1 if named else 0)
+        if not named:
+            own = (older + i for i, fact in enumerate(self.facts) if _stands_before(fact, base))
+            cut = [*range(older), *own]
+        nodes = [msgspec.structs.replace(graph.nodes[i], tip=None) for i in cut]
+        last = None if named else Graph(nodes).end
+        return Before(
+            [msgspec.structs.replace(facts[i], node=n) for i, n in zip(cut, nodes, strict=True)],
+            base.event if named else nodes[last].id if last is not None else None,
+        )
+
+    @cached_property
+    def _lineage(self) -> tuple[Graph, list[Fact]]:
+        """All events, behind those of other sessions that this one goes on from."""
+        if not self.before.facts:
+            return self.graph, self.facts
+        nodes = [fact.node for fact in self.before.facts]
+        for fact, node in zip(self.facts, self.graph.nodes, strict=True):
+            goes_on = fact.base is not None and node.parent is None
+            nodes.append(msgspec.structs.replace(node, parent=self.before.end) if goes_on else node)
+        return Graph(nodes), [*self.before.facts, *self.facts]
+
+    @property
+    def _moved_here(self) -> bool:
+        return any(node.tip is not None for node in self.graph.nodes)
 
     # -- the session --------------------------------------------------------------------
 
@@ -325,6 +376,11 @@ def _line(log: list[Fact], known: dict[str, Fact], base: Base) -> list[Fact]:
         out.append(at)
         at = known.get(at.node.parent or at.node.logical or "")
     return out[::-1]
+
+
+def _stands_before(fact: Fact, base: Base) -> bool:
+    """Whether a fact stands before a place of the same session, in this log or an older one."""
+    return fact.file < base.file or (fact.file == base.file and _precedes(fact, base))
 
 
 def _precedes(fact: Fact, base: Base) -> bool:
