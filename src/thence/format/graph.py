@@ -290,7 +290,8 @@ class Graph:
         """The last event of the live line, open calls included.
 
         The last event that moved the tip decides; what was written after it, going on from
-        there, is followed. Without one it is the last-written event that can stand on a line.
+        there, is followed (all that goes on from there, if the writer is known to note its tip
+        late). Without one it is the last-written event that can stand on a line.
         """
         if self._moved is None:
             places = range(len(self.nodes) - 1, -1, -1)
@@ -345,7 +346,7 @@ class Graph:
                 if target is None:
                     self._breaks.append(Break(i, "tip", tip))
                     return None
-                return target, i
+                return target, -1 if self.nodes[i].flags & Is.TRAILS else i
         return None
 
     def _reached(self, target: int, after: int) -> list[int]:

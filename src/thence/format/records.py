@@ -124,6 +124,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     output_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
+    # Told apart for their price; in no total.
+    cache_1h_input_tokens: int = 0  # of those written to the cache, those kept for an hour
+    web_searches: int = 0
 
     @property
     def total(self) -> int:
