@@ -1,0 +1,352 @@
+"""What a usage cost, from a price list that ships with the program. Nothing here uses a network.
+
+`price` gives money with its derivation, or None when it does not know: an unknown model, a rate
+the list lacks, a tier it has no price for. None is never zero, and zero is never a guess. What
+the log itself recorded is preferred to the list.
+
+Money is a Decimal of dollars: rates are decimal, and sums of decimals agree in any order, so that
+the parts of a total by day, by model and by session are equal to the last digit. `Price.ticks`
+is the same as a whole number, for columns that a database adds up.
+
+The list is genai-prices' own data, at the version that is installed. It is read when the first
+price is asked for, as it takes a third of a second. An updater that somebody else in the process
+may run does not reach it: the same usage has the same price everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache, lru_cache
+from importlib import metadata
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from thence.format.records import Usage
+
+if TYPE_CHECKING:
+    from genai_prices.types import MatchLogic, ModelInfo, Provider, TieredPrices
+
+    Rate: TypeAlias = Decimal | TieredPrices | None
+
+TICK: Final = Decimal("1e-10")
+"""One tick in dollars: the smallest unit that any agent records."""
+
+SYNTHETIC: Final = "<synthetic>"
+"""The model of messages that a client wrote itself; nobody was asked and nothing was billed."""
+
+_LOCAL = frozenset({"ollama", "lmstudio", "lm-studio", "oss", "llama.cpp", "llamacpp", "local"})
+_OTHERWISE = frozenset({"priority", "flex", "fast", "batch", "scale"})  # other names cost as usual
+
+_STEPS: tuple[tuple[str, re.Pattern[str], str], ...] = (
+    ("context suffix", re.compile(r"\s*\[[^\]]*\]$"), ""),
+    ("route", re.compile(r"^[^/]*/"), ""),
+    ("route", re.compile(r"^[^/]*/"), ""),
+    ("route", re.compile(r"^.*/"), ""),
+    ("Bedrock form", re.compile(r"-v[0-9]+(?::[0-9]+[a-z]?)*$"), ""),
+    ("Bedrock form", re.compile(r"^(?:[a-z-]+\.)?(?:anthropic|openai|xai|moonshot|google)\."), ""),
+    ("date", re.compile(r"[-@](?:20[0-9]{6}|20[0-9]{2}-[0-9]{2}-[0-9]{2}|default)$"), ""),
+    ("effort", re.compile(r"[-_ ]\(?(?:minimal|low|medium|high|xhigh)\)?$"), ""),
+    ("dots", re.compile(r"(?<=[0-9])\.(?=[0-9])"), "-"),
+)
+"""What is taken off a name, in this order, until the list knows it."""
+
+_ANOTHER = re.compile(
+    r"^[-.]?[0-9]{1,2}(?![0-9]|-[0-9]{2}(?![0-9]))"
+    r"|[-_:.](?:batch|fast|flash|free|highspeed|lite|max|mini|nano|pro|spark|turbo|ultra)(?![a-z])"
+)
+"""How a longer name goes on when it is another model, at another price."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One part of a price: so many of what, at which rate."""
+
+    what: str
+    count: int
+    rate: Decimal
+    per: int
+    usd: Decimal
+
+    def __str__(self) -> str:
+        unit = {1_000_000: "M", 1_000: "k"}[self.per]
+        return f"{self.count:,} {self.what} at ${_plain(self.rate)}/{unit}"
+
+
+class Price(msgspec.Struct, frozen=True):
+    """What something cost, and why we say so."""
+
+    usd: Decimal
+    model: str
+    """As the list calls it; as the log does, where no list was asked."""
+    source: Literal["listed", "recorded", "free"]
+    found: str
+    """How it was found, in words."""
+    provider: str | None = None
+    lines: tuple[Line, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ticks(self) -> int:
+        """The money in whole units of 1e-10 dollars."""
+        return int((self.usd / TICK).to_integral_value())
+
+    @property
+    def explanation(self) -> str:
+        """The whole derivation in one line."""
+        sum_of = " + ".join(map(str, self.lines))
+        parts = [f"${_plain(self.usd)}", sum_of and f"= {sum_of}", f"({self.found})"]
+        return " ".join(part for part in parts if part) + "".join(f"; {n}" for n in self.notes)
+
+
+class _Found(NamedTuple):
+    provider: Provider
+    model: ModelInfo
+    how: str
+    asked: bool
+
+
+def price(
+    model: str,
+    usage: Usage,
+    *,
+    provider: str | None = None,
+    at: datetime | None = None,
+    cache_1h: int = 0,
+    service_tier: str | None = None,
+    web_searches: int = 0,
+    recorded: Decimal | float | None = None,
+) -> Price | None:
+    """Say what one API response cost, or None when that is unknown.
+
+    `cache_1h` is how many of the cache writes were kept for an hour; `at` picks the prices of
+    that time, today's where it is None. The band for long prompts follows from this one
+    response: do not pass sums.
+    `recorded` is what the log itself says in dollars. Nothing in the arguments raises.
+    """
+    if model == SYNTHETIC:
+        return Price(Decimal(0), model, "free", "written by the client; no model was asked")
+    if (money := _recorded(recorded, usage)) is not None:
+        return Price(money, model, "recorded", "recorded in the log")
+    found = _find(model, provider)
+    if found is None:
+        return None
+    # At noon, as some prices depend on the hour: an unknown time should not add chance.
+    at = at or datetime.now(UTC).replace(hour=12)
+    tier = _context(found.model, service_tier, at)
+    if tier is None:
+        return None
+    rates: dict[str, Rate] = vars(found.model.get_prices(at, tier))
+    lines = _lines(rates.get, usage, cache_1h, web_searches)
+    if lines is None:
+        return None
+    notes = []
+    if provider and not found.asked:
+        notes.append(f"no price at {provider[:40]!r}; the maker's list price")
+    if web_searches > 0 and not any(line.what == "web searches" for line in lines):
+        notes.append(f"{web_searches:,} web searches have no price in the list")
+    return Price(
+        sum((line.usd for line in lines), Decimal(0)),
+        found.model.id,
+        "listed",
+        found.how,
+        found.provider.id,
+        tuple(lines),
+        tuple(notes),
+    )
+
+
+def from_ticks(ticks: object) -> Decimal | None:
+    """Dollars of a recorded number of ticks; None when it is no count."""
+    if isinstance(ticks, int) and not isinstance(ticks, bool) and 0 <= ticks < 2**63:
+        return Decimal(ticks) * TICK
+    return None
+
+
+def list_version() -> str:
+    """Which price list this is, for whoever keeps a price and wants to know its age."""
+    return f"genai-prices {metadata.version('genai-prices')}"
+
+
+def _recorded(recorded: Decimal | float | None, usage: Usage) -> Decimal | None:
+    """A recorded cost that says something: clients write 0 where they know no price."""
+    if recorded is None or isinstance(recorded, bool):
+        return None
+    # Written so that what is no number fails it.
+    if not 0 <= recorded <= 1_000_000 or (not recorded and usage.total):
+        return None
+    # Sums of floats have a tail of noise, far below the smallest unit.
+    return Decimal(str(recorded)).quantize(TICK).normalize()
+
+
+# -- the bill -------------------------------------------------------------------------------
+
+
+def _lines(
+    rate_of: Callable[[str], Rate], usage: Usage, cache_1h: int, searches: int
+) -> list[Line] | None:
+    """All parts of a price; None when one of them has no rate."""
+    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    prompt = usage.input_tokens + read + written
+    long = min(max(cache_1h, 0), written)
+    plain = _first(prompt, rate_of("input_mtok"))
+    # Where the list has no price for the cache, its tokens are billed as input, and those that
+    # are kept for an hour as twice the input.
+    parts = (
+        ("input", usage.input_tokens, plain, 1_000_000),
+        ("cache read", read, _first(prompt, rate_of("cache_read_mtok"), plain), 1_000_000),
+        (
+            "cache write",
+            written - long,
+            _first(prompt, rate_of("cache_write_5m_mtok"), rate_of("cache_write_mtok"), plain),
+            1_000_000,
+        ),
+        (
+            "1 h cache write",
+            long,
+            _first(prompt, rate_of("cache_write_1h_mtok"), plain and 2 * plain),
+            1_000_000,
+        ),
+        ("output", usage.output_tokens, _first(prompt, rate_of("output_mtok")), 1_000_000),
+        (
+            "requests",
+            int(rate_of("requests_kcount") is not None),
+            _first(0, rate_of("requests_kcount")),
+            1_000,
+        ),
+    )
+    if any(count > 0 and rate is None for _, count, rate, _ in parts):
+        return None
+    search = ("web searches", searches, _first(prompt, rate_of("web_searches_kcount")), 1_000)
+    return [
+        Line(what, count, rate, per, rate * count / per)
+        for what, count, rate, per in (*parts, search)
+        if count > 0 and rate is not None
+    ]
+
+
+def _first(prompt: int, *rates: Rate) -> Decimal | None:
+    """The first rate there is, in the band of a prompt this long; a band holds for all tokens."""
+    for rate in rates:
+        if isinstance(rate, Decimal):
+            return rate
+        if rate is not None:
+            bands = [(tier.start, tier.price) for tier in rate.tiers if prompt > tier.start]
+            return max(bands)[1] if bands else rate.base
+    return None
+
+
+def _context(model: ModelInfo, service_tier: str | None, at: datetime) -> dict[str, str] | None:
+    """What picks a tier's own rates; None when the tier costs otherwise and has none that day."""
+    tier = (service_tier or "").strip().lower()
+    context = {"processing": "batch"} if tier == "batch" else {"service_tier": tier}
+    for variant in model.price_variants or ():
+        if context == variant.when and (
+            variant.constraint is None or variant.constraint.active(at)
+        ):
+            return context
+    return None if tier in _OTHERWISE else {}
+
+
+# -- the list -------------------------------------------------------------------------------
+
+
+@cache
+def _providers() -> list[Provider]:
+    from genai_prices.data import providers
+
+    return providers
+
+
+@lru_cache(maxsize=1024)
+def _find(model: str, provider: str | None) -> _Found | None:
+    """Look a model up where it was asked, then along its route, then at its maker."""
+    name = model.strip().lower()
+    hints = list(_hints(name, provider))
+    if not name or len(name) > 200 or _LOCAL.intersection(hints):
+        return None
+    spellings = list(_spellings(name))
+    for hint in hints:
+        asked = not provider or hint == hints[0]
+        if (seller := _seller(hint)) and (found := _listed(seller, spellings, asked=asked)):
+            return found
+    for spelling in spellings:
+        for maker in _providers():
+            if maker.model_match is not None and maker.model_match.is_match(spelling[0]):
+                if found := _listed(maker, [spelling], asked=not provider):
+                    return found
+                break
+    return None
+
+
+def _hints(name: str, provider: str | None) -> Iterator[str]:
+    """Who may have sold it: who the log says, then what the name's own form tells."""
+    if provider and len(provider) <= 100:
+        yield provider.strip().lower()
+    if re.match(r"arn:aws:bedrock|(?:[a-z-]+\.)?anthropic\.", name):
+        yield "bedrock"
+    if "@" in name or name.startswith(("publishers/", "projects/")):
+        yield "vertex"
+    yield from name.split("/")[:-1][:3]
+
+
+def _spellings(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The name, and what is left of it as more is taken off; with what was taken."""
+    taken: tuple[str, ...] = ()
+    yield name, taken
+    for what, pattern, instead in _STEPS:
+        shorter = pattern.sub(instead, name)
+        if shorter != name and shorter:
+            name = shorter
+            taken = taken if what in taken else (*taken, what)
+            yield name, taken
+
+
+def _seller(hint: str) -> Provider | None:
+    for seller in _providers():
+        if seller.id == hint:
+            return seller
+    for seller in _providers():
+        if seller.provider_match is not None and seller.provider_match.is_match(hint):
+            return seller
+    return None
+
+
+def _listed(
+    seller: Provider, spellings: list[tuple[str, tuple[str, ...]]], *, asked: bool
+) -> _Found | None:
+    others = [p for p in _providers() if p.id in (seller.fallback_model_providers or ())]
+    models = [model for listing in (seller, *others) for model in listing.models]
+    for spelling, taken in spellings:
+        for model in models:
+            if _is(model.match, spelling):
+                without = f" read without its {' and '.join(taken)}" if taken else ""
+                how = f"{seller.id} list, {model.id}{without}"
+                return _Found(seller, model, how, asked)
+    return None
+
+
+def _is(clause: MatchLogic, name: str) -> bool:
+    """Whether a clause of the list means this model, and not just a name that starts the same.
+
+    The list asks what a name starts with; so a newer or a faster model than it knows would get
+    the price of an older one.
+    """
+    from genai_prices.types import ClauseAnd, ClauseOr, ClauseStartsWith
+
+    match clause:
+        case ClauseOr():
+            return any(_is(part, name) for part in clause.or_)
+        case ClauseAnd():
+            return all(_is(part, name) for part in clause.and_)
+        case ClauseStartsWith():
+            rest = name[len(clause.starts_with) :]
+            return clause.is_match(name) and _ANOTHER.search(rest) is None
+        case _:
+            return clause.is_match(name)
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}"
