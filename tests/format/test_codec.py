@@ -859,3 +859,15 @@ def test_hostile_files_are_counted_as_the_independent_program_counts(
         good, bad, blank = by_codec((corpus / name).read_bytes())
         assert expect == {"good": len(good), "bad": len(bad), "blank": blank}, name
     assert 113 == len(cases)
+
+
+def test_a_salvaged_record_has_the_same_bytes_whatever_it_was_glued_to() -> None:
+    """What has no id but its bytes keeps it when the next record is written onto its line."""
+    alone = next(iter(codec.objects(b'{"a": 1}')))
+    glued = list(codec.objects(b'{"a": 1}{"b": 2}\n'))
+    torn = list(codec.objects(b'{"c": {"d"{"b": 2}\n'))
+
+    assert isinstance(alone, codec.Found)
+    assert [b'{"a": 1}', b'{"b": 2}'] == [f.raw for f in glued if isinstance(f, codec.Found)]
+    assert [b'{"b": 2}'] == [f.raw for f in torn if isinstance(f, codec.Found)]
+    assert b'{"a": 1}' == alone.raw

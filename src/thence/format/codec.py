@@ -48,13 +48,16 @@ _any = msgspec.json.Decoder().decode
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
+_Saved = tuple[dict[str, JSON], int, int]  # a record, and where in its line it starts and ends
+
+
 class Found(msgspec.Struct, frozen=True, gc=False):
     """A JSON object and where it stands. Salvaged ones share the place of their bad line."""
 
     value: dict[str, JSON]
     place: Place
     raw: bytes = b""
-    """The whole line it stands on."""
+    """Its line; of a salvaged one its own bytes, the same whatever it was glued to."""
 
 
 class Decoded(msgspec.Struct):
@@ -155,8 +158,8 @@ def _careful(
         why = GLUED if len(saved) > 1 else why
     elif not saved and not ended:
         why = TORN
-    for value in saved:
-        yield Found(value, place, raw)
+    for value, start, stop in saved:
+        yield Found(value, place, text[start:stop].encode())
     yield Skipped(place.line, place.offset, place.length, why, len(saved))
 
 
@@ -171,7 +174,7 @@ def _strict(raw: bytes) -> tuple[dict[str, JSON] | None, str]:
     return (value, "") if isinstance(value, dict) else (None, NOT_OBJECT)
 
 
-def _salvage(text: str, is_record: Callable[[dict[str, JSON]], bool]) -> list[dict[str, JSON]]:
+def _salvage(text: str, is_record: Callable[[dict[str, JSON]], bool]) -> list[_Saved]:
     """Find the whole records at the start of a bad line and those that reach its end.
 
     Nothing is read more than a few times, whatever the line holds: forwards from its start,
@@ -182,11 +185,9 @@ def _salvage(text: str, is_record: Callable[[dict[str, JSON]], bool]) -> list[di
     return records + _trailing(text, at, is_record)
 
 
-def _leading(
-    text: str, is_record: Callable[[dict[str, JSON]], bool]
-) -> tuple[list[dict[str, JSON]], int]:
+def _leading(text: str, is_record: Callable[[dict[str, JSON]], bool]) -> tuple[list[_Saved], int]:
     """Read records one after the other from the start, and say where they end."""
-    records: list[dict[str, JSON]] = []
+    records: list[_Saved] = []
     at = end = 0
     while True:
         while at < len(text) and text[at] in _JUNK:
@@ -194,24 +195,22 @@ def _leading(
         value, stop = _object(text, at)
         if value is None or not is_record(value):
             break
-        records.append(value)
+        records.append((value, at, stop))
         at = end = stop
     if records and text[at : at + 1] in _GOES_ON:
         del records[-1]  # an inner object: the line that held it was cut in two before it
     return records, end
 
 
-def _trailing(
-    text: str, least: int, is_record: Callable[[dict[str, JSON]], bool]
-) -> list[dict[str, JSON]]:
+def _trailing(text: str, least: int, is_record: Callable[[dict[str, JSON]], bool]) -> list[_Saved]:
     """Read records one after the other from the end backwards, as far as `least`."""
-    records: list[dict[str, JSON]] = []
+    records: list[_Saved] = []
     end = first = len(text)
     for start in _openings(text, least):
         value, stop = _object(text, start)
         if value is None or stop != end or not is_record(value):
             break
-        records.append(value)
+        records.append((value, start, stop))
         first = end = start
         while end > least and text[end - 1] in _JUNK:
             end -= 1
@@ -389,6 +388,14 @@ def encode(event: Event) -> bytes:
         # A lone surrogate has no UTF-8 form, a long int no C form, and a deep payload may meet
         # a stack that is deep already: all are written out by hand.
         return _spelled(_flat(event)) + b"\n"
+
+
+def dump(value: JSON) -> bytes:
+    """Write any JSON value, lone surrogates and numbers of any size included."""
+    try:
+        return _encoder.encode(value)
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        return _spelled(value)
 
 
 def _flat(event: Event) -> dict[str, JSON]:

@@ -121,7 +121,8 @@ def line_name(file: str, raw: bytes) -> str:
 
     The same bytes again in the same log are told apart by `whole`, which sees all of them.
     """
-    return f"{file}#{blake2b(raw, digest_size=12).hexdigest()}"
+    # Without the white space around it: a record is read before its CR LF is written, and after.
+    return f"{file}#{blake2b(raw.strip(), digest_size=12).hexdigest()}"
 
 
 def is_line_name(name: str) -> bool:
