@@ -39,6 +39,8 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tool: str | None = None
     call: str | None = None
     failed: bool | None = None
+    ref: str | None = None
+    """Where the payload lies, once a store has taken it out."""
 
 
 class Base(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -80,6 +82,26 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What it gave, where no result says so."""
 
 
+class TurnBill(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Marks a bill for a whole turn: it takes the place of an earlier one with its key.
+
+    `others` of the requests in it were made by other sessions, whose own bills say the same.
+    """
+
+    others: int = 0
+
+
+class Share(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What another session was billed for one of its turns: a bill here may have it in it."""
+
+    session: str
+    usage: Usage
+    calls: int = 0
+    ended: str | None = None
+    model: str | None = None
+    cost_usd: float | None = None
+
+
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one record says. `node.id` is its own id, or made by `line_name` of its bytes."""
 
@@ -99,16 +121,23 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     usage: Usage | None = None
     usage_key: str | None = None
+    """Records of one bill share it; one without a usage says that a bill of this key must come."""
+    turn_bill: TurnBill | None = None
+    shares: tuple[Share, ...] = ()
     cost_usd: float | None = None
     """What the writer itself says it cost."""
     running: Usage | None = None
     """A total of the whole session so far, where single bills are not told."""
+    tier: str | None = None
+    """The rate it is billed at, where that is not the usual one."""
     unbilled: str | None = None
     """Why a bill that should be here was never written."""
     origin: str | None = None
     """The session that owns this record, when the record itself names another one."""
     copy_key: str | None = None
     """What copies of this record in other sessions have in common with it; its id by default."""
+    piece: str | None = None
+    """Records of a log that follow one another with the same piece are pieces of one text."""
     base: Base | None = None
     edges: tuple[Edge, ...] = ()
     told: tuple[Told, ...] = ()
@@ -184,6 +213,31 @@ def api_block(block: Block) -> JSON:
     return {"type": "text", "text": block.payload} if isinstance(block.payload, str) else None
 
 
+def words_of(block: Block, limit: int = 1 << 20) -> str:
+    """Give the text of a block that is worth finding again; images and the like have none."""
+    payload = block.payload
+    if isinstance(payload, str):
+        return payload[:limit]
+    out: list[str] = []
+    room = limit
+    todo = [payload]
+    while todo and room > 0:
+        value = todo.pop()
+        if isinstance(value, str):
+            out.append(value[:room])
+            room -= len(value) + 1
+        elif isinstance(value, list):
+            todo += reversed(value)
+        elif isinstance(value, dict):
+            kind = value.get("type")
+            inner = (value.get(kind),) if kind in ("text", "thinking") else value.values()
+            todo += [] if kind in _UNREADABLE else [v for v in inner if not isinstance(v, int)][::-1]
+    return "\n".join(out)
+
+
+_UNREADABLE = frozenset({"image", "document", "redacted_thinking"})
+
+
 # -- our own events -------------------------------------------------------------------------
 
 
@@ -222,6 +276,27 @@ def _event_blocks(event: Event) -> tuple[Block, ...]:
 # -- events ---------------------------------------------------------------------------------
 
 
+def all_told(facts: Iterable[Fact]) -> dict[str, Told]:
+    """Put together what several records tell of the same call: a failure stands, else the first."""
+    out: dict[str, Told] = {}
+    for fact in facts:
+        for one in fact.told:
+            held = out.get(one.call)
+            out[one.call] = one if held is None else _both(held, one)
+    return out
+
+
+def _both(held: Told, more: Told) -> Told:
+    return Told(
+        held.call,
+        more.failed if held.failed is None else held.failed or bool(more.failed),
+        more.exit_code if held.exit_code is None else held.exit_code,
+        more.took_ms if held.took_ms is None else held.took_ms,
+        held.ended and more.ended,
+        more.output if held.output is None else held.output,
+    )
+
+
 def normalise(
     events: Sequence[Event], states: Sequence[State], uid: str, *, channel: str = "main"
 ) -> list[SessionEvent]:
@@ -246,7 +321,7 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
         for block in fact.blocks
         if block.kind == "tool_call" and block.call is not None
     }
-    told = {one.call: one for fact in facts for one in fact.told}
+    told = all_told(facts)
     out: list[SessionEvent] = []
     for fact, state, nth in zip(facts, states, times, strict=True):
         if nth is not None:
@@ -317,6 +392,7 @@ def _add(  # noqa: PLR0917 - the loop of `events_of`, taken out
                 tool=tool,
                 summary=block.summary,
                 payload=block.payload,
+                payload_ref=block.ref,
                 tokens=usage.total if usage is not None else 0,
                 is_sidechain=fact.channel != "main",
                 channel=fact.channel,
@@ -330,6 +406,7 @@ def _add(  # noqa: PLR0917 - the loop of `events_of`, taken out
                 usage=usage,
                 usage_key=key,
                 cost_usd=cost,
+                tier=fact.tier,
                 took_ms=took,
             )
         )

@@ -118,6 +118,8 @@ def _outbids(new: SessionEvent, held: SessionEvent) -> bool:
 def spent(events: Sequence[SessionEvent]) -> Spent:
     """Add up what a session took, by what became of the events that were billed."""
     counted = bills(events)
+    # A search has its own price and is no response.
+    responses = sum(1 for usage in counted.values() if usage.total or not usage.web_searches)
     sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
     for event in events:
         usage = counted.pop(event.event_id, None)
@@ -125,7 +127,7 @@ def spent(events: Sequence[SessionEvent]) -> Spent:
             continue
         where = "side" if event.is_sidechain else "dead" if _gone(event) else "live"
         sums[where] = added(sums[where], usage)
-    return Spent(**sums, responses=len(bills(events)))
+    return Spent(**sums, responses=responses)
 
 
 def _gone(event: SessionEvent) -> bool:
@@ -302,7 +304,7 @@ def session_of(events: Sequence[SessionEvent], *, uid: str, **known: str | int |
                 output_tokens=own.output_tokens,
                 cache_tokens=own.cache_creation_input_tokens + own.cache_read_input_tokens,
                 wall_clock_s=(moments[-1] - moments[0]).total_seconds() if moments else 0.0,
-                turns=sum(1 for e in main if e.kind == "user_msg" and not _gone(e) and not e.block),
+                turns=_turns([e for e in main if not _gone(e)]),
                 retries=sum(1 for _ in _retries(calls(main))),
             ),
             **told,
@@ -310,6 +312,16 @@ def session_of(events: Sequence[SessionEvent], *, uid: str, **known: str | int |
         },
         Session,
     )
+
+
+def _turns(events: Sequence[SessionEvent]) -> int:
+    """Count prompts; the blocks of one, texts and pictures, stand one behind the other."""
+    turns, inside = 0, False
+    for event in events:
+        said = event.kind == "user_msg"
+        turns += said and not (inside and event.block)
+        inside = said
+    return turns
 
 
 def time_of(text: str | None) -> datetime | None:

@@ -30,7 +30,7 @@ class Is:
     WAITS = 512  # the agent asks and waits
     CLOSES = 1024  # the writer said good-bye
     SYNTHETIC = 2048  # written by a repair
-    TRAILS = 4096  # its `tip` may lag behind: what goes on from there counts, whenever written
+    TRAILS = 8192  # its `tip` may lag behind: what goes on from there counts, whenever written
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):

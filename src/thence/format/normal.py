@@ -110,6 +110,8 @@ class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Records with the same key repeat one bill."""
     cost_usd: float | None = None
     """What the writer itself says it cost."""
+    tier: str | None = None
+    """The rate it was billed at, where that is not the usual one."""
     took_ms: int | None = None
     why: str | None = None
     """Why it is dead, where that is more than a branch left behind."""

@@ -67,7 +67,7 @@ class Whole:
         now, self._gone = _generations(_in_order(facts))
         self.about_only = [fact for fact in now if not fact.blocks]
         events = [fact for fact in now if fact.blocks]
-        self.facts = _linked(_counted(_paid_here(_billed(events), billed)))
+        self.facts = _linked(_counted(_paid_here(_said_once(_billed(events)), billed)))
         """The facts that are events, in written order, linked; those no log holds are not here."""
 
     @property
@@ -211,12 +211,18 @@ class Whole:
 
     @cached_property
     def about(self) -> dict[str, JSON]:
-        """What the records say of the session: the first word counts, of titles the last."""
+        """What the records say of the session: the first word counts, of titles the last.
+
+        Objects of one name are put together.
+        """
         out: dict[str, JSON] = {}
         for fact in (*self.about_only, *self.facts):
             if fact.about and fact.channel == "main" and not self._is_copy(fact):
                 for name, value in fact.about.items():
-                    if name.startswith(_LAST_WINS) or out.get(name) in (None, ""):
+                    known = out.get(name)
+                    if isinstance(value, dict) and isinstance(known, dict):
+                        out[name] = {**known, **value}
+                    elif name.startswith(_LAST_WINS) or known in (None, ""):
                         out[name] = value
         return out
 
@@ -226,9 +232,18 @@ class Whole:
         for name in TITLES:
             if isinstance(title := self.about.get(name), str) and title.strip():
                 return title
-        return next(
-            (e.summary for e in self.events if e.kind == "user_msg" and not e.is_sidechain), None
-        )
+        if (named := self._titled) is not None:
+            return named
+        prompts = (e.summary for e in self.events if e.kind == "user_msg" and not e.is_sidechain)
+        return next((prompt for prompt in prompts if prompt), None)
+
+    @property
+    def _titled(self) -> str | None:
+        """The last title that names one of our own events, among `titles` of any session's."""
+        titles = self.about.get("titles")
+        own = titles.items() if isinstance(titles, dict) else ()
+        found = [name for event, name in own if name and self.graph.place(event) is not None]
+        return _word(found[-1]) if found else None
 
     @cached_property
     def edges(self) -> list[Edge]:
@@ -334,6 +349,19 @@ def _billed(facts: list[Fact]) -> list[Fact]:
                 fact = msgspec.structs.replace(fact, usage=more)  # noqa: PLW2901
         out.append(fact)
     return out
+
+
+def _said_once(facts: list[Fact]) -> list[Fact]:
+    """Strike the bills of responses that a sidechain repeats under a request of its own."""
+    if all(fact.channel == "main" for fact in facts):
+        return facts
+    paid = {f.node.response for f in facts if f.usage is not None and f.channel == "main"} - {None}
+    return [
+        msgspec.structs.replace(fact, usage=None, usage_key=None, cost_usd=None)
+        if fact.channel != "main" and fact.usage is not None and fact.node.response in paid
+        else fact
+        for fact in facts
+    ]
 
 
 def _paid_here(facts: list[Fact], elsewhere: Container[str]) -> list[Fact]:
