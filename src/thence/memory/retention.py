@@ -1,0 +1,232 @@
+"""Which raw sessions go, and why. Pure: it plans, and deletes nothing.
+
+Raw transcripts are bulky and can be read again; what was learned from them is small and kept. So
+the raw cache is bounded and the distilled memory is not. `plan` takes five steps, in this order:
+
+1. add up what the cache holds;
+2. evict what was analysed and is older than the limit of age;
+3. over the soft cap: evict the analysed, the oldest analysis first, until under it;
+4. over the hard cap, nothing analysed being left: analyse now. Only when that has been tried on
+   all and is still not enough, drop the oldest un-analysed, until under the hard cap;
+5. over the distilled cap: alert, and drop nothing.
+
+Promises, each a property that is tested: no session goes before a digest covers all of it, but on
+the last path of step 4, where each is a data loss that is to be reported; never more goes than is
+needed; what the user keeps is never touched; the order of the inventory does not matter. Every
+item says why, with the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+GIB: Final = 1 << 30
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+Action = Literal["evict", "analyse", "drop_unanalysed", "alert"]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How much is kept; the knobs of the configuration, under their names."""
+
+    raw_soft_cap_bytes: int = 4 * GIB
+    raw_hard_cap_bytes: int = 6 * GIB
+    raw_max_age_days: int = 45
+    """Age from which the analysed goes whatever the space; 0 means never."""
+    distilled_cap_bytes: int = 1 * GIB
+    cadence: Literal["daily", "weekly", "on-hook"] = "daily"
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One session in the raw cache. Times are aware; `bytes` is what the cache recorded for it."""
+
+    session_uid: str
+    bytes: int
+    last_event: datetime | None = None
+    ingested_at: datetime | None = None
+    analyzed_at: datetime | None = None
+    digest_covers_all: bool = True
+    """Whether the digest has seen every event; False after the session grew."""
+    pinned: bool = False
+    """`thence keep`: never touched."""
+    running: bool = False
+    """Still being written: it would come straight back, so it is the last to go."""
+    analysis_failed: bool = False
+    """Analyse-now was tried on it as it is, and failed."""
+
+    @property
+    def analysed(self) -> bool:
+        """Whether the digest tells all there is to tell, so that the raw bytes may go."""
+        return self.analyzed_at is not None and self.digest_covers_all
+
+    @property
+    def age_from(self) -> datetime:
+        """The moment its age counts from: the later of its last event and its analysis."""
+        return max(self.analyzed_at or _NEVER, self.newest)
+
+    @property
+    def newest(self) -> datetime:
+        """The time of its last event; of its reading, where no event has a time."""
+        return self.last_event or self.ingested_at or _NEVER
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """What is in the store: the sessions of the raw cache, and the size of the distilled tier."""
+
+    items: tuple[Item, ...] = ()
+    distilled_bytes: int = 0
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """One thing to do, by which step, and why. An alert may be about no session."""
+
+    action: Action
+    step: int
+    reason: str
+    session_uid: str | None = None
+    bytes: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to do, in order, and the sizes it was made from and leads to.
+
+    Where it asks to analyse, plan again afterwards, with `analysis_failed` set on what could not
+    be: only such a plan may drop what was not analysed.
+    """
+
+    items: tuple[Planned, ...]
+    usage_before: int
+    usage_after: int
+
+    def of(self, action: Action) -> list[Planned]:
+        """The items with one action, in order."""
+        return [item for item in self.items if item.action == action]
+
+    @property
+    def again(self) -> bool:
+        """Whether to plan again when this is done."""
+        return any(item.action == "analyse" for item in self.items)
+
+
+def plan(policy: Policy, inventory: Inventory, now: datetime) -> Plan:
+    """Decide what goes; the same for the same sessions in any order."""
+    return _Planner(policy, inventory, now).run()
+
+
+class _Planner:
+    """One run through the five steps: what is left of the inventory, and what was decided."""
+
+    def __init__(self, policy: Policy, inventory: Inventory, now: datetime) -> None:
+        self._policy = policy
+        # A soft cap above the hard one is no reason to hold more than the hard one.
+        self._soft = min(policy.raw_soft_cap_bytes, policy.raw_hard_cap_bytes)
+        self._hard = policy.raw_hard_cap_bytes
+        self._distilled = inventory.distilled_bytes
+        self._now = now
+        self._left = {item.session_uid: item for item in inventory.items}
+        self._usage = sum(item.bytes for item in self._left.values())
+        self._planned: list[Planned] = []
+
+    def run(self) -> Plan:
+        before = self._usage
+        self._age()
+        self._budget()
+        self._overflow()
+        self._guard()
+        return Plan(tuple(self._planned), before, self._usage)
+
+    def _age(self) -> None:
+        days = self._policy.raw_max_age_days
+        if days <= 0:
+            return
+        for item in self._evictable():
+            age = (self._now - item.age_from) / timedelta(days=1)
+            if age > days and not item.running:
+                why = f"analysed, and {age:.1f} days old: over the limit of {days} days"
+                self._remove("evict", 2, item, why)
+
+    def _budget(self) -> None:
+        for item in self._evictable():
+            if self._usage <= self._soft:
+                return
+            if item.bytes > 0:
+                self._remove("evict", 3, item, f"{self._over('soft', self._soft)}; {_since(item)}")
+
+    def _overflow(self) -> None:
+        if self._usage <= self._hard:
+            return
+        raw = sorted(
+            (item for item in self._left.values() if not item.pinned and item.bytes > 0),
+            key=lambda item: (item.running, item.newest, item.session_uid),
+        )
+        untried = [item for item in raw if not item.analysis_failed]
+        if untried:
+            self._analyse(untried)
+            return
+        for item in raw:
+            if self._usage <= self._hard:
+                return
+            lost = "its digest lacks the newest events" if item.analyzed_at else "it has no digest"
+            why = (
+                f"{self._over('hard', self._hard)}, and it could not be analysed; {lost}: data loss"
+            )
+            self._remove("drop_unanalysed", 4, item, why)
+        if self._usage > self._hard:
+            kept = sum(item.pinned for item in self._left.values())
+            self._alert(4, f"{self._over('hard', self._hard)}, all of it in {kept} kept sessions")
+
+    def _analyse(self, untried: Iterable[Item]) -> None:
+        """Ask for as much as would bring the cache under the soft cap once it can be evicted."""
+        hoped = self._usage
+        for item in untried:
+            if hoped <= self._soft:
+                return
+            over = self._over("hard", self._hard)
+            why = f"{over}, and nothing analysed is left; analysing {_size(item.bytes)} frees it"
+            self._planned.append(Planned("analyse", 4, why, item.session_uid, item.bytes))
+            hoped -= item.bytes
+
+    def _guard(self) -> None:
+        cap = self._policy.distilled_cap_bytes
+        if self._distilled > cap:
+            held = f"the distilled memory holds {_size(self._distilled)}"
+            self._alert(
+                5, f"{held}, over its cap of {_size(cap)}; digests are never dropped: review"
+            )
+
+    def _evictable(self) -> list[Item]:
+        """What may go without loss: running ones last, then by the age of the analysis."""
+        return sorted(
+            (item for item in self._left.values() if item.analysed and not item.pinned),
+            key=lambda i: (i.running, i.analyzed_at or _NEVER, i.newest, i.session_uid),
+        )
+
+    def _remove(self, action: Action, step: int, item: Item, why: str) -> None:
+        self._planned.append(Planned(action, step, why, item.session_uid, item.bytes))
+        self._usage -= item.bytes
+        del self._left[item.session_uid]
+
+    def _alert(self, step: int, why: str) -> None:
+        self._planned.append(Planned("alert", step, why))
+
+    def _over(self, name: str, cap: int) -> str:
+        by = _size(self._usage - cap)
+        return f"the raw cache holds {_size(self._usage)}, {by} over the {name} cap of {_size(cap)}"
+
+
+def _since(item: Item) -> str:
+    when = item.analyzed_at or _NEVER
+    order = "the oldest analysis" if not item.running else "running, and no resting one is left"
+    return f"{order}, of {when:%Y-%m-%d}, frees {_size(item.bytes)}"
+
+
+def _size(count: int) -> str:
+    """A size for people, and exact where it is small."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(count) >= 1 << power:
+            return f"{count / (1 << power):.4g} {unit}"
+    return f"{count} bytes"
