@@ -30,6 +30,7 @@ class Is:
     WAITS = 512  # the agent asks and waits
     CLOSES = 1024  # the writer said good-bye
     SYNTHETIC = 2048  # written by a repair
+    GOES_ON = 4096  # what the agent waited for has come, or it waits no more
     TRAILS = 8192  # its `tip` may lag behind: what goes on from there counts, whenever written
 
 

@@ -15,6 +15,8 @@ import msgspec
 from thence.format.graph import Graph
 from thence.format.nodes import Is, Node
 
+_RESTS = Is.ENDS | Is.INTERRUPTS
+
 
 class TurnState(StrEnum):
     """Where a turn stands."""
@@ -40,7 +42,7 @@ def turn_of(graph: Graph, *, torn: bool = False, alive: bool | None = None) -> T
     end = _last_said(graph)
     if end is None:
         return TurnNow(TurnState.DONE, torn)
-    calls = tuple(call for _, call in graph.open_calls)
+    calls = _open_calls(graph, end)
     closed, waits = _after(graph, end)
     state = _state(graph.nodes[end], open_calls=bool(calls), waits=waits)
     if graph.nodes[end].flags & Is.SYNTHETIC and not alive:
@@ -60,12 +62,24 @@ def _last_said(graph: Graph) -> int | None:
     return None
 
 
+def _open_calls(graph: Graph, end: int) -> tuple[str, ...]:
+    """The open calls of the last turn; those of one that came to its rest before are history."""
+    found = graph.open_calls
+    if not found:
+        return ()
+    chain = graph.chain()
+    rests = (at for at, i in enumerate(chain) if i != end and graph.nodes[i].flags & _RESTS)
+    begin = max(rests, default=-1) + 1
+    turn = frozenset(chain[begin:])
+    return tuple(call for i, call in found if i in turn)
+
+
 def _after(graph: Graph, end: int) -> tuple[bool, bool]:
     """Whether, after the last thing said, the writer closed, and whether it said that it waits."""
     closed = waits = False
     for node in graph.nodes[end + 1 :]:
         closed = closed or bool(node.flags & Is.CLOSES)
-        waits = waits or bool(node.flags & Is.WAITS)
+        waits = (waits or bool(node.flags & Is.WAITS)) and not node.flags & Is.GOES_ON
     return closed, waits
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import msgspec
 
-from thence.format import joins, repair
+from thence.format import gather, joins, repair
 from thence.format.facts import Base, Edge, Fact, api_block, events_of, is_line_name
 from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
@@ -24,6 +24,9 @@ from thence.format.turn import TurnNow, turn_of
 
 REWRITTEN = "rewritten"
 """Why an event is dead that a log once held and holds no more."""
+
+NEVER_BILLED = "the bill of a turn has not been written"
+"""Why the total is a lower bound when a turn was cut off, or goes on."""
 
 TITLES = ("title:custom", "title:ai", "title:summary")
 """Where a title may come from, the best first; the first prompt is the last resort."""
@@ -67,6 +70,7 @@ class Whole:
         now, self._gone = _generations(_in_order(facts))
         self.about_only = [fact for fact in now if not fact.blocks]
         events = [fact for fact in now if fact.blocks]
+        events, self._shared = gather.gathered(events, self.about_only)
         self.facts = _linked(_counted(_paid_here(_said_once(_billed(events)), billed)))
         """The facts that are events, in written order, linked; those no log holds are not here."""
 
@@ -135,11 +139,18 @@ class Whole:
 
     @cached_property
     def unbilled(self) -> list[Notice]:
-        """Why the total is a lower bound: bills that should be there and are not."""
-        return [
-            Notice("not billed", fact.unbilled)
-            for fact in (*self.facts, *self.about_only)
-            if fact.unbilled is not None and not self._is_copy(fact)
+        """Why the total is a lower bound: bills that should be there and are not.
+
+        Bills that hold what others pay, and nobody can say how much, are told here as well.
+        """
+        own = [fact for fact in (*self.facts, *self.about_only) if not self._is_copy(fact)]
+        said = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
+        said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed(own)]
+        shared = ((f, self._shared[f.node.id]) for f in own if f.node.id in self._shared)
+        return said + [
+            Notice("billed for others", f"{n} requests of other sessions are on a bill")
+            for f, n in shared
+            if f.usage is not None
         ]
 
     # -- messages -----------------------------------------------------------------------

@@ -1,0 +1,249 @@
+"""What records of one session say together, put right before they are linked. Pure.
+
+Some writers cut one text into many records, tell a call's result in another file than the call,
+bill whole turns, and put the requests of subagents on the bill of whoever asked for them. Each
+step here mends one of these: pieces are joined, results that were only told stand where their
+call stands, a bill holds nothing that another session's own bill holds as well.
+
+Invariants: the facts given are in written order, and stay so; a step that finds nothing to do
+gives its facts back as they are; no count falls below 0; what cannot be put right is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from thence.format import joins
+from thence.format.facts import Block, Fact, Share, all_told
+from thence.format.nodes import PREVIOUS, Node
+from thence.format.normal import one_line
+from thence.format.records import JSON, text_of
+
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+def gathered(events: list[Fact], others: Sequence[Fact]) -> tuple[list[Fact], dict[str, int]]:
+    """Put right what the facts of a session say together; `others` are those without events.
+
+    With them comes, by the id of the bill, how many requests of other sessions it still holds.
+    """
+    shares = [share for fact in others for share in fact.shares]
+    facts = _answered(_joined(events), others)
+    return _own(_last_words(facts), shares)
+
+
+def owed(facts: Iterable[Fact]) -> list[Fact]:
+    """Give one fact for each bill that must come and never did; the first that speaks of it."""
+    paid: set[str] = set()
+    open_: dict[str, Fact] = {}
+    for fact in facts:
+        key = fact.usage_key
+        if key is None:
+            continue
+        if fact.usage is not None or fact.unbilled is not None:
+            paid.add(key)
+        else:
+            open_.setdefault(key, fact)
+    return [fact for key, fact in open_.items() if key not in paid]
+
+
+# -- pieces ---------------------------------------------------------------------------------
+
+
+def _joined(facts: list[Fact]) -> list[Fact]:
+    """Join the pieces of one text. The first one's id stands for all of them."""
+    if not any(fact.piece is not None for fact in facts):
+        return facts
+    out: list[Fact] = []
+    run: list[Fact] = []
+    for fact in facts:
+        if run and not _goes_on(run[-1], fact):
+            out.append(_whole(run))
+            run = []
+        run.append(fact)
+    out.append(_whole(run))
+    return out
+
+
+def _goes_on(one: Fact, other: Fact) -> bool:
+    return other.piece is not None and (one.piece, one.file, one.channel) == (
+        other.piece,
+        other.file,
+        other.channel,
+    )
+
+
+def _whole(run: list[Fact]) -> Fact:
+    if len(run) == 1:
+        return run[0]
+    blocks: list[Block] = []
+    texts: list[str] = []
+    for block in (block for fact in run for block in fact.blocks):
+        text = _text(block)
+        if text is not None and texts and _alike(blocks[-1], block):
+            texts.append(text)
+            continue
+        _close(blocks, texts)
+        blocks.append(block)
+        texts = [] if text is None else [text]
+    _close(blocks, texts)
+    return msgspec.structs.replace(run[0], blocks=tuple(blocks))
+
+
+def _close(blocks: list[Block], texts: list[str]) -> None:
+    """Give the last block the text of all its pieces."""
+    if len(texts) > 1:
+        said = "".join(texts)
+        payload = {**blocks[-1].payload, _name(blocks[-1].payload): said}
+        blocks[-1] = msgspec.structs.replace(blocks[-1], summary=one_line(said), payload=payload)
+
+
+def _name(payload: dict[str, JSON]) -> str:
+    return "thinking" if "thinking" in payload else "text"
+
+
+def _text(block: Block) -> str | None:
+    if not isinstance(block.payload, dict):
+        return None
+    text = block.payload.get(_name(block.payload))
+    return text if isinstance(text, str) else None
+
+
+def _alike(one: Block, other: Block) -> bool:
+    return (one.kind, one.role) == (other.kind, other.role)
+
+
+# -- results that were only told ------------------------------------------------------------
+
+
+def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
+    """Give calls without a result the one that another record tells, after their response."""
+    told = {call: one for call, one in all_told(others).items() if one.output is not None}
+    if not told:
+        return facts
+    answered = {call for fact in facts for call in fact.node.answers}
+    last: dict[tuple[str, str | None], int] = {}
+    for at, fact in enumerate(facts):
+        if fact.node.response is not None:
+            last[fact.file, fact.node.response] = at
+    made: dict[int, list[Fact]] = {}
+    for at, fact in enumerate(facts):
+        for call in fact.node.calls:
+            if call in told and call not in answered:
+                answered.add(call)
+                after = last.get((fact.file, fact.node.response), at)
+                one = told[call]
+                made.setdefault(after, []).append(_result(fact, call, one.output, one.failed))
+    if not made:
+        return facts
+    return [one for at, fact in enumerate(facts) for one in (fact, *made.get(at, ()))]
+
+
+def _result(asked: Fact, call: str, output: JSON, failed: bool | None) -> Fact:  # noqa: FBT001 - as told
+    linked = asked.node.parent != PREVIOUS
+    return Fact(
+        Node(f"told {call}", asked.node.id if linked else PREVIOUS, answers=(call,)),
+        "told",
+        None,  # nobody says when
+        (Block("tool_result", "tool", one_line(text_of(output)), output, None, call, failed),),
+        asked.file,
+        asked.channel,
+        asked.generation,
+        asked.line,
+        asked.offset,
+        origin=asked.origin,
+    )
+
+
+# -- bills of whole turns -------------------------------------------------------------------
+
+
+def _last_words(facts: list[Fact]) -> list[Fact]:
+    """Strike the bills of turns that were written again later."""
+    last: dict[str, int] = {}
+    twice = False
+    for at, fact in enumerate(facts):
+        if fact.turn_bill is not None and fact.usage is not None and fact.usage_key is not None:
+            twice = twice or fact.usage_key in last
+            last[fact.usage_key] = at
+    if not twice:
+        return facts
+    return [
+        msgspec.structs.replace(fact, usage=None, cost_usd=None)
+        if fact.turn_bill is not None and last.get(fact.usage_key or "", at) != at
+        else fact
+        for at, fact in enumerate(facts)
+    ]
+
+
+def _own(facts: list[Fact], shares: list[Share]) -> tuple[list[Fact], dict[str, int]]:
+    """Take from each bill what other sessions were billed for in it.
+
+    A bill says how many requests of others it holds; which ones, the bills of the others tell:
+    those that ended since the bill before. Whatever else ended by then stands on no bill here.
+    """
+    if not any(fact.turn_bill is not None and fact.turn_bill.others for fact in facts):
+        return facts, {}
+    out = list(facts)
+    left: dict[str, int] = {}
+    waiting = sorted(shares, key=lambda s: (_moment(s.ended), s.session, s.model or ""))
+    asked = {(f.usage_key, e.session) for f in facts for e in f.edges if e.child}
+    for places in _bills(facts):
+        bill = facts[places[0]]
+        until = _moment(bill.ts) if bill.ts else _LAST
+        ended = [share for share in waiting if _moment(share.ended) <= until]
+        waiting = waiting[len(ended) :]
+        others = bill.turn_bill.others if bill.turn_bill else 0
+        taken = _taken(ended, others, asked, bill.usage_key)
+        for share in taken:
+            at = next((i for i in places if out[i].model == share.model), places[0])
+            out[at] = _less(out[at], share)
+        if (missing := others - sum(share.calls for share in taken)) > 0:
+            left[bill.node.id] = missing
+    return out, left
+
+
+def _bills(facts: list[Fact]) -> Iterator[list[int]]:
+    """The places of each bill's parts: a record may bill several models."""
+    run: list[int] = []
+    for at, fact in enumerate(facts):
+        if fact.turn_bill is None or fact.usage is None:
+            continue
+        if run and (facts[run[0]].file, facts[run[0]].line) != (fact.file, fact.line):
+            yield run
+            run = []
+        run.append(at)
+    if run:
+        yield run
+
+
+def _taken(
+    ended: list[Share], others: int, asked: set[tuple[str | None, str]], key: str | None
+) -> list[Share]:
+    """The shares that make up so many requests: those asked for in this turn before any other."""
+    if sum(share.calls for share in ended) <= others:
+        return ended if others else []
+    taken: list[Share] = []
+    for share in sorted(ended, key=lambda s: (key, s.session) not in asked):
+        if share.calls <= others:
+            others -= share.calls
+            taken.append(share)
+    return taken
+
+
+def _less(fact: Fact, share: Share) -> Fact:
+    if fact.usage is None:
+        return fact
+    cost = fact.cost_usd
+    if cost is not None and share.cost_usd is not None:
+        cost = max(cost - share.cost_usd, 0.0)
+    return msgspec.structs.replace(
+        fact, usage=joins.subtracted(fact.usage, share.usage), cost_usd=cost
+    )
+
+
+def _moment(text: str | None) -> datetime:
+    return joins.time_of(text) or datetime.min.replace(tzinfo=UTC)
