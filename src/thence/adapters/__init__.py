@@ -73,7 +73,11 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     head: str = ""
     """Hash of its first bytes."""
     anchor: str = ""
-    """Hash of the last bytes before the offset."""
+    """Hash of the last bytes that facts were made of: those before the offset, and `tail`."""
+    tail: int = 0
+    """Bytes of a record behind the offset that was read before its LF was there."""
+    torn: bool = False
+    """Behind the offset stand bytes that are no record yet."""
     carry: JSON = None
     """What the adapter must remember from the lines before: the model, open chunks."""
 

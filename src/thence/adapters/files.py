@@ -7,6 +7,9 @@ when its budget of bytes or time is spent, at a line's end, so that no file can 
 
 A last line without its LF is not committed: the mark stays before it. If it is a whole record
 its facts are given all the same (they are the same when it is read again); if not, it is torn.
+
+Marks are made of the bytes that were read, not of a second look at them: what is changed behind
+the reader's back, even while it reads, is another generation next time.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import msgspec
 from thence.adapters import Batch, Cursor, File, Mark, Source
 from thence.format import codec
 from thence.format.facts import Fact
+from thence.format.nodes import Node
 from thence.format.records import JSON, Notice, Place, Skipped
 
 DEPTH = 12
@@ -31,9 +35,15 @@ DEPTH = 12
 DOCUMENT_LIMIT = 16 << 20
 """Largest document that is read whole, in bytes."""
 
+UNPACKED_LIMIT = 4 << 30
+"""Most bytes that are unpacked from one compressed file."""
+
+REWRITTEN = "rewritten"
+
 _CHUNK = 1 << 20
 _WINDOW = 128 << 20
 _EDGE = 4096  # bytes by which the start and the read end of a file are known again
+_KEPT = 16 * _EDGE  # bytes of the last lines that are held before they are cut back to an edge
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -71,7 +81,7 @@ def read(
 ) -> Batch:
     """Read what is new in a session's files since the cursor."""
     limits = limits or Limits()
-    batch = Batch([], [], Cursor(dict(cursor.marks) if cursor else {}))
+    batch = Batch([], [], Cursor(dict(cursor.marks) if cursor else {}), notices=[])
     until = monotonic() + limits.seconds
     for file in source.files:
         one = _Reading(source, file, batch, opened, is_record)
@@ -100,26 +110,29 @@ class _Reading:
 
     def changed(self) -> bool:
         """Whether the file has to be opened."""
+        mark = self._before
         try:
             status = os.lstat(self._file.path)
-        except OSError as error:
-            if self._before is None or not isinstance(error, FileNotFoundError):
-                self._skip(error.strerror or "cannot be read")
+        except FileNotFoundError:
+            if mark is None:
+                self._skip("no such file")
             else:
                 self._batch.notices.append(Notice("source gone", self._file.path))
             return False
-        mark = self._before
-        known = mark is not None and _is(mark, status)
-        if known and mark is not None and not self._file.whole:
-            self._batch.torn |= mark.size > mark.offset
-        return not known
+        except (OSError, ValueError) as error:
+            self._skip(_why(error))
+            return False
+        if mark is None or not _is(mark, status):
+            return True
+        self._batch.torn |= mark.torn
+        return False
 
     def run(self, room: int, until: float) -> None:
         """Read the file as far as there is room."""
         try:
             handle = open_regular(self._file.path)
         except OSError as error:
-            self._skip(error.strerror or "cannot be read")
+            self._skip(_why(error))
             return
         try:
             if self._file.whole:
@@ -127,127 +140,161 @@ class _Reading:
             else:
                 self._log(handle, room, until)
         except OSError as error:
-            self._skip(error.strerror or "cannot be read")
+            self._skip(_why(error))
         finally:
             os.close(handle)
 
-    def _skip(self, why: str) -> None:
-        self._batch.skipped.append(Skipped(0, 0, 0, why, source=self._file.path))
+    def _skip(self, why: str, place: Place | None = None) -> None:
+        line, offset, length = (place.line, place.offset, place.length) if place else (0, 0, 0)
+        self._batch.skipped.append(Skipped(line, offset, length, why, source=self._file.path))
 
     # -- documents ----------------------------------------------------------------------
 
     def _document(self, handle: int) -> None:
+        """Read a document anew. One that makes no sense leaves standing what the last one said."""
         status = os.fstat(handle)
-        mark = Mark(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        mark = msgspec.structs.replace(
-            mark, generation=self._before.generation + 1 if self._before else 0
-        )
-        self._batch.cursor.marks[self._file.key] = mark
+        before = self._before.generation if self._before else -1
+        mark = _mark(status, generation=max(before, 0))
+        value, raw = None, b""
         if status.st_size > DOCUMENT_LIMIT:
             self._skip(codec.TOO_LONG)
-            return
-        raw = b"".join(_chunks(handle, 0, status.st_size))
-        self._batch.bytes += len(raw)
+        else:
+            raw = b"".join(_chunks(handle, 0, status.st_size))
+            self._batch.bytes += len(raw)
+            value = self._parsed(raw)
+        if value is not None:
+            mark = msgspec.structs.replace(mark, generation=before + 1)
+            records = self._opened(self._source, self._file, mark)
+            self._batch.events += records.facts(codec.Found(value, Place(1, 0, len(raw)), raw))
+        self._batch.cursor.marks[self._file.key] = mark
+
+    def _parsed(self, raw: bytes) -> dict[str, JSON] | None:
         try:
             value = msgspec.json.decode(raw)
         except (ValueError, RecursionError):
             self._skip(codec.BAD_JSON)
-            return
+            return None
         if isinstance(value, dict):
-            found = codec.Found(value, Place(1, 0, len(raw)), raw)
-            records = self._opened(self._source, self._file, mark)
-            self._batch.events += records.facts(found)
-        else:
-            self._skip(codec.NOT_OBJECT)
+            return value
+        self._skip(codec.NOT_OBJECT)
+        return None
 
     # -- logs ---------------------------------------------------------------------------
 
     def _log(self, handle: int, room: int, until: float) -> None:
         status = os.fstat(handle)
-        content = Zstandard(handle) if self._file.path.endswith(".zst") else Plain(handle)
-        mark = self._start(status, content)
-        records = self._opened(self._source, self._file, mark)
-        facts, events = records.facts, self._batch.events
-        offset, line, spent = mark.offset, mark.line, 0
-        tail: tuple[Place, bytes | None] | None = None
+        packed = self._file.path.endswith(".zst")
         # A file may grow while it is read: what it has now is read, the rest is for next time.
-        lines = codec.split(content.chunks(offset), offset=offset, line=line)
-        for place, raw, ended in lines:
+        content = Zstandard(handle) if packed else Plain(handle, status.st_size)
+        mark, edges = self._start(status, content)
+        records = self._opened(self._source, self._file, mark)
+        facts, events, is_record = records.facts, self._batch.events, self._is_record
+        flow = _Flow(content, mark.offset, until)
+        offset, line = mark.offset, mark.line
+        stop = offset + room
+        tail: tuple[Place, bytes | None] | None = None
+        for place, raw, ended in codec.split(flow.chunks(), offset=offset, line=line):
             if not ended:
                 tail = place, raw
                 break
-            for found in codec.parse(place, raw, ended=True, is_record=self._is_record):
+            for found in codec.parse(place, raw, ended=True, is_record=is_record):
                 if isinstance(found, Skipped):
                     self._skipped(found)
                 else:
                     events += facts(found)
-            offset, line = place.offset + place.length + 1, place.line + 1
-            spent = offset - mark.offset
-            if spent >= room or (not line % 256 and monotonic() > until):
+            edges.add(raw)
+            line += 1
+            offset = flow.committed = place.offset + place.length + 1
+            if offset >= stop or (not line % 256 and monotonic() > until):
                 self._batch.done = False
                 break
         self._batch.lines += line - mark.line
         self._batch.bytes += offset - mark.offset
-        self._commit(status, content, mark, offset, line, records.carry())
-        if tail is not None:
-            self._tail(tail, records)
+        carry = records.carry()
+        torn, held = self._tail(tail, records, flow) if tail is not None else (False, b"")
+        self._trouble(content, Place(line, offset, 0))
+        self._batch.cursor.marks[self._file.key] = _mark(
+            status,
+            # A read that stopped early must look changed next time.
+            size=status.st_size if self._batch.done else -1,
+            offset=offset,
+            line=line,
+            generation=mark.generation,
+            head=_hash(edges.first(content, offset + len(held), held)),
+            anchor=_hash(edges.last(content, offset, held)),
+            tail=len(held),
+            torn=torn,
+            carry=carry,
+        )
 
-    def _tail(self, tail: tuple[Place, bytes | None], records: Records) -> None:
-        """Look at a last line without its LF, which the cursor does not pass."""
+    def _tail(
+        self, tail: tuple[Place, bytes | None], records: Records, flow: _Flow
+    ) -> tuple[bool, bytes]:
+        """Look at a last line without its LF, which the cursor does not pass.
+
+        Tells whether it is torn, and gives its bytes if it is a record: then its facts are given.
+        """
         place, raw = tail
-        self._batch.torn = True
-        if raw is None:
-            return
+        self._batch.bytes += place.length
+        if flow.gave_up:
+            self._skip(codec.TOO_LONG, place)
         found = list(codec.parse(place, raw, ended=False, is_record=self._is_record))
-        if len(found) == 1 and isinstance(found[0], codec.Found):
-            self._batch.torn = False
+        if not found:
+            return False, b""
+        if raw is not None and len(found) == 1 and isinstance(found[0], codec.Found):
             self._batch.lines += 1
             self._batch.events += records.facts(found[0])
+            return False, raw
+        self._batch.torn = True
+        return True, b""
 
     def _skipped(self, found: Skipped) -> None:
         named = msgspec.structs.replace(found, source=self._file.path)
         self._batch.skipped.append(named)
 
-    def _start(self, status: os.stat_result, content: Plain | Zstandard) -> Mark:
+    def _trouble(self, content: Content, place: Place) -> None:
+        """Tell what is wrong with the file as a whole."""
+        if content.broken and self._batch.done:
+            self._skip(content.broken, place)
+
+    def _start(self, status: os.stat_result, content: Content) -> tuple[Mark, _Edges]:
         """Decide where to begin: where the last read ended, or at the start once more."""
         before = self._before
-        fresh = Mark(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         if before is None:
-            return fresh
+            return _mark(status), _Edges()
         touched = (
             before.inode == status.st_ino
             and before.size == status.st_size
             and before.mtime_ns != status.st_mtime_ns
         )
-        if not touched and _known(before, content):
-            return before
-        if before.offset:
-            self._batch.notices.append(Notice("rewritten", self._file.path))
-        return msgspec.structs.replace(fresh, generation=before.generation + bool(before.offset))
+        if not touched and (edges := _recognised(before, content)) is not None:
+            return before, edges
+        generation = before.generation
+        if before.offset or before.tail:
+            generation += 1
+            self._rewritten(generation)
+        return _mark(status, generation=generation), _Edges()
 
-    def _commit(  # noqa: PLR0917 - the fields of a mark
-        self,
-        status: os.stat_result,
-        content: Plain | Zstandard,
-        mark: Mark,
-        offset: int,
-        line: int,
-        carry: JSON,
-    ) -> None:
-        # A read that stopped early must look changed next time.
-        size = status.st_size if self._batch.done else -1
-        self._batch.cursor.marks[self._file.key] = Mark(
-            status.st_dev,
-            status.st_ino,
-            size,
-            status.st_mtime_ns,
-            offset,
-            line,
-            mark.generation,
-            _hash(content.piece(0, min(offset, _EDGE))),
-            _hash(content.piece(max(offset - _EDGE, 0), min(offset, _EDGE))),
-            carry,
+    def _rewritten(self, generation: int) -> None:
+        """Say that this log is another one from here on, even if it holds nothing any more."""
+        self._batch.notices.append(Notice(REWRITTEN, self._file.path))
+        key = self._file.key
+        node = Node(f"{key}#{REWRITTEN}-{generation}")
+        self._batch.events.append(
+            Fact(
+                node, REWRITTEN, file=key, channel=self._file.channel, generation=generation, line=0
+            )
         )
+
+
+def _mark(status: os.stat_result, *, size: int | None = None, **known: JSON) -> Mark:
+    return Mark(
+        status.st_dev,
+        status.st_ino,
+        status.st_size if size is None else size,
+        status.st_mtime_ns,
+        **known,
+    )
 
 
 def _is(mark: Mark, status: os.stat_result) -> bool:
@@ -259,15 +306,96 @@ def _is(mark: Mark, status: os.stat_result) -> bool:
     )
 
 
-def _known(mark: Mark, content: Plain | Zstandard) -> bool:
-    """Whether a file still begins, and goes on up to the mark, as it did when it was read."""
-    edge = min(mark.offset, _EDGE)
-    head, anchor = content.piece(0, edge), content.piece(mark.offset - edge, edge)
-    return len(anchor) == edge and (_hash(head), _hash(anchor)) == (mark.head, mark.anchor)
+def _recognised(mark: Mark, content: Content) -> _Edges | None:
+    """Give the edges of a file that begins and goes on as it did when it was read, or None."""
+    end = mark.offset + mark.tail
+    edge = min(end, _EDGE)
+    head = content.piece(0, edge)
+    anchor = content.piece(end - edge, edge)
+    if len(anchor) != edge or (_hash(head), _hash(anchor)) != (mark.head, mark.anchor):
+        return None
+    if mark.tail:  # the tail is read again: the edges end before it
+        least = min(mark.offset, _EDGE)
+        return _Edges(head[:least], content.piece(mark.offset - least, least))
+    return _Edges(head, anchor)
 
 
 def _hash(data: bytes) -> str:
     return blake2b(data, digest_size=12).hexdigest() if data else ""
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
+
+
+class _Edges:
+    """The first and the last bytes of what was read of a file."""
+
+    def __init__(self, head: bytes = b"", last: bytes = b"") -> None:
+        self._head: bytes | None = head
+        self._last = [last]
+        self._held = len(last)
+
+    def add(self, raw: bytes | None) -> None:
+        """Take one more line, without its LF; None for one that was too long to hold."""
+        if raw is None:
+            self._last, self._held = [], 0
+            self._head = self._head if self._head and len(self._head) >= _EDGE else None
+            return
+        if self._head is not None and len(self._head) < _EDGE:
+            self._head += raw[:_EDGE] + b"\n"
+        self._last += (raw, b"\n")
+        self._held += len(raw) + 1
+        if self._held > _KEPT:
+            self._last = [self._joined()]
+            self._held = _EDGE
+
+    def _joined(self) -> bytes:
+        last = self._last
+        if len(last) > 1 and len(last[-2]) >= _EDGE:
+            last = [last[-2][-_EDGE:], last[-1]]
+        return b"".join(last)[-_EDGE:]
+
+    def first(self, content: Content, end: int, tail: bytes) -> bytes:
+        """The first bytes, up to `end`."""
+        edge = min(end, _EDGE)
+        if self._head is None:
+            return content.piece(0, edge)
+        return (self._head + tail[:_EDGE])[:edge]
+
+    def last(self, content: Content, offset: int, tail: bytes) -> bytes:
+        """The last bytes before an offset and the tail behind it."""
+        edge = min(offset + len(tail), _EDGE)
+        if len(tail) >= edge:
+            return tail[len(tail) - edge :]
+        joined = self._joined()
+        if len(joined) < min(offset, _EDGE):
+            joined = content.piece(max(offset - _EDGE, 0), min(offset, _EDGE))
+        return (joined + tail)[-edge:]
+
+
+class _Flow:
+    """The bytes of a file on their way to be cut into lines.
+
+    A line that is longer than any we take is passed over only as long as there is time: a file
+    of nothing but zeros may go on for ever.
+    """
+
+    def __init__(self, content: Content, offset: int, until: float) -> None:
+        self._content = content
+        self._until = until
+        self.committed = offset
+        self.gave_up = False
+
+    def chunks(self) -> Iterator[bytes]:
+        """Give the bytes from the offset on."""
+        at = self.committed
+        for chunk in self._content.chunks(at):
+            yield chunk
+            at += len(chunk)
+            if at - self.committed > codec.LINE_LIMIT and monotonic() > self._until:
+                self.gave_up = True
+                return
 
 
 # -- contents -------------------------------------------------------------------------------
@@ -276,9 +404,11 @@ def _hash(data: bytes) -> str:
 class Plain:
     """The bytes of a plain file, as far as it went when it was opened."""
 
-    def __init__(self, handle: int) -> None:
+    broken = ""
+
+    def __init__(self, handle: int, size: int | None = None) -> None:
         self._handle = handle
-        self._size = os.fstat(handle).st_size
+        self._size = os.fstat(handle).st_size if size is None else size
 
     def piece(self, offset: int, length: int) -> bytes:
         """Give some bytes; fewer where the file ends."""
@@ -293,34 +423,74 @@ class Zstandard:
     """The bytes of a compressed file, unpacked a chunk at a time, never all of them."""
 
     def __init__(self, handle: int) -> None:
+        import zstandard
+
+        self.broken = ""
+        """What is wrong with the file, once that was met."""
         self._handle = handle
+        self._error: type[Exception] = zstandard.ZstdError
+        self._unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        self._told = _told_size(os.pread(handle, 32, 0))
+        self._rewind()
+
+    def _rewind(self) -> None:
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        # Not by name: the path may lead elsewhere by now.
+        self._packed = open(self._handle, "rb", closefd=False)  # noqa: SIM115
+        self._content = self._unpacker.stream_reader(
+            self._packed, read_across_frames=True, closefd=False
+        )
+        self._at = 0
+
+    def _read(self, length: int) -> bytes:
+        """Unpack some bytes more; none where the content ends, is damaged or never ends."""
+        if self._at > UNPACKED_LIMIT:
+            self.broken = codec.TOO_LONG
+            return b""
+        try:
+            data = self._content.read(length)
+        except self._error:
+            self.broken = "a damaged compressed file"
+            return b""
+        if not data and self._at < self._told:
+            self.broken = "a compressed file that is not whole"
+        self._at += len(data)
+        return data
+
+    def _go(self, offset: int) -> bool:
+        """Unpack up to an offset; whether there is one."""
+        if offset < self._at:
+            self._rewind()
+        while self._at < offset and self._read(min(_CHUNK, offset - self._at)):
+            pass
+        return self._at == offset
 
     def piece(self, offset: int, length: int) -> bytes:
         """Give some bytes; fewer where the content ends."""
         out = b""
-        for chunk in self.chunks(offset):
-            out += chunk
-            if len(out) >= length:
-                break
-        return out[:length]
+        if self._go(offset):
+            while len(out) < length and (data := self._read(length - len(out))):
+                out += data
+        return out
 
     def chunks(self, offset: int) -> Iterator[bytes]:
         """Give all bytes from an offset on. A damaged frame ends them."""
-        import zstandard
+        if self._go(offset):
+            while data := self._read(_CHUNK):
+                yield data
 
-        unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-        with os.fdopen(os.dup(self._handle), "rb") as packed:
-            packed.seek(0)
-            at = 0
-            with unpacker.stream_reader(packed, read_across_frames=True, closefd=False) as content:
-                try:
-                    # Never unpacked at once: a few bytes may hold gigabytes.
-                    while chunk := content.read(_CHUNK):
-                        at += len(chunk)
-                        if at > offset:
-                            yield chunk[max(len(chunk) - (at - offset), 0) :]
-                except zstandard.ZstdError:
-                    return
+
+Content = Plain | Zstandard
+
+
+def _told_size(start: bytes) -> int:
+    """How much a compressed file says it holds; 0 when it does not say."""
+    import zstandard
+
+    try:
+        return max(int(zstandard.frame_content_size(start)), 0)
+    except zstandard.ZstdError:
+        return 0
 
 
 def _chunks(handle: int, offset: int, end: int) -> Iterator[bytes]:
@@ -338,9 +508,12 @@ def _chunks(handle: int, offset: int, end: int) -> Iterator[bytes]:
 def open_regular(path: str) -> int:
     """Open a regular file for reading, following no link and waiting for nobody."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "not a regular file")
+    except OSError:
         os.close(handle)
-        raise OSError(0, "not a regular file")
+        raise
     return handle
 
 
@@ -355,6 +528,35 @@ def read_small(path: str, limit: int = DOCUMENT_LIMIT) -> bytes | None:
         return b"".join(_chunks(handle, 0, size)) if size <= limit else None
     except OSError:
         return None
+    finally:
+        os.close(handle)
+
+
+def start_of(path: str, length: int) -> bytes | None:
+    """Read the first bytes of a log, unpacked; None when it is not there or not regular."""
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError):
+        return None
+    try:
+        content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
+        return content.piece(0, length)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+
+
+def chunks_of(path: str) -> Iterator[bytes]:
+    """Give all bytes of a plain file, a chunk at a time; none when it cannot be read."""
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError):
+        return
+    try:
+        yield from _chunks(handle, 0, os.fstat(handle).st_size)
+    except OSError:
+        return
     finally:
         os.close(handle)
 

@@ -1,11 +1,14 @@
 """Whole sessions straight from their files, without a store.
 
 `load` reads one session of any agent; what it goes on from by reference is read as well, so that
-its messages are complete. Ancestors are looked for in the same root only, and only so far back.
+its messages are complete. Ancestors are looked for in the same root only, each is read once, and
+only so many: a log that names itself, or a circle of logs, costs a notice.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +16,9 @@ import msgspec
 
 from thence.adapters import Adapter, Batch, Cursor, Source, adapters
 from thence.errors import NotReadable, SessionNotFound
-from thence.format.facts import Fact
+from thence.format import codec
+from thence.format.facts import Base, Fact
+from thence.format.nodes import PREVIOUS
 from thence.format.records import Notice, Skipped
 from thence.format.whole import Whole
 
@@ -27,6 +32,7 @@ class Loaded(msgspec.Struct):
     source: Source
     whole: Whole
     skipped: list[Skipped]
+    """Lines that could not be read; last lines that were cut short among them."""
     notices: list[Notice]
     lines: int = 0
 
@@ -34,46 +40,122 @@ class Loaded(msgspec.Struct):
 def load(path: Path, known: Mapping[str, Adapter] | None = None) -> Loaded:
     """Read the session that a file or folder belongs to, whoever wrote it."""
     known = adapters() if known is None else known
-    if not path.exists() and not path.is_symlink():
-        message = f"no such file: {path}"
-        raise SessionNotFound(message, hint="thence show --sample shows a session")
+    _look(path)
     for adapter in known.values():
         source = adapter.at(path)
         if source is not None:
             return load_source(adapter, source)
-    message = f"no agent's session: {path}"
-    raise NotReadable(
-        message, hint=f"thence reads sessions of {', '.join(sorted(known)) or 'no agent'}"
-    )
+    names = ", ".join(sorted(known)) or "no agent"
+    if path.is_dir():
+        raise NotReadable(
+            f"no session in itself: the folder {path}", hint=f"name one file of a session ({names})"
+        )
+    raise NotReadable(f"no agent's session: {path}", hint=f"thence reads sessions of {names}")
 
 
-def load_source(adapter: Adapter, source: Source, depth: int = ANCESTORS) -> Loaded:
+def _look(path: Path) -> None:
+    """Say why nobody will be able to read a path, where that is so."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError as error:
+        raise SessionNotFound(
+            f"no such file: {path}", hint="thence show --sample shows a session"
+        ) from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no path"
+        raise NotReadable(f"cannot look at {path}: {why}", hint="check the name") from error
+    if stat.S_ISLNK(status.st_mode):
+        target = os.path.realpath(path)
+        raise NotReadable(f"a link, and links are not followed: {path}", hint=f"name {target}")
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise NotReadable(f"not a regular file: {path}", hint="name the file of a session")
+    if not os.access(path, os.R_OK):
+        raise NotReadable(f"not yours to read: {path}", hint="ask its owner, or mend its mode")
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+class _Read(msgspec.Struct):
+    """One session of a lineage, as its files tell it."""
+
+    source: Source
+    events: list[Fact]
+    batch: Batch
+
+    @property
+    def base(self) -> Fact | None:
+        """The record that says what this session goes on from, if that is another session."""
+        own = {fact.file for fact in self.events if fact.base is None}
+        for fact in self.events:
+            if fact.base is not None:
+                return None if fact.base.file in own else fact
+        return None
+
+
+def load_source(adapter: Adapter, source: Source) -> Loaded:
     """Read one session, and as many ancestors as its messages need."""
     events, batch = read_all(adapter, source)
-    whole = Whole(source.uid, events, torn=batch.torn)
-    out = Loaded(source, whole, batch.skipped, list(batch.notices), batch.lines)
-    base = next((fact.base for fact in events if fact.base is not None), None)
-    if base is None or any(fact.file == base.file and fact.base is None for fact in events):
-        return out
-    ancestor = _ancestor(adapter, source, base.file) if depth else None
-    if ancestor is None:
-        out.notices.append(Notice("ancestor missing", f"goes on from {base.file}"))
-        return out
-    above = load_source(adapter, ancestor, depth - 1)
-    out.whole = Whole(source.uid, events, torn=batch.torn, ancestor=above.whole.said_before(base))
+    own = _Read(source, events, batch)
+    notices = list(batch.notices)
+    whole = _whole(_lineage(adapter, own, notices))
+    skipped = batch.skipped + _torn(source, batch.cursor)
+    return Loaded(source, whole, skipped, notices, batch.lines)
+
+
+def _lineage(adapter: Adapter, own: _Read, notices: list[Notice]) -> list[_Read]:
+    """Read a session's ancestors, youngest first, as far as they are to be had."""
+    out = [own]
+    found: list[Source] | None = None
+    while (goes_on := out[-1].base) is not None and goes_on.base is not None:
+        base = goes_on.base
+        wanted = base.session or base.file
+        if found is None:
+            found = list(adapter.find(Path(own.source.root))) if own.source.root else []
+        ancestor = _ancestor(found, base)
+        if ancestor is None:
+            notices.append(Notice("ancestor missing", f"goes on from {wanted}"))
+            break
+        if any(ancestor.uid == read.source.uid for read in out):
+            notices.append(Notice("ancestors in a circle", f"goes on from {wanted}"))
+            break
+        if len(out) > ANCESTORS:
+            notices.append(Notice("too many ancestors", f"those of {wanted} were left out"))
+            break
+        events, batch = read_all(adapter, ancestor)
+        if base.event is not None and all(fact.node.id != base.event for fact in events):
+            notices.append(Notice("ancestor damaged", f"no event {base.event} in {wanted}"))
+        out.append(_Read(ancestor, events, batch))
     return out
+
+
+def _whole(lineage: list[_Read]) -> Whole:
+    """Put a session together behind those it goes on from, the oldest first."""
+    above: Whole | None = None
+    for read in reversed(lineage):
+        goes_on, torn = read.base, read.batch.torn
+        base = goes_on.base if goes_on is not None else None
+        uid, events = read.source.uid, read.events
+        if above is None or goes_on is None or base is None:
+            above = Whole(uid, events, torn=torn)
+        elif goes_on.node.parent == PREVIOUS:
+            above = Whole(uid, events, torn=torn, ancestor=above.said_before(base))
+        else:
+            above = Whole(uid, events, torn=torn, before=above.up_to(base))
+    assert above is not None  # noqa: S101 - a lineage holds at least the session itself
+    return above
 
 
 def read_all(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
     """Read all of a session; the batch sums up what was found on the way."""
     events: list[Fact] = []
-    total = Batch([], [], Cursor())
+    total = Batch([], [], Cursor(), notices=[])
     done = False
     while not done:
         batch = adapter.read(source, total.cursor)
         events += batch.events
         total.skipped += batch.skipped
-        total.notices = [*total.notices, *batch.notices]
+        total.notices += batch.notices
         total.lines += batch.lines
         total.bytes += batch.bytes
         total.torn = batch.torn
@@ -82,11 +164,19 @@ def read_all(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
     return events, total
 
 
-def _ancestor(adapter: Adapter, source: Source, key: str) -> Source | None:
-    """Find the session, in the same root, that holds a log of this name."""
-    if not source.root:
-        return None
-    for other in adapter.find(Path(source.root)):
-        if other.session != source.session and any(file.key == key for file in other.files):
-            return other
-    return None
+def _torn(source: Source, cursor: Cursor) -> list[Skipped]:
+    """Tell of last lines that were cut short: no cursor passes them, so no batch tells of them."""
+    marks = ((file, cursor.marks.get(file.key)) for file in source.files)
+    return [
+        Skipped(mark.line, mark.offset, max(mark.size - mark.offset, 0), codec.TORN, 0, file.path)
+        for file, mark in marks
+        if mark is not None and mark.torn
+    ]
+
+
+def _ancestor(found: list[Source], base: Base) -> Source | None:
+    """Find the session that holds a log of this name, or else has this id."""
+    for source in found:
+        if any(file.key == base.file for file in source.files):
+            return source
+    return next((source for source in found if source.session == base.session), None)
