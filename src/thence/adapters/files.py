@@ -95,6 +95,19 @@ def read(
     return batch
 
 
+def unchanged(source: Source, cursor: Cursor) -> bool:
+    """Whether no file of a session differs from what was read, as far as its inode tells."""
+    marks = cursor.marks
+    for file in source.files:
+        mark = marks.get(file.key)
+        try:
+            if mark is None or not _is(mark, os.lstat(file.path)):
+                return False
+        except OSError:
+            return False
+    return True
+
+
 class _Reading:
     """One file, this time."""
 

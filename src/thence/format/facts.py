@@ -230,8 +230,9 @@ def words_of(block: Block, limit: int = 1 << 20) -> str:
             todo += reversed(value)
         elif isinstance(value, dict):
             kind = value.get("type")
-            inner = (value.get(kind),) if kind in ("text", "thinking") else value.values()
-            todo += [] if kind in _UNREADABLE else [v for v in inner if not isinstance(v, int)][::-1]
+            if kind not in _UNREADABLE:
+                said = [value.get(kind)] if kind in ("text", "thinking") else [*value.values()]
+                todo += reversed(said)
     return "\n".join(out)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 import msgspec
 
@@ -125,9 +126,14 @@ def spent(events: Sequence[SessionEvent]) -> Spent:
         usage = counted.pop(event.event_id, None)
         if usage is None:
             continue
-        where = "side" if event.is_sidechain else "dead" if _gone(event) else "live"
+        where = place_of(event)
         sums[where] = added(sums[where], usage)
     return Spent(**sums, responses=responses)
+
+
+def place_of(event: SessionEvent) -> Literal["live", "dead", "side"]:
+    """Tell where what an event cost went: its branch, or a subagent."""
+    return "side" if event.is_sidechain else "dead" if _gone(event) else "live"
 
 
 def _gone(event: SessionEvent) -> bool:

@@ -1,0 +1,647 @@
+"""The store in one SQLite file: write-ahead log, thin rows, words in FTS5 tables of bounded size.
+
+One connection writes at a time, inside this process and between processes; each thread that
+reads has a connection of its own. Sweeps commit with `synchronous=NORMAL`, digests and evictions
+with FULL, so that nothing is evicted on the strength of a digest a power cut could take away.
+Secure delete is on from the first page: what is deleted is overwritten.
+
+FROZEN: `MIGRATIONS` is only ever appended to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from thence.adapters import Cursor
+from thence.errors import BadConfig, SessionNotFound
+from thence.format.joins import time_of
+from thence.format.records import JSON, time_text
+from thence.memory.packs import Blobs, Packs
+from thence.memory.store import (
+    Change,
+    Digested,
+    EventRow,
+    Filter,
+    Held,
+    Inventory,
+    Known,
+    SessionRow,
+    Spend,
+    StoreLocked,
+    Tier2,
+    uid_hash,
+    unpack_facts,
+)
+
+BUSY_MS = 5_000
+TABLE_BYTES = 32 << 20
+"""Text that one table of the index holds; evicting a session rewrites no more than that."""
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE sessions(
+        id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, project TEXT,
+        model TEXT, started INTEGER, ended INTEGER, outcome TEXT, tokens INTEGER NOT NULL,
+        ticks INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, change INTEGER NOT NULL,
+        discovered INTEGER, ingested INTEGER, analysed INTEGER, evicted INTEGER,
+        pinned INTEGER NOT NULL DEFAULT 0,
+        redactor INTEGER NOT NULL, reader INTEGER NOT NULL, cursor BLOB NOT NULL, row BLOB NOT NULL
+    );
+    CREATE INDEX sessions_ended ON sessions(ended);
+    CREATE TABLE events(
+        id INTEGER PRIMARY KEY, session INTEGER NOT NULL, event_id INTEGER NOT NULL,
+        ts INTEGER NOT NULL, kind INTEGER NOT NULL, state INTEGER NOT NULL, tool TEXT,
+        tokens INTEGER NOT NULL, ref TEXT
+    );
+    CREATE UNIQUE INDEX events_session ON events(session, event_id);
+    CREATE TABLE facts(
+        session INTEGER NOT NULL, part INTEGER NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY(session, part)
+    ) WITHOUT ROWID;
+    CREATE TABLE shares(session INTEGER PRIMARY KEY, body BLOB NOT NULL);
+    CREATE TABLE owners(key INTEGER PRIMARY KEY, session INTEGER NOT NULL);
+    CREATE TABLE spend(
+        session INTEGER NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, place TEXT NOT NULL,
+        input INTEGER, output INTEGER, cache_creation INTEGER, cache_read INTEGER,
+        cache_1h INTEGER, searches INTEGER, responses INTEGER NOT NULL, ticks INTEGER NOT NULL,
+        unpriced INTEGER NOT NULL,
+        PRIMARY KEY(session, day, model, place)
+    ) WITHOUT ROWID;
+    CREATE TABLE digests(
+        session INTEGER PRIMARY KEY, change INTEGER NOT NULL, at INTEGER NOT NULL,
+        body BLOB NOT NULL
+    );
+    CREATE TABLE signals(
+        id INTEGER PRIMARY KEY, session INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL
+    );
+    CREATE INDEX signals_session ON signals(session);
+    CREATE INDEX signals_kind ON signals(kind);
+    CREATE TABLE tables(name TEXT PRIMARY KEY, bytes INTEGER NOT NULL, first INTEGER NOT NULL);
+    CREATE TABLE audit(id INTEGER PRIMARY KEY, at INTEGER NOT NULL, what TEXT NOT NULL, body TEXT);
+    CREATE TABLE tombstones(uid_hash BLOB PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE pending(name TEXT PRIMARY KEY) WITHOUT ROWID;
+    """,
+)
+
+
+class Sqlite:
+    """A store in one file, with its packs beside it."""
+
+    def __init__(self, path: str) -> None:
+        """Open the store, making it when there is none."""
+        self.path = Path(path).expanduser().absolute()
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.blobs: Blobs = Packs(self.path.parent / "packs")
+        self._own = threading.local()
+        self._writing = threading.RLock()
+        self._open: list[apsw.Connection] = []
+        self._migrate()
+
+    # -- connections --------------------------------------------------------------------
+
+    @property
+    def _db(self) -> apsw.Connection:
+        """The connection of the thread that asks."""
+        db: apsw.Connection | None = getattr(self._own, "db", None)
+        if db is None:
+            db = self._own.db = self._connect()
+        return db
+
+    def _connect(self) -> apsw.Connection:
+        new = not self.path.exists()
+        try:
+            if new:
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            db = apsw.Connection(str(self.path))
+            db.set_busy_timeout(BUSY_MS)
+            db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+            db.execute("PRAGMA secure_delete=ON")
+            db.execute("PRAGMA cache_size=-32768")
+        except (apsw.Error, OSError) as error:
+            raise BadConfig(
+                f"cannot open the store {self.path}: {error}",
+                hint="is it an SQLite file of yours? THENCE_HOME names another folder",
+            ) from error
+        self._open.append(db)
+        return db
+
+    def _migrate(self) -> None:
+        db = self._db
+        version = _one(db, "PRAGMA user_version")
+        if version > len(MIGRATIONS):
+            raise BadConfig(
+                f"{self.path} was made by a newer thence (schema {version})",
+                hint="upgrade thence; an older one would not understand what it holds",
+            )
+        for number in range(version, len(MIGRATIONS)):
+            with self._transaction():
+                if _one(db, "PRAGMA user_version") > number:
+                    continue  # another process was first
+                db.execute(MIGRATIONS[number])
+                db.execute(f"PRAGMA user_version={number + 1}")
+
+    @contextlib.contextmanager
+    def _transaction(self, *, full: bool = False) -> Iterator[apsw.Connection]:
+        """All or nothing; with `full` on the disk when it is over."""
+        db = self._db
+        with self._writing:
+            try:
+                db.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
+                db.execute("BEGIN IMMEDIATE")
+            except apsw.BusyError as error:
+                raise StoreLocked(
+                    f"the store {self.path} is being written by another process",
+                    hint="try again in a moment",
+                ) from error
+            try:
+                yield db
+            except BaseException:  # let go of the lock, whatever it was, and pass it on
+                db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def sweeping(self, wait: float = 0.0) -> Iterator[None]:
+        """Hold the right to sweep; StoreLocked when somebody else has it."""
+        lock = self.path.with_name("sweep.lock")
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        until = time.monotonic() + wait
+        try:
+            while not _locked(handle):
+                if time.monotonic() >= until:
+                    raise StoreLocked(
+                        f"another sweep into {self.path} is running",
+                        hint="wait for it, or read what is there",
+                    )
+                time.sleep(0.05)
+            yield
+        finally:
+            os.close(handle)
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        while self._open:
+            self._open.pop().close()
+        self._own = threading.local()
+
+    # -- sweeping -----------------------------------------------------------------------
+
+    def known(self) -> Inventory:
+        """Give the cursors of all sessions, and which ones must not come back."""
+        rows = self._db.execute(
+            "SELECT uid, cursor, evicted, change, redactor, reader, analysed, row FROM sessions"
+        )
+        sessions = {
+            uid: Known(
+                _cursor(cursor), evicted is not None, change, redactor, reader, analysed is not None
+            )
+            for uid, cursor, evicted, change, redactor, reader, analysed, _ in rows
+        }
+        gone = self._db.execute("SELECT uid_hash FROM tombstones")
+        return Inventory(sessions, frozenset(found for (found,) in gone))
+
+    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
+        """Write what reads found: all of it or nothing."""
+        conflicts: dict[str, set[str]] = {}
+        with self._transaction() as db:
+            words = _Words(db)
+            for change in changes:
+                session = _put_session(db, change)
+                _put_events(db, words, session, change)
+                others = _claim(db, session, change.claims)
+                if others:
+                    conflicts[change.row.session.session_uid] = others
+        return conflicts
+
+    def digested(self, digests: Sequence[Digested]) -> None:
+        """Write digests, durable on return."""
+        now = _now()
+        with self._transaction(full=True) as db:
+            words = _Words(db)
+            for one in digests:
+                session = _one(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
+                if session is not None:
+                    _put_digest(db, words, session, one, now)
+
+    def held(self, uid: str) -> Held | None:
+        """Give what tier 1 holds of a session; None when nothing is."""
+        db = self._db
+        with db:  # one moment, though another process may write meanwhile
+            found = db.execute("SELECT id, row, cursor, evicted FROM sessions WHERE uid=?", (uid,))
+            first = found.fetchone()
+            if first is None or first[3] is not None:
+                return None
+            session, row, cursor, _ = first
+            parts = db.execute("SELECT body FROM facts WHERE session=? ORDER BY part", (session,))
+            facts = [fact for (body,) in parts for fact in unpack_facts(body)]
+            rows = db.execute("SELECT event_id, state FROM events WHERE session=?", (session,))
+            states = dict(rows)
+            shares = _one(db, "SELECT body FROM shares WHERE session=?", session)
+        replayed, billed = _SHARES.decode(shares) if shares else (frozenset(), frozenset())
+        return Held(_ROW.decode(row), _cursor(cursor), facts, states, replayed, billed)
+
+    # -- reading ------------------------------------------------------------------------
+
+    def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
+        """List sessions."""
+        where, given = _where(wanted)
+        limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
+        rows = self._db.execute(
+            f"SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
+            f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
+            given,
+        )
+        found: list[Any] = rows.fetchall()
+        for row, *marks in found:
+            yield _with_marks(_ROW.decode(row), *marks)
+
+    def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
+        """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+        if what == "audit":
+            for at, kind, body in _all(self._db, "SELECT at, what, body FROM audit ORDER BY id"):
+                yield {"at": at, "what": kind, **msgspec.json.decode(body)}
+            return
+        where, given = _where(wanted)
+        rows = self._db.execute(_KEPT[what].format(where=where), given)
+        names = _NAMES[what]
+        all_of_them: list[Any] = rows.fetchall()
+        for row in all_of_them:
+            found = dict(zip(names, row, strict=True))
+            body = found.pop("body", None)
+            yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
+
+    def search(self, match: str, wanted: Mapping[str, JSON], limit: int) -> JSON:
+        """Find events by their words, newest first, within a budget of time."""
+        raise NotImplementedError
+
+    # -- removing -----------------------------------------------------------------------
+
+    def remove(
+        self, uids: Collection[str], *, why: Mapping[str, str], forget: bool = False
+    ) -> list[str]:
+        """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
+        touched: set[str] = set()
+        with self._transaction(full=True) as db:
+            words = _Words(db)
+            for uid in uids:
+                session = _one(db, "SELECT id FROM sessions WHERE uid=?", uid)
+                if session is None:
+                    raise SessionNotFound(f"no session {uid} in the store")
+                size = _one(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
+                touched |= words.delete(session)
+                _empty(db, session, forget=forget, uid=uid)
+                name = "(forgotten)" if forget else uid
+                told = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
+                _audit(db, "forget" if forget else "evict", told)
+            for table in touched:
+                db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (table,))
+        for uid in uids:
+            self.blobs.evict(uid)
+        return [] if self.settle() else list(uids)
+
+    def settle(self) -> bool:
+        """Make sure that what was deleted is in no page of the file; False when that must wait."""
+        db = self._db
+        with self._transaction(full=True):
+            for (table,) in db.execute("SELECT name FROM pending").fetchall():
+                if _one(db, "SELECT 1 FROM tables WHERE name=?", table):
+                    db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
+            db.execute("DELETE FROM pending")
+        for _ in db.execute("PRAGMA incremental_vacuum"):
+            pass
+        busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (1,)
+        if busy:
+            with self._transaction():
+                db.execute("INSERT OR IGNORE INTO pending VALUES('(log)')")
+        return not busy
+
+
+# -- the index ------------------------------------------------------------------------------
+
+
+class _Words:
+    """The tables of the index, inside one transaction. The newest takes what comes."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._name, self._bytes = "", TABLE_BYTES
+        last = db.execute("SELECT name, bytes FROM tables ORDER BY name DESC LIMIT 1").fetchone()
+        if last is not None:
+            self._name, self._bytes = last
+        self.next_id = (_one(db, "SELECT max(id) FROM events") or 0) + 1
+
+    def add(self, rows: Iterable[tuple[int, str, str]]) -> None:
+        """Index texts by the row of their event."""
+        batch: list[tuple[int, str, str]] = []
+        size = 0
+        for row in rows:
+            batch.append(row)
+            size += len(row[1])
+            if self._bytes + size >= TABLE_BYTES:
+                self._flush(batch, size)
+                batch, size = [], 0
+        self._flush(batch, size)
+
+    def _flush(self, batch: list[tuple[int, str, str]], size: int) -> None:
+        if not batch:
+            return
+        if self._bytes >= TABLE_BYTES:
+            self._begin(batch[0][0])
+        self._db.executemany(
+            f"INSERT INTO {self._name}(rowid, body, meta) VALUES(?,?,?)",
+            batch,
+        )
+        self._bytes += size
+        self._db.execute("UPDATE tables SET bytes=? WHERE name=?", (self._bytes, self._name))
+
+    def _begin(self, first: int) -> None:
+        number = int(self._name.rpartition("_")[2] or 0) + 1
+        self._name, self._bytes = f"words_{number:06d}", 0
+        db, name = self._db, self._name
+        db.execute(
+            f"CREATE VIRTUAL TABLE {name} USING fts5(body, meta, content='',"
+            " contentless_delete=1, tokenize='unicode61')"
+        )
+        for setting in (f"'hashsize', {TABLE_BYTES}", "'secure-delete', 1"):
+            db.execute(f"INSERT INTO {name}({name}, rank) VALUES({setting})")
+        db.execute("INSERT INTO tables VALUES(?, 0, ?)", (name, first))
+
+    def delete(self, session: int) -> set[str]:
+        """Take a session's words out; the tables that were touched and still hold others."""
+        db = self._db
+        tables = _all(db, "SELECT name, first FROM tables ORDER BY first")
+        touched: set[str] = set()
+        for at, (name, first) in enumerate(tables):
+            end = tables[at + 1][1] if at + 1 < len(tables) else 2**62
+            ids = db.execute(
+                "SELECT id FROM events WHERE session=? AND id>=? AND id<?", (session, first, end)
+            ).fetchall()
+            if not ids:
+                continue
+            others = "SELECT 1 FROM events WHERE id>=? AND id<? AND session!=? LIMIT 1"
+            if at + 1 < len(tables) and not db.execute(others, (first, end, session)).fetchone():
+                db.execute(f"DROP TABLE {name}")
+                db.execute("DELETE FROM tables WHERE name=?", (name,))
+            else:
+                db.executemany(f"DELETE FROM {name} WHERE rowid=?", ids)  # noqa: S608
+                touched.add(name)
+        return touched
+
+
+# -- rows -----------------------------------------------------------------------------------
+
+_ROW = msgspec.msgpack.Decoder(SessionRow)
+_CURSOR = msgspec.msgpack.Decoder(Cursor)
+_SHARES = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str]])
+_ORDER = {
+    "recent": "ended DESC, id DESC",
+    "oldest": "ended, id",
+    "cost": "ticks DESC, id DESC",
+    "tokens": "tokens DESC, id DESC",
+    "size": "raw_bytes DESC, id DESC",
+}
+_KEPT: dict[str, str] = {
+    "digests": "SELECT uid, digests.change, digests.at, body FROM digests"
+    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY sessions.id",
+    "signals": "SELECT uid, kind, body FROM signals"
+    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY signals.id",
+    "spend": "SELECT uid, agent, project, day, spend.model, place, input, output, cache_creation,"
+    " cache_read, responses, spend.ticks, unpriced FROM spend JOIN sessions ON sessions.id=session"
+    " WHERE {where} ORDER BY day, uid",
+}
+
+
+_NAMES: dict[str, tuple[str, ...]] = {
+    "digests": ("uid", "change", "at", "body"),
+    "signals": ("uid", "kind", "body"),
+    "spend": (
+        *("uid", "agent", "project", "day", "model", "place", "input", "output"),
+        *("cache_creation", "cache_read", "responses", "ticks", "unpriced"),
+    ),
+}
+
+
+def _put_session(db: apsw.Connection, change: Change) -> int:
+    row, now = change.row, _now()
+    session = row.session
+    body = msgspec.msgpack.encode(row)
+    cursor = msgspec.msgpack.encode(change.cursor)
+    spent = row.spent
+    columns: dict[str, Any] = {
+        "uid": _clean(session.session_uid),
+        "agent": session.flavor,
+        "project": _clean(session.cwd),
+        "model": _clean(session.model),
+        "started": _millis(session.started_at),
+        "ended": _millis(session.ended_at),
+        "outcome": session.outcome,
+        "tokens": spent.own,
+        "ticks": sum(row.ticks.values()),
+        "raw_bytes": row.raw_bytes,
+        "change": row.change,
+        "discovered": now,
+        "ingested": now,
+        "analysed": None,
+        "evicted": None,
+        "redactor": row.redactor,
+        "reader": row.reader,
+        "cursor": cursor,
+        "row": body,
+    }
+    names = ", ".join(columns)
+    marks = ", ".join("?" * len(columns))
+    kept = {"uid", "discovered"}
+    changed = ", ".join(f"{name}=excluded.{name}" for name in columns if name not in kept)
+    upsert = (
+        f"INSERT INTO sessions({names}) VALUES({marks})"
+        f" ON CONFLICT(uid) DO UPDATE SET {changed} RETURNING id"
+    )
+    return int(_one(db, upsert, *columns.values()))
+
+
+def _put_events(db: apsw.Connection, words: _Words, session: int, change: Change) -> None:
+    if change.fresh:
+        words.delete(session)
+        db.execute("DELETE FROM events WHERE session=?", (session,))
+        db.execute("DELETE FROM facts WHERE session=?", (session,))
+    if change.facts:
+        part = (_one(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
+        db.execute("INSERT INTO facts VALUES(?,?,?)", (session, part, change.facts))
+    ids = _put_rows(db, words, session, change.events)
+    words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
+    db.executemany(
+        "UPDATE events SET state=? WHERE session=? AND event_id=?",
+        [(state, session, event) for event, state in change.states],
+    )
+    db.execute("DELETE FROM spend WHERE session=?", (session,))
+    db.executemany(
+        "INSERT INTO spend VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        [_spend_row(session, spend) for spend in change.spend],
+    )
+    if change.replayed is not None:
+        body = msgspec.msgpack.encode((change.replayed, change.billed or frozenset()))
+        db.execute("INSERT OR REPLACE INTO shares VALUES(?,?)", (session, body))
+
+
+def _spend_row(session: int, spend: Spend) -> tuple[Any, ...]:
+    counts = msgspec.structs.astuple(spend.usage)
+    place = (session, spend.day, _clean(spend.model), spend.where)
+    return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
+
+
+def _put_rows(
+    db: apsw.Connection, words: _Words, session: int, events: Sequence[EventRow]
+) -> dict[int, int]:
+    """Write rows of events in their order, and say which row each has."""
+    ids = {event.event_id: words.next_id + at for at, event in enumerate(events)}
+    words.next_id += len(events)
+    db.executemany(
+        "INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?)",
+        [
+            (ids[e.event_id], session, e.event_id, e.ts, e.kind, e.state, e.tool, e.tokens, e.ref)
+            for e in events
+        ],
+    )
+    return ids
+
+
+def _put_digest(db: apsw.Connection, words: _Words, session: int, one: Digested, now: int) -> None:
+    body = msgspec.msgpack.encode(one.digest)
+    db.execute("INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, one.change, now, body))
+    db.execute("DELETE FROM signals WHERE session=?", (session,))
+    db.executemany(
+        "INSERT INTO signals(session, kind, body) VALUES(?,?,?)",
+        [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals],
+    )
+    _put_rows(db, words, session, one.events)
+    db.execute("UPDATE sessions SET outcome=? WHERE id=?", (one.outcome, session))
+    # A session that went on since it was read stays un-analysed: the digest does not cover it.
+    db.execute("UPDATE sessions SET analysed=? WHERE id=? AND change=?", (now, session, one.change))
+
+
+def _claim(db: apsw.Connection, session: int, keys: Sequence[int]) -> set[str]:
+    """Take what nobody owns yet; the sessions that own the rest."""
+    db.executemany("INSERT OR IGNORE INTO owners VALUES(?,?)", [(k, session) for k in keys])
+    others: set[int] = set()
+    for at in range(0, len(keys), 500):
+        some = keys[at : at + 500]
+        marks = ",".join("?" * len(some))
+        found = db.execute(
+            f"SELECT DISTINCT session FROM owners WHERE key IN ({marks}) AND session!=?",  # noqa: S608
+            (*some, session),
+        )
+        others |= {owner for (owner,) in found}
+    names = (_one(db, "SELECT uid FROM sessions WHERE id=?", other) for other in others)
+    return {name for name in names if name is not None}
+
+
+def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None:
+    tier1 = ("events", "facts", "shares")
+    for table in (*tier1, "spend", "digests", "signals") if forget else tier1:
+        db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
+    if forget:
+        db.execute("DELETE FROM owners WHERE session=?", (session,))
+        db.execute("DELETE FROM sessions WHERE id=?", (session,))
+        db.execute("INSERT OR IGNORE INTO tombstones VALUES(?)", (uid_hash(uid),))
+    else:
+        db.execute("UPDATE sessions SET evicted=?, raw_bytes=0 WHERE id=?", (_now(), session))
+
+
+def _audit(db: apsw.Connection, what: str, told: dict[str, JSON]) -> None:
+    body = msgspec.json.encode(told).decode()
+    db.execute("INSERT INTO audit(at, what, body) VALUES(?,?,?)", (_now(), what, body))
+
+
+def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
+    """Turn a filter into conditions on the table of sessions."""
+    tests: dict[str, Any] = {
+        "agent=?": wanted.agent,
+        "project=?": wanted.project,
+        "sessions.model=?": wanted.model,
+        "outcome=?": wanted.outcome,
+        "ended>=?": wanted.after,
+        "started<?": wanted.before,
+    }
+    found = [(test, value) for test, value in tests.items() if value is not None]
+    plain = [test for test, _ in found]
+    given = [value for _, value in found]
+    if wanted.uid is not None:
+        start = "".join(f"!{c}" if c in "!%_" else c for c in wanted.uid) + "%"
+        plain.append("(uid LIKE ? ESCAPE '!' OR substr(uid, length(agent)+2) LIKE ? ESCAPE '!')")
+        given += [start, start]
+    for column, told in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
+        if told is not None:
+            plain.append(f"{column} IS {'NOT ' if told else ''}NULL")
+    return " AND ".join(plain) or "1", tuple(given)
+
+
+def _with_marks(row: SessionRow, *marks: Any) -> SessionRow:
+    discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes = marks
+    session = msgspec.structs.replace(
+        row.session,
+        discovered_at=_moment(discovered),
+        ingested_at=_moment(ingested),
+        analyzed_at=_moment(analysed),
+        evicted_at=_moment(evicted),
+        outcome=outcome,
+    )
+    return msgspec.structs.replace(
+        row, session=session, pinned=bool(pinned), raw_bytes=raw_bytes or 0
+    )
+
+
+# -- small things ---------------------------------------------------------------------------
+
+
+def _all(db: apsw.Connection, sql: str, *given: Any) -> list[Any]:
+    """Give all rows at once, so that no reader stays open behind."""
+    return db.execute(sql, given).fetchall()
+
+
+def _one(db: apsw.Connection, sql: str, *given: Any) -> Any:
+    """Give the first column of the first row; None when there is none."""
+    found = db.execute(sql, given).fetchone()
+    return None if found is None else found[0]
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _millis(text: str | None) -> int | None:
+    moment = time_of(text)
+    return None if moment is None else int(moment.timestamp() * 1000)
+
+
+def _moment(millis: int | None) -> str | None:
+    told: str | None = None if millis is None else time_text(millis / 1000)
+    return told
+
+
+def _clean(text: str | None) -> str | None:
+    """Give a text that can be stored: lone surrogates replaced."""
+    return None if text is None else text.encode("utf-8", "replace").decode()
+
+
+def _cursor(body: bytes) -> Cursor:
+    return _CURSOR.decode(body)

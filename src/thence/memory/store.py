@@ -1,0 +1,298 @@
+"""The store: what is kept of all sessions, behind one small protocol.
+
+Tier 1 is a bounded cache: thin rows of events, their words in an index, their bodies in packs.
+Tier 2 is small and kept: digests, signals, what each session took, who owns which bill. Promises
+that every backend keeps, told by `thence.testing.StoreSuite`: one `write` is one transaction, so
+that rows and cursor move together and a kill leaves either; what is evicted or forgotten is gone
+from rows, index and free pages when `remove` returns, or it says that the rest is pending; one
+process sweeps at a time, and any number reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from hashlib import blake2b
+from importlib.metadata import entry_points
+from typing import Literal, Protocol
+
+import msgspec
+import zstandard
+
+from thence.adapters import Cursor
+from thence.errors import BadConfig
+from thence.format.facts import Edge, Fact
+from thence.format.graph import State
+from thence.format.joins import Spent
+from thence.format.normal import KINDS, Kind, Session
+from thence.format.records import JSON, Usage
+from thence.memory.packs import Blobs
+
+GROUP = "thence.stores"
+
+STATES: tuple[State, ...] = tuple(State)
+"""FROZEN order: rows hold the place of a state in it, and of a kind in `KINDS`."""
+
+
+class StoreLocked(BadConfig):
+    """Somebody else is sweeping into this store, or holds it for longer than we wait."""
+
+    exit_code = 11
+
+
+class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One session as the store lists it."""
+
+    session: Session
+    title: str | None = None
+    turn: str | None = None
+    """Where its last turn stands, as far as the log tells."""
+    torn: bool = False
+    gone: bool = False
+    """The source was deleted: this is all there is."""
+    automated: bool = False
+    files: tuple[str, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    spent: Spent = Spent()
+    ticks: dict[str, int] = {}
+    """Money by where it went (live, dead, side), in units of 1e-10 dollars."""
+    unpriced: int = 0
+    """Tokens of models whose price is not known: the money is a lower bound."""
+    lower_bound: tuple[str, ...] = ()
+    """Why the total is a lower bound."""
+    states: dict[str, int] = {}
+    events: int = 0
+    skipped: int = 0
+    raw_bytes: int = 0
+    """What it takes in tier 1: rows, index and packs."""
+    text_bytes: int = 0
+    """Text of it that is indexed."""
+    pinned: bool = False
+    change: int = 0
+    """Grows with every write of this session."""
+    redactor: int = 0
+    reader: int = 0
+    """Versions of the rules and of the readers that made it."""
+
+
+class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One event as thin as it can be; all else is in the facts and behind the ref."""
+
+    event_id: int
+    ts: int
+    """Milliseconds since 1970, 0 when the log does not say."""
+    kind: int
+    state: int
+    tool: str | None
+    tokens: int
+    ref: str | None
+
+    @property
+    def kind_name(self) -> Kind:
+        """The kind's name."""
+        kind: Kind = KINDS[self.kind]  # type: ignore[assignment]
+        return kind
+
+
+class Words(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What of an event is searched: its text, and tokens to filter by."""
+
+    event_id: int
+    body: str
+    meta: str
+
+
+class Spend(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a session took on one day with one model, on one kind of branch."""
+
+    day: str
+    model: str
+    where: Literal["live", "dead", "side"]
+    usage: Usage
+    responses: int
+    ticks: int
+    """Money in units of 1e-10 dollars: sums agree in any order and any grouping."""
+    unpriced: int = 0
+    """Tokens whose price is not known."""
+
+
+class Change(msgspec.Struct):
+    """All that one read changes about one session."""
+
+    row: SessionRow
+    cursor: Cursor
+    facts: bytes = b""
+    """New ones, their payloads replaced by refs, as `pack_facts` gives them."""
+    events: list[EventRow] = []
+    states: list[tuple[int, int]] = []
+    """States of earlier events that have changed."""
+    words: list[Words] = []
+    spend: list[Spend] = []
+    """All of the session's, in place of what was there."""
+    claims: list[int] = []
+    """Keys of bills and of records that copies begin with; the first to claim one owns it."""
+    replayed: frozenset[str] | None = None
+    billed: frozenset[str] | None = None
+    """What other sessions own of this one's records and bills, when that has been worked out."""
+    fresh: bool = False
+    """Read from the start: what was kept of it in tier 1 is replaced."""
+
+
+class Held(msgspec.Struct):
+    """What tier 1 holds of a session."""
+
+    row: SessionRow
+    cursor: Cursor
+    facts: list[Fact]
+    states: dict[int, int]
+    replayed: frozenset[str] = frozenset()
+    billed: frozenset[str] = frozenset()
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a sweep must know of a session before it opens a file."""
+
+    cursor: Cursor
+    evicted: bool
+    change: int
+    redactor: int
+    reader: int
+    analysed: bool
+    files: tuple[str, ...] = ()
+
+
+class Inventory(msgspec.Struct):
+    """What a store holds, for whoever is about to sweep."""
+
+    sessions: dict[str, Known]
+    forgotten: frozenset[bytes]
+
+    def is_forgotten(self, uid: str) -> bool:
+        """Whether a session must not come back: its uid was kept as a hash only."""
+        return uid_hash(uid) in self.forgotten
+
+
+class Digested(msgspec.Struct):
+    """A digest and what hangs on it, written together."""
+
+    uid: str
+    change: int
+    """Of the session as it was read; an older one leaves it un-analysed."""
+    digest: JSON
+    signals: list[JSON]
+    events: list[EventRow]
+    """Derived ones."""
+    outcome: str = "unknown"
+    task_ref: str | None = None
+    title: str | None = None
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which sessions; what is not given does not matter."""
+
+    uid: str | None = None
+    """An id or the unique beginning of one, with or without the agent before it."""
+    agent: str | None = None
+    project: str | None = None
+    model: str | None = None
+    outcome: str | None = None
+    after: int | None = None
+    before: int | None = None
+    evicted: bool | None = None
+    analysed: bool | None = None
+    order: Literal["recent", "oldest", "cost", "tokens", "size"] = "recent"
+    limit: int | None = None
+    offset: int = 0
+
+
+Tier2 = Literal["digests", "signals", "spend", "audit"]
+
+
+class Store(Protocol):
+    """Where everything is kept. All times are in UTC, all methods may be called from threads."""
+
+    blobs: Blobs
+
+    def sweeping(self, wait: float = 0.0) -> AbstractContextManager[None]:
+        """Hold the right to sweep; StoreLocked when somebody else has it."""
+        ...
+
+    def known(self) -> Inventory:
+        """Give the cursors of all sessions, and which ones must not come back."""
+        ...
+
+    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
+        """Write what reads found: all of it or nothing.
+
+        The answer names, for each session that claimed what another one owns, these others.
+        """
+        ...
+
+    def digested(self, digests: Sequence[Digested]) -> None:
+        """Write digests, durable on return."""
+        ...
+
+    def held(self, uid: str) -> Held | None:
+        """Give what tier 1 holds of a session; None when nothing is."""
+        ...
+
+    def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
+        """List sessions."""
+        ...
+
+    def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
+        """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+        ...
+
+    def search(self, match: str, wanted: Mapping[str, JSON], limit: int) -> JSON:
+        """Find events by their words, newest first, within a budget of time."""
+        ...
+
+    def remove(
+        self, uids: Collection[str], *, why: Mapping[str, str], forget: bool = False
+    ) -> list[str]:
+        """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+def open_store(url: str) -> Store:
+    """Open the store at an address: a path or sqlite:PATH, or what an entry point answers to."""
+    scheme, colon, rest = url.partition(":")
+    if not colon or "/" in scheme:
+        scheme, rest = "sqlite", url
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if scheme not in points:
+        raise BadConfig(
+            f"no store answers to {scheme}:",
+            hint=f"stores here: {', '.join(sorted(points)) or 'none'}; a path is an SQLite file",
+        )
+    store: Store = points[scheme].load()(rest if scheme == "sqlite" else url)
+    return store
+
+
+_FACTS = msgspec.msgpack.Decoder(list[Fact])
+
+
+def pack_facts(facts: list[Fact]) -> bytes:
+    """Give facts as bytes, small enough to lie in a row."""
+    return zstandard.ZstdCompressor(level=3).compress(msgspec.msgpack.encode(facts))
+
+
+def unpack_facts(body: bytes) -> list[Fact]:
+    """Give the facts of a row."""
+    return _FACTS.decode(zstandard.ZstdDecompressor().decompress(body))
+
+
+def uid_hash(uid: str) -> bytes:
+    """Hash a session's uid, for what may remember that it was but not what it was."""
+    return blake2b(uid.encode("utf-8", "backslashreplace"), digest_size=16).digest()
+
+
+def owner_key(kind: Literal["bill", "copy"], key: str) -> int:
+    """Hash a key of ownership: 63 bits, so that every database holds it as an integer."""
+    what = f"{kind}:{key}".encode("utf-8", "backslashreplace")
+    return int.from_bytes(blake2b(what, digest_size=8).digest(), "big") >> 1
