@@ -132,6 +132,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rate it is billed at, where that is not the usual one."""
     unbilled: str | None = None
     """Why a bill that should be here was never written."""
+    bill_due: str | None = None
+    """Why its bill is missing, unless one follows in its log before the next prompt."""
     origin: str | None = None
     """The session that owns this record, when the record itself names another one."""
     copy_key: str | None = None

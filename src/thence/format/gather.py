@@ -18,7 +18,7 @@ import msgspec
 
 from thence.format import joins
 from thence.format.facts import Block, Fact, Share, all_told
-from thence.format.nodes import PREVIOUS, Node
+from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of
 
@@ -48,6 +48,20 @@ def owed(facts: Iterable[Fact]) -> list[Fact]:
         else:
             open_.setdefault(key, fact)
     return [fact for key, fact in open_.items() if key not in paid]
+
+
+def overdue(facts: Iterable[Fact]) -> list[str]:
+    """Say why bills are missing that were due: one for each log and turn."""
+    out: list[str] = []
+    due: dict[str, str] = {}
+    for fact in facts:
+        if fact.usage is not None:
+            due.pop(fact.file, None)
+        if fact.node.flags & Is.PROMPT and fact.file in due:
+            out.append(due.pop(fact.file))
+        if fact.bill_due is not None:
+            due[fact.file] = fact.bill_due
+    return out + list(due.values())
 
 
 # -- pieces ---------------------------------------------------------------------------------

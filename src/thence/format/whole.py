@@ -145,6 +145,7 @@ class Whole:
         """
         own = [fact for fact in (*self.facts, *self.about_only) if not self._is_copy(fact)]
         said = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
+        said += [Notice("not billed", why) for why in gather.overdue(own)]
         said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed(own)]
         shared = ((f, self._shared[f.node.id]) for f in own if f.node.id in self._shared)
         return said + [
@@ -259,8 +260,8 @@ class Whole:
     @cached_property
     def edges(self) -> list[Edge]:
         """Ties to other sessions, each told once."""
-        found = (edge for fact in (*self.about_only, *self.facts) for edge in fact.edges)
-        own = (edge for edge in found if edge.session != self.native)
+        facts = (fact for fact in (*self.about_only, *self.facts) if not self._is_copy(fact))
+        own = (edge for fact in facts for edge in fact.edges if edge.session != self.native)
         return list({(e.link, e.session, e.child, e.call): e for e in own}.values())
 
     def session(self, **known: str | int | None) -> Session:
@@ -338,14 +339,14 @@ def _counted(facts: list[Fact]) -> list[Fact]:
 
 
 def _billed(facts: list[Fact]) -> list[Fact]:
-    """Turn running totals into bills: what each adds to the one before.
+    """Turn running totals into bills: what each adds to the one before it in its log.
 
     A total that falls has started again. Where a log begins to tell single bills, its totals no
     longer count: they say the same, with errors.
     """
     if not any(fact.running is not None for fact in facts):
         return facts
-    before: dict[str, Usage] = {}
+    before: dict[tuple[str, str], Usage] = {}
     exact: set[str] = set()
     out: list[Fact] = []
     for fact in facts:
@@ -353,9 +354,10 @@ def _billed(facts: list[Fact]) -> list[Fact]:
             exact.add(fact.channel)
         total = fact.running
         if total is not None and fact.channel not in exact:
-            last = before.get(fact.channel, Usage())
+            log = (fact.channel, fact.file)
+            last = before.get(log, Usage())
             more = joins.subtracted(total, last) if total.total >= last.total else total
-            before[fact.channel] = total
+            before[log] = total
             if more.total:
                 fact = msgspec.structs.replace(fact, usage=more)  # noqa: PLW2901
         out.append(fact)
