@@ -40,11 +40,10 @@ class Loaded(msgspec.Struct):
 def load(path: Path, known: Mapping[str, Adapter] | None = None) -> Loaded:
     """Read the session that a file or folder belongs to, whoever wrote it."""
     known = adapters() if known is None else known
-    _look(path)
-    for adapter in known.values():
-        source = adapter.at(path)
-        if source is not None:
-            return load_source(adapter, source)
+    look(path)
+    found = claimed(path, known)
+    if found is not None:
+        return load_source(*found)
     names = ", ".join(sorted(known)) or "no agent"
     if path.is_dir():
         raise NotReadable(
@@ -53,7 +52,16 @@ def load(path: Path, known: Mapping[str, Adapter] | None = None) -> Loaded:
     raise NotReadable(f"no agent's session: {path}", hint=f"thence reads sessions of {names}")
 
 
-def _look(path: Path) -> None:
+def claimed(path: Path, known: Mapping[str, Adapter]) -> tuple[Adapter, Source] | None:
+    """Give the session of a path and who reads it; None when it is nobody's."""
+    for adapter in known.values():
+        source = adapter.at(path)
+        if source is not None:
+            return adapter, source
+    return None
+
+
+def look(path: Path) -> None:
     """Say why nobody will be able to read a path, where that is so."""
     try:
         status = path.lstat()
