@@ -20,6 +20,7 @@ from thence.adapters.codex_items import Item
 from thence.format import joins
 from thence.format.codec import Found
 from thence.format.facts import (
+    COPIES_OF,
     Base,
     Block,
     Edge,
@@ -187,14 +188,10 @@ class Rollout:
         ordinal = value.get("ordinal")
         ordinal = ordinal if isinstance(ordinal, int) and not isinstance(ordinal, bool) else None
         origin = self._origin(name, item, ordinal, said)
-        fact = self._fact(found, said, name, origin, ordinal)
-        yield fact
-        if said.edges and origin is not None:
-            # Ties of a copied line are its owner's, but that it is here at all is ours to tell.
-            own = [edge for edge in said.edges if edge.session == origin and not edge.child]
-            node = msgspec.structs.replace(fact.node, id=f"{fact.node.id}+", flags=0)
-            if own:
-                yield self._about(found, node, tuple(own))
+        yield self._fact(found, said, name, origin, ordinal)
+        if origin is not None and name == "session_meta":
+            # What a copied line says is its owner's; that it stands here is ours to tell.
+            yield self._about(found, said, origin)
 
     def _fact(
         self, found: Found, said: Said, name: str, origin: str | None, ordinal: int | None
@@ -236,16 +233,21 @@ class Rollout:
             about=said.about,
         )
 
-    def _about(self, found: Found, node: Node, edges: tuple[Edge, ...]) -> Fact:
+    def _about(self, found: Found, said: Said, owner: str) -> Fact:
+        """Tell that a log begins with another session's records.
+
+        Unless the writer says where they end, only the owner's log can tell.
+        """
         return Fact(
-            node,
+            Node(f"{line_name(self._file.key, found.raw)}+"),
             "session_meta",
             file=self._file.key,
             channel=self._file.channel,
             generation=self._generation,
             line=found.place.line,
             offset=found.place.offset,
-            edges=edges,
+            edges=tuple(edge for edge in said.edges if edge.session == owner),
+            about={} if self._state.until is not None else {COPIES_OF: owner},
         )
 
     def _origin(self, name: str, item: Item, ordinal: int | None, said: Said) -> str | None:
@@ -541,8 +543,9 @@ class Rollout:
         info = item.get("info")
         if not isinstance(info, dict):
             return said
-        said.name = ("token_count", _encoded(info.get("total_token_usage")))
         total = _usage(info.get("total_token_usage"))
+        # By its numbers: who copies it may write a field more.
+        said.name = ("token_count", repr(total))
         if total is not None and not self._state.bills:
             more = self._more(total, _usage(info.get("last_token_usage")) or Usage())
             if more.total:

@@ -16,8 +16,8 @@ import msgspec
 
 from thence.adapters import Adapter, Batch, Cursor, Source, adapters
 from thence.errors import NotReadable, SessionNotFound
-from thence.format import codec
-from thence.format.facts import Base, Fact
+from thence.format import codec, lineage
+from thence.format.facts import COPIES_OF, Base, Fact
 from thence.format.nodes import PREVIOUS
 from thence.format.records import Notice, Skipped
 from thence.format.whole import Whole
@@ -104,11 +104,26 @@ class _Read(msgspec.Struct):
 def load_source(adapter: Adapter, source: Source) -> Loaded:
     """Read one session, and as many ancestors as its messages need."""
     events, batch = read_all(adapter, source)
-    own = _Read(source, events, batch)
     notices = list(batch.notices)
+    own = _Read(source, _claimed(adapter, source, events, notices), batch)
     whole = _whole(_lineage(adapter, own, notices))
     skipped = batch.skipped + _torn(source, batch.cursor)
     return Loaded(source, whole, skipped, notices, batch.lines)
+
+
+def _claimed(
+    adapter: Adapter, source: Source, events: list[Fact], notices: list[Notice]
+) -> list[Fact]:
+    """Ask the owner of copied records at the start of a log which of them are its own."""
+    owner = next((fact.about[COPIES_OF] for fact in events if COPIES_OF in fact.about), None)
+    if not isinstance(owner, str):
+        return events
+    found = adapter.find(Path(source.root)) if source.root else iter(())
+    parent = next((other for other in found if other.session == owner), None)
+    if parent is None:
+        notices.append(Notice("lineage unresolved", f"begins with copies of {owner}, not found"))
+        return events
+    return lineage.claimed(events, owner, read_all(adapter, parent)[0])
 
 
 def _lineage(adapter: Adapter, own: _Read, notices: list[Notice]) -> list[_Read]:

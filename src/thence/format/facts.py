@@ -25,6 +25,9 @@ from thence.format.normal import Kind, SessionEvent, event_id, one_line
 from thence.format.records import JSON, MESSAGES, Event, Usage, blocks, text_of, usage_of, word
 from thence.format.transcript import node_of
 
+COPIES_OF = "copies_of"
+"""In `about`: the session whose records this one begins with; where they end, it cannot say."""
+
 Link = Literal["resume", "fork", "subagent", "adopt"]
 
 

@@ -9,11 +9,13 @@ the order in which sessions are read. A session that turns up late may take owne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from thence.format.facts import Edge, Fact, is_line_name
+from thence.format.nodes import Is
 
 Keys = dict[str, frozenset[str]]
 
@@ -44,7 +46,7 @@ def shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
     facts = {name: list(sessions[name]) for name in sorted(sessions)}
     holders = _holders({name: filter(None, map(key_of, facts[name])) for name in facts})
     age = {name: _own_since(found, holders) for name, found in facts.items()}
-    owner = _oldest(holders, age) | _named(facts)
+    owner = _oldest(_heirs_left_out(holders, facts), age) | _named(facts)
     replayed = _others(
         {name: filter(None, map(key_of, found)) for name, found in facts.items()}, owner
     )
@@ -79,6 +81,17 @@ def _own_since(facts: list[Fact], holders: Mapping[str, list[str]]) -> tuple[boo
     return (not first, first, min((fact.node.id for fact in own), default=""))
 
 
+def _heirs_left_out(
+    holders: Mapping[str, list[str]], facts: Mapping[str, list[Fact]]
+) -> dict[str, list[str]]:
+    """Who may own a record: nobody who says that records of his belong to another holder."""
+    above = {name: {fact.origin for fact in found} for name, found in facts.items()}
+    return {
+        key: [name for name in names if above[name].isdisjoint(set(names) - {name})] or names
+        for key, names in holders.items()
+    }
+
+
 def _oldest(
     holders: Mapping[str, list[str]], age: Mapping[str, tuple[bool, str, str]]
 ) -> dict[str, str]:
@@ -108,3 +121,41 @@ def _forks(facts: list[Fact], replayed: frozenset[str], owner: Mapping[str, str]
     """Tie a session to the owners of what it repeats; the last shared record is where it parted."""
     last = {owner[key]: fact.node.id for fact in facts if (key := key_of(fact)) and key in replayed}
     return [Edge("fork", name, "records they share", event) for name, event in last.items()]
+
+
+# -- copies at the start of a log -----------------------------------------------------------
+
+
+def claimed(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[Fact]:
+    """Say whose the records are that a log begins with, where only their owner can tell.
+
+    The log names the owner on one of its first lines and goes on with copies, under new times.
+    They reach to the last record that the owner holds as well; without keys to know them by, to
+    the first thing said that the owner never did.
+    """
+    start = next((at for at, fact in enumerate(facts) if fact.origin == owner), None)
+    if start is None:
+        return list(facts)
+    held = Counter(_copy_name(fact) for fact in theirs)
+    end = start
+    leading = True
+    for at in range(start + 1, len(facts)):
+        fact = facts[at]
+        name = _copy_name(fact)
+        known = held[name] > 0
+        if known and (leading or fact.copy_key is not None):
+            held[name] -= 1
+            end = at
+        elif not fact.node.flags & Is.INTERNAL:
+            leading = False
+    return [
+        msgspec.structs.replace(fact, origin=owner)
+        if start < at <= end and fact.origin is None
+        else fact
+        for at, fact in enumerate(facts)
+    ]
+
+
+def _copy_name(fact: Fact) -> str:
+    """What a copy is known by; of records without a key what their id says of their content."""
+    return key_of(fact) or fact.node.id.partition("#")[2]
