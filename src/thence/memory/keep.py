@@ -22,6 +22,7 @@ from thence.format.whole import Whole
 from thence.memory.packs import Blobs
 from thence.memory.prices import price
 from thence.memory.redact import VERSION, Redactor
+from thence.memory.search import meta
 from thence.memory.store import (
     STATES,
     Change,
@@ -294,22 +295,6 @@ def _words(facts: Sequence[Fact], whole: Whole, new: set[int]) -> Iterable[Words
             continue
         if body := words_of(block):
             yield Words(event.event_id, body, meta(agent, event.kind, event.tool))
-
-
-def meta(agent: str, kind: str, tool: str | None) -> str:
-    """Spell what an event is as words of the index; the tokenizer knows letters and digits only."""
-    return " ".join(
-        (
-            f"agent{token(agent)}",
-            f"kind{token(kind)}",
-            f"tool{token(tool)}" if tool else "",
-        )
-    ).rstrip()
-
-
-def token(text: str) -> str:
-    """Spell a name with letters and digits alone."""
-    return "".join(c for c in text.lower() if c.isascii() and c.isalnum())
 
 
 # -- money ----------------------------------------------------------------------------------

@@ -25,9 +25,12 @@ import msgspec
 from thence.adapters import Cursor
 from thence.errors import BadConfig, SessionNotFound
 from thence.format.joins import time_of
+from thence.format.normal import KINDS
 from thence.format.records import JSON, time_text
 from thence.memory.packs import Blobs, Packs
+from thence.memory.search import BUDGET, CAP, Answer, Found, Query
 from thence.memory.store import (
+    STATES,
     Change,
     Digested,
     EventRow,
@@ -87,6 +90,10 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX signals_session ON signals(session);
     CREATE INDEX signals_kind ON signals(kind);
     CREATE TABLE tables(name TEXT PRIMARY KEY, bytes INTEGER NOT NULL, first INTEGER NOT NULL);
+    CREATE VIRTUAL TABLE digest_words USING fts5(
+        body, meta, content='', contentless_delete=1, tokenize='unicode61'
+    );
+    INSERT INTO digest_words(digest_words, rank) VALUES('secure-delete', 1);
     CREATE TABLE audit(id INTEGER PRIMARY KEY, at INTEGER NOT NULL, what TEXT NOT NULL, body TEXT);
     CREATE TABLE tombstones(uid_hash BLOB PRIMARY KEY) WITHOUT ROWID;
     CREATE TABLE pending(name TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -282,9 +289,9 @@ class Sqlite:
             body = found.pop("body", None)
             yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
 
-    def search(self, match: str, wanted: Mapping[str, JSON], limit: int) -> JSON:
-        """Find events by their words, newest first, within a budget of time."""
-        raise NotImplementedError
+    def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
+        """Find events by their words, the newest first, within a budget of time."""
+        return _Search(self._db, query).run(limit, offset)
 
     # -- removing -----------------------------------------------------------------------
 
@@ -398,6 +405,125 @@ class _Words:
                 db.executemany(f"DELETE FROM {name} WHERE rowid=?", ids)  # noqa: S608
                 touched.add(name)
         return touched
+
+
+class _Search:
+    """One question to the tables of the index, from the newest back."""
+
+    def __init__(self, db: apsw.Connection, query: Query) -> None:
+        self._db = db
+        self._query = query
+        self._sessions = _session_ids(db, query) if query.narrows_sessions else None
+        self._rows: list[Any] = []
+
+    def run(self, limit: int, offset: int) -> Answer:
+        """Look until there is enough, or no time left."""
+        until = time.monotonic() + BUDGET
+        tables = _all(self._db, "SELECT name, first FROM tables ORDER BY first DESC")
+        back, capped = None, False
+        wanted = limit + offset
+        for name, first in tables if self._query.match else ():
+            if capped := len(self._rows) >= CAP or (
+                len(self._rows) > wanted and time.monotonic() > until
+            ):
+                break
+            self._rows += self._table(name)
+            back = first
+        found = [self._found(row) for row in self._rows]
+        found += self._digests() if self._query.match else []
+        found.sort(key=lambda f: (-f.score, -f.ts))
+        capped = capped or len(self._rows) >= CAP
+        since = _one(self._db, "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1", back or 0)
+        page = [self._numbered(one) for one in found[offset:wanted]]
+        return Answer(page, capped, _moment(since) if back is not None else None)
+
+    def _table(self, name: str) -> list[Any]:
+        """Give the newest candidates of one table, filters applied before the cap."""
+        tests, given = ["words MATCH ?"], [self._query.match]
+        if self._sessions is not None:
+            marks = ",".join(map(str, self._sessions)) or "NULL"
+            tests.append(f"e.session IN ({marks})")
+        for test, value in (("e.ts>=?", self._query.after), ("e.ts<?", self._query.before)):
+            if value is not None:
+                tests.append(test)
+                given.append(f"{value}")
+        sql = (
+            "SELECT e.session, s.uid, e.event_id, e.ts, e.kind, e.state, e.ref, e.id"  # noqa: S608
+            f" FROM {name} AS words JOIN events AS e ON e.id=words.rowid"
+            f" JOIN sessions AS s ON s.id=e.session WHERE {' AND '.join(tests)}"
+            f" ORDER BY words.rowid DESC LIMIT {CAP - len(self._rows)}"
+        )
+        return _all(self._db, sql.replace("words MATCH", f"{name} MATCH"), *given)
+
+    def _found(self, row: Any) -> Found:
+        session, uid, event, ts, kind, state, ref, number = row
+        name = KINDS[kind]
+        told = STATES[state].value
+        # What people and models say is worth more than what tools print; newer beats older.
+        score = _WORTH.get(name, 1.0) * (0.5 if told in _OFF_LINE else 1.0)
+        score += min(max(ts - _ERA, 0) / _SPAN, 1.0)
+        return Found(uid, event, ts, name, told, ref, score, seq=None, row=number, session=session)
+
+    def _numbered(self, found: Found) -> Found:
+        if found.row is None:
+            return found
+        seq = _one(
+            self._db,
+            "SELECT count(*) FROM events WHERE session=? AND id<?",
+            *(found.session, found.row),
+        )
+        return msgspec.structs.replace(found, seq=seq)
+
+    def _digests(self) -> list[Found]:
+        """Sessions whose events are gone are found by their digest."""
+        rows = _all(
+            self._db,
+            "SELECT s.uid, s.ended, d.body FROM digest_words AS w JOIN sessions AS s ON s.id=w.rowid"
+            " JOIN digests AS d ON d.session=s.id"
+            " WHERE digest_words MATCH ? AND s.evicted IS NOT NULL ORDER BY w.rowid DESC LIMIT 50",
+            self._query.match,
+        )
+        return [
+            Found(uid, None, ended or 0, "digest", None, None, 1.0, text=_digest_text(body))
+            for uid, ended, body in rows
+        ]
+
+
+def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
+    """Give the sessions that a question is about."""
+    tests: dict[str, Any] = {
+        "instr(lower(ifnull(project, '')), lower(?))>0": query.project,
+        "instr(lower(ifnull(model, '')), lower(?))>0": query.model,
+        "outcome=?": query.outcome,
+        "ended>=?": query.after,
+        "started<?": query.before,
+        "ticks>?": query.ticks_over,
+        "ticks<?": query.ticks_under,
+    }
+    asked = {test: value for test, value in tests.items() if value is not None}
+    sql = f"SELECT id FROM sessions WHERE {' AND '.join(asked)}"  # noqa: S608
+    return [number for (number,) in _all(db, sql, *asked.values())]
+
+
+def _digest_text(body: bytes) -> str:
+    return "\n".join(_strings(msgspec.msgpack.decode(body)))
+
+
+def _strings(value: JSON) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+_WORTH = {"user_msg": 1.5, "assistant_msg": 1.3, "error": 1.3, "tool_call": 1.1, "thinking": 0.9}
+_OFF_LINE = frozenset({"dead", "rolled_back", "replayed"})
+_ERA = 1_700_000_000_000
+_SPAN = 200_000_000_000.0
 
 
 # -- rows -----------------------------------------------------------------------------------
@@ -520,6 +646,12 @@ def _put_rows(
 def _put_digest(db: apsw.Connection, words: _Words, session: int, one: Digested, now: int) -> None:
     body = msgspec.msgpack.encode(one.digest)
     db.execute("INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, one.change, now, body))
+    db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
+    db.execute(
+        "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
+        " WHERE id=?",
+        (_digest_text(body), session),
+    )
     db.execute("DELETE FROM signals WHERE session=?", (session,))
     db.executemany(
         "INSERT INTO signals(session, kind, body) VALUES(?,?,?)",
@@ -552,6 +684,8 @@ def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None
     for table in (*tier1, "spend", "digests", "signals") if forget else tier1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
     if forget:
+        db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
+        db.execute("INSERT INTO digest_words(digest_words) VALUES('optimize')")
         db.execute("DELETE FROM owners WHERE session=?", (session,))
         db.execute("DELETE FROM sessions WHERE id=?", (session,))
         db.execute("INSERT OR IGNORE INTO tombstones VALUES(?)", (uid_hash(uid),))

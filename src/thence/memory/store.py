@@ -27,6 +27,7 @@ from thence.format.joins import Spent
 from thence.format.normal import KINDS, Kind, Session
 from thence.format.records import JSON, Usage
 from thence.memory.packs import Blobs
+from thence.memory.search import Answer, Query
 
 GROUP = "thence.stores"
 
@@ -244,8 +245,8 @@ class Store(Protocol):
         """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         ...
 
-    def search(self, match: str, wanted: Mapping[str, JSON], limit: int) -> JSON:
-        """Find events by their words, newest first, within a budget of time."""
+    def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
+        """Find events by their words, the newest first, within a budget of time."""
         ...
 
     def remove(

@@ -1,0 +1,298 @@
+"""Searching: what a user types becomes a question, and answers become snippets.
+
+    words "a phrase" begin* -without this OR that
+    agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py
+    after:2026-01-01 before:2026-02 outcome:fail cost>1.50
+
+Any text is a question: what cannot be meant as a filter is searched for as words, so that pasting
+an error message works. Answers come newest first from the part of the memory that a budget of
+time reaches; they say how far back that was, and whether there were more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import msgspec
+
+from thence.errors import ThenceError
+from thence.format.facts import Block, words_of
+from thence.format.normal import KINDS
+from thence.format.records import JSON
+from thence.memory.packs import Blobs
+from thence.memory.prices import TICK
+
+CAP = 2_000
+"""Candidates that are looked at, the newest first."""
+
+BUDGET = 0.012
+"""Seconds after which a search stops going further back."""
+
+AROUND = 90
+OPEN, CLOSE = "\x02", "\x03"
+"""Stand around what was found in a snippet; no log's text gets here with them inside."""
+
+_PIECE = re.compile(
+    r"""(?P<no>-)?(?:(?P<name>[a-z]+)(?P<sign>:|>=?|<=?))?(?:"(?P<phrase>[^"]*)"?|(?P<word>\S+))"""
+)
+_WORD = re.compile(r"\w+")
+_FILTERS = frozenset(
+    {"agent", "project", "model", "tool", "kind", "file", "before", "after", "outcome", "cost"}
+)
+_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:T[\d:.]+Z?)?")
+
+
+class BadQuery(ThenceError):
+    """A search that cannot mean anything: a date that is none, nothing but exclusions."""
+
+    exit_code = 2
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A question to a store."""
+
+    match: str = ""
+    """For the index; empty when only filters were given."""
+    terms: tuple[str, ...] = ()
+    """What to point at in a snippet."""
+    agent: str | None = None
+    project: str | None = None
+    model: str | None = None
+    outcome: str | None = None
+    after: int | None = None
+    before: int | None = None
+    ticks_over: int | None = None
+    ticks_under: int | None = None
+
+    @property
+    def narrows_sessions(self) -> bool:
+        """Whether something beyond the index must be looked up."""
+        return any(
+            value is not None
+            for value in (
+                *(self.project, self.model, self.outcome),
+                *(self.after, self.before, self.ticks_over, self.ticks_under),
+            )
+        )
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One event that answers, before its text was looked at."""
+
+    session_uid: str
+    event_id: int | None
+    ts: int
+    kind: str
+    state: str | None
+    ref: str | None
+    score: float
+    seq: int | None = None
+    text: str | None = None
+    """The text itself, where there is no ref to it: digests."""
+    session: int = 0
+    row: int | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a store found."""
+
+    found: list[Found]
+    capped: bool = False
+    searched_back_to: str | None = None
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One answer, as `thence search --json` gives it."""
+
+    session_uid: str
+    event_id: int | None
+    seq: int | None
+    ts: str | None
+    kind: str
+    snippet: str
+    score: float
+    state: str | None = None
+
+
+class Hits(msgspec.Struct, frozen=True):
+    """All answers of one page."""
+
+    hits: list[Hit]
+    capped: bool = False
+    searched_back_to: str | None = None
+
+
+# -- questions ------------------------------------------------------------------------------
+
+
+def parse(text: str) -> Query:
+    """Read what a user typed."""
+    wanted: list[str] = []
+    without: list[str] = []
+    terms: list[str] = []
+    given: dict[str, JSON] = {}
+    meta: list[str] = []
+    either = False
+    for piece in _PIECE.finditer(text):
+        name, sign = piece["name"], piece["sign"]
+        value = piece["phrase"] if piece["phrase"] is not None else piece["word"]
+        if name is not None and (name not in _FILTERS or (sign != ":" and name != "cost")):
+            value, name = piece[0].removeprefix("-"), None
+        if name is not None:
+            _filter(name, sign, value, given, meta, wanted)
+            continue
+        if value == "OR" and wanted and piece["phrase"] is None and not piece["no"]:
+            either = True
+            continue
+        term = _term(value, phrase=piece["phrase"] is not None)
+        if term is None:
+            continue
+        if piece["no"]:
+            without.append(term)
+        elif either:
+            wanted[-1] = f"({wanted[-1]} OR {term})"
+            either = False
+        else:
+            wanted.append(term)
+        if not piece["no"]:
+            terms.append(value)
+    return Query(_match(wanted, without, meta), tuple(terms), **given)
+
+
+def _term(text: str, *, phrase: bool) -> str | None:
+    """Spell words for the index; all of them quoted, so that none is taken for an operator."""
+    prefix = not phrase and text.endswith("*")
+    words = _WORD.findall(text.replace("_", " "))
+    if not words:
+        return None
+    return '"' + " ".join(words) + '"' + ("*" if prefix else "")
+
+
+def _match(wanted: Sequence[str], without: Sequence[str], meta: Sequence[str]) -> str:
+    if without and not wanted and not meta:
+        raise BadQuery("a search needs something to look for, not only what to leave out")
+    parts = [f"body : ({' AND '.join(wanted)})"] if wanted else []
+    parts += [f'meta : "{word}"' for word in meta]
+    match = " AND ".join(parts)
+    return match + "".join(f" NOT body : {term}" for term in without)
+
+
+def _filter(  # noqa: PLR0917
+    name: str,
+    sign: str,
+    value: str,
+    given: dict[str, JSON],
+    meta: list[str],
+    wanted: list[str],
+) -> None:
+    if name == "file":
+        if (term := _term(value, phrase=True)) is not None:
+            wanted.append(term)
+            meta.append("kindtoolcall")
+    elif name in ("agent", "tool", "kind"):
+        meta.append(name + token(value))
+        if name == "kind" and value not in KINDS:
+            raise BadQuery(
+                f"no kind of event is called {value!r}", hint=f"one of {', '.join(KINDS)}"
+            )
+    elif name in ("before", "after"):
+        given[name] = moment(value)
+    elif name == "cost":
+        given["ticks_under" if sign.startswith("<") else "ticks_over"] = _ticks(value)
+    else:
+        given[name] = value
+
+
+def moment(text: str) -> int:
+    """Read a date, or a time ago such as 7d, as milliseconds."""
+    ago = re.fullmatch(r"(\d{1,4})([hdw])", text)
+    if ago:
+        hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
+        return int((datetime.now(UTC) - timedelta(hours=hours)).timestamp() * 1000)
+    date = _DATE.fullmatch(text)
+    try:
+        if date is None:
+            raise ValueError
+        year, month, day = (int(part or 1) for part in date.groups())
+        return int(datetime(year, month, day, tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        raise BadQuery(
+            f"not a date: {text!r}", hint="write 2026-01-31, 2026-01, or 7d for a week ago"
+        ) from None
+
+
+def _ticks(text: str) -> int:
+    try:
+        return int(Decimal(text.lstrip("$")) / TICK)
+    except (ArithmeticError, ValueError):
+        raise BadQuery(f"not an amount: {text!r}", hint="write cost>1.50") from None
+
+
+# -- the index's own words ------------------------------------------------------------------
+
+
+def meta(agent: str, kind: str, tool: str | None) -> str:
+    """Spell what an event is as words of the index; the tokenizer knows letters and digits only."""
+    return " ".join(
+        (
+            f"agent{token(agent)}",
+            f"kind{token(kind)}",
+            f"tool{token(tool)}" if tool else "",
+        )
+    ).rstrip()
+
+
+def token(text: str) -> str:
+    """Spell a name with letters and digits alone."""
+    return "".join(c for c in text.lower() if c.isascii() and c.isalnum())
+
+
+# -- answers --------------------------------------------------------------------------------
+
+
+def hits(answer: Answer, query: Query, blobs: Blobs) -> Hits:
+    """Look at the text of what was found."""
+    made = [_hit(found, query.terms, blobs) for found in answer.found]
+    return Hits(made, answer.capped, answer.searched_back_to)
+
+
+def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
+    if found.text is not None:
+        text = found.text
+    elif found.ref is not None:
+        payload = msgspec.json.decode(blobs.read(found.ref))
+        text = words_of(Block("lifecycle", "system", payload=payload))
+    else:
+        text = ""
+    when = datetime.fromtimestamp(found.ts / 1000, UTC) if found.ts else None
+    return Hit(
+        found.session_uid,
+        found.event_id,
+        found.seq,
+        when.isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None,
+        found.kind,
+        snippet(text, terms),
+        round(found.score, 4),
+        found.state,
+    )
+
+
+def snippet(text: str, terms: Iterable[str]) -> str:
+    """Cut out the place where a text says what was asked for, and point at it."""
+    patterns = [
+        r"\W+".join(map(re.escape, words)) for term in terms if (words := _WORD.findall(term))
+    ]
+    if not patterns:
+        return " ".join(text[: 2 * AROUND].split())
+    find = re.compile(
+        r"\b(?:" + "|".join(sorted(patterns, key=len, reverse=True)) + ")", re.IGNORECASE
+    )
+    first = find.search(text)
+    start = max(first.start() - AROUND, 0) if first else 0
+    piece = text[start : start + 3 * AROUND].replace(OPEN, "").replace(CLOSE, "")
+    shown = " ".join(find.sub(lambda m: f"{OPEN}{m[0]}{CLOSE}", piece).split())
+    more = "…" if len(text) > start + 3 * AROUND else ""
+    return ("…" if start else "") + shown + more
