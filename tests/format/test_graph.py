@@ -510,3 +510,29 @@ def test_bytes_and_nodes_agree() -> None:
     read = codec.decode(history.draft.bytes()).events
 
     assert graph_of(history.events).states == graph_of(read).states
+
+
+@pytest.mark.parametrize(("goes_on", "expected"), [(True, State.DEAD), (False, State.ORPHANED)])
+def test_a_call_left_open_beside_the_line_is_dead_once_the_line_goes_on(
+    goes_on: bool, expected: State
+) -> None:
+    """A client that drops an orphan goes on from the block before it, in the same response."""
+    nodes = [
+        Node("p", None, Is.PROMPT),
+        Node("text", "p", Is.REPLY, response="m"),
+        Node("open", "text", Is.REPLY, ("c2",), response="m"),
+        Node("next", "text", Is.PROMPT),
+    ]
+    graph = Graph(nodes if goes_on else nodes[:3])
+
+    assert expected == graph.states[2]
+
+
+def test_a_tip_that_trails_is_followed_to_what_was_written_before_it() -> None:
+    """Some writers note the tip late: what goes on from there is not left behind by the note."""
+    line = [Node("p", None, Is.PROMPT), Node("a", "p", Is.REPLY), Node("b", "a", Is.PROMPT)]
+
+    late = Graph([*line, Node("t", None, Is.INTERNAL | Is.TRAILS, tip="a")])
+    moved = Graph([*line, Node("t", None, Is.INTERNAL, tip="a")])
+
+    assert [2, 1] == [late.end, moved.end]

@@ -647,7 +647,7 @@ class Graph:
             if response is not None and response in split:
                 if k + 1 < len(path) and nodes[path[k + 1]].response == response:
                     continue
-                for block in self._blocks_beside(response, on):
+                for block in self._blocks_beside(path, k, on):
                     out.append(block)
                     self._answers_beside(nodes[block], on, waiting)
             if waiting:
@@ -671,12 +671,23 @@ class Graph:
                 on.add(real[0])
                 out.append(real[0])
 
-    def _blocks_beside(self, response: str, on: set[int]) -> list[int]:
-        """Blocks of a response on the line that hang off another of its blocks."""
+    def _goes_on(self, path: list[int], k: int) -> bool:
+        """Whether more was said on a path after the exchange at a place of it."""
+        after = (self.nodes[path[j]] for j in range(k + 1, len(path)))
+        return any(not node.answers and not node.flags & Is.INTERNAL for node in after)
+
+    def _blocks_beside(self, path: list[int], k: int, on: set[int]) -> list[int]:
+        """Blocks of the response at a place of the line that hang off another of its blocks.
+
+        A call that nobody answered is no part of a conversation that went on without it.
+        """
+        response = self.nodes[path[k]].response
         out: list[int] = []
-        for i in self._responses.get(response, ()):
+        for i in self._responses.get(response or "", ()):
             parent = self.parents[i]
             if i in on or i in self._copies or parent not in on:
+                continue
+            if self.nodes[i].calls and self._is_open(i) and self._goes_on(path, k):
                 continue
             if self.nodes[parent].response == response:
                 on.add(i)

@@ -1,0 +1,690 @@
+"""What single records of Claude Code's files say, for all four generations of the format.
+
+`Log` reads transcripts: the session's own, its subagents' and those of workflows. `Document`
+reads the small JSON files beside them. Both give facts of one record at a time; what they must
+remember from one record to the next (where the log stood, prompts of subagents, queued prompts)
+is small, bounded, and part of the carry, so that a log read in pieces says the same as one read
+at once. Nothing in a record raises, and no record is without an event.
+
+What the records of a session say of its subagents stands in `about`, under `agent:<id>`: the
+call that started it, and under `agent:<id>:<name>` its type, description, parent and end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+
+import msgspec
+
+from thence.adapters import File, Mark, Source, claude_text
+from thence.format.codec import Found
+from thence.format.facts import Block, Edge, Fact, Told, calls_of, line_name, message_blocks
+from thence.format.nodes import Is, Node, Span
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, blocks, count, text_of, word
+
+SYNTHETIC = "<synthetic>"
+"""The model of answers that the client wrote itself; they cost nothing."""
+
+Record = dict[str, JSON]
+Names = tuple[str, str | None, str]  # a record's id, its parent, its channel
+
+_RESTS = frozenset({"end_turn", "stop_sequence", "refusal", "max_tokens"})
+_ENVELOPE = frozenset(
+    {
+        *("parentUuid", "isSidechain", "type", "uuid", "timestamp", "userType", "entrypoint"),
+        *("cwd", "sessionId", "session_id", "version", "gitBranch", "slug", "agentId"),
+    }
+)
+_MARKS = frozenset({"uuid", "sessionId", "leafUuid", "snapshot", "messageId", "agentId"})
+_MIRRORED = frozenset({"message", "normalizedMessages", "prompt", "output", "fullOutput"})
+_SAYS = (("cwd", "cwd"), ("gitBranch", "git_branch"), ("version", "version"))
+_TITLES = {
+    "custom-title": ("customTitle", "title:custom"),
+    "ai-title": ("aiTitle", "title:ai"),
+    "agent-name": ("agentName", "agent_name"),
+    "pr-link": ("prUrl", "pr"),
+}
+_TOOK = (("durationMs", 1), ("totalDurationMs", 1), ("durationSeconds", 1000))
+_AGENTS = frozenset({"Task", "Agent"})
+_KEPT = 256  # names of one kind that are remembered; older ones are forgotten
+_QUEUED = 16
+
+
+def is_record(value: Record) -> bool:
+    """Whether an object found on a damaged line is a record and not a part of one."""
+    return isinstance(value.get("type"), str) and not _MARKS.isdisjoint(value)
+
+
+class Log:
+    """The records of one transcript."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        self._session = source.session
+        self._key = file.key
+        self._channel = file.channel
+        self._generation = mark.generation
+        self._main = file.channel == "main"
+        carry = mark.carry if isinstance(mark.carry, dict) else {}
+        self._said: Record = dict(carry.get("said", {}))
+        self._last: str | None = carry.get("last")
+        self._queue: list[JSON] = list(carry.get("queue", []))
+        self._attaches: bool = carry.get("attaches", False)
+        self._sides: dict[str, str] = dict(carry.get("sides", {}))
+        self._tasks: dict[str, str] = dict(carry.get("tasks", {}))
+        self._agents: dict[str, str] = dict(carry.get("agents", {}))
+        self._foreign: dict[str, str] = dict(carry.get("foreign", {}))
+        self._makers: dict[str, Callable[[Found, Record], tuple[Fact, ...]]] = {
+            "user": self._user,
+            "assistant": self._assistant,
+            "system": self._system,
+            "attachment": self._attachment,
+            "progress": self._progress,
+            "queue-operation": self._queue_operation,
+            "last-prompt": self._last_prompt,
+            "summary": self._summary,
+            "cost-state": self._cost_state,
+        }
+
+    def carry(self) -> JSON:
+        """Give what later records need to know of those before them."""
+        known: Record = {
+            "said": dict(self._said),
+            "last": self._last,
+            "queue": list(self._queue),
+            "attaches": self._attaches,
+            "sides": dict(self._sides),
+            "tasks": dict(self._tasks),
+            "agents": dict(self._agents),
+            "foreign": dict(self._foreign),
+        }
+        return {name: value for name, value in known.items() if value}
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Give the facts of one record."""
+        record = found.value
+        kind = record.get("type")
+        maker = self._makers.get(kind) if isinstance(kind, str) else None
+        return (maker or self._other)(found, record)
+
+    # -- the frame of a record ----------------------------------------------------------
+
+    def _names(self, found: Found, record: Record, *, book: bool = False) -> Names:
+        """Name a record, what it goes on from and whose it is; `book` is no part of a talk."""
+        uuid, parent = record.get("uuid"), record.get("parentUuid")
+        if not isinstance(parent, str):
+            parent = None
+        native = isinstance(uuid, str)
+        if not native:
+            uuid = line_name(self._key, found.raw)
+            if parent is None and not book:
+                parent = self._last  # a log without links is a line
+        if not self._main:
+            return uuid, parent, self._channel
+        if record.get("isSidechain") is True:
+            return uuid, parent, self._side(record, uuid, parent)
+        if native or not book:
+            self._last = uuid
+        return uuid, parent, "main"
+
+    def _side(self, record: Record, uuid: str, parent: str | None) -> str:
+        """Name the subagent of a record that stands in the session's own log."""
+        agent = record.get("agentId")
+        if isinstance(agent, str) and agent:
+            return f"agent:{agent}"
+        root = uuid if parent is None else self._sides.get(parent, parent)
+        _remember(self._sides, uuid, root)
+        return f"agent:{root}"
+
+    def _facts(
+        self,
+        found: Found,
+        record: Record,
+        node: Node,
+        channel: str,
+        given: tuple[Block, ...],
+        kind: str,
+        about: Record | None = None,
+        **more: JSON,
+    ) -> tuple[Fact, ...]:
+        """Put the frame around what a record says."""
+        ts, place = record.get("timestamp"), found.place
+        if channel == "main":
+            about = self._changed(record, about)
+            if record.get("sessionId") != self._session or "forkedFrom" in record:
+                more = self._from_elsewhere(record, more)
+        own = about if channel == "main" else None
+        fact = Fact(
+            node,
+            kind,
+            ts if isinstance(ts, str) else None,
+            given,
+            self._key,
+            channel,
+            self._generation,
+            place.line,
+            place.offset,
+            about=own or {},
+            **more,
+        )
+        if not about or own:
+            return (fact,)
+        # A subagent's records say nothing of the session; what links it to the session does.
+        name = Node(f"{node.id}#about")
+        told = msgspec.structs.replace(fact, node=name, channel="main", about=about, blocks=())
+        return fact, msgspec.structs.replace(told, usage=None, usage_key=None, told=())
+
+    def _changed(self, record: Record, about: Record | None) -> Record | None:
+        """Say of the session what this record says otherwise than those before it."""
+        said = self._said
+        for name, key in _SAYS:
+            value = record.get(name)
+            if value is not None and value != said.get(key) and isinstance(value, str):
+                said[key] = value
+                if value != "HEAD":  # no branch, or none that a name was found for
+                    about = {**(about or {}), key: value}
+        return about
+
+    def _from_elsewhere(self, record: Record, more: Record) -> Record:
+        """A record that names another session: copied by /branch, or from before a resume."""
+        fork, named = record.get("forkedFrom"), record.get("sessionId")
+        session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
+        if isinstance(fork, dict) and session and session != self._session:
+            edge = Edge("fork", session, "forkedFrom", word(fork.get("messageUuid")) or None)
+            return {**more, "origin": session, "edges": (edge,)}
+        if not isinstance(named, str) or named in ("", self._session) or named in self._foreign:
+            return more
+        _remember(self._foreign, named, named)
+        return {**more, "edges": (Edge("resume", named, "sessionId of records in this log"),)}
+
+    def _note(
+        self,
+        found: Found,
+        record: Record,
+        kind: str,
+        block: Block | None = None,
+        about: Record | None = None,
+        **more: JSON,
+    ) -> tuple[Fact, ...]:
+        """Put a frame around a record that keeps the books."""
+        uuid, parent, channel = self._names(found, record, book=True)
+        if block is None:
+            payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
+            block = Block("lifecycle", "system", kind, payload)
+        node = Node(uuid, parent, Is.INTERNAL)
+        return self._facts(found, record, node, channel, (block,), kind, about, **more)
+
+    # -- what the user's side says ------------------------------------------------------
+
+    def _user(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        uuid, parent, channel = self._names(found, record)
+        message = record.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, list) and any(map(_is_result, content)):
+            return self._answer(found, record, (uuid, parent, channel), content)
+        if record.get("isCompactSummary") is True:
+            given, flags = _spoken(content, human=False)
+            node = Node(uuid, parent, Is.SUMMARY)
+            return self._facts(found, record, node, channel, given, "user")
+        given, flags = _spoken(content, human=_by_human(record))
+        if channel == "main":
+            about = _said_of_session(record, content)
+        else:
+            flags &= ~Is.PROMPT  # the model asks here, not a human
+            about = self._said_of_agent(channel, parent, content)
+        node = Node(uuid, parent, flags)
+        return self._facts(found, record, node, channel, given, "user", about)
+
+    def _said_of_agent(self, channel: str, parent: str | None, content: JSON) -> Record | None:
+        """What the first record of a subagent says of it: that it is noise, or who asked."""
+        if parent is not None:
+            return None
+        text = text_of(content)
+        if text == claude_text.WARMUP:
+            return {f"{channel}:automated": "warmup"}
+        call = self._tasks.get(_digest(text)) if self._main else None
+        return {channel: call} if call is not None else None
+
+    def _answer(
+        self, found: Found, record: Record, names: Names, content: list[JSON]
+    ) -> tuple[Fact, ...]:
+        """A record that answers calls, and what its structured form says beside."""
+        uuid, parent, channel = names
+        given, flags = _spoken(content, human=False)
+        answers = tuple(b.call for b in given if b.kind == "tool_result" and b.call is not None)
+        first = next(b for b in given if b.kind == "tool_result")
+        result = record.get("toolUseResult")
+        if record.get("toolDenialKind") == "interrupted" and _is_repair(first):
+            flags |= Is.SYNTHETIC
+        detail = claude_text.details(result, first.payload)
+        if detail is not None:
+            given += (Block("lifecycle", "system", "details", detail, None, first.call),)
+        about, more = None, {}
+        fields = result if isinstance(result, dict) else {}
+        agent = word(fields.get("agentId")) or (
+            None if fields else claude_text.agent_named(first.payload)
+        )
+        if agent and first.call is not None:
+            about = self._linked(agent, first.call)
+        if "searchCount" in fields:
+            more = _searched(fields, first.call)
+        node = Node(uuid, parent, flags, (), answers)
+        told = _told(given, result)
+        return self._facts(
+            found, record, node, channel, given, "user", about, told=told, **more
+        )
+
+    def _linked(self, agent: str, call: str) -> Record | None:
+        """Say which call a subagent answers to, once."""
+        if self._agents.get(agent) == call:
+            return None
+        _remember(self._agents, agent, call)
+        return {f"agent:{agent}": call}
+
+    # -- what the model says ------------------------------------------------------------
+
+    def _assistant(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        uuid, parent, channel = self._names(found, record)
+        message = record.get("message")
+        if not isinstance(message, dict):
+            message = {}
+        content, model = message.get("content"), message.get("model")
+        if record.get("isApiErrorMessage") is True:
+            failed = Block("error", "system", one_line(text_of(content)), content)
+            node = Node(uuid, parent, Is.REPLY | Is.INTERRUPTS)
+            return self._facts(found, record, node, channel, (failed,), "assistant")
+        given = message_blocks(content, "assistant") or (_empty("assistant_msg", "assistant"),)
+        if record.get("isCompactSummary") is True:
+            node = Node(uuid, parent, Is.SUMMARY)
+            return self._facts(found, record, node, channel, given, "assistant")
+        calls = calls_of(given)
+        stop = message.get("stop_reason")
+        flags = Is.REPLY
+        # Before 2.1.325 the records of a response that came first said nothing of its end.
+        if not calls and (stop in _RESTS if stop else given[-1].kind == "assistant_msg"):
+            flags |= Is.ENDS
+        if calls and self._main:
+            self._asked(given)
+        response = message.get("id")
+        node = Node(
+            uuid, parent, flags, calls, (), response if isinstance(response, str) else None
+        )
+        more = {} if model == SYNTHETIC else _billed(record, message, model)
+        return self._facts(found, record, node, channel, given, "assistant", **more)
+
+    def _asked(self, given: tuple[Block, ...]) -> None:
+        """Remember what subagents were asked: the oldest ones have no other link to the call."""
+        for block in given:
+            if block.tool in _AGENTS and block.call is not None and isinstance(block.payload, dict):
+                _remember(self._tasks, _digest(word(block.payload.get("prompt"))), block.call)
+
+    # -- what the harness says ----------------------------------------------------------
+
+    def _system(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        what = word(record.get("subtype"))
+        kind = f"system/{what}" if what else "system"
+        if what == "compact_boundary":
+            return self._boundary(found, record, kind)
+        content = record.get("content")
+        text = content if isinstance(content, str) else ""
+        if what == "local_command":
+            uuid, parent, channel = self._names(found, record)
+            said = Block(
+                "lifecycle", "user", claude_text.note(text), {"type": "text", "text": text}
+            )
+            return self._facts(found, record, Node(uuid, parent), channel, (said,), kind)
+        payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
+        failed = what in ("api_error", "error", "api_refusal")
+        block = Block(
+            "error" if failed else "lifecycle",
+            "system",
+            one_line(text or _error(record) or what or "system"),
+            payload,
+        )
+        return self._note(found, record, kind, block)
+
+    def _boundary(self, found: Found, record: Record, kind: str) -> tuple[Fact, ...]:
+        """A compaction. Copies of one in a fork name nothing that they go on from."""
+        before = self._last or ""
+        uuid, parent, channel = self._names(found, record)
+        logical = record.get("logicalParentUuid")
+        about = record.get("compactMetadata")
+        kept = about.get("preservedSegment") if isinstance(about, dict) else None
+        node = Node(
+            uuid,
+            parent,
+            Is.INTERNAL,
+            logical=(logical if isinstance(logical, str) else before) if parent is None else None,
+            span=_span(kept),
+        )
+        block = Block("lifecycle", "system", one_line(_compacted(about)), about)
+        return self._facts(
+            found,
+            record,
+            node,
+            channel,
+            (block,),
+            kind,
+            unbilled="the request that made the summary is in no log",
+        )
+
+    def _attachment(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        self._attaches = True
+        given = record.get("attachment")
+        what = word(given.get("type")) if isinstance(given, dict) else ""
+        kind = f"attachment/{what}" if what else "attachment"
+        if what != "queued_command" or not isinstance(given, dict):
+            return self._note(found, record, kind)
+        native = isinstance(record.get("uuid"), str)
+        uuid, parent, channel = self._names(found, record, book=True)
+        said, flags = _spoken(given.get("prompt"), human=_by_human(given))
+        # Without an id of its own nothing can go on from it: it stands beside the line.
+        node = Node(uuid, parent, flags if native else flags | Is.INTERNAL)
+        return self._facts(found, record, node, channel, said, kind)
+
+    def _progress(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        """A sign of life of a running call. What it repeats of a log or a result is left out."""
+        data, call = record.get("data"), record.get("parentToolUseID")
+        about = None
+        if isinstance(data, dict):
+            agent = data.get("agentId")
+            if isinstance(agent, str) and isinstance(call, str):
+                about = self._linked(agent, call)
+            data = {name: value for name, value in data.items() if name not in _MIRRORED}
+            what = word(data.get("type"))
+        else:
+            what = ""
+        block = Block(
+            "lifecycle",
+            "system",
+            what or "progress",
+            data,
+            None,
+            call if isinstance(call, str) else None,
+        )
+        kind = f"progress/{what}" if what else "progress"
+        return self._note(found, record, kind, block, about)
+
+    def _queue_operation(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        """A prompt that waits for its turn.
+
+        It is told again when it is taken: by a user's record (`dequeue`), or, in the middle of
+        a turn (`remove`), by an attachment. Clients that wrote no attachments said it nowhere
+        else: there it counts as said when it is removed.
+        """
+        what = word(record.get("operation"))
+        content = record.get("content")
+        waits = self._queue
+        if what == "enqueue":
+            waits.append(content)
+            del waits[:-_QUEUED]
+        elif what == "popAll":
+            waits.clear()
+        elif waits:
+            first = waits.pop(0)
+            content = content if content else first
+        kind = f"queue-operation/{what}" if what else "queue-operation"
+        if what == "remove" and not self._attaches and content:
+            given, flags = _spoken(content, human=True)
+            if flags & Is.PROMPT:
+                uuid, parent, channel = self._names(found, record, book=True)
+                node = Node(uuid, parent, flags | Is.INTERNAL)
+                return self._facts(found, record, node, channel, given, kind)
+        named = claude_text.notified(text_of(content))
+        about = self._linked(*named) if named else None
+        return self._note(found, record, kind, None, about)
+
+    def _last_prompt(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        """Where the client says that its line ends; it may say so late, or before the record."""
+        facts = self._note(found, record, "last-prompt")
+        leaf = record.get("leafUuid")
+        if not isinstance(leaf, str):
+            return facts
+        late = 0 if record.get("explicit") is True else Is.TRAILS
+        node = msgspec.structs.replace(facts[0].node, flags=Is.INTERNAL | late, tip=leaf)
+        return (msgspec.structs.replace(facts[0], node=node), *facts[1:])
+
+    def _summary(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        """A title for the session, often another one, that holds the record it names."""
+        leaf, title = record.get("leafUuid"), record.get("summary")
+        about = None
+        if isinstance(leaf, str) and isinstance(title, str):
+            about = {"titles": {leaf: title}}
+        block = Block("lifecycle", "system", one_line(word(title)) or "summary", record)
+        return self._note(found, record, "summary", block, about)
+
+    def _cost_state(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        cost = record.get("totalCostUSD")
+        known = isinstance(cost, (int, float)) and not isinstance(cost, bool)
+        return self._note(
+            found, record, "cost-state", None, {"status:cost_usd": cost} if known else None
+        )
+
+    def _other(self, found: Found, record: Record) -> tuple[Fact, ...]:
+        """Titles, modes, checkpoints, and whatever a newer client may write."""
+        kind = word(record.get("type")) or "(none)"
+        named = _TITLES.get(kind)
+        if named is None:
+            return self._note(found, record, kind)
+        value = record.get(named[0])
+        about = {named[1]: value} if isinstance(value, str) else None
+        more = {}
+        if kind == "ai-title":
+            more["unbilled"] = "the request that made the title is in no log"
+        return self._note(found, record, kind, None, about, **more)
+
+
+class Document:
+    """A small JSON file beside a transcript."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        self._file = file
+        self._generation = mark.generation
+
+    def carry(self) -> JSON:
+        """Nothing: a document is read whole."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Give what a document says of the session; it is no event."""
+        about = self._about(found.value)
+        if about:
+            name = Node(line_name(self._file.key, found.raw), flags=Is.INTERNAL)
+            yield Fact(
+                name,
+                "document",
+                file=self._file.key,
+                generation=self._generation,
+                line=found.place.line,
+                about=about,
+            )
+
+    def _about(self, value: Record) -> Record:
+        what, _, name = self._file.key.partition("/")
+        if what == "title":
+            title = value.get("customTitle")
+            return {"title:custom": title} if isinstance(title, str) else {}
+        if what == "workflow":
+            return {f"workflow:{name.removesuffix('.json')}": value}
+        agent = f"agent:{name.rpartition('/')[2].removesuffix('.meta')}"
+        fields = {
+            agent: value.get("toolUseId"),
+            f"{agent}:type": value.get("agentType"),
+            f"{agent}:description": value.get("description"),
+            f"{agent}:parent": value.get("parentAgentId"),
+            f"{agent}:finished": value.get("finished"),
+        }
+        return {key: told for key, told in fields.items() if isinstance(told, (str, bool))}
+
+
+# -- pieces ---------------------------------------------------------------------------------
+
+
+def _remember(names: dict[str, str], name: str, value: str) -> None:
+    names.pop(name, None)
+    names[name] = value
+    if len(names) > _KEPT:
+        del names[next(iter(names))]
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _empty(kind: JSON, role: str) -> Block:
+    return Block(kind, role)
+
+
+def _is_result(part: JSON) -> bool:
+    return isinstance(part, dict) and part.get("type") == "tool_result"
+
+
+def _by_human(record: Record) -> bool:
+    """Whether the record itself does not say that its words come from somebody else."""
+    if record.get("isMeta") is True or record.get("promptSource") == "system":
+        return False
+    if record.get("commandMode") == "task-notification":
+        return False
+    origin = record.get("origin")
+    return not isinstance(origin, dict) or origin.get("kind", "human") == "human"
+
+
+def _spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
+    """Give the blocks of the user's side and what they are: a prompt, an interruption."""
+    out: list[Block] = []
+    flags = 0
+    for block in blocks(content):
+        kind = block.get("type")
+        if kind == "tool_result":
+            out.append(_result(block))
+        elif kind == "text":
+            text = word(block.get("text"))
+            said = claude_text.prompt(text) if human else None
+            if said is not None:
+                out.append(Block("user_msg", "user", one_line(said), block))
+                flags |= Is.PROMPT
+                continue
+            out.append(Block("lifecycle", "user", claude_text.note(text), block))
+            if text.startswith(claude_text.INTERRUPTS):
+                flags |= Is.INTERRUPTS
+        elif human:
+            out.append(Block("user_msg", "user", "", block))
+            flags |= Is.PROMPT
+        else:
+            out.append(Block("lifecycle", "user", word(kind), block))
+    return tuple(out) or (_empty("lifecycle", "user"),), flags
+
+
+def _result(block: Record) -> Block:
+    content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
+    return Block(
+        "tool_result",
+        "tool",
+        one_line(text_of(content)),
+        content,
+        None,
+        call if isinstance(call, str) else None,
+        wrong if isinstance(wrong, bool) else None,
+    )
+
+
+def _is_repair(result: Block) -> bool:
+    return text_of(result.payload).startswith(claude_text.REPAIRED)
+
+
+def _told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:
+    """How the calls went: a result that does not speak of an error was none."""
+    took = code = None
+    wrong = isinstance(result, str) and result.startswith("Error: ")
+    if isinstance(result, dict):
+        for name, unit in _TOOK:
+            value = result.get(name)
+            if isinstance(value, (int, float)) and 0 < value < 2**40:
+                took = round(value * unit)
+        exit_code = result.get("exitCode")
+        code = exit_code if type(exit_code) is int else None
+    return tuple(
+        Told(block.call, wrong if block.failed is None else block.failed, code, took)
+        for block in given
+        if block.kind == "tool_result" and block.call is not None
+    )
+
+
+def _searched(fields: Record, call: str | None) -> Record:
+    """What a web search costs: its count is told here, the tokens of its request nowhere."""
+    return {
+        "usage": Usage(web_searches=count(fields.get("searchCount"))),
+        "usage_key": f"search:{call}",
+        "unbilled": "the request of a web search is in no log",
+    }
+
+
+def _billed(record: Record, message: Record, model: JSON) -> Record:
+    """The model of an answer and its bill, which all records of one response repeat."""
+    more: Record = {"model": model} if isinstance(model, str) else {}
+    told = message.get("usage")
+    if isinstance(told, dict):
+        more["usage"] = _usage(told)
+        one, other = word(message.get("id")), word(record.get("requestId"))
+        more["usage_key"] = (f"{one}:{other}" if one and other else one or other) or None
+        tier = told.get("speed") if told.get("speed") == "fast" else told.get("service_tier")
+        if tier != "standard" and isinstance(tier, str):
+            more["tier"] = tier
+        cost = record.get("costUSD")
+        if isinstance(cost, (int, float)) and not isinstance(cost, bool):
+            more["cost_usd"] = float(cost)
+    if record.get("isAbortedMidStream") is True:
+        more["unbilled"] = "an answer was cut off before its bill was told"
+    return more
+
+
+def _usage(told: Record) -> Usage:
+    cached, server = told.get("cache_creation"), told.get("server_tool_use")
+    return Usage(
+        count(told.get("input_tokens")),
+        count(told.get("output_tokens")),
+        count(told.get("cache_creation_input_tokens")),
+        count(told.get("cache_read_input_tokens")),
+        count(cached.get("ephemeral_1h_input_tokens")) if isinstance(cached, dict) else 0,
+        count(server.get("web_search_requests")) if isinstance(server, dict) else 0,
+    )
+
+
+def _said_of_session(record: Record, content: JSON) -> Record | None:
+    """Whether a prompt tells that nobody sits before this session."""
+    if isinstance(content, str) and len(content) < 200:
+        if content == claude_text.WARMUP:
+            return {"automated": "warmup"}
+        probe = record.get("entrypoint") != "cli" and record.get("parentUuid") is None
+        if probe and claude_text.command_line(content) == "/usage":
+            return {"automated": "usage probe"}
+    text = content if isinstance(content, str) else text_of(content)
+    if claude_text.is_observer(text):
+        return {"automated": "memory observer"}
+    named = claude_text.notified(text) if text.startswith("<task-notification>") else None
+    return {f"agent:{named[0]}": named[1]} if named else None
+
+
+def _error(record: Record) -> str:
+    error = record.get("error")
+    return word(error.get("message")) if isinstance(error, dict) else word(error)
+
+
+def _span(kept: JSON) -> Span | None:
+    """What a compaction kept, if it says so in full."""
+    if not isinstance(kept, dict):
+        return None
+    anchor, head, tail = (kept.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))
+    if not isinstance(anchor, str) or not isinstance(head, str) or not isinstance(tail, str):
+        return None
+    return Span(anchor, head, tail)
+
+
+def _compacted(about: JSON) -> str:
+    told = about if isinstance(about, dict) else {}
+    trigger, before, after = told.get("trigger"), told.get("preTokens"), told.get("postTokens")
+    line = f"compacted ({trigger})" if isinstance(trigger, str) else "compacted"
+    if count(before):
+        line += f", {count(before)} tokens"
+        line += f" to {count(after)}" if count(after) else ""
+    return line
