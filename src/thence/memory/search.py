@@ -283,13 +283,15 @@ def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
 def snippet(text: str, terms: Iterable[str]) -> str:
     """Cut out the place where a text says what was asked for, and point at it."""
     patterns = [
-        r"\W+".join(map(re.escape, words)) for term in terms if (words := _WORD.findall(term))
+        r"[\W_]+".join(map(re.escape, words))
+        for term in terms
+        if (words := _WORD.findall(term.replace("_", " ")))
     ]
     if not patterns:
         return " ".join(text[: 2 * AROUND].split())
-    find = re.compile(
-        r"\b(?:" + "|".join(sorted(patterns, key=len, reverse=True)) + ")", re.IGNORECASE
-    )
+    # The index takes an underscore for a gap between words.
+    longest = "|".join(sorted(patterns, key=len, reverse=True))
+    find = re.compile(rf"(?<![^\W_])(?:{longest})", re.IGNORECASE)
     first = find.search(text)
     start = max(first.start() - AROUND, 0) if first else 0
     piece = text[start : start + 3 * AROUND].replace(OPEN, "").replace(CLOSE, "")

@@ -478,7 +478,8 @@ class _Search:
         """Sessions whose events are gone are found by their digest."""
         rows = _all(
             self._db,
-            "SELECT s.uid, s.ended, d.body FROM digest_words AS w JOIN sessions AS s ON s.id=w.rowid"
+            "SELECT s.uid, s.ended, d.body FROM digest_words AS w"
+            " JOIN sessions AS s ON s.id=w.rowid"
             " JOIN digests AS d ON d.session=s.id"
             " WHERE digest_words MATCH ? AND s.evicted IS NOT NULL ORDER BY w.rowid DESC LIMIT 50",
             self._query.match,
