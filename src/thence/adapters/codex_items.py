@@ -188,7 +188,7 @@ def thought(item: Item) -> Block:
 
 def call_block(item: Item) -> Block:
     """Give a call. Arguments that are no JSON stay the text the model wrote."""
-    kind, tool = item.get("type"), word(item.get("name"))
+    kind, tool = word(item.get("type")), word(item.get("name"))
     space = item.get("namespace")
     if isinstance(space, str) and space.startswith("mcp__"):
         tool = f"{space}__{tool}"
@@ -197,9 +197,9 @@ def call_block(item: Item) -> Block:
     elif kind == "local_shell_call":
         tool, given = tool or "local_shell", item.get("action")
     elif kind in SERVED:
-        tool, given = word(kind).removesuffix("_call"), item.get("action")
+        tool, given = kind.removesuffix("_call"), item.get("action")
     else:
-        tool = tool or word(kind).removesuffix("_call")
+        tool = tool or kind.removesuffix("_call")
         given = _arguments(item.get("arguments"))
     call = call_id(item) if kind not in SERVED else None
     # Without an id no result can answer it: shown, but not sent as a call.
@@ -269,7 +269,7 @@ def replacement(record: Item) -> tuple[Block, ...]:
 def _kept(item: JSON) -> list[Block]:
     if not isinstance(item, dict):
         return []
-    kind, role = item.get("type"), item.get("role")
+    kind, role = word(item.get("type")), word(item.get("role"))
     if kind in CALLS:
         call = call_block(item)
         payload = {"type": "tool_use", "id": call.call, "name": call.tool, "input": call.payload}
@@ -285,7 +285,7 @@ def _kept(item: JSON) -> list[Block]:
     if role not in ("user", "assistant"):
         return []
     return [
-        Block("lifecycle", word(role), one_line(word(block.get("text"))), block)
+        Block("lifecycle", role, one_line(word(block.get("text"))), block)
         for part in parts(item.get("content"))
         if (block := api_part(part)) is not None
     ]

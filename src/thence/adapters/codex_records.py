@@ -66,19 +66,19 @@ _TURN_EVENTS = frozenset({"task_started", "task_complete", "turn_aborted"})
 
 def is_record(value: Item) -> bool:
     """Whether an object has the shape of a line of a rollout, in an envelope or bare."""
-    kind = value.get("type")
+    kind = word(value.get("type"))
     if isinstance(value.get("payload"), dict):
-        return isinstance(kind, str) and "timestamp" in value and "uuid" not in value
+        return bool(kind) and "timestamp" in value and "uuid" not in value
     return kind in _BARE or is_bare_head(value) or "record_type" in value
 
 
 def is_ours(value: Item) -> bool:
     """Whether a line shows that its file is a rollout."""
+    kind = word(value.get("type"))
     if isinstance(value.get("payload"), dict):
-        return value.get("type") in _ENVELOPES and "timestamp" in value and "uuid" not in value
+        return kind in _ENVELOPES and "timestamp" in value and "uuid" not in value
     if "parentUuid" in value or "sessionId" in value or "parentId" in value:
         return False
-    kind = value.get("type")
     return is_bare_head(value) or "record_type" in value or kind in _BARE - {"message"}
 
 

@@ -245,21 +245,25 @@ class _Reading:
     ) -> tuple[bool, bytes]:
         """Look at a last line without its LF, which the cursor does not pass.
 
-        Tells whether it is torn, and gives its bytes if it is a record: then its facts are given.
+        The records that it begins with are given: whatever follows on the line, they stand. Tells
+        whether there is more than them, and gives their bytes.
         """
         place, raw = tail
         self._batch.bytes += place.length
         if flow.gave_up:
             self._skip(codec.TOO_LONG, place)
         found = list(codec.parse(place, raw, ended=False, is_record=self._is_record))
-        if not found:
-            return False, b""
-        if raw is not None and len(found) == 1 and isinstance(found[0], codec.Found):
-            self._batch.lines += 1
-            self._batch.events += records.facts(found[0])
-            return False, raw
-        self._batch.torn = True
-        return True, b""
+        torn = any(isinstance(one, Skipped) for one in found)
+        at = 0
+        for one in found:
+            start = _begins(raw or b"", at, one)
+            if start is None or isinstance(one, Skipped):
+                break
+            self._batch.events += records.facts(one)
+            at = start + len(one.raw)
+        self._batch.lines += bool(at)
+        self._batch.torn |= torn
+        return torn, (raw or b"")[:at]
 
     def _skipped(self, found: Skipped) -> None:
         named = msgspec.structs.replace(found, source=self._file.path)
@@ -298,6 +302,14 @@ class _Reading:
                 node, REWRITTEN, file=key, channel=self._file.channel, generation=generation, line=0
             )
         )
+
+
+def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
+    """Where in its line a record starts that stands at a place, white space left out."""
+    if isinstance(found, Skipped):
+        return None
+    start = raw.find(found.raw, at)
+    return start if start >= 0 and not raw[at:start].strip(codec.WHITE) else None
 
 
 def _mark(status: os.stat_result, *, size: int | None = None, **known: JSON) -> Mark:

@@ -29,8 +29,7 @@ NOT_RUN = "Tool execution was cancelled by the user (tool "
 
 It says so of calls that did run as well, so that it is no result."""
 
-UNBILLED = "chat history"
-"""The one bill that all replies of such a log wait for: these versions never wrote any."""
+NO_BILLS = "the version of the client that wrote this told no usage"
 
 _OPEN, _CLOSE = "<user_query>", "</user_query>"
 _INJECTED = ("<user_info>", "<git_status>", "<system-reminder>", "<agent_skills>", "<mcp_servers>")
@@ -217,8 +216,9 @@ class ChatLog(Reader):
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         """Go on after the rows before."""
         super().__init__(source, file, mark)
-        known = mark.carry.get("calls") if isinstance(mark.carry, dict) else None
-        self._calls = [one for one in known if isinstance(one, str)] if known else []
+        carry = mark.carry if isinstance(mark.carry, dict) else {}
+        self._calls: list[str] = [one for one in carry.get("calls", ()) if isinstance(one, str)]
+        self._replied = carry.get("replied") is True
 
     def facts(self, found: Found) -> Iterable[Fact]:
         """Give the events of a row."""
@@ -234,12 +234,13 @@ class ChatLog(Reader):
             row.who,
             blocks=said,
             model=text(found.value.get("model_id")),
-            usage_key=UNBILLED if row.who == "assistant" else None,
+            unbilled=NO_BILLS if row.who == "assistant" and not self._replied else None,
         )
+        self._replied = self._replied or row.who == "assistant"
 
     def carry(self) -> JSON:
-        """The last calls."""
-        return {"calls": self._calls}
+        """The last calls, and whether a reply came that nobody billed."""
+        return {"calls": self._calls, "replied": self._replied}
 
 
 def _flags(row: Row, said: tuple[Block, ...]) -> int:

@@ -54,13 +54,13 @@ def is_id(name: str) -> bool:
 
 
 def is_session(folder: Path) -> bool:
-    """Whether a folder is a session: it has a log, or an id and an entry in the client's list."""
-    if within(folder, LOG) or within(folder, CHAT):
+    """Whether a folder is a session: it has a log, or what else the client always makes."""
+    if within(folder, LOG):
         return True
-    if not is_id(folder.name):
-        return False
-    summary = within(folder, "summary.json")
-    return summary is not None and "info" in files.document(str(summary))
+    named, summary = is_id(folder.name), within(folder, "summary.json")
+    if within(folder, CHAT):
+        return named or summary is not None
+    return named and summary is not None and "info" in files.document(str(summary))
 
 
 def source_of(folder: Path, root: str = "") -> Source:

@@ -14,7 +14,7 @@ them, so that no total holds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -23,7 +23,7 @@ from thence.adapters import File, Mark, Source, files
 from thence.adapters.grok_chat import picture, replacement
 from thence.adapters.grok_files import Reader, by_model, cost_of, text, usage_of
 from thence.adapters.grok_folder import within
-from thence.format import kinds, output
+from thence.format import kinds
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, Told, TurnBill, line_name
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -44,7 +44,11 @@ _FOR_PROMPT = (
     "OkayOutput",
     "Error",
     "message",
+    "output",
+    "text",
+    "FileNotFound",
 )
+_OBJECTS = 1000  # a structure is searched no further for its text
 
 
 class Update:
@@ -168,6 +172,8 @@ class Updates(Reader):
             ts=record.ts,
             blocks=blocks,
             origin=self._origin,
+            # Without an event id two sessions may hold the same record and share nothing.
+            copy_key=node.id if record.author else None,
             **more,
         )
 
@@ -338,7 +344,8 @@ class Updates(Reader):
         )
         line = f"{record.kind}: {record.word('description') or record.word('status')}"
         edge = (Edge("subagent", child, f"{record.kind} in its log", child=True),) if child else ()
-        return self._noted(record, line, edges=edge, usage_key=None)
+        asked = text(record.update.get("parent_prompt_id"))
+        return self._noted(record, line, edges=edge, usage_key=asked)
 
     def _task(self, record: Update) -> list[Fact]:
         """A command in the background has ended: how, its call's result could not tell yet."""
@@ -377,7 +384,10 @@ def _failed(status: str, raw: dict[str, JSON]) -> bool | None:
     """Whether a call failed. A command that fails is `completed` all the same."""
     if status == "failed" or raw.get("is_error") is True:
         return True
-    if word(raw.get("type")) not in _SHELLS:
+    kind = word(raw.get("type"))
+    if kind == "BackgroundTaskStarted":  # how it ends is told later
+        return None
+    if kind not in _SHELLS:
         return False
     code = raw.get("exit_code")
     if raw.get("timed_out") is True or raw.get("signal") is not None:
@@ -394,12 +404,24 @@ def _output(update: dict[str, JSON], raw: dict[str, JSON]) -> str:
             return said
     if said := _content(update.get("content")):
         return said
-    for inner in raw.values():
-        if isinstance(inner, dict):
-            for name in _FOR_PROMPT:
-                if isinstance(told := inner.get(name), str):
-                    return told
-    return output.text(raw)
+    return "\n".join(_texts(raw))
+
+
+def _texts(raw: dict[str, JSON]) -> Iterator[str]:
+    """The texts of a structure: of each object in it the one that was meant for the model."""
+    todo: list[JSON] = [raw]
+    for _ in range(_OBJECTS):
+        if not todo:
+            return
+        value = todo.pop()
+        if isinstance(value, dict):
+            name = next((n for n in _FOR_PROMPT if isinstance(value.get(n), str)), None)
+            if name is not None:
+                yield value[name]
+            else:
+                todo += [v for v in value.values() if isinstance(v, (dict, list))][::-1]
+        elif isinstance(value, list):
+            todo += value[:_OBJECTS][::-1]
 
 
 def _content(parts: JSON) -> str:
