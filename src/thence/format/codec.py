@@ -36,6 +36,9 @@ NOT_EVENT = "not an event"
 NULS = "nul bytes"
 GLUED = "several records on one line"
 
+WHITE = b" \t\r\n\v\f"
+"""What a blank line may hold."""
+
 _BOM = b"\xef\xbb\xbf"
 _JUNK = " \t\r\n\v\f\0\ufeff"
 _ENVELOPE = ("type", "ts", "uuid", "prev_uuid", "payload")
@@ -146,7 +149,7 @@ def _careful(
         return
     if place.offset == 0 and raw.startswith(_BOM):
         raw = raw[len(_BOM) :]
-    if not raw.strip(b" \t\r\n\v\f"):
+    if not raw.strip(WHITE):
         return
     value, why = _strict(raw)
     if value is not None:

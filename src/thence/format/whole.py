@@ -67,11 +67,11 @@ class Whole:
         self.ancestor = ancestor
         self.before = before or Before([])
         self._replayed = replayed
-        now, self._gone = _generations(_in_order(facts))
+        now, self._gone = _generations(_counted(_in_order(facts)))
         self.about_only = [fact for fact in now if not fact.blocks]
         events = [fact for fact in now if fact.blocks]
         events, self._shared = gather.gathered(events, self.about_only)
-        self.facts = _linked(_counted(_paid_here(_said_once(_billed(events)), billed)))
+        self.facts = _linked(_paid_here(_said_once(_billed(events)), billed))
         """The facts that are events, in written order, linked; those no log holds are not here."""
 
     @property
@@ -324,15 +324,16 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
 
 
 def _counted(facts: list[Fact]) -> list[Fact]:
-    """Tell repeated records apart that have no id but their bytes."""
-    times: Counter[str] = Counter()
+    """Tell repeated records apart that have no id but their bytes, in each state of a log."""
+    times: Counter[tuple[str, int]] = Counter()
     out: list[Fact] = []
     for fact in facts:
         name = fact.node.id
-        if is_line_name(name):
-            times[name] += 1
-            if times[name] > 1:
-                node = msgspec.structs.replace(fact.node, id=f"{name}~{times[name] - 1}")
+        if fact.blocks and is_line_name(name):
+            before = times[name, fact.generation]
+            times[name, fact.generation] += 1
+            if before:
+                node = msgspec.structs.replace(fact.node, id=f"{name}~{before}")
                 fact = msgspec.structs.replace(fact, node=node)  # noqa: PLW2901
         out.append(fact)
     return out
