@@ -71,6 +71,7 @@ class Log:
         self._last: str | None = carry.get("last")
         self._queue: list[JSON] = list(carry.get("queue", []))
         self._attaches: bool = carry.get("attaches", False)
+        self._under: str | None = carry.get("under")  # the boundary that awaits its summary
         self._sides: dict[str, str] = dict(carry.get("sides", {}))
         self._tasks: dict[str, str] = dict(carry.get("tasks", {}))
         self._agents: dict[str, str] = dict(carry.get("agents", {}))
@@ -94,6 +95,7 @@ class Log:
             "last": self._last,
             "queue": list(self._queue),
             "attaches": self._attaches,
+            "under": self._under,
             "sides": dict(self._sides),
             "tasks": dict(self._tasks),
             "agents": dict(self._agents),
@@ -223,7 +225,7 @@ class Log:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list) and any(map(_is_result, content)):
             return self._answer(found, record, (uuid, parent, channel), content)
-        if record.get("isCompactSummary") is True:
+        if record.get("isCompactSummary") is True or self._sums_up(record, parent):
             given, flags = _spoken(content, human=False)
             node = Node(uuid, parent, Is.SUMMARY)
             return self._facts(found, record, node, channel, given, "user")
@@ -235,6 +237,13 @@ class Log:
             about = self._said_of_agent(channel, parent, content)
         node = Node(uuid, parent, flags)
         return self._facts(found, record, node, channel, given, "user", about)
+
+    def _sums_up(self, record: Record, parent: str | None) -> bool:
+        """Whether a record without the mark is a summary all the same: the first of its boundary."""
+        if self._under is None or parent != self._under:
+            return False
+        self._under = None
+        return record.get("isMeta") is not True
 
     def _said_of_agent(self, channel: str, parent: str | None, content: JSON) -> Record | None:
         """What the first record of a subagent says of it: that it is noise, or who asked."""
@@ -348,6 +357,7 @@ class Log:
         """A compaction. Copies of one in a fork name nothing that they go on from."""
         before = self._last or ""
         uuid, parent, channel = self._names(found, record)
+        self._under = uuid
         logical = record.get("logicalParentUuid")
         about = record.get("compactMetadata")
         kept = about.get("preservedSegment") if isinstance(about, dict) else None
@@ -375,6 +385,8 @@ class Log:
         what = word(given.get("type")) if isinstance(given, dict) else ""
         kind = f"attachment/{what}" if what else "attachment"
         if what != "queued_command" or not isinstance(given, dict):
+            if self._under is not None and record.get("parentUuid") == self._under:
+                self._under = word(record.get("uuid")) or None
             return self._note(found, record, kind)
         native = isinstance(record.get("uuid"), str)
         uuid, parent, channel = self._names(found, record, book=True)
@@ -677,7 +689,7 @@ def _span(kept: JSON) -> Span | None:
     anchor, head, tail = (kept.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))
     if not isinstance(anchor, str) or not isinstance(head, str) or not isinstance(tail, str):
         return None
-    return Span(anchor, head, tail)
+    return Span(anchor, head, tail, relinks=True)
 
 
 def _compacted(about: JSON) -> str:

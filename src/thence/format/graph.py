@@ -466,6 +466,8 @@ class Graph:
             parent = parents[i]
             if nodes[i].flags & Is.SUMMARY:
                 summed = True
+            if (over := self._relinked.get(i)) and over[0] < last and over[1] not in seen:
+                parent = over[1]
             if (span := spans.get(i)) and span[0] in seen:
                 break  # the anchor of a boundary already passed: what is older was summed up
             if (span := spans.get(parent)) and i != span[1]:
@@ -526,6 +528,15 @@ class Graph:
             else:
                 out[places[0]] = (i, places[1], places[2])
         return out
+
+    @cached_property
+    def _relinked(self) -> dict[int, tuple[int, int]]:
+        """Heads that follow their anchor on every younger line, too: head -> (boundary, anchor)."""
+        return {
+            head: (boundary, anchor)
+            for anchor, (boundary, head, _) in sorted(self._spans.items())
+            if head >= 0 and (span := self.nodes[boundary].span) is not None and span.relinks
+        }
 
     @cached_property
     def _holding(self) -> frozenset[int]:

@@ -35,11 +35,16 @@ class Is:
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """What a boundary says: after `anchor` come head..tail, then what follows the boundary."""
+    """What a boundary says: after `anchor` come head..tail, then what follows the boundary.
+
+    One that `relinks` holds for every line written later that leads through head, also for one
+    that does not lead through the boundary: so does a client that patches its links on loading.
+    """
 
     anchor: str
     head: str | None = None
     tail: str | None = None
+    relinks: bool = False
 
 
 class Undo(msgspec.Struct, frozen=True, gc=False):
