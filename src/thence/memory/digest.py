@@ -1,4 +1,4 @@
-"""The durable account of a session. (Being written.)"""
+"""The durable account of a session."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One session into the store: read what grew, redact, pack, put together, make its rows.
 
 Nothing leaves here that was not redacted: payloads, summaries, names, what is indexed. Payloads
-are on the disk before the rows that name them are handed out. What was kept stays kept when the
-source is rewritten or deleted; it is marked so.
+are on the disk when `sync` has returned, and no row that names them is written before. What was
+kept stays kept when the source is rewritten or deleted; it is marked so.
 """
 
 from __future__ import annotations
@@ -102,6 +102,10 @@ class Keeper:
             )
         return out
 
+    def sync(self) -> None:
+        """Return when the payloads of all changes so far are on the disk."""
+        self._blobs.sync()
+
     # -- redaction ----------------------------------------------------------------------
 
     def _clean(self, fact: Fact) -> Fact:
@@ -138,7 +142,7 @@ class Keeper:
             for block in fact.blocks
             if block.payload is not None
         ]
-        refs = iter(self._blobs.append(uid, bodies) if bodies else ())
+        refs = iter(self._blobs.append(uid, bodies, sync=False) if bodies else ())
         return [_light(fact, refs) for fact in facts]
 
     # -- rows ---------------------------------------------------------------------------

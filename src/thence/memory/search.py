@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
@@ -234,6 +235,7 @@ def _ticks(text: str) -> int:
 # -- the index's own words ------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def meta(agent: str, kind: str, tool: str | None) -> str:
     """Spell what an event is as words of the index; the tokenizer knows letters and digits only."""
     return " ".join(

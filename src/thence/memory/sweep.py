@@ -213,7 +213,10 @@ class Sweep:
             self._keeper = Keeper(self._store.blobs, self._redactor, domains=self._domains)
             return self._read(jobs, known)
 
-        return _Elsewhere(reading, self._redactor).pieces()
+        return _Elsewhere(reading, self._sync, self._redactor).pieces()
+
+    def _sync(self) -> None:
+        self._keeper.sync()
 
     def _read(self, jobs: Sequence[Job], known: Inventory) -> Iterator[Piece]:
         for job in jobs:
@@ -268,6 +271,7 @@ class Sweep:
 
     def _commit(self, batch: Sequence[Piece]) -> dict[str, set[str]]:
         changes = [piece.change for piece in batch if piece.change is not None]
+        self._keeper.sync()
         conflicts = self._store.write(changes) if changes else {}
         digests = [piece.digested for piece in batch if piece.digested is not None]
         if digests:
@@ -408,8 +412,14 @@ _PARCEL = msgspec.msgpack.Decoder(Parcel)
 class _Elsewhere:
     """Runs the reading in a process of its own; at most so many parcels lie between the two."""
 
-    def __init__(self, pieces: Callable[[], Iterator[Piece]], redactor: Redactor) -> None:
+    def __init__(
+        self,
+        pieces: Callable[[], Iterator[Piece]],
+        sync: Callable[[], None],
+        redactor: Redactor,
+    ) -> None:
         self._pieces = pieces
+        self._sync = sync
         self._redactor = redactor
         self._context = multiprocessing.get_context("fork")
         self._room = self._context.Semaphore(WAITING)
@@ -458,6 +468,7 @@ class _Elsewhere:
         self._ready.put(None)
 
     def _send(self, folder: str, number: int, pieces: list[Piece]) -> None:
+        self._sync()
         self._room.acquire()
         body = msgspec.msgpack.encode(Parcel(pieces, dict(self._redactor.counts)))
         self._redactor.counts.clear()
