@@ -21,7 +21,8 @@ import msgspec
 
 from thence.adapters import Batch, Cursor, File, Live, Prompt, Source, files
 from thence.adapters.codex_items import Item
-from thence.adapters.codex_records import Rollout, head_of, is_ours, is_record
+from thence.adapters.codex_meta import head_of
+from thence.adapters.codex_records import Rollout, is_ours, is_record
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.nodes import Node
@@ -34,7 +35,7 @@ INDEX = "session_index.jsonl"
 HISTORY = "history.jsonl"
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_NAME = re.compile(rf"rollout-.*?({_UUID})(?:_({_UUID}))?\.jsonl(?:\.zst)?")
+_NAME = re.compile(rf"rollout-.*?({_UUID})(?:_({_UUID}))?\.jsonl(?:\.zst)?$")
 _PACKED = ".zst"
 _HEAD = 256 << 10  # bytes in which a log shows whose it is; the first line holds instructions
 _LINES = 16
@@ -137,7 +138,7 @@ def _identity(path: str) -> tuple[str, str]:
     Names and first lines agree in every rollout that Codex writes, and a name costs nothing.
     """
     base = path.rpartition("/")[2]
-    if named := _NAME.fullmatch(base):
+    if named := _NAME.search(base):
         thread, segment = named.groups()
         return thread.lower(), (segment or thread).lower()
     plain = base.removesuffix(_PACKED).removesuffix(".jsonl")

@@ -17,6 +17,14 @@ import msgspec
 from thence.adapters import File, Mark, Source
 from thence.adapters import codex_items as items
 from thence.adapters.codex_items import Item
+from thence.adapters.codex_meta import (
+    about_session,
+    base_of,
+    is_bare_head,
+    ties,
+    usage_of,
+    version,
+)
 from thence.format import joins
 from thence.format.codec import Found
 from thence.format.facts import (
@@ -40,6 +48,8 @@ CUT_OFF = "a response was cut off before its usage was written"
 BILLS_SINCE = (0, 157)
 """The first version that writes a bill for every response."""
 
+_KIN = 32  # sessions that one log may name as owners of its first lines
+_TURNS = 1 << 31  # more than any log holds
 _SPAWNS = 64  # calls of which the child is still awaited; more are forgotten
 _BARE = frozenset({"message", "reasoning"}) | items.CALLS | items.RESULTS | items.SERVED
 _ENVELOPES = frozenset({
@@ -79,20 +89,8 @@ def is_ours(value: Item) -> bool:
         return kind in _ENVELOPES and "timestamp" in value and "uuid" not in value
     if "parentUuid" in value or "sessionId" in value or "parentId" in value:
         return False
-    return is_bare_head(value) or "record_type" in value or kind in _BARE - {"message"}
-
-
-def is_bare_head(value: Item) -> bool:
-    """Whether an object is the first line of the bare form: an id, a time, the instructions."""
-    return "type" not in value and "id" in value and "timestamp" in value
-
-
-def head_of(value: Item) -> Item | None:
-    """Give what a first line says of its session, in either form."""
-    payload = value.get("payload")
-    if value.get("type") == "session_meta" and isinstance(payload, dict):
-        return payload
-    return value if is_bare_head(value) else None
+    head = is_bare_head(value) and "instructions" in value
+    return head or "record_type" in value or kind in _BARE - {"message"}
 
 
 class State(msgspec.Struct, omit_defaults=True):
@@ -297,9 +295,11 @@ class Rollout:
         said.name = ("session_meta", name, word(meta.get("timestamp")))
         if state.own is None and (found.place.line == 1 or name in ("", self._session)):
             self._own_meta(meta, said)
-        elif name and not self._is_own(name):
+        elif not name or self._is_own(name):
+            said.about = about_session(meta)
+        else:
             said.origin = state.copies = name
-            if name not in state.kin:
+            if name not in state.kin and len(state.kin) < _KIN:
                 state.kin.append(name)
                 said.edges = (Edge("fork", name, "a copy of its first line"),)
         return said
@@ -308,40 +308,18 @@ class Rollout:
         state = self._state
         said.mine = True
         state.own = word(meta.get("id")) or self._session
-        state.bills = _version(meta.get("cli_version")) >= BILLS_SINCE
-        said.edges = self._ties(meta)
+        state.bills = version(meta.get("cli_version")) >= BILLS_SINCE
+        said.edges = self._kin(meta)
         state.kin = [edge.session for edge in said.edges]
         start = meta.get("subagent_history_start_ordinal")
         if isinstance(start, int) and start > 0 and said.edges:
             state.until, state.copies = start, said.edges[0].session
-        base = meta.get("history_base")
-        if isinstance(base, dict) and isinstance(base.get("thread_id"), str):
-            state.based = True
-            said.base = Base(
-                base["thread_id"],
-                _whole(base.get("end_byte_offset")),
-                _whole(base.get("end_ordinal_exclusive")),
-            )
-        git = meta.get("git")
-        told = {
-            "cwd": meta.get("cwd"),
-            "git_branch": git.get("branch") if isinstance(git, dict) else None,
-            "version": meta.get("cli_version"),
-            "originator": meta.get("originator"),
-            "agent": meta.get("agent_nickname"),
-        }
-        said.about = {k: v for k, v in told.items() if isinstance(v, str) and v}
+        said.base = base_of(meta)
+        state.based = said.base is not None
+        said.about = about_session(meta)
 
-    def _ties(self, meta: Item) -> tuple[Edge, ...]:
-        """Whom a session comes from: the parent of a subagent, or what it was forked from."""
-        parent, how = _parent(meta)
-        if parent and not self._is_own(parent):
-            return (Edge("subagent", parent, how),)
-        forked, base = word(meta.get("forked_from_id")), meta.get("history_base")
-        how = "forked_from_id"
-        if not forked and isinstance(base, dict) and not self._segment:
-            forked, how = word(base.get("thread_id")), "history_base"
-        return (Edge("fork", forked, how),) if forked and not self._is_own(forked) else ()
+    def _kin(self, meta: Item) -> tuple[Edge, ...]:
+        return ties(meta, own=(self._session, self._state.own or ""), segment=self._segment)
 
     def _context(self, item: Item) -> Said:
         state = self._state
@@ -480,7 +458,9 @@ class Rollout:
 
     def _rolled_back(self, item: Item) -> Said:
         said = _kept_books("thread_rolled_back", item)
-        said.undo = Undo(turns=count(item.get("num_turns")))
+        turns = item.get("num_turns")
+        huge = isinstance(turns, int) and turns > _TURNS
+        said.undo = Undo(turns=_TURNS if huge else count(turns))
         return said
 
     def _failed(self, item: Item) -> Said:
@@ -527,7 +507,7 @@ class Rollout:
 
     def _bill(self, item: Item) -> Said:
         said = Said(_note("token_usage_record", item))
-        usage, thread = _usage(item.get("usage")), word(item.get("thread_id"))
+        usage, thread = usage_of(item.get("usage")), word(item.get("thread_id"))
         response = word(item.get("response_id"))
         if usage is not None:
             said.usage = usage
@@ -543,11 +523,11 @@ class Rollout:
         info = item.get("info")
         if not isinstance(info, dict):
             return said
-        total = _usage(info.get("total_token_usage"))
+        total = usage_of(info.get("total_token_usage"))
         # By its numbers: who copies it may write a field more.
         said.name = ("token_count", repr(total))
         if total is not None and not self._state.bills:
-            more = self._more(total, _usage(info.get("last_token_usage")) or Usage())
+            more = self._more(total, usage_of(info.get("last_token_usage")) or Usage())
             if more.total:
                 self._state.spent = joins.added(self._state.spent, more)
                 said.running, said.flags = self._state.spent, 0
@@ -587,42 +567,6 @@ _EVENTS: dict[str, Callable[[Rollout, Item], Said]] = {
 
 
 # -- reading foreign values -----------------------------------------------------------------
-
-
-def _usage(value: JSON) -> Usage | None:
-    """Read Codex's usage: its input includes what was read from the cache and written to it."""
-    if not isinstance(value, dict):
-        return None
-    given = count(value.get("input_tokens"))
-    cached = min(count(value.get("cached_input_tokens")), given)
-    written = min(count(value.get("cache_write_input_tokens")), given - cached)
-    return Usage(given - cached - written, count(value.get("output_tokens")), written, cached)
-
-
-def _version(value: JSON) -> tuple[int, int]:
-    numbers = word(value).split(".")
-    major, minor = (*numbers, "", "")[:2]
-    return count(major), count(minor)
-
-
-def _whole(value: JSON) -> int | None:
-    good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if good else None
-
-
-def _parent(meta: Item) -> tuple[str, str]:
-    """Who spawned a subagent, and which field says so."""
-    source = meta.get("source")
-    subagent = source.get("subagent") if isinstance(source, dict) else None
-    spawn = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
-    spawner = word(spawn.get("parent_thread_id")) if isinstance(spawn, dict) else ""
-    if parent := word(meta.get("parent_thread_id")):
-        return parent, "parent_thread_id"
-    if spawner:
-        return spawner, "source.subagent"
-    if subagent is not None or meta.get("thread_source") == "subagent":
-        return word(meta.get("session_id")), "session_id"
-    return "", ""
 
 
 def _child(session: JSON, how: str, call: str | None) -> tuple[Edge, ...]:
