@@ -1,23 +1,52 @@
-"""Settings: the only reader of the environment. Plain values come out, for layers that take them.
+"""Settings: the only reader of the environment and of `config.toml`. Plain values come out.
 
     THENCE_HOME                     the folder everything is kept in; ~/.thence when unset
     THENCE_NO_PERSISTENCE           1, true, yes or on: nothing is written
     CLAUDE_NO_SESSION_PERSISTENCE   the same, under the name other tools use
     HISTORY_RETAIN_DAYS             how far back the history is read; all of it when unset
     IDLE_TIMEOUT, APPROVAL_TIMEOUT  seconds; 300 when unset, 0 for never
+    THENCE_STORE                    the store, in place of what the file says
+
+The file `config.toml` in the home; every knob has a default:
+
+    [session_memory]
+    store = "sqlite:~/.thence/memory/thence.db"   # or postgresql://…; THENCE_STORE wins
+    exclude = ["~/private/*"]                     # projects that are never captured
+
+    [session_memory.retention]
+    raw_soft_cap_bytes = "4GiB"
+    raw_hard_cap_bytes = "6GiB"
+    raw_max_age_days = 45                         # 0: never by age
+    distilled_cap_bytes = "1GiB"
+    cadence = "daily"                             # daily, weekly, on-hook
+
+    [session_memory.domains]
+    tidepool = "apps"                             # repository -> domain
+
+    [session_memory.sources]
+    claude = ["~/.claude", "/mnt/old/.claude"]    # besides what the agents' variables name
+
+    [[session_memory.redact]]
+    name = "ticket"
+    pattern = "TICKET-[0-9]{6}"
+    keywords = ["ticket-"]
 
 Invariants: nothing is read before it is asked for, so that a bad value hurts only who needs it;
 an empty value counts as unset; a value that makes no sense is a `BadConfig` that names the
-variable and the reason, never a silent default. Read by the command line and, when a journal is
+variable, or file and key, and the reason, never a silent default. Values of the file carry
+where they came from. Read by the command line and, when a journal is
 made, by `thence` itself; no lower layer knows this module.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from thence.errors import BadConfig
 
@@ -98,3 +127,166 @@ def _number(name: str, told: str, unit: str, *, hint: str) -> float:
 
 def _told(name: str, env: Mapping[str, str] | None) -> str:
     return (os.environ if env is None else env).get(name, "").strip()
+
+
+# -- the file -------------------------------------------------------------------------------
+
+FILE: Final = "config.toml"
+STORE: Final = "THENCE_STORE"
+CADENCES: Final = ("daily", "weekly", "on-hook")
+
+_UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "kib": 1 << 10, "m": 10**6, "mb": 10**6}
+_UNITS |= {"mib": 1 << 20, "g": 10**9, "gb": 10**9, "gib": 1 << 30, "tb": 10**12, "tib": 1 << 40}
+_SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([a-zA-Z]*)\s*")
+
+
+class Value(NamedTuple):
+    """A setting and where it came from."""
+
+    value: Any
+    origin: str
+
+
+class Settings(NamedTuple):
+    """All settings, by their full names."""
+
+    values: dict[str, Value]
+
+    def __getitem__(self, name: str) -> Any:  # type: ignore[override]
+        """Give the value of a setting."""
+        return self.values[name].value
+
+
+def settings(home: Path, env: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings of a home; defaults where nothing is said."""
+    path = home / FILE
+    told = _Reader(path, _toml(path)).run()
+    out = {name: Value(default(home), "default") for name, (_, default) in _KNOWN.items()}
+    out |= {name: Value(value, f"{path}") for name, value in told.items()}
+    if store := _told(STORE, env):
+        out["session_memory.store"] = Value(store, STORE)
+    return Settings(out)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{path}: cannot be read: {error}", hint="fix or remove it") from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadConfig(f"{path}: not TOML: {error}", hint="strings need quotes") from error
+
+
+class _Reader:
+    """Reads one file against the table of what is known."""
+
+    def __init__(self, path: Path, content: dict[str, Any]) -> None:
+        self._path = path
+        self._content = content
+
+    def run(self) -> dict[str, Any]:
+        """Give what the file says, checked."""
+        out: dict[str, Any] = {}
+        for name, value in _flat("", self._content):
+            if name not in _KNOWN:
+                near = difflib.get_close_matches(name, _KNOWN, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_KNOWN)}"
+                raise BadConfig(f"{self._path}: {name}: nobody knows this setting", hint=hint)
+            check, _ = _KNOWN[name]
+            try:
+                out[name] = check(value)
+            except ValueError as error:
+                message = f"{self._path}: {name}: {error.args[0]}"
+                raise BadConfig(message, hint=error.args[1]) from None
+        return out
+
+
+def _flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Name the settings of nested tables in full; tables that are values stay whole."""
+    out: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and name not in _KNOWN:
+            out += _flat(f"{name}.", value)
+        else:
+            out.append((name, value))
+    return out
+
+
+# -- checks: a value, or ValueError(reason, hint) -------------------------------------------
+
+
+def size(value: object) -> int:
+    """Read a number of bytes, such as 1048576 or "4GiB"."""
+    hint = 'write bytes, or text such as "500MB" or "4GiB"'
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError(f"not a size: {value!r}", hint)
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def _days(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 36500:
+        return value
+    raise ValueError(f"not a number of days: {value!r}", "write 45; 0 means never")
+
+
+def _cadence(value: object) -> str:
+    if isinstance(value, str) and value in CADENCES:
+        return value
+    raise ValueError(f"no such cadence: {value!r}", f"one of {', '.join(CADENCES)}")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    raise ValueError(f"not a text: {value!r}", "write it in quotes")
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return value
+    raise ValueError(f"not a list of texts: {value!r}", 'write ["one", "two"]')
+
+
+def _names(value: object) -> dict[str, str]:
+    if isinstance(value, dict) and all(isinstance(one, str) for one in value.values()):
+        return value
+    raise ValueError(f"not a table of names: {value!r}", 'write name = "value" below it')
+
+
+def _paths(value: object) -> dict[str, list[str]]:
+    if isinstance(value, dict):
+        return {name: _texts(one) for name, one in value.items()}
+    raise ValueError(f"not a table of paths: {value!r}", 'write claude = ["~/.claude"] below it')
+
+
+def _rules(value: object) -> list[dict[str, Any]]:
+    hint = "each [[session_memory.redact]] needs name and pattern; keywords = […] makes it quick"
+    if not isinstance(value, list):
+        raise ValueError(f"not a list of rules: {value!r}", hint)  # noqa: TRY004 - a bad setting
+    for rule in value:
+        if not isinstance(rule, dict) or not {"name", "pattern"} <= rule.keys():
+            raise ValueError(f"not a rule: {rule!r}", hint)
+        if odd := rule.keys() - {"name", "pattern", "keywords"}:
+            raise ValueError(f"a rule has no {', '.join(sorted(odd))}", hint)
+    return value
+
+
+_KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
+    "session_memory.store": (_text, lambda home: f"sqlite:{home / 'memory' / 'thence.db'}"),
+    "session_memory.exclude": (_texts, lambda _: []),
+    "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),
+    "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 << 30),
+    "session_memory.retention.raw_max_age_days": (_days, lambda _: 45),
+    "session_memory.retention.distilled_cap_bytes": (size, lambda _: 1 << 30),
+    "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
+    "session_memory.domains": (_names, lambda _: {}),
+    "session_memory.sources": (_paths, lambda _: {}),
+    "session_memory.redact": (_rules, lambda _: []),
+}
