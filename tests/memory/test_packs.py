@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import signal
@@ -140,6 +141,34 @@ def test_folder_and_files_are_the_owner_s_alone(tmp_path: Path) -> None:
     ]
 
     assert [0o700, 0o600] == modes
+
+
+def test_a_pack_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    """A mode that was widened since is set right by the next append."""
+    packs = Packs(tmp_path)
+    packs.append(UID, [b"x"])
+    only_file(tmp_path).chmod(0o644)
+    packs.append(UID, [b"y"])
+
+    assert 0o600 == stat.S_IMODE(only_file(tmp_path).stat().st_mode)
+
+
+def test_a_pack_that_is_evicted_while_it_is_being_locked_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes are never written to a file that has lost its name."""
+    packs = Packs(tmp_path)
+    packs.append(UID, [b"x"])
+    flock = fcntl.flock
+
+    def late(handle: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        only_file(tmp_path).unlink()
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+
+    assert b"y" == packs.read(packs.append(UID, [b"y"])[0])
 
 
 def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> None:
@@ -298,6 +327,9 @@ def test_many_sessions_wait_for_the_disk_together(tmp_path: Path) -> None:
     """More sessions than may wait at once are synced on the way, and none is lost."""
     packs = Packs(tmp_path)
     refs = [packs.append(f"s{n}", [b"%d" % n], sync=False) for n in range(module.UNSYNCED + 5)]
+
+    assert 5 == len(packs._unsynced)
+
     packs.sync()
 
     assert [b"%d" % n for n in range(len(refs))] == [packs.read(ref) for (ref,) in refs]
@@ -341,8 +373,8 @@ def test_a_full_disk_leaves_no_tail_and_harms_no_ref(
     """A write that stops half-way gives its space back; earlier batches say that they are lost."""
     packs = Packs(tmp_path)
     ref = packs.append(UID, [b"kept"])[0]
-    size = packs.size(UID)
     packs.append(UID, [b"unsynced"], sync=False)
+    size = packs.size(UID)
     write = os.write
     with monkeypatch.context() as patched:
         halves = failing(lambda handle, data: write(handle, data[:5]), after=1, code=errno.ENOSPC)
@@ -354,7 +386,7 @@ def test_a_full_disk_leaves_no_tail_and_harms_no_ref(
 
     assert caught.value.hint is not None
     assert b"kept" == packs.read(ref)
-    assert packs.size(UID) < size + 40
+    assert size == packs.size(UID)
 
 
 def test_short_writes_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,6 +503,7 @@ def test_evicted_is_gone(tmp_path: Path) -> None:
 
     assert size == packs.evict(UID)
     assert 0 == packs.size(UID) == packs.evict(UID)
+    assert 0 == packs._frames._held
     assert b"stays" == packs.read(other)
     with pytest.raises(PackMissing):
         packs.read(ref)

@@ -244,13 +244,24 @@ def test_an_unknown_model_has_no_price(name: str) -> None:
     assert price(name, SMALL) is None
 
 
+def test_a_rate_that_the_list_lacks_is_unknown() -> None:
+    """A model that sells no output has a price for input, and none for what it cannot do."""
+    name = "text-embedding-3-small"
+
+    assert Decimal("0.02") == usd(price(name, Usage(1_000_000), provider="openai"))
+    assert price(name, Usage(1_000_000, 1), provider="openai") is None
+
+
 def test_who_sold_it_is_asked_first() -> None:
     """The seller's list beats the maker's; a seller nobody knows is said; one's own has none."""
     bedrock = price("claude-sonnet-4-5-20250929", SMALL, provider="amazon-bedrock")
     proxy = price("gpt-5", SMALL, provider="my-proxy")
+    route = price("openai/gpt-5", SMALL, provider="my-proxy")
 
     assert bedrock is not None
     assert proxy is not None
+    assert route is not None
+    assert proxy.notes == route.notes
     assert ("aws", ()) == (bedrock.provider, bedrock.notes)
     assert ("openai", ("no price at 'my-proxy'; the maker's list price",)) == (
         proxy.provider,

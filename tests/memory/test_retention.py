@@ -15,7 +15,8 @@ from thence.memory.retention import GIB, Inventory, Item, Plan, Policy, plan
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 CAPS = Policy(raw_soft_cap_bytes=100, raw_hard_cap_bytes=150, raw_max_age_days=45)
 
-ages = st.integers(0, 90).map(lambda days: NOW - timedelta(days=days, hours=days % 5))
+# Few of them, so that ties are common.
+ages = st.sampled_from([0, 1, 44, 46, 90]).map(lambda days: NOW - timedelta(days=days, hours=1))
 policies = st.builds(
     Policy,
     raw_soft_cap_bytes=st.integers(0, 300),
@@ -110,6 +111,22 @@ def test_over_the_soft_cap_the_oldest_analysis_goes_first() -> None:
         "the raw cache holds 150 bytes, 50 bytes over the soft cap of 100 bytes; "
         "the oldest analysis, of 2026-11-11, frees 50 bytes" == planned.items[0].reason
     )
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_ties_are_broken_by_the_id(failed: bool) -> None:
+    """Sessions of the same times go in the order of their ids, however they were listed."""
+    same = [Item(uid, 80, days(9), analysis_failed=failed) for uid in "ab"]
+    digested = [item(uid, 80) for uid in "ab"]
+    word = "drop_unanalysed" if failed else "analyse"
+
+    assert (word, "a") == actions(decide(*same))[0] == actions(decide(*reversed(same)))[0]
+    assert [("evict", "a")] == actions(decide(*digested)) == actions(decide(*reversed(digested)))
+
+
+def test_what_frees_nothing_does_not_go_for_space() -> None:
+    """A session without raw bytes is no help over a cap."""
+    assert [("evict", "b")] == actions(decide(item("a", 0, analysed=9), item("b", 101)))
 
 
 def test_between_the_caps_what_was_not_analysed_stays() -> None:
@@ -237,6 +254,7 @@ def test_never_more_goes_than_is_needed(policy: Policy, stock: Inventory) -> Non
     for entry in planned.items:
         if entry.action == "evict" and entry.step == 3:
             assert usage > soft
+            assert entry.bytes > 0
         if entry.action == "drop_unanalysed":
             assert usage > policy.raw_hard_cap_bytes
         if entry.action in {"evict", "drop_unanalysed"}:
