@@ -536,3 +536,35 @@ def test_a_tip_that_trails_is_followed_to_what_was_written_before_it() -> None:
     moved = Graph([*line, Node("t", None, Is.INTERNAL, tip="a")])
 
     assert [2, 1] == [late.end, moved.end]
+
+
+def test_a_boundary_may_keep_an_older_summary_and_what_that_had_kept() -> None:
+    """The kept run begins with a summary that was written after the events behind it."""
+    nodes = [
+        Node("u", None, Is.PROMPT),
+        Node("s", "u", Is.SUMMARY),
+        Node("b", "s", Is.INTERNAL, span=Span("s", "u", "u")),
+        Node("S", "b", Is.SUMMARY),
+        Node("B", "S", Is.INTERNAL, span=Span("S", "s", "u")),
+        Node("T", "B", Is.SUMMARY),
+        Node("C", "T", Is.INTERNAL, span=Span("T", "S", "u")),
+        Node("v", "C", Is.PROMPT),
+    ]
+    graph = Graph(nodes)
+
+    assert ["T", "S", "s", "u", "C", "v"] == [nodes[i].id for i in graph.chain()]
+    assert [] == graph.breaks
+
+
+def test_a_boundary_that_names_a_summary_and_a_stranger_is_not_applied() -> None:
+    """Only what the older boundary had kept can stand behind its summary."""
+    nodes = [
+        Node("x", None, Is.PROMPT),
+        Node("u", "x", Is.PROMPT),
+        Node("s", "u", Is.SUMMARY),
+        Node("b", "s", Is.INTERNAL, span=Span("s", "u", "u")),
+        Node("S", "b", Is.SUMMARY),
+        Node("B", "S", Is.INTERNAL, span=Span("S", "s", "x")),
+    ]
+
+    assert ["boundary"] == [b.what for b in Graph(nodes).breaks]

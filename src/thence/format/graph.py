@@ -512,6 +512,9 @@ class Graph:
         seen = self._patched(tail)
         if head not in seen:  # it had been summed up before: take what was written
             seen = self._plain(tail)
+        if head not in seen and head in self._spans:  # a summary, and what it had kept itself
+            inner = self._views.get(self._spans[head][0], [])
+            seen = [*inner[inner.index(tail) if tail in inner else len(inner) :], head]
         kept = seen[: seen.index(head) + 1] if head in seen else []
         return [i for i in kept if self.nodes[i].span is None]
 
@@ -522,7 +525,7 @@ class Graph:
         for i, node in enumerate(self.nodes):
             if node.span is None or i in self._copies:
                 continue
-            places = self._resolve(i, node.span)
+            places = self._resolve(i, node.span, out)
             if places is None:
                 self._breaks.append(Break(i, "boundary", node.span.anchor))
             else:
@@ -547,7 +550,9 @@ class Graph:
         """
         return frozenset(boundary for boundary, _, _ in self._spans.values())
 
-    def _resolve(self, boundary: int, span: Span) -> tuple[int, int, int] | None:
+    def _resolve(
+        self, boundary: int, span: Span, older: dict[int, tuple[int, int, int]]
+    ) -> tuple[int, int, int] | None:
         """Find anchor, head and tail of a boundary; None unless all of it holds together."""
         find = self._place.get
         anchor = find(span.anchor, -1)
@@ -557,13 +562,33 @@ class Graph:
         if span.head is None and span.tail is None:
             return (anchor, -1, -1) if near else None
         head, tail = find(span.head or "", -1), find(span.tail or "", -1)
-        if not near or head < 0 or tail < 0 or not self._is_above(head, tail):
+        if not near or head < 0 or tail < 0:
+            return None
+        if not self._is_above(head, tail) and not self._was_kept(tail, older.get(head), older):
             return None
         baked = (
             self.parents[head] == anchor and head != boundary
         )  # a fork's copy already has its links patched
-        older = not self._is_above(anchor, tail) and not self._is_above(boundary, tail)
-        return (anchor, head, tail) if baked or older else None
+        before = not self._is_above(anchor, tail) and not self._is_above(boundary, tail)
+        return (anchor, head, tail) if baked or before else None
+
+    def _was_kept(
+        self,
+        i: int,
+        span: tuple[int, int, int] | None,
+        older: dict[int, tuple[int, int, int]],
+    ) -> bool:
+        """Whether an event is one of those that an older boundary kept, itself or one below it.
+
+        What a summary stands before was written before it: such a run cannot be told by links.
+        """
+        for _ in range(1000):
+            if span is None or span[1] < 0:
+                return False
+            if self._is_above(span[1], i) and self._is_above(i, span[2]):
+                return True
+            span = older.get(span[1])
+        return False
 
     def _under(self, anchor: int, boundary: int) -> bool:
         """Whether the anchor was written a few steps under its boundary."""
