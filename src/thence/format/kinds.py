@@ -20,11 +20,12 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
 from thence.format import output, shell
-from thence.format.output import Row
+from thence.format.output import Row, Table
 from thence.format.testruns import Tests as Tests
 from thence.format.testruns import test_runner as test_runner
 from thence.format.testruns import tests as tests
@@ -80,7 +81,7 @@ _CONTENTS = ("content", "contents", "file_text")
 _OLD = ("old_string", "old_str", "oldString", "oldText")
 _NEW = ("new_string", "new_str", "newString", "newText")
 
-FAILURES = tuple(Row(*row) for row in (
+FAILURES = Table(Row(*row) for row in (
     ("denied", (r"The user doesn't want to (?:proceed|take this action)|User rejected tool use|"
                 r"User cancelled the execution|\S+ requested permissions? to |This command "
                 r"requires approval|This Bash command contains multiple operations\.|.{1,200} was "
@@ -109,7 +110,7 @@ FLAGS = (
 )
 """Fields of structured results that say it failed, and why if they tell."""
 
-ERRORS = tuple(Row(*row) for row in (
+ERRORS = Table(Row(*row) for row in (
     ("exception", (r"E\s+assert\b|(?:E\s+|Uncaught |Caused by: |Exception in thread \S+ )?"
                    r"(?:[\w$]{1,80}\.){0,9}(?:[A-Z]\w{0,80})?(?:Error|Exception)"
                    r"(?: \[\w+\])?(?::|$)"),
@@ -297,9 +298,11 @@ def _name(tool: object) -> str:
     return tool.rsplit("__", 1)[-1].lower() if isinstance(tool, str) else ""
 
 
+_KINDS = {name: kind for kind, names in reversed(TOOLS) for name in names.split()}
+
+
 def _kind(tool: object) -> str:
-    name = _name(tool)
-    return next((kind for kind, names in TOOLS if name in names.split()), "")
+    return _KINDS.get(_name(tool), "")
 
 
 def _unfold(tool: object, input: object) -> tuple[str, object]:
@@ -386,6 +389,15 @@ def _patched(text: str) -> list[Touch]:
 
 def _shell_touches(script: str) -> list[Touch]:
     """Give the files a script changes where that is evident: no variables, globs, scratch files."""
+    return list(_short_touches(script) if len(script) <= shell.SHORT else _script_touches(script))
+
+
+@lru_cache(maxsize=4096)
+def _short_touches(script: str) -> list[Touch]:
+    return _script_touches(script)
+
+
+def _script_touches(script: str) -> list[Touch]:
     found: list[Touch] = []
     for words, writes in shell.steps(script):
         name = shell.program_name(words[0]) if words else ""

@@ -129,7 +129,7 @@ def event_id(session: str, native: str, block: int = 0, occurrence: int = 0) -> 
 
 
 def _utf8(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def one_line(text: str, length: int = SUMMARY_LENGTH) -> str:

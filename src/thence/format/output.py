@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cached_property
 from typing import NamedTuple
 
 CLIP = 16 << 10
@@ -34,9 +35,23 @@ class Row(NamedTuple):
     no: str
 
 
+class Table(tuple[Row, ...]):  # noqa: SLOT001 - it keeps its compiled patterns
+    """Rows in order. Most texts match none of them: one pattern of all says so at once."""
+
+    @cached_property
+    def any(self) -> re.Pattern[str]:
+        """Matches what any row does."""
+        return re.compile("|".join(f"(?:{row.pattern})" for row in self))
+
+    @cached_property
+    def each(self) -> list[tuple[Row, re.Pattern[str]]]:
+        """The rows with their patterns compiled."""
+        return [(row, re.compile(row.pattern)) for row in self]
+
+
 # The table keeps a row to a line or two; the formatter would give every cell its own.
 # fmt: off
-ENVELOPES = tuple(Row(*row) for row in (
+ENVELOPES = Table(Row(*row) for row in (
     ("codex", (r"(?:(?:Command|Chunk ID|Wall time)\b[^\n]*\n){0,4}(?:Process exited with code |"
                r"Exit code: )(-?\d{1,9})\b[^\n]*(?:\n(?:Wall time|Original token count|Total output"
                r" lines)\b[^\n]*)*(?:\nOutput:)?(?:\n(?:Total output lines|Warning: truncated "
@@ -65,9 +80,11 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _EXIT_CODE = re.compile(r'"metadata"\s*:\s*\{[^{}]{0,200}"exit_code"\s*:\s*(-?\d{1,9})\b')
 
 
-def first(rows: tuple[Row, ...], text: str) -> Row | None:
+def first(rows: Table, text: str) -> Row | None:
     """Give the first row whose pattern a text begins with."""
-    return next((row for row in rows if re.match(row.pattern, text)), None)
+    if rows.any.match(text) is None:
+        return None
+    return next((row for row, pattern in rows.each if pattern.match(text)), None)
 
 
 def text(value: object) -> str:
@@ -79,8 +96,8 @@ def opened(text: str) -> tuple[int | None, str]:
     """Take the client's envelope off an output: its exit code, if any, and the output."""
     if text[:1] == "{" and (found := _EXIT_CODE.search(text)):
         return int(found[1]), _unescaped(text)
-    for row in ENVELOPES:
-        if found := re.match(row.pattern, text):
+    for _, pattern in ENVELOPES.each if ENVELOPES.any.match(text) else ():
+        if found := pattern.match(text):
             return int(found[1]), text[found.end() :]
     found = _PREFACE.match(text)
     return None, text[found.end() :] if found else text

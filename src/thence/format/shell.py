@@ -17,6 +17,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+SHORT = 2048
+"""Characters of a script up to which what was found out about it is worth remembering."""
+
 _CLIP = 16 << 10  # characters of a script that are read
 _STEPS = 500  # separators of a script that are heeded
 _NESTED = 8  # wrappers nest, but not without end
@@ -72,6 +75,7 @@ _TOKEN = re.compile(
 _QUOTED = re.compile(r"'([^']*+)'|\"((?:[^\"\\]|\\.)*+)\"|\\(.)", re.DOTALL)
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*\\?(['\"]?)([A-Za-z_]\w*)\1")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_VERSIONED = ("python", "pypy", "php", "ruby")
 _NO_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]")  # no program is called so
 
 
@@ -118,8 +122,12 @@ def without_heredocs(script: str) -> str:
 
 def program_name(word: str) -> str:
     """Give a program's name without its directory, suffix and, for interpreters, version."""
-    name = re.sub(r"\.(?:exe|cmd)$", "", word.rsplit("/", 1)[-1])
-    return re.sub(r"^(python|pypy|php|ruby)[\d.]+$", r"\1", name)
+    name = word.rsplit("/", 1)[-1]
+    if name.endswith((".exe", ".cmd", ".exe\n", ".cmd\n")):
+        name = re.sub(r"\.(?:exe|cmd)$", "", name)
+    if name.startswith(_VERSIONED):
+        name = re.sub(r"^(python|pypy|php|ruby)[\d.]+$", r"\1", name)
+    return name
 
 
 def handed(words: list[str]) -> str | None:
@@ -156,9 +164,7 @@ def _bare(words: list[str]) -> list[str]:
 def _unwrapped(words: list[str]) -> list[str]:
     """Give the words of the program a wrapper runs; none if these words are no wrapper's."""
     words = [program_name(words[0]), *words[1:]]
-    for names, options, extra in WRAPPERS:
-        if not names.startswith(words[0]):
-            continue
+    for names, options, extra in _WRAPPERS.get(words[0], ()):
         at = 0
         for part in (*names.split(), *[""] * extra):
             at = _past_options(words, at, options)
@@ -168,6 +174,12 @@ def _unwrapped(words: list[str]) -> list[str]:
         else:
             return words[_past_options(words, at, options) :]
     return []
+
+
+_WRAPPERS = {
+    row[0].split()[0]: [other for other in WRAPPERS if other[0].split()[0] == row[0].split()[0]]
+    for row in WRAPPERS
+}
 
 
 def _past_options(words: list[str], at: int, valued: str) -> int:

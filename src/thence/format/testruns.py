@@ -14,12 +14,13 @@ Never here: whether a call failed (see kinds), the event made of a run (see join
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from thence.format import output, shell
-from thence.format.output import Row
+from thence.format.output import Row, Table
 
 
 class Tests(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ _JS = r"(?:(?:npm|pnpm|yarn|bun)(?: run| exec| x| dlx)? )?"
 _TASK = (r"(?:(?:ci|unit|e2e|integration)[:_-])?(?:tests?|e2e|unit)(?::[\w:.-]+|[-_](?:unit|int\w*|"
          r"e2e|ci|all|cov\w*|once|only|fast|slow|py\w*|js|go|race))?(?= |$)")
 
-RUNNERS = tuple(Row(*row) for row in (
+RUNNERS = Table(Row(*row) for row in (
     ("pytest", r"py\.?test(?:-\d[\d.]*)?" + _END, "pytest -q tests", "cat pytest.ini"),
     ("unittest", "unittest" + _END, "python3 -m unittest discover", "python -c 'import unittest'"),
     ("django", r"(?:manage\.py|django-admin) test" + _END, "python manage.py test app",
@@ -160,7 +161,7 @@ FORMATS = tuple(Format(*row) for row in (
      "1 doctest, 10 tests, 2 failures, 1 skipped", (8, 2, 1), "10 tests"),
 ))
 
-COUNTED = tuple(Row(*row) for row in (
+COUNTED = Table(Row(*row) for row in (
     ("passed", r"--- PASS: |ok \d+(?!.*# (?i:skip))", "--- PASS: TestA (0.00s)", "=== RUN TestA"),
     ("failed", r"--- FAIL: |not ok \d+(?!.*# (?i:todo|skip))", "not ok 2 - adds", "FAIL"),
     ("skipped", r"--- SKIP: |(?:not )?ok \d+.*# (?i:skip)", "ok 3 # skip no disk", "ok 3 - adds"),
@@ -189,7 +190,17 @@ _COUNT = re.compile(
 
 def test_runner(command: str) -> str | None:
     """Return the name of the first test runner a script starts, or None if it starts none."""
-    found = map(_started, shell.programs(command)) if isinstance(command, str) else ()
+    told = command if isinstance(command, str) else ""
+    return _short_runner(told) if len(told) <= shell.SHORT else _runner(told)
+
+
+@lru_cache(maxsize=4096)
+def _short_runner(command: str) -> str | None:
+    return _runner(command)
+
+
+def _runner(command: str) -> str | None:
+    found = map(_started, shell.programs(command))
     return next((name for name in found if name is not None), None)
 
 
@@ -203,10 +214,12 @@ def tests(command: str, result_text: str) -> Tests | None:
         return None
     text = output.text(result_text)
     lines = output.lines(output.opened(text)[1])
+    bare = [line.lstrip() for line in lines]
     own = [form for form in FORMATS if form.name == runner]
     task = runner == "bun test" or (" " in runner and not own) or runner == "script"
     for form in own if own and not task else FORMATS if runner != "go test" else ():
-        found = [line for line in lines if re.match(form.pattern, line.lstrip())]
+        match = re.compile(form.pattern).match
+        found = [line for line, said in zip(lines, bare, strict=True) if match(said)]
         if found:
             counts = _counts(" ; ".join(found if form.add_up else found[-1:]))
             return Tests(form.name if task else runner, *counts)
@@ -220,11 +233,11 @@ def _started(words: list[str]) -> str | None:
     """Name the runner these words start, wrappers apart."""
     name = shell.program_name(words[0])
     line = ["./" + name if "/" in words[0] and name.startswith("test") else name]
-    skip = False
+    skip, valued = False, _VALUES.get(name, "").split()
     for word in words[1:40]:
         if not skip and not word.isdigit() and (word[:1] != "-" or word == "--test"):
             line.append(word)
-        skip = not skip and word in _VALUES.get(name, "").split()
+        skip = not skip and word in valued
     row = output.first(RUNNERS, " ".join(line))
     if row is None or _NOT_A_RUN.intersection(words):
         return None
@@ -248,7 +261,8 @@ def _counts(text: str) -> tuple[int | None, int | None, int | None]:
 
 def _counted(lines: list[str], *, whole: bool) -> tuple[int | None, int | None, int | None]:
     """Count the lines of runners that do not; what a cut text does not show is not known."""
-    n = {row.name: sum(bool(re.match(row.pattern, line)) for line in lines) for row in COUNTED}
+    some = [line for line in lines if COUNTED.any.match(line)]
+    n = {row.name: sum(bool(pattern.match(line)) for line in some) for row, pattern in COUNTED.each}
     failed = n["failed"] or n["package bad"]
     known = failed > 0 or (whole and any(n.values()))
     return n["passed"] or None if whole else None, failed if known else None, n["skipped"] or None
