@@ -15,7 +15,10 @@ import click
 from thence import __version__
 from thence.errors import ThenceError
 
-COMMANDS = {"show": "Read one session: its live chain, branches and damage."}
+COMMANDS = {
+    "show": "Read one session: its live chain, branches and damage.",
+    "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",
+}
 
 
 class Lazy(click.Group):
@@ -62,7 +65,7 @@ def _tell(error: ThenceError) -> None:
 def main() -> None:
     """Run the command line and leave with the contract's exit code."""
     try:
-        thence(prog_name="thence", standalone_mode=False)
+        code = thence(prog_name="thence", standalone_mode=False)
     except ThenceError as error:
         _tell(error)
         sys.exit(error.exit_code)
@@ -71,3 +74,5 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    if code:
+        sys.exit(code)

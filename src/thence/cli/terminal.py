@@ -11,9 +11,14 @@ import re
 import shutil
 import sys
 import unicodedata
+from collections.abc import Iterator
 from json import dumps
 
 import click
+import msgspec
+
+from thence.errors import NotReadable
+from thence.format.records import JSON
 
 TEXT_WIDTH = 88
 """Prose stops here however wide the terminal is."""
@@ -51,10 +56,20 @@ def style(text: str, **how: str | bool) -> str:
 
 def columns(text: str) -> int:
     """How many columns a text takes; wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
     )
+
+
+def spaced(left: str, right: str, room: int) -> str:
+    """Put one text to the left and one to the right; the left one is cut where they meet."""
+    if not right:
+        return cut(left, room)
+    left = cut(left, max(room - columns(right) - 2, 1))
+    return left + " " * max(room - columns(left) - columns(right), 0) + right
 
 
 def cut(text: str, room: int) -> str:
@@ -90,8 +105,98 @@ def _broken(line: str, room: int) -> list[str]:
 
 def _fits(text: str, start: int, room: int) -> int:
     """Where to end so that what begins at `start` takes no more than so many columns."""
+    if text.isascii():
+        return min(len(text), start + max(room, 0))
     for at in range(start, len(text)):
         room -= columns(text[at])
         if room < 0:
             return at
     return len(text)
+
+
+# -- figures --------------------------------------------------------------------------------
+
+
+def lasted(milliseconds: int) -> str:
+    """Say how long something took: `31 ms`, `3.1 s`, `41 s`, `3 min`, `1 h 50`."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 10_000:
+        return f"{milliseconds / 1000:.1f}".removesuffix(".0") + " s"
+    seconds = round(milliseconds / 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"
+
+
+def short(number: int) -> str:
+    """Say a number of tokens in little room: `950`, `19k`, `1.2k`, `2.4M`."""
+    for unit, size in (("M", 1_000_000), ("k", 1000)):
+        if number >= size:
+            digits = f"{number / size:.1f}" if number < 10 * size else f"{number // size}"
+            return digits.removesuffix(".0") + unit
+    return f"{number}"
+
+
+def size(count: int) -> str:
+    """Say a number of bytes: `57 bytes`, `4.1 KB`, `380 KB`, `1.2 GB`."""
+    if count < 1000:
+        return "1 byte" if count == 1 else f"{count} bytes"
+    amount = float(count)
+    for unit in ("KB", "MB", "GB"):
+        amount /= 1000
+        if amount < 999.5 or unit == "GB":
+            break
+    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
+
+
+def several(number: int, noun: str) -> str:
+    """Say how many of a thing: `1 event`, `1,204 events`, `2 branches`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+# -- JSON -----------------------------------------------------------------------------------
+
+
+def as_json(value: JSON) -> Iterator[str]:
+    """Give a value as lines of JSON: a field or an element on each, so that tools can cut it.
+
+    Not by msgspec: a log may hold lone surrogates and numbers of any size.
+    """
+    try:
+        yield from map(escape, _pieces(msgspec.to_builtins(value)))
+    except RecursionError:
+        message = "the session holds a value that is nested too deeply to be printed as JSON"
+        raise NotReadable(message, hint="show it as text, without --as and --json") from None
+
+
+def _pieces(value: JSON, indent: str = "") -> Iterator[str]:
+    """Cut the outermost levels into lines; what lies deeper stays on one."""
+    if not value or not isinstance(value, (dict, list)):
+        yield indent + _compact(value)
+        return
+    inner = indent + "  "
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    yield indent + opening
+    last = len(value) - 1
+    for at, one in enumerate(value):
+        comma = "," if at < last else ""
+        if isinstance(value, list):
+            yield f"{inner}{_compact(one)}{comma}"
+            continue
+        name, part = dumps(one), value[one]
+        if isinstance(part, list) and part and isinstance(part[0], dict) and not indent:
+            *lines, end = _pieces(part, inner)
+            yield f"{inner}{name}: ["
+            yield from lines[1:]
+            yield f"{end}{comma}"
+        else:
+            yield f"{inner}{name}: {_compact(part)}{comma}"
+    yield indent + closing
+
+
+def _compact(value: JSON) -> str:
+    return dumps(value, ensure_ascii=False)

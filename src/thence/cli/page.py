@@ -1,0 +1,665 @@
+"""One session as text: the live line at the left, what parted from it where it parted.
+
+The same page for every agent, made from the facts of its session and nothing else. The first two
+lines say what it is; then come the turns; the last lines say what became of the rest. Every text
+of a log is made harmless and cut or wrapped to the screen before it is put on a line.
+
+Closed, a branch, a subagent and what a compaction summed up take one line each; opened, their
+events stand a step to the right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+import msgspec
+
+from thence.adapters.sessions import Loaded
+from thence.cli.reading import flowed, notices, skipped_line
+from thence.cli.terminal import (
+    TEXT_WIDTH,
+    clean,
+    columns,
+    cut,
+    lasted,
+    several,
+    short,
+    size,
+    spaced,
+    style,
+    wrap,
+)
+from thence.format import joins, kinds, output
+from thence.format.facts import Block, Edge, Fact, Told
+from thence.format.graph import Branch, State
+from thence.format.nodes import Is
+from thence.format.normal import one_line
+from thence.format.records import Usage, text_of, word
+from thence.format.todos import Step, pending
+from thence.format.turn import TurnState
+from thence.format.whole import REWRITTEN
+
+FEW = 5
+"""How many of a kind are named before the rest is counted."""
+
+LONG = 24
+"""How many lines of one text are shown before the rest is only measured."""
+
+_DIM = "bright_black"
+_GONE = (State.DEAD, State.ROLLED_BACK)
+_CUT_SHORT = {"denied": "✗", "interrupted": "○", "timeout": "✗"}
+_TURNS = {
+    TurnState.RUNNING: ("●", "running", "cyan"),
+    TurnState.WAITING: ("◆", "waits for you", "yellow"),
+    TurnState.INTERRUPTED: ("○", "interrupted", "red"),
+    TurnState.DONE: ("●", "done", "cyan"),
+}
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A call with all that is known of how it went."""
+
+    call: joins.Call
+    told: Told | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """What the program returned, if anybody says so."""
+        if self.told is not None and self.told.exit_code is not None:
+            return self.told.exit_code
+        return self.call.ending.exit_code if self.call.ending else None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is known to have gone wrong."""
+        if self.call.ending is not None and self.call.ending.failed:
+            return True
+        return self.told is not None and (self.told.failed or bool(self.told.exit_code))
+
+    @property
+    def ended(self) -> bool:
+        """Whether it came to an end that was written down."""
+        return self.call.result is not None or (self.told is not None and self.told.ended)
+
+    @property
+    def took(self) -> int | None:
+        """Milliseconds: told, or from the call to its result as far as the clock shows them."""
+        call, result = self.call.call, self.call.result
+        if self.told is not None and self.told.took_ms is not None:
+            return self.told.took_ms
+        if result is None:
+            return None
+        if result.took_ms is not None:
+            return result.took_ms
+        if kinds.touches(call.tool or "", call.payload):
+            return None  # done at once; what passed is the time somebody took to allow it
+        start, end = joins.time_of(call.ts), joins.time_of(result.ts)
+        passed = (end - start).total_seconds() if start and end else 0.0
+        return round(1000 * passed) if 1 <= passed < 86_400 else None
+
+
+class Page:
+    """The text of one session."""
+
+    def __init__(
+        self, loaded: Loaded, room: int, *, opened: bool = False, full: bool = False
+    ) -> None:
+        self.loaded = loaded
+        self.whole = loaded.whole
+        self.room = room
+        self.opened = opened
+        self.full = full
+
+    def lines(self) -> list[str]:
+        """Give the whole page."""
+        return [*self.head(), "", *self.body(), "", *self.foot()]
+
+    # -- what is known of the session ---------------------------------------------------
+
+    @cached_property
+    def chain(self) -> list[int]:
+        """The facts that stand on the page's left line."""
+        return self.whole.graph.chain(boundaries=not self.opened)
+
+    @cached_property
+    def line(self) -> list[int]:
+        """The whole live line, compacted or not."""
+        return self.whole.graph.chain(boundaries=False)
+
+    @cached_property
+    def turns(self) -> dict[int, int]:
+        """The prompts of the live line, numbered."""
+        prompts = (place for place in self.line if self._is_prompt(place))
+        return {place: number for number, place in enumerate(prompts, 1)}
+
+    def _is_prompt(self, place: int) -> bool:
+        return bool(self.whole.facts[place].node.flags & Is.PROMPT)
+
+    @cached_property
+    def pairs(self) -> dict[str, Pair]:
+        """All calls by their id."""
+        told = {one.call: one for fact in self.whole.facts for one in fact.told}
+        out: dict[str, Pair] = {}
+        for pair in joins.calls(self.whole.events):
+            if (call := pair.call.call) is not None:
+                out.setdefault(call, Pair(pair, told.get(call)))
+        return out
+
+    @cached_property
+    def sizes(self) -> Counter[str]:
+        """How many events each record is."""
+        return Counter(event.native_id for event in self.whole.events)
+
+    @cached_property
+    def bills(self) -> dict[str, list[Usage]]:
+        """What was billed with each record, every bill once."""
+        bills = joins.bills(self.whole.events)
+        out: dict[str, list[Usage]] = {}
+        for event in self.whole.events:
+            if (usage := bills.get(event.event_id)) is not None:
+                out.setdefault(event.native_id, []).append(usage)
+        return out
+
+    def _tokens(self, places: Iterable[int]) -> int:
+        ids = {self.whole.facts[place].node.id for place in places}
+        return sum(usage.total for name in ids for usage in self.bills.get(name, ()))
+
+    def _events(self, places: Iterable[int]) -> int:
+        """Count the events of a run, book-keeping left out."""
+        states, facts = self.whole.states, self.whole.facts
+        ids = {facts[p].node.id for p in places if states[p] is not State.INTERNAL}
+        return sum(self.sizes[name] for name in ids)
+
+    def _sum(self, places: Sequence[int], *, turns: bool = True) -> str:
+        """Say how much a run of facts is: turns, events, tokens."""
+        prompts = sum(map(self._is_prompt, places)) if turns else 0
+        tokens = self._tokens(places)
+        parts = [
+            several(prompts, "turn") if prompts else "",
+            several(self._events(places), "event"),
+            f"{short(tokens)} tokens" if tokens else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+    # -- the first lines ----------------------------------------------------------------
+
+    def head(self) -> Iterator[str]:
+        """Say what the session is."""
+        title = (self.whole.title or "").strip() or "empty session"
+        yield style(cut(clean(title.split("\n")[0]), self.room), bold=True)
+        known = self.whole.session()
+        where = " ".join(filter(None, (_last(known.cwd), known.git_branch)))
+        parts = [
+            _short_id(self.whole.native),
+            known.flavor,
+            known.model,
+            where,
+            several(len(self.turns), "turn"),
+            self._spent(),
+        ]
+        for line in flowed(filter(None, parts), self.room):
+            yield style(line, fg=_DIM)
+
+    def _spent(self) -> str:
+        spent = self.whole.spent
+        least = "at least " if self.whole.unbilled else ""
+        parts = [f"{least}{short(spent.own)} tokens" if spent.own or not least else "no bill"]
+        if spent.dead.total:
+            parts.append(f"{short(spent.dead.total)} dead")
+        if spent.side.total:
+            parts.append(f"{short(spent.side.total)} by subagents")
+        return ", ".join(parts)
+
+    # -- the turns ----------------------------------------------------------------------
+
+    def body(self) -> Iterator[str]:
+        """Give the live line, and what parted from it in its place."""
+        yield from self._before()
+        yield from self._branches(-1)
+        yield from self._run(self.chain, "")
+        for call, channel in self.agents.items():
+            if channel not in self._shown:
+                yield from self._agent(channel, call, "")
+        yield self._turn()
+
+    def _before(self) -> Iterator[str]:
+        """Say what the session goes on from: other sessions' events are not shown again."""
+        whole = self.whole
+        if whole.before.facts or whole.ancestor:
+            number = len(whole.before.facts) or len(whole.ancestor)
+            what = "event" if whole.before.facts else "message"
+            edge = next((e for e in whole.edges if not e.child), None)
+            name = _short_id(edge.session) if edge else "an older session"
+            yield style(
+                cut(f"┊    goes on from {clean(name)}, {several(number, what)}", self.room), fg=_DIM
+            )
+
+    def _run(self, places: Sequence[int], step: str) -> Iterator[str]:
+        """Give a run of facts, a step to the right if it is a branch."""
+        copies: list[int] = []
+        for place in places:
+            if self.whole.states[place] is State.REPLAYED and not self.opened:
+                copies.append(place)
+                continue
+            yield from self._copied(copies, step)
+            copies = []
+            yield from self._fact(place, step)
+            if not step:
+                yield from self._branches(place)
+        yield from self._copied(copies, step)
+
+    def _copied(self, places: list[int], step: str) -> Iterator[str]:
+        """Say how much of the line was copied from the session that owns it."""
+        if places:
+            owner = next((f.origin for p in places if (f := self.whole.facts[p]).origin), None)
+            name = f" from {_short_id(clean(owner))}" if owner else ""
+            said = f"{step}┊    copied{name}: {several(self._events(places), 'event')}"
+            yield style(cut(said, self.room), fg=_DIM)
+
+    def _fact(self, place: int, step: str) -> Iterator[str]:
+        fact = self.whole.facts[place]
+        if fact.node.flags & Is.SUMMARY:
+            yield from self._summary(place, step)
+        elif fact.node.flags & Is.PROMPT:
+            yield from self._prompt(place, step)
+        else:
+            for block in fact.blocks:
+                yield from self._block(fact, block, step)
+
+    def _prompt(self, place: int, step: str) -> Iterator[str]:
+        fact = self.whole.facts[place]
+        number = f"{self.turns.get(place, '')}" if not step else ""
+        name = f"{step}● {number:<2} " + style(f"you  {_clock(fact)}", fg="blue", bold=True)
+        took = self._took(place) if not step else ""
+        yield _right(name, f"{step}● {number:<2} you  {_clock(fact)}", took, self.room)
+        for block in fact.blocks:
+            if block.role == "user" and block.kind == "user_msg":
+                yield from self._prose(_said(block), step)
+            else:
+                yield from self._block(fact, block, step)
+
+    def _took(self, place: int) -> str:
+        """Say what a turn took: how full the context was at its end, and what was written."""
+        out, context = 0, 0
+        for usage in self._turn_bills.get(place, ()):
+            out += usage.output_tokens
+            context = usage.total - usage.output_tokens or context
+        return f"ctx {short(context)}  out {short(out)}" if out or context else ""
+
+    @cached_property
+    def _turn_bills(self) -> dict[int, list[Usage]]:
+        out: dict[int, list[Usage]] = {}
+        now = -1
+        for place in self.line:
+            now = place if place in self.turns else now
+            out.setdefault(now, []).extend(self.bills.get(self.whole.facts[place].node.id, ()))
+        return out
+
+    def _prose(self, text: str, step: str) -> Iterator[str]:
+        """Give a text, its end left out when it is long."""
+        text = text.strip("\n")
+        rest = ""
+        if not self.full:
+            text, rest = _begun(text, LONG, LONG * self.room)
+        for line in wrap(text, self.room - 6 - len(step)):
+            yield f"{step}│    {line}".rstrip()
+        if rest:
+            yield self._dim(
+                spaced(f"{step}│    … {size(len(rest))} more", "--full", self._prose_room)
+            )
+
+    def _dim(self, row: str) -> str:
+        return style(row, fg=_DIM)
+
+    @property
+    def _prose_room(self) -> int:
+        return min(self.room, TEXT_WIDTH + 6)
+
+    def _summary(self, place: int, step: str) -> Iterator[str]:
+        """A compaction: how much it stands for, and what it says."""
+        fact = self.whole.facts[place]
+        summed = [p for p in self._summed if self.whole.states[p] in (State.LIVE, State.ORPHANED)]
+        when = f" {_clock(fact)}" if _clock(fact) else ""
+        much = f", {self._sum(summed)} summed up" if summed and not step else ""
+        yield style(cut(f"{step}═    compacted{when}{much}", self.room), fg="cyan")
+        # Some clients write the whole history that replaces the old one: what was kept, then
+        # the summary, and reminders around it.
+        prose = [block for block in fact.blocks if not _said(block).startswith("<")]
+        for block in fact.blocks:
+            if block is (prose or fact.blocks)[-1]:
+                yield from self._prose(_said(block), step)
+            else:
+                yield self._injected(block, step)
+        if not step and not self.opened:
+            yield from self._closed([b for p in self._summed for b in self.parted.get(p, ())])
+
+    @cached_property
+    def _summed(self) -> list[int]:
+        """The facts of the live line that a compaction left out."""
+        shown = set(self.chain)
+        return [place for place in self.line if place not in shown]
+
+    # -- blocks -------------------------------------------------------------------------
+
+    def _block(self, fact: Fact, block: Block, step: str) -> Iterator[str]:
+        if block.kind == "tool_call":
+            yield from self._call(block, step)
+        elif block.kind == "thinking":
+            said = f"… {block.summary}" if block.summary else "… thought"
+            yield style(cut(f"{step}│    {clean(said)}", self._prose_room), fg=_DIM)
+        elif block.kind == "assistant_msg":
+            yield from self._prose(_said(block), step)
+        elif block.kind == "error":
+            yield style(cut(f"{step}▲    {clean(_first(_said(block)))}", self.room), fg="red")
+        elif block.kind == "decision":
+            yield cut(f"{step}◇    decided: {clean(_first(_said(block)))}", self.room)
+        elif fact.node.flags & Is.INTERRUPTS:
+            yield style(
+                cut(f"{step}○    {_first(_said(block)) or 'interrupted'}", self.room), fg="red"
+            )
+        elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
+            yield self._injected(block, step)
+
+    def _injected(self, block: Block, step: str) -> str:
+        """What the harness put into the user's mouth: one dim line and how long it is."""
+        said = _said(block)
+        how = size(len(said)) if len(said) > 200 else ""
+        left = f"{step}·    {clean(one_line(said))}"
+        return style(spaced(left, how, self._prose_room), fg=_DIM)
+
+    def _call(self, block: Block, step: str) -> Iterator[str]:
+        pair = self.pairs.get(block.call or "")
+        said = block.summary or kinds.summary(block.tool or "", block.payload)
+        said = clean(said.replace(self._here, "") if self._here else said)
+        if pair is None or not pair.ended:
+            lost = spaced(f"{step}○    {said}", "interrupted, no result", self._row_room)
+            yield style(lost, fg="red")
+        else:
+            yield from self._ended(block, pair, said, step)
+        channel = self.agents.get(block.call or "")
+        if channel is not None and channel not in self._shown:
+            yield from self._agent(channel, block.call or "", step)
+        for edge in self._children.get(block.call or "", ()):
+            said = f"{step}├─▸  its session is {clean(edge.session)}"
+            yield style(cut(said, self.room), fg="bright_magenta")
+
+    @cached_property
+    def _here(self) -> str:
+        """The folder the session works in, as paths begin with it."""
+        cwd = (self.whole.session().cwd or "").rstrip("/")
+        return f"{cwd}/" if len(cwd) > 1 else ""
+
+    def _ended(self, block: Block, pair: Pair, said: str, step: str) -> Iterator[str]:
+        tool, failed = block.tool or "", pair.failed
+        why = pair.call.ending.why if pair.call.ending and failed else ""
+        if why in _CUT_SHORT:
+            row = spaced(f"{step}{_CUT_SHORT[why]}    {said}", why, self._row_room)
+            yield style(row, fg="red")
+            return
+        script = kinds.command(tool, block.payload)
+        result = pair.call.result
+        told = text_of(result.payload) or output.text(result.payload) if result else ""
+        tests = kinds.tests(script, told) if script is not None else None
+        tested = tests is not None or (script is not None and kinds.test_runner(script) is not None)
+        failed = failed or bool(tests and tests.failed)
+        edits = kinds.is_edit(tool, block.payload)
+        mark = "✗" if failed else "✓" if tested else "■" if edits else "│"
+        colour = "red" if failed else {"✓": "green", "■": "yellow"}.get(mark, "")
+        counts = _tests(tests) if tests else ""
+        row = f"{step}{mark}    {said}" + (f"   {counts}" if counts else "")
+        shown = spaced(row, self._figures(pair, failed=failed), self._row_room)
+        yield style(shown, fg=colour) if colour else shown
+        if failed and not counts:
+            most = clean(_telling(told, at_end=script is not None))
+            if most:
+                yield self._dim(cut(f"{step}│      {most}", self._prose_room))
+
+    @property
+    def _row_room(self) -> int:
+        return min(self.room, 100)
+
+    def _figures(self, pair: Pair, *, failed: bool) -> str:
+        code, took = pair.exit_code, pair.took
+        parts = [
+            f"exit {code}" if failed and code else "",
+            lasted(took) if took else "",
+        ]
+        return "  ".join(filter(None, parts))
+
+    # -- branches -----------------------------------------------------------------------
+
+    @cached_property
+    def parted(self) -> dict[int, list[Branch]]:
+        """Dead branches by the fact of the live line that they part from; -1 for no fact."""
+        out: dict[int, list[Branch]] = {}
+        home = dict.fromkeys(self.line, True)
+        found: dict[int, int] = dict.fromkeys((), -1)
+        for branch in self.whole.graph.branches:
+            at, path = -1 if branch.at is None else branch.at, []
+            while at >= 0 and at not in home and at not in found:
+                path.append(at)
+                at = self.whole.graph.parents[at]
+            at = found.get(at, at)
+            found.update(dict.fromkeys(path, at))
+            out.setdefault(at, []).append(branch)
+        return out
+
+    def _branches(self, place: int) -> Iterator[str]:
+        branches = self.parted.get(place, [])
+        if not self.opened:
+            yield from self._closed(branches)
+            return
+        for branch in branches:
+            yield style(cut(f"├─╮  {self._named(branch)}", self.room), fg=_DIM)
+            yield from (style(row, fg=_DIM) for row in self._run(branch.events, "│ "))
+            yield style("│ ╳", fg=_DIM)
+
+    def _closed(self, branches: Sequence[Branch]) -> Iterator[str]:
+        shown = branches if len(branches) <= FEW else branches[: FEW - 1]
+        for branch in shown:
+            yield style(cut(f"├─╳  {self._named(branch)}", self.room), fg=_DIM)
+        rest = branches[len(shown) :]
+        if rest:
+            much = self._sum([place for branch in rest for place in branch.events])
+            said = f"├─╳  {several(len(rest), 'more dead branch')}, {much}"
+            yield style(cut(said, self.room), fg=_DIM)
+
+    def _named(self, branch: Branch) -> str:
+        back = self.whole.states[branch.start] is State.ROLLED_BACK
+        return f"{'rolled back' if back else 'dead branch'}, {self._sum(branch.events)}"
+
+    # -- subagents ----------------------------------------------------------------------
+
+    @cached_property
+    def _channels(self) -> dict[str, list[int]]:
+        out: dict[str, list[int]] = {}
+        for place, fact in enumerate(self.whole.facts):
+            if fact.channel != "main":
+                out.setdefault(fact.channel, []).append(place)
+        return out
+
+    @cached_property
+    def agents(self) -> dict[str, str]:
+        """Subagents of the session by the call that started them, the others by their name."""
+        started = dict(self._started())
+        return {started.get(channel) or channel: channel for channel in self._channels}
+
+    def _started(self) -> Iterator[tuple[str, str]]:
+        """Tell which call started which subagent, as the logs say it."""
+        for channel in self._channels:
+            yield channel, word(self.whole.about.get(channel))
+        for edge in self.whole.edges:
+            if edge.link == "subagent" and edge.child:
+                yield edge.session, edge.call or ""
+        for fact in self.whole.facts:
+            if fact.type == "sidechain" and isinstance(told := fact.blocks[0].payload, dict):
+                yield word(told.get("agent_id")), word(told.get("tool_use_id"))
+
+    @cached_property
+    def _children(self) -> dict[str, list[Edge]]:
+        """Subagents that are sessions of their own, by the call that started them."""
+        out: dict[str, list[Edge]] = {}
+        for edge in self.whole.edges:
+            if edge.child and edge.call in self.pairs and edge.session not in self._channels:
+                out.setdefault(edge.call or "", []).append(edge)
+        return out
+
+    @cached_property
+    def _shown(self) -> set[str]:
+        return set()
+
+    def _agent(self, channel: str, call: str, step: str) -> Iterator[str]:
+        """A subagent: closed it is one line, opened its events stand a step to the right."""
+        self._shown.add(channel)
+        places = self._channels[channel]
+        first, last = self.whole.facts[places[0]], self.whole.facts[places[-1]]
+        start, end = joins.time_of(first.ts), joins.time_of(last.ts)
+        passed = round(1000 * (end - start).total_seconds()) if start and end else 0
+        took = f", {lasted(passed)}" if passed > 0 else ""
+        about = self.whole.about
+        name = word(about.get(f"{channel}:type")) or channel.removeprefix("agent:")
+        said = f"├─▸  {clean(name)}, {self._sum(places, turns=False)}{took}"
+        yield style(cut(f"{step}{said}", self.room), fg="bright_magenta")
+        if self.opened:
+            yield from self._run(places, f"{step}│ ")
+        pair = self.pairs.get(call)
+        if pair is not None and pair.call.result is not None:
+            back = _answer(output.text(pair.call.result.payload))
+            yield cut(f"{step}│    returned: {clean(back)}", self._prose_room)
+
+    # -- the end ------------------------------------------------------------------------
+
+    def _turn(self) -> str:
+        now = self.whole.turn()
+        mark, said, colour = _TURNS[now.state]
+        torn = "; its last line is torn" if now.torn else ""
+        return style(f"{mark}    {said}{torn}", fg=colour)
+
+    def foot(self) -> Iterator[str]:
+        """Say what became of all events, and what a reader should know besides."""
+        counts = Counter(event.state for event in self.whole.events)
+        named = [f"{state.value} {counts[state]:,}" for state in reversed(State) if counts[state]]
+        yield from flowed(named or ["no events"], self.room)
+        gone = sum(1 for event in self.whole.events if event.why == REWRITTEN)
+        if gone:
+            yield f"{several(gone, 'event')} of these no log holds any more: it was rewritten"
+        yield from self._few(self._promises(), "open promise", fg="yellow")
+        told = [e for e in self.whole.edges if e.session not in self._channels]
+        told = [e for e in told if not (e.child and e.call in self.pairs)]
+        yield from self._few(map(_tie, told), "tie")
+        yield from self._few(map(skipped_line, self.loaded.skipped), "skipped line")
+        yield from self._few((f"note: {n.what}: {n.detail}" for n in notices(self.loaded)), "note")
+
+    def _few(self, said: Iterable[str], noun: str, **how: str | bool) -> Iterator[str]:
+        found = list(said)
+        for one in found[:FEW]:
+            yield style(cut(clean(one), self.room), **how)
+        if len(found) > FEW:
+            yield f"and {several(len(found) - FEW, f'more {noun}')}"
+
+    def _promises(self) -> Iterator[str]:
+        """What was promised on the live line and is not done yet."""
+        for todo in pending(self._steps()):
+            yield f"open: {todo.text}"
+
+    def _steps(self) -> Iterator[Step]:
+        for place in self.line:
+            fact = self.whole.facts[place]
+            for block in fact.blocks:
+                if block.kind in ("user_msg", "assistant_msg"):
+                    role = "assistant" if block.kind == "assistant_msg" else "user"
+                    yield Step(fact.node.id, role, _said(block))
+                elif block.kind == "tool_call":
+                    pair = self.pairs.get(block.call or "")
+                    result = pair.call.result if pair else None
+                    yield Step(
+                        fact.node.id,
+                        "assistant",
+                        tool=block.tool or "",
+                        input=block.payload,
+                        result=result.payload if result else None,
+                        failed=pair is None or pair.failed or not pair.ended,
+                    )
+
+
+# -- words ----------------------------------------------------------------------------------
+
+
+def _said(block: Block) -> str:
+    """The text of a block; what is no text is named."""
+    payload = block.payload
+    if isinstance(payload, dict):
+        if isinstance(text := payload.get("text"), str):
+            return text
+        if isinstance(payload.get("type"), str):
+            return text_of(payload.get("content")) or block.summary or f"[{payload['type']}]"
+    return text_of(payload) or block.summary
+
+
+def _begun(text: str, lines: int, length: int) -> tuple[str, str]:
+    """Part a text after so many lines or characters; what is only a little longer stays whole."""
+    end = -1
+    for _ in range(lines):
+        end = text.find("\n", end + 1)
+        if end < 0 or end > length:
+            break
+    end = length if end < 0 or end > length else end
+    return (text[:end], text[end:]) if len(text) > end + length // 8 else (text, "")
+
+
+def _first(text: str) -> str:
+    """The first line that holds something."""
+    return next((line.strip() for line in text.split("\n") if line.strip()), "")
+
+
+def _answer(text: str) -> str:
+    """The first line that is no mark-up of the harness."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return next((line for line in lines if not line.startswith("<")), "".join(lines[:1]))
+
+
+def _telling(text: str, *, at_end: bool) -> str:
+    """The line of a failure that says most: a program's last, a tool's first."""
+    lines = output.lines(output.opened(text)[1].replace("<tool_use_error>", ""))
+    return (lines[-1] if at_end else lines[0]).strip() if lines else ""
+
+
+def _tests(tests: kinds.Tests) -> str:
+    named = (("failed", tests.failed), ("passed", tests.passed), ("skipped", tests.skipped))
+    return ", ".join(f"{number:,} {name}" for name, number in named if number)
+
+
+def _clock(fact: Fact) -> str:
+    return clean(fact.ts[11:16]) if fact.ts else ""
+
+
+def _last(path: str | None) -> str:
+    return (path or "").rstrip("/").rpartition("/")[2]
+
+
+def _short_id(name: str) -> str:
+    """Enough of an id to know it by; those that begin with the time need more."""
+    timed = len(name) == 36 and name[14] == "7"
+    return name[:13] if timed else name[:8]
+
+
+def _tie(edge: Edge) -> str:
+    ways = {
+        ("fork", False): "forked from",
+        ("fork", True): "forked into",
+        ("resume", False): "goes on from",
+        ("resume", True): "goes on in",
+        ("adopt", False): "adopted from",
+        ("adopt", True): "adopted by",
+        ("subagent", False): "a subagent of",
+        ("subagent", True): "subagent",
+    }
+    return f"{ways.get((edge.link, edge.child), edge.link)} {edge.session} ({edge.how})"
+
+
+def _right(styled: str, plain: str, right: str, room: int) -> str:
+    """Put a text to the right of one that is styled already."""
+    gap = min(room, 100) - columns(plain) - columns(right)
+    return f"{styled}{' ' * gap}{style(right, fg=_DIM)}" if right and gap > 1 else styled

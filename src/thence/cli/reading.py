@@ -1,0 +1,57 @@
+"""What a reading command has to tell besides its answer: what was skipped, mended, or missing.
+
+Skipped lines decide the exit code, so that a script notices damage: 3 when lines were left out.
+A torn last line is none of these, for its writer may still be writing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from thence.adapters.sessions import Loaded
+from thence.cli.terminal import clean, columns, cut, several, size
+from thence.format.codec import TORN
+from thence.format.records import Notice, Skipped
+
+SKIPS = 3
+"""Exit code of a command that did what it was asked but had to leave something out."""
+
+
+def exit_code(skipped: Sequence[Skipped]) -> int:
+    """Tell how a command ends that had to skip these."""
+    return SKIPS if any(skip.why != TORN for skip in skipped) else 0
+
+
+def notices(loaded: Loaded) -> list[Notice]:
+    """Give all that a reader of a session should be told, each kind once."""
+    whole = loaded.whole
+    links = (Notice(f"{b.what} link", f"{b.wanted}") for b in whole.graph.breaks)
+    return list(grouped([*loaded.notices, *links, *whole.unbilled]))
+
+
+def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
+    """Sum up notices of one kind: the first is quoted, the others are counted."""
+    kinds: dict[str, list[str]] = {}
+    for notice in found:
+        kinds.setdefault(notice.what, []).append(notice.detail)
+    for what, details in kinds.items():
+        more = f" and {len(details) - 1:,} more" if len(details) > 1 else ""
+        yield Notice(what, f"{details[0]}{more}")
+
+
+def skipped_line(skip: Skipped) -> str:
+    """Say which line was skipped, why, and what was saved from it."""
+    saved = f", {several(skip.salvaged, 'record')} saved from it" if skip.salvaged else ""
+    where = f"line {skip.line:,}, {size(skip.length)}" if skip.line else f"file {skip.source}"
+    return f"skipped {where}: {skip.why}{saved}"
+
+
+def flowed(parts: Iterable[str], room: int) -> list[str]:
+    """Set short facts one after the other, broken between them and not inside."""
+    out: list[str] = []
+    for part in (cut(clean(part), room) for part in parts if part):
+        if out and columns(out[-1]) + columns(part) + 3 <= room:
+            out[-1] += f" · {part}"
+        else:
+            out.append(part)
+    return out
