@@ -214,6 +214,8 @@ def write_claude(root: Path, megabytes: float, seed: int = 1) -> int:
     files = 0
     while room > 0:
         size = int(min(MEDIAN * exp(chance.gauss(0, SPREAD)), LARGEST, max(room, 2_000)))
+        if not files and room > 2 * LARGEST:
+            size = LARGEST  # the one that everybody has
         session = Session(chance, size)
         folder = root / "projects" / re.sub(r"[^A-Za-z0-9]", "-", session.cwd)
         folder.mkdir(parents=True, exist_ok=True)
