@@ -141,6 +141,8 @@ def claimed(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[F
     leading = True
     for at in range(start + 1, len(facts)):
         fact = facts[at]
+        if not fact.blocks:
+            continue  # it tells of this session
         name = _copy_name(fact)
         known = held[name] > 0
         if known and (leading or fact.copy_key is not None):
@@ -150,7 +152,7 @@ def claimed(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[F
             leading = False
     return [
         msgspec.structs.replace(fact, origin=owner)
-        if start < at <= end and fact.origin is None
+        if start < at <= end and fact.origin is None and fact.blocks
         else fact
         for at, fact in enumerate(facts)
     ]
