@@ -1,0 +1,497 @@
+"""What every adapter must stand, ours and other people's.
+
+    suite = AdapterSuite(MyAgent(), write)    # `write(root)` puts sample sessions under a folder
+    assert [] == suite.complaints()           # or one check by its name, see CHECKS
+
+The suite copies the samples and does to the copies what happens to logs: they grow by lines and
+by bytes, are torn, rewritten and moved, hold garbage and lies. After each it reads them and says
+in words what should not be: an event that came or went, a line that nobody told of, a source that
+was touched. Chance follows from a seed. A check that raises lets the error pass: that is a bug
+of the adapter, and its trace says where.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from thence.adapters import Adapter, Cursor, File, Source
+from thence.adapters.sessions import read_all
+from thence.format.facts import Fact
+from thence.format.records import JSON
+from thence.format.whole import REWRITTEN, Whole
+
+Write = Callable[[Path], object]
+
+CHECKS = (
+    "protocol",
+    "finding",
+    "reading_twice",
+    "growing_by_lines",
+    "growing_by_bytes",
+    "any_order",
+    "every_line",
+    "torn_tails",
+    "rewriting",
+    "moving",
+    "hostile_lines",
+    "hostile_values",
+    "no_trace",
+)
+"""The checks, each a method that gives its complaints."""
+
+_BAD = (
+    b"",
+    b" ",
+    b"\0" * 40,
+    b"\xff\xfe",
+    b"not json",
+    b"[1, 2]",
+    b"null",
+    b'{"half": ',
+    b"{}",
+    b'{"type": "of the future", "n": [[[]]]}',
+    b"{" * 3000,
+)
+
+_LIES: tuple[JSON, ...] = (
+    None,
+    True,
+    -1,
+    2**70,
+    1e300,
+    "",
+    "\0\x1b[2J",
+    "\ud800",
+    "../../../etc/passwd",
+    "/dev/zero",
+    "x" * 5000,
+    [],
+    [[[]]],
+    {},
+    {"type": {"type": []}, "id": 7, "content": 7},
+)
+
+
+class AdapterSuite:
+    """An adapter, and sample sessions of its agent."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        write: Write,
+        *,
+        seed: int = 0,
+        rounds: int = 60,
+        bytewise: int = 4096,
+        folder: Path | None = None,
+    ) -> None:
+        """Take an adapter and what writes its samples.
+
+        `rounds` is how often chance is tried, `bytewise` up to which size of a log it grows byte
+        by byte (larger ones in as many steps).
+        """
+        self.adapter = adapter
+        self._write = write
+        self._seed = seed
+        self._rounds = rounds
+        self._bytewise = bytewise
+        self._folder = folder
+
+    def complaints(self, *checks: str) -> list[str]:
+        """Run some checks, or all, and say what should not be."""
+        out: list[str] = []
+        for name in checks or CHECKS:
+            check: Callable[[], Iterator[str]] = getattr(self, name)
+            out += [f"{name}: {complaint}" for complaint in check()]
+        return out
+
+    @contextmanager
+    def _samples(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            root = Path(folder).resolve() / "root"
+            root.mkdir()
+            self._write(root)
+            yield root
+
+    def _sessions(self, root: Path) -> list[Source]:
+        return sorted(self.adapter.find(root), key=lambda source: source.uid)
+
+    def _whole(self, source: Source) -> Whole:
+        events, batch = read_all(self.adapter, source)
+        return Whole(source.uid, events, torn=batch.torn)
+
+    # -- what it is ---------------------------------------------------------------------
+
+    def protocol(self) -> Iterator[str]:
+        """It has every method, and none of them minds a folder that is not there."""
+        adapter, anything = self.adapter, [self.adapter]
+        if not all(isinstance(one, Adapter) for one in anything):
+            yield "a method of the protocol is missing"
+            return
+        if not adapter.name or ":" in adapter.name:
+            yield f"{adapter.name!r} is no name: it stands before the colon of a session's uid"
+        with self._samples() as root:
+            nowhere = root / "nowhere"
+            roots = adapter.roots(nowhere, {})
+            if not roots or not all(isinstance(path, Path) for path in roots):
+                yield "roots() names no folder without an environment"
+            for path in (nowhere, *roots):
+                if any(adapter.find(path)) or any(adapter.prompts(path)):
+                    yield f"something was found in {path}, which is not there"
+                list(adapter.live(path))
+                adapter.keeps_days(path)
+            if adapter.at(nowhere) is not None:
+                yield "at() takes a path that is not there for a session"
+            list(adapter.prompts(root))
+
+    def finding(self) -> Iterator[str]:
+        """All sessions are found, each once, and every log leads to its own."""
+        with self._samples() as root:
+            found = self._sessions(root)
+            if not found:
+                yield "find() gives no session of the samples"
+            if found != self._sessions(root):
+                yield "find() gives something else the second time"
+            for uid, times in Counter(source.uid for source in found).items():
+                if times > 1:
+                    yield f"{uid} is found {times} times"
+            for source in found:
+                yield from self._found(source)
+
+    def _found(self, source: Source) -> Iterator[str]:
+        keys = [file.key for file in source.files]
+        if source.adapter != self.adapter.name:
+            yield f"{source.uid} is not under the adapter's name"
+        if not keys or len(keys) != len(set(keys)) or "" in keys:
+            yield f"{source.uid} has files without a key of their own"
+        for file in _logs(source):
+            if self.adapter.at(Path(file.path)) != source:
+                yield f"at() does not lead from {_name(file)} to {source.uid}"
+
+    # -- growing ------------------------------------------------------------------------
+
+    def reading_twice(self) -> Iterator[str]:
+        """What has not changed is not read again."""
+        with self._samples() as root:
+            for source in self._sessions(root):
+                _, first = read_all(self.adapter, source)
+                again = self.adapter.read(source, _stored(first.cursor))
+                if again.lines or again.bytes or again.events or not again.done:
+                    yield f"{source.uid}: {again.lines} lines were read again"
+                if not first.lines:
+                    yield f"{source.uid}: the sample holds no line"
+
+    def growing_by_lines(self) -> Iterator[str]:
+        """Read after every line, in any order of the files, it is the session read at once."""
+        yield from self._growing(lambda data: data.splitlines(keepends=True))
+
+    def growing_by_bytes(self) -> Iterator[str]:
+        """Read after every byte, it is the session read at once."""
+
+        def pieces(data: bytes) -> list[bytes]:
+            step = max(1, -(-len(data) // self._bytewise))
+            return [data[at : at + step] for at in range(0, len(data), step)]
+
+        yield from self._growing(pieces)
+
+    def _growing(self, pieces: Callable[[bytes], list[bytes]]) -> Iterator[str]:
+        chance = random.Random(self._seed)  # noqa: S311 - an order to write in, no secret
+        with self._samples() as root:
+            for source in self._sessions(root):
+                logs = [file for file in _logs(source) if not file.path.endswith(".zst")]
+                once = self._whole(source)
+                left = {file.path: pieces(Path(file.path).read_bytes()) for file in logs}
+                for path in left:
+                    Path(path).write_bytes(b"")
+                events, cursor = self._read(source, None)
+                while left:
+                    path = chance.choice(sorted(left))
+                    with Path(path).open("ab") as file:
+                        file.write(left[path].pop(0))
+                    left = {name: rest for name, rest in left.items() if rest}
+                    more, cursor = self._read(source, cursor)
+                    events += more
+                yield from _differences(source.uid, once, Whole(source.uid, events))
+
+    def _read(self, source: Source, cursor: Cursor | None) -> tuple[list[Fact], Cursor]:
+        """Read all that is new; the cursor goes through JSON, as in a store."""
+        events: list[Fact] = []
+        while True:
+            batch = self.adapter.read(source, cursor)
+            events += batch.events
+            cursor = _stored(batch.cursor)
+            if batch.done:
+                return events, cursor
+
+    def any_order(self) -> Iterator[str]:
+        """Facts in any order, and files in any order, are the same session."""
+        chance = random.Random(self._seed)  # noqa: S311 - an order, no secret
+        with self._samples() as root:
+            for source in self._sessions(root):
+                once = self._whole(source)
+                turned = msgspec.structs.replace(source, files=source.files[::-1])
+                yield from _differences(f"{source.uid} turned round", once, self._whole(turned))
+                events, _ = read_all(self.adapter, source)
+                lines: dict[tuple[str, int], list[Fact]] = {}  # what one line gave stays together
+                for fact in events:
+                    lines.setdefault((fact.file, fact.line), []).append(fact)
+                for _ in range(3):
+                    groups = list(lines.values())
+                    chance.shuffle(groups)
+                    mixed = Whole(source.uid, [fact for group in groups for fact in group])
+                    yield from _differences(f"{source.uid} shuffled", once, mixed)
+
+    # -- damage -------------------------------------------------------------------------
+
+    def every_line(self) -> Iterator[str]:
+        """A line is an event, blank, told as skipped, or a last one that was cut short."""
+        with self._samples() as root:
+            for source in self._sessions(root):
+                self._insert(source, b'{"type": "of the future"}', b"not json", b"", b"[]")
+                events, batch = read_all(self.adapter, source)
+                told = {(fact.file, fact.line) for fact in events if fact.blocks}
+                marks = batch.cursor.marks
+                told |= {(key, mark.line) for key, mark in marks.items() if mark.torn}
+                for file in _logs(source):
+                    told |= {(file.key, s.line) for s in batch.skipped if s.source == file.path}
+                    silent = [n for n in _lines(file) if (file.key, n) not in told]
+                    if silent:
+                        yield f"{_name(file)}: nobody tells of lines {silent[:5]}"
+
+    def _insert(self, source: Source, *more: bytes) -> None:
+        """Put further lines into the middle of each log."""
+        for file in _logs(source):
+            lines = _content(file)
+            middle = len(lines) // 2
+            _put(file, [*lines[:middle], *(line + b"\n" for line in more), *lines[middle:]])
+
+    def torn_tails(self) -> Iterator[str]:
+        """A log that was cut anywhere holds what its whole lines hold, and grows whole again."""
+        chance = random.Random(self._seed)  # noqa: S311 - places to cut at, no secret
+        with self._samples() as root:
+            for source in self._sessions(root):
+                once = self._whole(source)
+                for file in _logs(source):
+                    lines = _content(file)
+                    whole = b"".join(lines)
+                    if file.path.endswith(".zst") or not whole:
+                        continue
+                    cut = chance.randrange(len(whole))
+                    _put(file, [whole[:cut]])
+                    events, cursor = self._read(source, None)
+                    _put(file, [whole])
+                    more, _ = self._read(source, cursor)
+                    again = Whole(source.uid, [*events, *more])
+                    yield from _differences(f"{_name(file)} cut at {cut}", once, again)
+
+    def rewriting(self) -> Iterator[str]:
+        """What a rewritten log no longer holds stays, dead; what it still holds is the same."""
+        with self._samples() as root:
+            for source in self._sessions(root):
+                for file in _logs(source):
+                    yield from self._rewritten(source, file)
+
+    def _rewritten(self, source: Source, file: File) -> Iterator[str]:
+        lines = _content(file)
+        events, cursor = self._read(source, None)
+        first = _ids(Whole(source.uid, events))
+        for state in (lines[:-1], [b"\n", *lines[1:]], lines):
+            _put(file, state)
+            more, cursor = self._read(source, cursor)
+            events += more
+        last = Whole(source.uid, events)
+        if first - _ids(last):
+            yield f"{_name(file)}: {len(first - _ids(last))} events vanished in a rewrite"
+        if _ids(last) - first:
+            yield f"{_name(file)}: {len(_ids(last) - first)} events got another id in a rewrite"
+        if any(event.why == REWRITTEN for event in last.events):
+            yield f"{_name(file)}: events that are there again are still told as rewritten"
+
+    def moving(self) -> Iterator[str]:
+        """In another place, and read with the old cursor, it is the same session."""
+        with self._samples() as root:
+            before = {source.uid: source for source in self._sessions(root)}
+            read = {uid: self._read(source, None) for uid, source in before.items()}
+            away = root.with_name("elsewhere")
+            root.rename(away)
+            after = {source.uid: source for source in self._sessions(away)}
+            if before.keys() != after.keys():
+                yield f"other sessions after the move: {sorted(before.keys() ^ after.keys())}"
+            for uid in before.keys() & after.keys():
+                events, cursor = read[uid]
+                more, _ = self._read(after[uid], cursor)
+                if more:
+                    yield f"{uid}: {len(more)} facts were read again after the move"
+                yield from _differences(uid, Whole(uid, events), self._whole(after[uid]))
+
+    def hostile_lines(self) -> Iterator[str]:
+        """Garbage costs itself: everything else is there, and nothing raises."""
+        chance = random.Random(self._seed)  # noqa: S311 - garbage, no secret
+        with self._samples() as root:
+            for source in self._sessions(root):
+                known = _ids(self._whole(source))
+                for file in _logs(source):
+                    lines = _content(file)
+                    for _ in range(max(1, self._rounds // 10)):
+                        bad = [chance.choice(_BAD) + b"\n" for _ in range(4)]
+                        mixed = [*lines]
+                        for line in bad:
+                            mixed.insert(chance.randrange(1, len(mixed) + 1), line)
+                        _put(file, mixed)
+                        lost = known - _ids(_used(self._whole(source)))
+                        if lost:
+                            yield f"{_name(file)}: garbage between lines cost {len(lost)} events"
+                    _put(file, lines)
+
+    def hostile_values(self) -> Iterator[str]:
+        """Whatever stands in a field, of whatever type, nothing raises."""
+        chance = random.Random(self._seed)  # noqa: S311 - lies, no secret
+        with self._samples() as root:
+            for source in self._sessions(root):
+                for file in source.files:
+                    lines = _content(file)
+                    for _ in range(self._rounds):
+                        lied = [_lied(line, chance) for line in lines]
+                        _put(file, lied)
+                        _used(self._whole(source))
+                        for found in self.adapter.find(root):
+                            self.adapter.at(Path(found.path))
+                    _put(file, lines)
+        yield from ()
+
+    def no_trace(self) -> Iterator[str]:
+        """Bytes, times and modes are as they were, and nothing was left behind."""
+        with self._samples() as root:
+            before = _state(root)
+            for source in self._sessions(root):
+                _used(self._whole(source))
+                self.adapter.at(Path(source.path))
+            list(self.adapter.live(root))
+            list(self.adapter.prompts(root))
+            self.adapter.keeps_days(root)
+            after = _state(root)
+            for path in sorted(before.keys() | after.keys()):
+                if before.get(path) != after.get(path):
+                    yield f"{path} was touched"
+
+
+# -- sessions -------------------------------------------------------------------------------
+
+
+def _logs(source: Source) -> list[File]:
+    return [file for file in source.files if not file.whole]
+
+
+def _name(file: File) -> str:
+    return Path(file.path).name
+
+
+def _stored(cursor: Cursor) -> Cursor:
+    return msgspec.json.decode(msgspec.json.encode(cursor), type=Cursor)
+
+
+def _ids(whole: Whole) -> set[int]:
+    return {event.event_id for event in whole.events}
+
+
+def _used(whole: Whole) -> Whole:
+    """Ask a session for everything."""
+    _ = whole.derived, whole.spent, whole.unbilled, whole.title, whole.edges, whole.turn()
+    whole.messages()
+    whole.session()
+    return whole
+
+
+def _differences(what: str, one: Whole, other: Whole) -> Iterator[str]:
+    """Say in what two readings of one session differ."""
+    if one.events == other.events and one.about == other.about:
+        return
+    lost, more = _ids(one) - _ids(other), _ids(other) - _ids(one)
+    told = f"{len(lost)} events missing, {len(more)} too many"
+    if not lost and not more:
+        names = [
+            mine.native_id
+            for mine, theirs in zip(one.events, other.events, strict=True)
+            if mine != theirs
+        ]
+        told = f"the same events, but differently read or ordered: {names[:3]}"
+    yield f"{what}: {told}"
+
+
+# -- files ----------------------------------------------------------------------------------
+
+
+def _content(file: File) -> list[bytes]:
+    data = Path(file.path).read_bytes()
+    if file.path.endswith(".zst"):
+        import zstandard
+
+        data = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+    return data.splitlines(keepends=True) if not file.whole else [data]
+
+
+def _put(file: File, lines: list[bytes]) -> None:
+    """Write a file anew, so that nobody can take it for unchanged."""
+    path = Path(file.path)
+    data = b"".join(lines)
+    if file.path.endswith(".zst"):
+        import zstandard
+
+        data = zstandard.ZstdCompressor().compress(data)
+    before = path.stat()
+    path.write_bytes(data)
+    later = max(before.st_mtime_ns, path.stat().st_mtime_ns) + 1_000_000
+    os.utime(path, ns=(later, later))
+
+
+def _lines(file: File) -> list[int]:
+    """Numbers of the lines that are not blank."""
+    return [n for n, line in enumerate(_content(file), 1) if line.strip()]
+
+
+def _state(root: Path) -> dict[str, tuple[bytes, int, int]]:
+    out: dict[str, tuple[bytes, int, int]] = {}
+    for path in sorted(root.rglob("*")):
+        told = path.lstat()
+        data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        out[str(path.relative_to(root))] = (data, told.st_mtime_ns, told.st_mode)
+    return out
+
+
+def _lied(line: bytes, chance: random.Random) -> bytes:
+    """Put something unexpected in one place of a record."""
+    try:
+        value = msgspec.json.decode(line)
+    except ValueError:
+        return line
+    places = list(_places(value))
+    if not places or chance.random() < 0.3:
+        return line
+    holder, key = chance.choice(places)
+    holder[key] = chance.choice(_LIES)
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except (UnicodeEncodeError, OverflowError):
+        import json
+
+        return json.dumps(value).encode() + b"\n"
+
+
+def _places(value: JSON) -> Iterator[tuple[JSON, JSON]]:
+    """All places of a value in which another could stand."""
+    todo = [value]
+    while todo:
+        holder = todo.pop()
+        pairs = holder.items() if isinstance(holder, dict) else enumerate(holder)
+        for key, inner in list(pairs):
+            yield holder, key
+            if isinstance(inner, (dict, list)):
+                todo.append(inner)

@@ -1,0 +1,287 @@
+"""The suite for adapters: ours pass it, and each kind of bad one is found out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from thence.adapters import Adapter, Batch, Cursor, File, Mark, Source, adapters, files
+from thence.adapters.native import Native
+from thence.format import codec, layout
+from thence.format.facts import Block, Fact, line_name
+from thence.format.nodes import PREVIOUS, Node
+from thence.format.records import JSON
+from thence.testing import SAMPLE_SESSION, AdapterSuite, Draft, sample
+from thence.testing.readers import CHECKS
+
+
+def write_native(root: Path) -> None:
+    """The sample in two segments, a subagent, and a session that goes on from it."""
+    folder = root / layout.SESSIONS / layout.project_id("/home/dev/tidepool")
+    side = root / layout.SIDECHAINS / SAMPLE_SESSION
+    for made in (folder, side):
+        made.mkdir(parents=True)
+    lines = sample().splitlines(keepends=True)
+    (folder / f"{SAMPLE_SESSION}.jsonl").write_bytes(b"".join(lines[:12]))
+    (folder / f"{SAMPLE_SESSION}.0002.jsonl").write_bytes(b"".join(lines[12:]))
+    child, fork = Draft("child"), Draft("fork")
+    child.header(session_id=SAMPLE_SESSION, agent_id="explorer")
+    child.prompt("who uses label?")
+    child.close()
+    (side / "explorer.jsonl").write_bytes(child.bytes())
+    fork.header(resumed_from={"session": SAMPLE_SESSION, "event": None})
+    fork.prompt("And in the south?")
+    (folder / "fork.jsonl").write_bytes(fork.bytes())
+
+
+SAMPLES = {"thence": write_native}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_built_in_adapters_pass(tmp_path: Path, name: str, check: str) -> None:
+    """They come through the same door and stand the same checks as other people's."""
+    suite = AdapterSuite(adapters()[name], SAMPLES[name], folder=tmp_path, rounds=20, bytewise=1000)
+
+    assert [] == suite.complaints(check)
+
+
+def test_every_check_is_a_method_that_says_what_it_checks() -> None:
+    """The list and the class agree."""
+    assert all((getattr(AdapterSuite, name).__doc__ or "").strip() for name in CHECKS)
+
+
+# -- bad ones -------------------------------------------------------------------------------
+
+
+def write_notes(root: Path) -> None:
+    """Two sessions of a made-up agent."""
+    for name in ("one", "two"):
+        lines = [{"n": n, "said": f"{name} {n % 3}"} for n in range(6)]
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        (root / f"{name}.notes").write_bytes(data)
+
+
+class Notes:
+    """A sound adapter for it, with places to go wrong in."""
+
+    name = "notes"
+
+    def roots(self, home: Path, env: object) -> list[Path]:
+        """One."""
+        return [home / ".notes"]
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """A file, a session."""
+        for entry in files.walk(str(root)):
+            if entry.name.endswith(".notes"):
+                yield self.source(Path(entry.path))
+
+    def source(self, path: Path) -> Source:
+        """One file."""
+        return Source(self.name, path.stem, (File(str(path), path.stem),), str(path.parent))
+
+    def at(self, path: Path) -> Source | None:
+        """By its name."""
+        return self.source(path) if path.suffix == ".notes" and path.is_file() else None
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """As all do."""
+        return files.read(source, cursor, self.records)
+
+    def records(self, source: Source, file: File, mark: Mark) -> files.Records:
+        """What turns records into facts."""
+        return Records(file, mark)
+
+    def live(self, root: Path) -> Iterator[JSON]:
+        """None."""
+        return iter(())
+
+    def prompts(self, root: Path) -> Iterator[JSON]:
+        """None."""
+        return iter(())
+
+    def keeps_days(self, root: Path) -> int | None:
+        """For ever."""
+        return None
+
+
+class Records:
+    """One block per record, with the sum of all numbers before it."""
+
+    def __init__(self, file: File, mark: Mark) -> None:
+        self.file, self.mark = file, mark
+        self.sum = mark.carry if isinstance(mark.carry, int) else 0
+
+    def facts(self, found: codec.Found) -> list[Fact]:
+        """Trust nothing."""
+        number = found.value.get("n")
+        fact = Fact(
+            Node(self.name(found), PREVIOUS),
+            "note",
+            blocks=(Block("user_msg", "user", str(self.sum), found.value.get("said")),),
+            file=self.file.key,
+            generation=self.mark.generation,
+            line=found.place.line,
+            offset=found.place.offset,
+        )
+        self.sum += number if type(number) is int and abs(number) < 100 else 0
+        return [fact]
+
+    def name(self, found: codec.Found) -> str:
+        """By its bytes."""
+        return line_name(self.file.key, found.raw)
+
+    def carry(self) -> JSON:
+        """The sum."""
+        return self.sum
+
+
+def complaints(adapter: Adapter, *checks: str) -> set[str]:
+    """The checks that an adapter does not stand."""
+    found = AdapterSuite(adapter, write_notes, rounds=20, bytewise=100).complaints(*checks)
+    return {complaint.partition(":")[0] for complaint in found}
+
+
+def test_a_sound_adapter_passes() -> None:
+    """Nothing is found where nothing is wrong."""
+    assert set() == complaints(Notes())
+
+
+def test_one_that_lacks_a_method_is_found_out() -> None:
+    """The protocol is looked at first."""
+
+    class Lacking:
+        name = "notes"
+
+    assert {"protocol"} == complaints(Lacking(), "protocol")  # type: ignore[arg-type]
+
+
+def test_one_that_finds_everything_twice_is_found_out() -> None:
+    """A session is one source."""
+
+    class Doubling(Notes):
+        def find(self, root: Path) -> Iterator[Source]:
+            yield from [*super().find(root)] * 2
+
+    assert "finding" in complaints(Doubling(), "finding")
+
+
+def test_one_whose_paths_lead_nowhere_is_found_out() -> None:
+    """`at` and `find` must agree."""
+
+    class Lost(Notes):
+        def at(self, path: Path) -> Source | None:
+            return None
+
+    assert {"finding"} == complaints(Lost(), "finding")
+
+
+def test_one_that_reads_all_again_is_found_out() -> None:
+    """A cursor is there to be used."""
+
+    class Forgetful(Notes):
+        def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+            return super().read(source)
+
+    assert {"reading_twice"} == complaints(Forgetful(), "reading_twice")
+
+
+def test_one_that_carries_nothing_is_found_out() -> None:
+    """What a record needs of those before it must outlive the read."""
+
+    class Careless(Records):
+        def carry(self) -> JSON:
+            return None
+
+    class Cut(Notes):
+        def records(self, source: Source, file: File, mark: Mark) -> files.Records:
+            return Careless(file, mark)
+
+    assert {"growing_by_lines", "growing_by_bytes"} == complaints(
+        Cut(), "growing_by_lines", "growing_by_bytes"
+    )
+
+
+def test_one_that_loses_lines_is_found_out() -> None:
+    """What it does not know it must tell all the same."""
+
+    class Picky(Records):
+        def facts(self, found: codec.Found) -> list[Fact]:
+            return super().facts(found) if "said" in found.value else []
+
+    class Silent(Notes):
+        def records(self, source: Source, file: File, mark: Mark) -> files.Records:
+            return Picky(file, mark)
+
+    assert {"every_line"} == complaints(Silent(), "every_line")
+
+
+def test_one_that_names_records_by_their_place_is_found_out() -> None:
+    """An id must hold when lines before it go."""
+
+    class Placed(Records):
+        def name(self, found: codec.Found) -> str:
+            return f"{self.file.key}-{found.place.offset}"
+
+    class Counting(Notes):
+        def records(self, source: Source, file: File, mark: Mark) -> files.Records:
+            return Placed(file, mark)
+
+    assert {"rewriting", "hostile_lines"} == complaints(Counting(), "rewriting", "hostile_lines")
+
+
+def test_one_that_forgets_what_was_rewritten_is_found_out() -> None:
+    """A generation tells what a log held before from what it holds now."""
+
+    class Timeless(Notes):
+        def records(self, source: Source, file: File, mark: Mark) -> files.Records:
+            return Records(file, msgspec.structs.replace(mark, generation=0))
+
+    assert {"rewriting"} == complaints(Timeless(), "rewriting")
+
+
+def test_one_that_knows_files_by_their_paths_is_found_out() -> None:
+    """A session is the same wherever it lies."""
+
+    class Rooted(Notes):
+        def source(self, path: Path) -> Source:
+            return Source(self.name, path.stem, (File(str(path), str(path)),))
+
+    assert {"moving"} == complaints(Rooted(), "moving")
+
+
+def test_one_that_trusts_a_type_is_found_out() -> None:
+    """The error passes, so that its trace tells where."""
+
+    class Trusting(Records):
+        def facts(self, found: codec.Found) -> list[Fact]:
+            found.value["said"].upper()
+            return super().facts(found)
+
+    class Brittle(Notes):
+        def records(self, source: Source, file: File, mark: Mark) -> files.Records:
+            return Trusting(file, mark)
+
+    with pytest.raises(AttributeError):
+        complaints(Brittle(), "hostile_values")
+
+
+def test_one_that_touches_its_sources_is_found_out() -> None:
+    """Not even a time may change."""
+
+    class Clumsy(Notes):
+        def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+            os.utime(source.path)
+            return super().read(source, cursor)
+
+    assert {"no_trace"} == complaints(Clumsy(), "no_trace")
+
+
+def test_our_own_is_one_of_them() -> None:
+    """What is proven here is what is installed."""
+    assert isinstance(adapters()["thence"], Native)
