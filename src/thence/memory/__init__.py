@@ -1,0 +1,1 @@
+"""Memory: what is kept of sessions, and how it is found again."""

@@ -1,0 +1,286 @@
+"""Secrets of no service: known by their format, or by what stands before them.
+
+One row per kind; see `rules` for what a row is and where the facts come from.
+"""
+
+from __future__ import annotations
+
+from thence.memory.rules import FOLD, LINE_END, SET, Rule, long, row
+
+_GAP = r"[^A-Za-z+/-]{1,24}(?:[nrt][^A-Za-z+/-]{0,24}){0,2}(?:\+[^A-Za-z+/-]{1,24})?-?"
+"""Between two lines of a key: a break, plain or escaped, quotes, signs, the number of the line."""
+
+_END = rf"{_GAP}----END[ A-Z0-9]{{0,60}}-----"
+
+_KEY_BLOCK = (
+    r"-----BEGIN[ A-Z0-9]{0,40} ?PRIVATE KEY(?: BLOCK)?-----"
+    # Headers of encrypted and of PGP keys.
+    rf"(?:{_GAP}[A-Z][A-Za-z-]{{2,20}}: [^\r\n\\]{{1,80}}){{0,4}}"
+    rf"{_GAP}[0-9A-Za-z+/=]{{32,}}(?:{_GAP}[0-9A-Za-z+/=]{{16,}})*"
+    rf"(?:{_END}|{_GAP}[0-9A-Za-z+/=]{{1,15}}(?:{_END})?)?"
+)
+
+_ENCODED_BLOCK = (
+    "BSU0EgUFJJVkFURSBLRV|BFQyBQUklWQVRFIEtFW|BQUklWQVRFIEtFW|BFTkNSWVBURUQgUFJJVkFURSBLRV"
+    "|BPUEVOU1NIIFBSSVZBVEUgS0VZ"
+)
+"""How `PRIVATE KEY` lines go on in base64, after the dashes and BEGIN."""
+
+_OWNERS = "api|app|access|auth|secret|private|client|encryption|signing|master|deploy|account|admin"
+_NAMES = (
+    rf"(?:{_OWNERS})[_.-]?(?:key|secret|token)"
+    r"|(?:refresh|bearer|session|id|bot|webhook|service)[_.-]?token|secret"
+)
+"""Names that are given to nothing but secrets."""
+
+_NAME_WORDS = "secret token _key -key .key " + " ".join(
+    f"{owner}key" for owner in _OWNERS.split("|")
+)
+
+_VALUE = r"([0-9A-Za-z][0-9A-Za-z_.~+/=-]{11,})(?:[^0-9A-Za-z_.~+/=(\[{-]|\z)"
+"""A value to its end; not what is called or indexed."""
+
+_QUOTED = r"""\\{0,3}["'\x60]"""
+
+_PASSWORDS = r"passw(?:or)?d|passwd|passphrase|pwd|[_-]pass"
+
+_FORMATS: tuple[Rule, ...] = (
+    row(
+        "private-key",
+        _KEY_BLOCK,
+        "-----begin",
+        "-----BEGIN RSA PRIVATE KEY-----\n{b64}\n{b64}\n{b40}=\n-----END RSA PRIVATE KEY-----",
+        'if "-----BEGIN RSA PRIVATE KEY-----" in text: raise Leak',
+        entropy=3.5,
+    ),
+    row(
+        "putty-key",
+        r"Private-Lines: \d+((?:[^0-9A-Za-z+/]{1,4}n?[0-9A-Za-z+/]{40,64}={0,2})+)",
+        "private-lines:",
+        "Private-Lines: 2\n{b64}\n{b60}==\nPrivate-MAC: x",
+        "Private-Lines: 14",
+    ),
+    row(
+        "encoded-key",
+        long(f"LS0tLS1CRUdJTi(?:{_ENCODED_BLOCK})", "0-9A-Za-z+/=", 40),
+        "ls0tls1crudjti",
+        "client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVkt{b300}",
+        "certificate: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t{b100}",
+    ),
+    row(
+        "client-key",
+        r"client-key-data[\\\"': ]{1,6}([0-9A-Za-z+/]{40,}={0,2})",
+        "client-key-data",
+        "client-key-data: {b200}==",
+        "client-key-data: REDACTED",
+    ),
+    row(
+        "age-key",
+        r"AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}",
+        "age-secret-key-1",
+        "AGE-SECRET-KEY-1{B58}",
+        "AGE-SECRET-KEY-1...",
+    ),
+    row(
+        "wireguard-key",
+        r"(?i:PrivateKey|PresharedKey)\s{0,3}=\s{0,3}([0-9A-Za-z+/]{43}=)",
+        "privatekey presharedkey",
+        "PrivateKey = {b43}=",
+        "PrivateKey = ...",
+    ),
+    row(
+        "bitcoin-key",
+        r"\b[xyz]prv[1-9A-HJ-NP-Za-km-z]{107,108}\b",
+        "xprv yprv zprv",
+        "xprv{x107}",
+        "xprv",
+    ),
+    row(
+        "jwt",
+        r"(?:(eyJ[\w-]{8,}\.[\w.-]{4,}(?:"
+        + FOLD
+        + r"[\w.-]{4,})+)"
+        + LINE_END
+        + r"|(eyJ[\w-]{40,}(?:"
+        + FOLD
+        + r"[\w.-]{4,})+)"
+        + LINE_END
+        + r"|(eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{16,}))",
+        "eyj",
+        "eyJhbGciOiJIUzI1NiJ9.eyJ{s60}.{s43}",
+        "eyJhbGciOiJIUzI1NiJ9",
+        shape=r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{16,}(?:\.[\w.-]*)?",
+    ),
+    row("encoded-jwt", r"\bZXlK[0-9A-Za-z+/_-]{80,}={0,2}", "zxlk", "ZXlKaGJHY2lP{b120}", "ZXlK"),
+    row(
+        "password-hash",
+        r"\$(?:[156y]|2[abxy]|apr1|argon2id?)\$[./0-9A-Za-z$=,+]{22,}",
+        "$1$ $5$ $6$ $y$ $2a$ $2b$ $2x$ $2y$ $apr1$ $argon2",
+        "root:$6${A16}${A86}:19000:0:99999:7:::",
+        "sed s/a/$1$2/",
+        hashed=False,
+    ),
+)
+
+_COLON = r"[\\\"']{0,6}\s{0,3}[:=,]\s{0,3}[\\\"']{0,4}"
+"""Between a header and its value, as text, as JSON and as arguments of a call."""
+
+_CONTEXTS: tuple[Rule, ...] = (
+    row(
+        "url-password",
+        r"://[^\s/:@\"'\x60<>\\\[\](){}$]{0,64}:([^\s/@\"'\x60<>\\\[\](){}$]{3,256})@[\w\[%-]",
+        "://",
+        "postgres://app:{A12}@db.internal:5432/app",
+        "postgres://user:password@localhost:5432/app",
+        entropy=0.0,
+        hashed=False,
+    ),
+    row(
+        "url-token",
+        r"://([0-9A-Za-z_.~+-]{20,})@[\w-]",
+        "://",
+        "https://{A40}@git.internal/team/repo",
+        "https://first.last.of.some.company@mail.internal/",
+        strict=True,
+    ),
+    row(
+        "url-parameter",
+        r"(?i)[?&](?:(?:access_|auth_|id_|refresh_)?token|api_?key|key|(?:client_)?secret|code|auth"
+        r"|passwd|password|jwt|session|(?:x-(?:amz|goog)-)?signature|x-amz-security-token)="
+        r"([0-9A-Za-z%._~+/-]{16,})",
+        "token= key= secret= password= passwd= signature= code= auth= jwt= session=",
+        "https://api.internal/v1?limit=5&access_token={A32}",
+        "https://shop.internal/?code=summer-sale-starts-here",
+        strict=True,
+    ),
+    row(
+        "bearer-token",
+        rf"(?i)\b(?:bearer|authorization{_COLON}(?:token|apikey|api-key|bot|key))\s{{1,3}}"
+        r"([0-9A-Za-z_.~+/=-]{16,})",
+        "bearer authorization",
+        "Authorization: Bearer {s40}",
+        "Authorization: Bearer <token>",
+        strict=True,
+        ids=True,
+    ),
+    row(
+        "basic-auth",
+        rf"(?i)authorization{_COLON}basic\s{{1,3}}([0-9A-Za-z+/_-]{{8,}}={{0,2}})",
+        "authorization",
+        "Authorization: Basic {b32}",
+        "Authorization: Basic <credentials>",
+        entropy=2.5,
+        hashed=False,
+    ),
+    row(
+        "api-header",
+        r"(?i)\b(?:x-[a-z-]{0,24}(?:key|token|secret|auth)|private-token|api-?key"
+        rf"|dd-application-key){_COLON}([0-9A-Za-z_.~+/=-]{{16,}})",
+        "-key -token -secret -auth apikey",
+        "X-Api-Key: {A32}",
+        "x-api-key: your-api-key-goes-here",
+        strict=True,
+        ids=True,
+    ),
+    row(
+        "cookie",
+        r"(?i)\bcookie[\\\"']{0,6}\s{0,3}:\s{0,3}[\\\"']{0,4}"
+        r"((?:[\w.-]{1,64}=[^;\s\"'\\]{0,15};\s{0,2})*"
+        r"[\w.%-]{1,64}=[0-9A-Za-z%._~+/:|=-]{16,}[^\r\n\"'\\]*)",
+        "cookie",
+        "Cookie: theme=dark; sid={A32}; lang=en",
+        "Set-Cookie: theme=dark; Path=/",
+    ),
+    row(
+        "session-cookie",
+        r"(?i)(?:sess(?:ion)?(?:_?id)?|connect\.sid|\bsid|csrf(?:_?token)?|xsrf-token"
+        r"|remember_?me)=([0-9A-Za-z%._~+/-]{20,})",
+        "session= sessionid= session_id= sess= sessid= sid= csrf= csrftoken= csrf_token="
+        " xsrf-token= rememberme= remember_me=",
+        "document.cookie = 'PHPSESSID={n26}'",
+        "?session=11111111-2222-3333-4444-555555555555",
+        strict=True,
+    ),
+    row(
+        "curl-password",
+        r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\\\"']{0,2}[^\s:\"'\\$<]{1,64}:"
+        r"([^\s\"'\\$<@]{3,128})",
+        "curl",
+        "curl -sS -u deploy:{A14} https://ci.internal/job",
+        "curl -u user:password https://ci.internal",
+        entropy=0.0,
+        hashed=False,
+    ),
+    row(
+        "netrc-password",
+        r"\bmachine\s{1,4}\S{1,100}\s{1,6}login\s{1,4}\S{1,100}\s{1,6}password\s{1,4}"
+        r"([^\s\"'\\]{3,128})",
+        "machine",
+        "machine git.internal login deploy password {A14}",
+        "the machine asks for login and password again",
+        entropy=0.0,
+        hashed=False,
+    ),
+    row(
+        "option-password",
+        r"(?:--[a-z-]{0,20}pass(?:word|wd|phrase)?|\bsshpass -p)(?:=| {1,3})[\\\"']{0,2}"
+        r"([^\s\"'\\$<>|;&(){}\[\]-][^\s\"'\\<>|;&(){}]{3,128})",
+        "--pass -pass sshpass",
+        "createuser --db-password {A12}9! --host db",
+        "pg_dump --password --host db",
+        entropy=0.0,
+        hashed=False,
+        strict=True,
+    ),
+    row(
+        "option-secret",
+        rf"--[a-z-]{{0,24}}(?:token|key|secret)(?:=| {{1,3}})[\\\"']{{0,2}}{_VALUE}",
+        "token --key -key secret",
+        "deploy --auth-token {A32} --now",
+        "gh auth --with-token < token-file-somewhere.txt",
+        strict=True,
+    ),
+    row(
+        "dsn-password",
+        r"(?i);\s?(?:password|pwd)\s?=\s?([^\s;\"'\\<>{}$\[\]]{3,128})(?:[;\"'\\\s]|\z)",
+        "password pwd",
+        "Server=db;User Id=app;Password={A12};Encrypt=true",
+        "Server=db;Password=<password>;",
+        entropy=0.0,
+        hashed=False,
+    ),
+    row(
+        "secret",
+        rf"(?i)(?:{_NAMES})[\w.-]{{0,24}}"
+        rf"(?:[ \t]{{0,3}}:[ \t]{{0,3}}(?:str|string|bytes|&str)[ \t]{{0,3}}=[ \t]{{0,3}}{_QUOTED}"
+        rf"|{SET}){_VALUE}",
+        _NAME_WORDS,
+        'config["api_key"] = "{A32}"',
+        "api_key = os.environ['API_KEY']",
+        strict=True,
+        ids=True,
+    ),
+    row(
+        "token",
+        rf"(?i)(?:token|credentials?|[_-]key|[_-]auth|[_-]pat)[\w-]{{0,8}}{SET}{_VALUE}",
+        "token credential _key -key _auth -auth _pat -pat",
+        "BUILDKITE_AGENT_TOKEN={A40}",
+        'token: "{h8}-{h4}-{h4}-{h4}-{h12}"',
+        strict=True,
+    ),
+    row(
+        "password",
+        rf"(?i)(?:{_PASSWORDS})[\w-]{{0,12}}(?:[\\\"'\x60\]]{{0,6}}[ \t]{{0,4}}"
+        rf"(?:=>|:=|={{1,3}}|:)[ \t]{{0,4}}[bruf]{{0,2}}{_QUOTED}"
+        rf"([^\s\"'\x60\\<>$]{{4,128}}){_QUOTED}"
+        r"|(?:=|: ?)([^\s\"'\x60\\<>$,;(){}\[\]]{4,128}))",
+        "passw passphrase pwd _pass -pass",
+        "export PGPASSWORD={A10}4!",
+        "password: string",
+        entropy=0.0,
+        hashed=False,
+        strict=True,
+    ),
+)
+
+CONTEXTS: tuple[Rule, ...] = _FORMATS + _CONTEXTS
