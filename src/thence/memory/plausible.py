@@ -1,0 +1,142 @@
+"""What a pattern caught: a secret, or only something that looks like one.
+
+Placeholders of documentation, names of variables, ids, hashes, paths and words are no secrets.
+All checks are pure, see bytes only, and are linear in the secret; of a long one they judge the
+first part.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from itertools import pairwise
+
+from thence.memory.rules import FOLD, Rule
+
+_JUDGED = 2048
+"""So many bytes of a secret say enough about it."""
+
+_TELLING = 64
+"""A placeholder says so early; later in a long secret the same letters come by chance."""
+
+_RUN = 48
+"""So many bytes before it say whether a secret stands in the middle of encoded data."""
+
+_BLOB = re.compile(rb"[0-9A-Za-z+/_-]{%d}" % _RUN)
+
+_FOLDS = re.compile(FOLD.replace(r"\z", r"\Z").encode() + rb"|[\s\\]")
+
+_UNREAL = re.compile(
+    rb"(?i)example|placeholder|redacted|your[-_. ]?[a-z]|change[-_]?(?:me|it)|replace|insert[-_]"
+    rb"|dummy|fake|sample|foobar|xxxx|\*\*\*|\.\.\.|<[a-z]|\$\{|\{\{|\$\(|%\(|abcdefgh|12345678"
+    rb"|not-?a-?real|deadbeef|lorem"
+)
+"""What only texts about secrets say."""
+
+_WORDS = frozenset(
+    b"pass passw password passwd pwd secret token test tests testing none null nil true false"
+    b" undefined string str text bytes any object number admin root user username login postgres"
+    b" mysql redis guest default required optional hidden empty invalid wrong correct hunter2 foo"
+    b" bar baz qwerty value input prompt field key credentials env self this type name unknown"
+    b" disabled enabled plaintext xxx".split()
+)
+"""What stands where a password would, and is none."""
+
+_ID = re.compile(
+    rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:0x|sha\d+[-:])?[0-9a-f]+"
+    rb"|sha\d+-[0-9a-z+/=]+"
+)
+"""UUIDs and hashes in hexadecimal: names of things."""
+
+_OTHER_NAME = re.compile(
+    rb"(?i)(?:[_.-]id|(?-i:Id)|name|len|length|size|count|path|file|dir|url|uri|endpoint|type|version|limit|index"
+    rb"|regexp?|pattern|prefix|suffix|format|label|title|hint|header|arn|ref|hash|digest|sha|checksum"
+    rb"|fingerprint|alias|kind|status|error|message|max|min|budget|expiry|expires\w*|at|usage|used)s?"
+    rb"[\\\"'\x60\])]*\s*(?:=|:|,|>)"
+    rb"|(?:public|primary|foreign|cache|sort|partition|idempotency|object|lookup|dedup\w*|group|map"
+    rb"|sequence|natural|schema|host|react|i18n|translation)[_.-]?key"
+    rb"|(?:cancellation|next|page|continuation|sync|csrf|num|per|of)[_.-]?token|tokeni[sz]"
+)
+"""Names that speak of a secret without being given one."""
+
+
+def is_secret(rule: Rule, data: bytes, start: int, first: int, last: int) -> bool:
+    """Judge what a rule caught: `data[first:last]`, in a match that begins at `start`."""
+    secret = unfolded(data[first : min(last, first + _JUDGED)])
+    after = data[last : last + 1]
+    if rule.entropy == 0.0 and not rule.hashed:
+        if not _is_password(rule, secret, data[first - 1 : first], after):
+            return False
+    elif rule.strict and not _is_given(rule, data[start:first], secret, after):
+        return False
+    return not (
+        (rule.entropy and entropy(secret) < rule.entropy)
+        or (rule.shape and not re.fullmatch(rule.shape.encode(), secret))
+        or _is_unreal(secret)
+        or _is_inside_blob(data[max(0, first - _RUN) : first])
+    )
+
+
+def _is_inside_blob(before: bytes) -> bool:
+    """Tell a prefix that came up by chance in an image, an archive or a ciphertext."""
+    return _BLOB.fullmatch(before) is not None and looks_random(before)
+
+
+def unfolded(secret: bytes) -> bytes:
+    """Take line breaks, plain or escaped, out of a secret: the same one however it was written."""
+    return _FOLDS.sub(b"", secret) if _FOLDS.search(secret) else secret
+
+
+def entropy(secret: bytes) -> float:
+    """Give the bits per byte of a secret, from how often each of its bytes occurs."""
+    size = len(secret)
+    return -sum(n / size * math.log2(n / size) for n in Counter(secret).values()) if size else 0.0
+
+
+def _is_unreal(secret: bytes) -> bool:
+    """Tell what documentation writes in place of a secret."""
+    start = secret[:_TELLING]
+    return _UNREAL.search(start) is not None or _is_run(start)
+
+
+def _is_run(secret: bytes) -> bool:
+    """Tell `abcdefg…` and `aaaaa…`: every byte is the one before it or the next in order."""
+    if len(secret) < 8:
+        return False
+    steps = sum(0 <= after - before <= 1 for before, after in pairwise(secret))
+    return steps * 2 > len(secret)
+
+
+def _is_given(rule: Rule, name: bytes, secret: bytes, after: bytes) -> bool:
+    """Judge a value that only its name speaks for."""
+    if after in {b"(", b"[", b"{"} or _OTHER_NAME.search(name):
+        return False
+    if not rule.ids and _ID.fullmatch(secret):
+        return False
+    return looks_random(secret)
+
+
+def looks_random(secret: bytes) -> bool:
+    """Tell chance from words: long pieces in which digits or capitals come and go."""
+    pieces = re.split(rb"[^0-9A-Za-z]+", secret)
+    return sum(len(piece) for piece in pieces if _is_mixed(piece)) >= 10
+
+
+def _is_mixed(piece: bytes) -> bool:
+    kinds = bytes(0 if byte < 58 else 1 if byte < 91 else 2 for byte in piece)
+    changes = Counter(pairwise(kinds))
+    by_digits = sum(n for (a, b), n in changes.items() if a != b and 0 in {a, b})
+    by_case = sum(n for (a, b), n in changes.items() if a != b)
+    return by_digits >= 2 or (len(piece) >= 20 and by_case > 0.45 * len(piece))
+
+
+def _is_password(rule: Rule, secret: bytes, before: bytes, after: bytes) -> bool:
+    """Judge a password: not a word for one, nor code that gets one."""
+    if secret.lower().strip(b"*.,;:!?-_") in _WORDS or secret[:1] == b"/" or after in {b"(", b"["}:
+        return False
+    if not rule.strict:
+        return True
+    if before in {b'"', b"'", b"`"}:
+        return not secret.isalpha()
+    return not re.fullmatch(rb"[A-Za-z_.-]+|[0-9.]+", secret)

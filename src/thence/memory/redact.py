@@ -1,0 +1,378 @@
+"""Redaction: a secret is replaced by its kind before anything is stored.
+
+Text in, text out. `Redactor.redact` never raises on any text, keeps everything that is no secret
+as it is, lone surrogates and NUL included, and works in time linear in the text.
+
+A placeholder is `[REDACTED:kind:1a2b3c4d]`: eight digits of an HMAC under the caller's key, so
+that equal secrets stay equal; `[REDACTED:kind]` for kinds that can be guessed, such as passwords.
+What touches a placeholder is left alone: redacting twice is redacting once, and counts once.
+Counts are kept per kind, values never.
+
+One search for all keywords (`re2.Set`) says which rules to try; most texts hold none and cost
+nothing more. Rules are compiled when first needed: importing this module and making a `Redactor`
+is free. No files, no clock; the key is an argument.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from string import ascii_letters, digits
+from typing import Any, NamedTuple
+
+from thence.memory import plausible
+from thence.memory.contexts import CONTEXTS
+from thence.memory.rules import Rule
+from thence.memory.vendors import VENDORS
+
+VERSION = 1
+"""Stands in every stored row; raise it with any change of the rules, and rows are redacted anew."""
+
+RULES: tuple[Rule, ...] = VENDORS + CONTEXTS
+"""Kinds with a form of their own first: of two that catch the same text the earlier names it."""
+
+_SHORTEST = 8
+"""No text shorter than this holds a secret: a name, a sign and four characters."""
+
+_PASSES = 4
+"""How often a text is gone over; the second pass finds something in odd texts only."""
+
+_SHORT = 1024
+"""Texts up to this length are searched together."""
+
+_REMEMBERED = 4096
+"""So many names of entries are remembered from one JSON value to the next."""
+
+_RETRIED = 256
+"""A rejected value up to this length is searched once more for what may begin inside it."""
+
+_BLOB = 1 << 14
+"""No secret is a run of so many letters; it is an image or an archive."""
+
+_MARGIN = 1 << 9
+"""So much of either end of a blob is searched with the text beside it."""
+
+_LETTERS = bytes(
+    ord("a") if chr(byte) in f"{ascii_letters}{digits}+/=_-" else ord(" ") for byte in range(256)
+)
+"""Turns encoded data into one letter and all else into blanks."""
+
+_PLACEHOLDER = re.compile(rb"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
+
+
+class Span(NamedTuple):
+    """A secret in the bytes of a text, and the number of the rule that found it."""
+
+    start: int
+    end: int
+    rule: int
+
+
+class Redactor:
+    """Replaces secrets by placeholders; `counts` says how many of which kind."""
+
+    def __init__(
+        self, rules: Sequence[Rule] = RULES, *, key: bytes, extra: Sequence[Rule] = ()
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._key = key
+        self._clean: set[str] = set()
+        self._heads: dict[str, str] = {}
+        self._finder = _Finder((*rules, *extra))
+
+    def redact(self, text: str) -> str:
+        """Give the text with a placeholder for every secret; the text itself if there is none."""
+        if len(text) < _SHORTEST:
+            return text
+        data = _bytes(text)
+        suspects = self._finder.suspects(data)
+        if not suspects:
+            return text
+        if len(data) < _BLOB:
+            redacted = self._replaced(data, suspects)
+        else:
+            redacted = self._replaced_outside_blobs(data)
+        return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
+
+    def redact_all(self, texts: Sequence[str]) -> list[str]:
+        """Redact each text; many short ones are searched together for keywords."""
+        redacted = list(texts)
+        short = [at for at, text in enumerate(redacted) if len(text) <= _SHORT]
+        for at in self._doubtful(redacted, short):
+            redacted[at] = self.redact(redacted[at])
+        if len(short) < len(redacted):
+            for at, text in enumerate(redacted):
+                if len(text) > _SHORT:
+                    redacted[at] = self.redact(text)
+        return redacted
+
+    def redact_json(self, value: Any) -> Any:
+        """Give a copy of a JSON value with every text in it redacted, keys included.
+
+        What has a name in the value, as in `{"password": …}` or `{"name": …, "value": …}`, is
+        judged with that name. Two keys that become equal become one.
+        """
+        if len(self._clean) > _REMEMBERED:
+            self._clean.clear()
+            self._heads.clear()
+        root: list[Any] = [value]
+        leaves: list[tuple[Any, Any, str]] = []
+        todo: list[tuple[Any, str]] = [(root, "")]
+        while todo:
+            box, outer = todo.pop()
+            if type(box) is dict:
+                parts = self._named(box)
+            else:
+                parts = [(at, part, outer) for at, part in enumerate(box)]
+            for at, part, head in parts:
+                kind = type(part)
+                if kind is str:
+                    if head or len(part) >= _SHORTEST:
+                        leaves.append((box, at, head))
+                elif kind is list:
+                    box[at] = items = part.copy()
+                    todo.append((items, head))
+                elif kind is dict:
+                    box[at] = entries = self._entries(part)
+                    todo.append((entries, head))
+        self._redact_leaves(leaves)
+        return root[0]
+
+    def _named(self, entries: dict[str, Any]) -> list[tuple[Any, Any, str]]:
+        """Give key, part and head of every entry: by its key, or by the name beside a `value`."""
+        heads = self._heads
+        parts = [(key, part, heads.get(key, "")) for key, part in entries.items()]
+        if "value" not in entries:
+            return parts
+        beside = entries.get("name") or entries.get("key")
+        if type(beside) is not str:
+            return parts
+        if beside not in self._clean:
+            self._judge(beside)
+        named = ("value", entries["value"], heads.get(beside, ""))
+        return [named if part[0] == "value" else part for part in parts]
+
+    def _redact_leaves(self, leaves: Sequence[tuple[Any, Any, str]]) -> None:
+        """Redact texts where they stand, each with the head that names it."""
+        texts = [f'{head}{box[at]}"' if head else box[at] for box, at, head in leaves]
+        for (box, at, head), old, new in zip(leaves, texts, self.redact_all(texts), strict=True):
+            if new is old:
+                continue
+            if not head:
+                box[at] = new
+            elif new.startswith(head) and new.endswith('"'):
+                box[at] = new[len(head) : -1]
+            else:
+                box[at] = self.redact(box[at])
+
+    def _entries(self, entries: dict[str, Any]) -> dict[str, Any]:
+        """Copy an object, its keys redacted."""
+        if entries.keys() <= self._clean:
+            return entries.copy()
+        for name in entries.keys() - self._clean:
+            self._judge(name)
+        if entries.keys() <= self._clean:
+            return entries.copy()
+        return {self.redact(key): part for key, part in entries.items()}
+
+    def _judge(self, name: str) -> None:
+        """Remember what a name says about the text it is given to, and that it is no secret."""
+        if len(name) > _SHORT:
+            return
+        head = f'"{name}": "'
+        telling = self._finder.suspects(_bytes(head))
+        if any(self._finder.spans(_bytes(name), telling)):
+            return
+        self._clean.add(name)
+        # A name with a placeholder had a secret in it, and said nothing then.
+        if telling and "[REDACTED:" not in name:
+            self._heads[name] = head
+
+    def _doubtful(self, texts: Sequence[str], among: list[int]) -> list[int]:
+        """Give those of the numbered texts that may hold a secret, by halving."""
+        doubtful = []
+        todo = [among] if among else []
+        while todo:
+            part = todo.pop()
+            if not self._finder.suspects(_bytes("\0".join([texts[at] for at in part]))):
+                continue
+            if len(part) == 1:
+                doubtful.append(part[0])
+            else:
+                todo += [part[: len(part) // 2], part[len(part) // 2 :]]
+        return doubtful
+
+    def _replaced_outside_blobs(self, data: bytes) -> bytes:
+        pieces = [
+            piece if blob else self._replaced(piece, self._finder.suspects(piece))
+            for piece, blob in _outside_blobs(data)
+        ]
+        redacted = b"".join(pieces)
+        return data if redacted == data else redacted
+
+    def _replaced(self, data: bytes, suspects: list[int]) -> bytes:
+        """Replace what the rules find; the same bytes if that is nothing."""
+        for _ in range(_PASSES):
+            spans = _settled(self._finder.spans(data, suspects))
+            if not spans:
+                break
+            data = b"".join(self._pieces(data, spans))
+        return data
+
+    def _pieces(self, data: bytes, spans: list[tuple[Span, int, int]]) -> Iterator[bytes]:
+        end = 0
+        for secret, start, stop in spans:
+            yield data[end:start]
+            yield self._placeholder(
+                self._finder.rules[secret.rule], data[secret.start : secret.end]
+            )
+            end = stop
+        yield data[end:]
+
+    def _placeholder(self, rule: Rule, secret: bytes) -> bytes:
+        self.counts[rule.name] += 1
+        if not rule.hashed:
+            return f"[REDACTED:{rule.name}]".encode()
+        mark = hmac.digest(self._key, plausible.unfolded(secret), "sha256")[:4].hex()
+        return f"[REDACTED:{rule.name}:{mark}]".encode()
+
+
+class _Finder:
+    """The rules, compiled one by one when a text has their keywords."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules = tuple(rules)
+        self._always = [at for at, rule in enumerate(self.rules) if not rule.keywords]
+        self._patterns: dict[int, tuple[Any, int]] = {}
+        self._keywords: Any = None
+        self._owners: list[list[int]] = []
+
+    def suspects(self, data: bytes) -> list[int]:
+        """Give the rules that may find something: those with a keyword in the text."""
+        if self._keywords is None:
+            self._compile_keywords()
+        hits = self._keywords.Match(data)
+        if not hits:
+            return self._always
+        return sorted({rule for hit in hits for rule in self._owners[hit]}.union(self._always))
+
+    def spans(self, data: bytes, suspects: Iterable[int]) -> Iterator[Span]:
+        """Give all secrets that the rules find, in no order, overlapping or not."""
+        kept: list[tuple[int, int]] = []
+        if b"[REDACTED:" in data:
+            kept = [found.span() for found in _PLACEHOLDER.finditer(data)]
+        for at in suspects:
+            for start, end, first, last in self._secrets(at, data):
+                # A secret may not adjoin a placeholder; what only surrounds it may.
+                near = (min(start + 1, first), max(end - 1, last))
+                if not (kept and _touches(kept, *near)):
+                    yield Span(first, last, at)
+
+    def _secrets(self, at: int, data: bytes) -> Iterator[tuple[int, int, int, int]]:
+        """Give the bounds of each match of one rule and of the secret in it."""
+        rule = self.rules[at]
+        pattern, groups = self._pattern(at)
+        position = 0
+        while found := pattern.search(data, position):
+            start, end = found.span()
+            first, last = _whole(data, *_secret(found, groups))
+            if first < last and plausible.is_secret(rule, data, start, first, last):
+                yield start, end, first, last
+                position = last
+            elif start < first and last - first <= _RETRIED:
+                position = first
+            else:
+                position = max(last, start + 1)
+
+    def _pattern(self, at: int) -> tuple[Any, int]:
+        """Give a rule's pattern, compiled, and how many groups it has."""
+        if at not in self._patterns:
+            import re2  # type: ignore[import-untyped]
+
+            pattern = re2.compile(self.rules[at].pattern)
+            self._patterns[at] = (pattern, pattern.groups)
+        return self._patterns[at]
+
+    def _compile_keywords(self) -> None:
+        """Put the keywords of all rules into one search, blind to the case of letters."""
+        import re2
+
+        options = re2.Options()
+        options.encoding = re2.Options.Encoding.LATIN1
+        options.case_sensitive = False
+        options.max_mem = 32 << 20
+        owners: dict[str, list[int]] = {}
+        for at, rule in enumerate(self.rules):
+            for word in rule.keywords:
+                owners.setdefault(word, []).append(at)
+        keywords = re2.Set.SearchSet(options)
+        for word in owners:
+            keywords.Add(re2.escape(word.encode()))
+        keywords.Compile()
+        self._owners = list(owners.values())
+        self._keywords = keywords
+
+
+def _secret(found: Any, groups: int) -> tuple[int, int]:
+    """Give the bounds of the first group that took part, or else of the match."""
+    for group in range(1, groups + 1):
+        start, end = found.span(group)
+        if start >= 0:
+            return start, end
+    start, end = found.span()
+    return start, end
+
+
+def _whole(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """Widen bounds that a pattern set inside a character; the text must decode afterwards."""
+    while 0 < start < len(data) and data[start] & 0xC0 == 0x80:
+        start -= 1
+    while end < len(data) and data[end] & 0xC0 == 0x80:
+        end += 1
+    return start, end
+
+
+def _touches(kept: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Tell whether bounds overlap or adjoin those of a placeholder; these are in order."""
+    at = bisect_left(kept, end + 1, key=lambda span: span[0])
+    return at > 0 and kept[at - 1][1] >= start
+
+
+def _settled(spans: Iterable[Span]) -> list[tuple[Span, int, int]]:
+    """Settle overlaps: give the longest secret of each cluster, in order, with its bounds.
+
+    The whole cluster is replaced, so that no part of a shorter secret stays.
+    """
+    settled: list[tuple[Span, int, int]] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end, span.rule)):
+        if settled and span.start < settled[-1][2]:
+            best, start, end = settled[-1]
+            longer = span.end - span.start > best.end - best.start
+            settled[-1] = (span if longer else best, start, max(end, span.end))
+        else:
+            settled.append((span, span.start, span.end))
+    return settled
+
+
+def _outside_blobs(data: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Cut a text into what is to be searched and what is encoded data, marked with true.
+
+    Nearly every short prefix comes up in a megabyte of letters, so that nearly every rule would go
+    over it, for nothing: what stands in the middle of such data is no secret.
+    """
+    letters = data.translate(_LETTERS)
+    done = at = 0
+    while (start := letters.find(b"a" * _BLOB, at)) >= 0:
+        at = letters.find(b" ", start)
+        at = len(data) if at < 0 else at
+        yield data[done : start + _MARGIN], False
+        yield data[start + _MARGIN : at - _MARGIN], True
+        done = at - _MARGIN
+    yield data[done:], False
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
