@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.adapters.rollouts import (
     SEGMENT,
@@ -38,6 +41,7 @@ from thence.format import joins, lineage
 from thence.format.codec import Found
 from thence.format.graph import State
 from thence.format.records import Place, Usage
+from thence.format.repair import problems
 from thence.format.turn import TurnState
 from thence.format.whole import Whole
 
@@ -127,6 +131,51 @@ def test_no_content_raises(home: Home, payload: object) -> None:
 
     assert ["still here"] == said(whole)[-1:]
     assert len(lines) + 1 == len(whole.facts)
+
+
+JUNK: list[Any] = [
+    *(None, True, -1, 3.5, 10**30, "", "x", "{", [], {}, [None], [[]], {"a": 1}, "\ud800"),
+    {"subagent": {"thread_spawn": 5}},
+]
+
+
+def spoiled(value: Any, chance: random.Random) -> Any:
+    """The same value with some of it lost or replaced by anything."""
+    if chance.random() < 0.05:
+        return chance.choice(JUNK)
+    if isinstance(value, dict):
+        return {k: spoiled(v, chance) for k, v in value.items() if chance.random() > 0.03}
+    return [spoiled(v, chance) for v in value] if isinstance(value, list) else value
+
+
+@given(st.randoms(use_true_random=False))
+def test_no_spoiled_record_raises_or_vanishes(chance: random.Random) -> None:
+    """R6, R9: any field of any record may be lost or be anything; each line stays an event."""
+    known = [
+        *replayed(PARENT),
+        call("spawn_agent", "c", message="x"),
+        output("c", [{"type": "input_text", "text": "x"}]),
+        finished("CommandExecution", id="c", exit_code=1, duration={"secs": 1, "nanos": 5}),
+        finished("CollabAgentToolCall", id="c", tool="spawn_agent", receiver_thread_ids=[B]),
+        envelope("compacted", {"message": "s", "replacement_history": [user("x")["payload"]]}),
+        billed(A, "r", tokens(1, 1)),
+        meta(C, history_base={"thread_id": A}, source={"subagent": {"thread_spawn": {}}}),
+    ]
+    lines = [spoiled(chance.choice(known), chance) for _ in range(30)]
+    rollout = Rollout(Source("codex", A, ()), File("x.jsonl", A), Mark(0, 0, 0, 0))
+    facts = []
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, dict):
+            raw = json.dumps(line).encode()
+            found = list(rollout.facts(Found(line, Place(number, 0, len(raw)), raw)))
+            assert found[0].blocks
+            facts += found
+    whole = Whole(f"codex:{A}", facts)
+
+    assert len([fact for fact in facts if fact.blocks]) == len(whole.states)
+    assert [] == problems(whole.messages().messages)
+    assert whole.session() is not None
+    assert rollout.carry() == json.loads(json.dumps(rollout.carry()))
 
 
 # -- who said it ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.format.facts import Block, Fact
-from thence.format.lineage import shared
+from thence.format.lineage import claimed, shared
 from thence.format.nodes import Node
 from thence.format.records import Usage
 
@@ -91,6 +91,44 @@ def test_bill_of_a_copied_record_is_its_owners() -> None:
 
     assert {"fork": frozenset(), "parent": frozenset()} == found.billed
     assert "p" in found.replayed["fork"]
+
+
+def test_heir_does_not_own_what_it_shares_with_whom_it_names() -> None:
+    """X8: a log that names its parent, with the parent's times and a past that seems as old."""
+    head = fact("#head", 1, origin="parent")
+    found = shared({"a-fork": [head, fact("a", 2), fact("own", 3)], "parent": [fact("a", 2)]})
+
+    assert {"a-fork": {"a"}, "parent": frozenset()} == found.replayed
+
+
+def test_copies_at_the_start_reach_to_the_last_that_the_owner_holds() -> None:
+    """X8: what stands between them is copied too; what follows is the log's own."""
+    theirs = [fact("#1", copy_key="t1"), fact("#2", copy_key="t2"), fact("#3", copy_key="later")]
+    log = [
+        fact("#0"),
+        fact("#h", origin="p"),
+        fact("#4", copy_key="t1"),
+        fact("#5"),
+        fact("#6", copy_key="t2"),
+        fact("#7", copy_key="own"),
+        fact("#8"),
+    ]
+    owners = [one.origin for one in claimed(log, "p", theirs)]
+
+    assert [None, "p", "p", "p", "p", None, None] == owners
+
+
+def test_copies_without_keys_end_where_the_owner_never_went() -> None:
+    """X8: each of the owner's records is copied once; the same words again are the log's own."""
+    theirs = [fact("p#a"), fact("p#b")]
+    log = [fact("c#h", origin="p"), fact("c#a"), fact("c#b"), fact("c#b"), fact("c#a")]
+
+    assert ["p", "p", "p", None, None] == [one.origin for one in claimed(log, "p", theirs)]
+
+
+def test_log_that_names_nobody_is_its_own() -> None:
+    """Without a word of the owner nothing is claimed."""
+    assert FORK == claimed(FORK, "parent", PARENT)
 
 
 NAMES = st.sampled_from(["one", "two", "three", "four"])

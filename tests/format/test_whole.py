@@ -314,6 +314,13 @@ def test_single_bills_are_believed_before_totals() -> None:
     assert Usage(15) == Whole(UID, facts).spent.live
 
 
+def test_running_totals_of_several_logs_are_added_up() -> None:
+    """A segment that goes on from another counts on its own."""
+    facts = [reply("a", 1, file="1", running=Usage(10)), reply("b", 1, file="2", running=Usage(15))]
+
+    assert 25 == Whole(UID, facts).spent.own
+
+
 # -- what is said of the session ------------------------------------------------------------
 
 
@@ -347,6 +354,28 @@ def test_missing_bills_are_told() -> None:
     facts = [prompt("a", 1, unbilled="killed"), prompt("b", 2, unbilled="copied", origin="other")]
 
     assert ["killed"] == [notice.detail for notice in Whole(UID, facts).unbilled]
+
+
+def test_bill_that_is_due_and_follows_is_not_missing() -> None:
+    """Only one in the same log and before the next prompt settles it."""
+    due = reply("a", 2, bill_due="cut off")
+    bill = mark(3, usage=Usage(1))
+
+    def told(*facts: Fact) -> list[str]:
+        return [notice.detail for notice in Whole(UID, facts).unbilled]
+
+    assert [] == told(prompt("p", 1), due, bill)
+    assert ["cut off"] == told(prompt("p", 1), due)
+    assert ["cut off"] == told(due, mark(1, usage=Usage(1)))
+    assert ["cut off"] == told(due, prompt("q", 3), mark(4, usage=Usage(1)))
+    assert ["cut off"] == told(due, mark(3, usage=Usage(1), file="other"))
+
+
+def test_ties_of_a_copied_record_are_its_owners() -> None:
+    """What another session spawned is not this one's child."""
+    edge = Edge("subagent", "child", "said so", child=True)
+
+    assert [] == Whole(UID, [prompt("a", 1, edges=(edge,), origin="other")]).edges
 
 
 def test_what_no_model_saw_is_in_no_message() -> None:
