@@ -298,3 +298,37 @@ def test_every_graph_has_a_turn(nodes: list[Node], torn: bool, alive: bool | Non
 
     assert torn == turn.torn
     assert alive is not False or turn.state in (TurnState.DONE, TurnState.INTERRUPTED)
+
+
+# -- other people's logs ----------------------------------------------------------------------
+
+
+def foreign(*nodes: Node) -> TurnNow:
+    """The turn that a line of plain nodes is in."""
+    return turn_of(Graph(nodes))
+
+
+def test_calls_an_earlier_turn_left_open_are_history() -> None:
+    """A turn that came to its rest is done, whatever an interrupted one before it left."""
+    asked = Node("a", None, Is.PROMPT)
+    called = Node("b", "a", Is.REPLY, calls=("c1",))
+    cut = Node("c", "b", Is.INTERRUPTS)
+    again = Node("d", "c", Is.PROMPT)
+    rest = Node("e", "d", Is.REPLY | Is.ENDS)
+
+    assert (TurnState.INTERRUPTED, ("c1",)) == (
+        foreign(asked, called, cut).state,
+        foreign(asked, called, cut).open_calls,
+    )
+    assert TurnNow(TurnState.DONE, since=4) == foreign(asked, called, cut, again, rest)
+
+
+def test_what_was_waited_for_may_come() -> None:
+    """The last word on waiting counts."""
+    asked = Node("a", None, Is.PROMPT)
+    waits = Node("b", None, Is.INTERNAL | Is.WAITS)
+    goes_on = Node("c", None, Is.INTERNAL | Is.GOES_ON)
+
+    assert TurnState.WAITING == foreign(asked, waits).state
+    assert TurnState.RUNNING == foreign(asked, waits, goes_on).state
+    assert TurnState.WAITING == foreign(asked, goes_on, waits).state
