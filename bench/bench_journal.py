@@ -195,7 +195,7 @@ def uncompacted(folder: Path) -> int:
     assert path is not None
     data = path.read_bytes()
     floor = seconds(lambda: codec.decode(data))
-    load = seconds(lambda: journal._load(journal._folder("/bench"), session.id))  # noqa: SLF001
+    load = seconds(lambda: journal._load(journal._catalog.folder("/bench"), session.id))  # noqa: SLF001
     missed = verdict("resume 50 MB, never compacted / decoding it", load / floor, 1.3)
     fork = seconds(lambda: journal.fork(session.id), rounds=3)
     print(

@@ -26,7 +26,7 @@ from thence.journal.session import Session
 Script = list[tuple[str, int, int]]
 
 TALK = ("prompt", "reply", "calls", "open_call", "state", "beside")
-MOVES = ("rewind", "branch", "compact")
+MOVES = ("rewind", "rewind_above", "branch", "compact")
 ENDS = ("kill", "close")
 VERBS = (*TALK, *MOVES, *ENDS, "fork")
 
@@ -151,6 +151,29 @@ class Run:
         self._go(to)
         self.logged = (self.line, self.seen)
 
+    def rewind_above(self, a: int, b: int) -> None:
+        """The tip is moved back to what one of the ancestors said, if there is one."""
+        others = [e.uuid for e in self.line if self.owner.get(e.uuid) != self.session.id]
+        rests = [u for u in others if u in self.at and _is_rest(*self._last_at(u))]
+        if not rests:
+            return
+        to = rests[a % len(rests)]
+        receipt = self.session.rewind(to)
+        self._go(to)
+        self._kept_all(receipt.uuid)
+
+    def _last_at(self, uuid: str) -> tuple[Event, list[Event]]:
+        line, seen = self.at[uuid]
+        return line[-1], seen
+
+    def _kept_all(self, boundary: str) -> None:
+        """The session wrote a boundary of its own that keeps everything."""
+        first = self.session._chain[0]
+        said = Event("summary", "", first.uuid, None, {"role": "user", "content": ""})
+        self.line = [*self.line, said, Event("boundary", "", boundary, None, {})]
+        self.seen = [said, *self.seen]
+        self._stands(self.line[-1])
+
     def branch(self, a: int, b: int) -> None:
         """A new prompt goes on from an earlier event."""
         to = self._somewhere(a)
@@ -222,6 +245,7 @@ class Run:
     def _began(self, session: Session, orphans: repair.Orphans = "answer") -> None:
         """A new session is in hand: its header is on the line."""
         self.session, self.orphans = session, orphans
+        assert session.tip is not None  # a fork takes over when it is first asked for something
         assert session.transcript_path is not None
         header = codec.decode(session.transcript_path.read_bytes()).events[0]
         self.line = [*self.line, header]
@@ -229,13 +253,7 @@ class Run:
         self._answered()
         chain = session._chain
         if chain and chain[0].type == "summary" and chain[0].uuid not in self.at_summaries():
-            # Deep ancestry: the session wrote a boundary of its own that keeps everything.
-            tip = session.tip
-            assert tip is not None
-            said = Event("summary", "", chain[0].uuid, None, {"role": "user", "content": ""})
-            self.line = [*self.line, said, Event("boundary", "", tip, None, {})]
-            self.seen = [said, *self.seen]
-            self._stands(self.line[-1])
+            self._kept_all(session.tip)  # deep ancestry
 
     def at_summaries(self) -> set[str]:
         """Summaries that the run knows of."""

@@ -18,7 +18,9 @@ from thence.format.records import Event
 from thence.format.repair import INTERRUPTED
 from thence.format.transcript import Transcript
 from thence.journal import journal as module
-from thence.journal.journal import DEPTH, Journal, Mode
+from thence.journal import lineage
+from thence.journal.journal import Journal, Mode
+from thence.journal.lineage import DEPTH
 from thence.journal.permissions import Action
 from thence.journal.reader import Back, Source, read_back
 from thence.journal.segments import Segments
@@ -226,9 +228,10 @@ def test_orphans_are_answered_by_appending(journal: Journal, mode: Mode) -> None
     answer(session, "b", "real")
     drop(session)
     again = journal.resume(session.id, mode=mode)
+    seen = results(again)
     made = [event for event in events_of(again) if event.fields.get("synthetic")]
 
-    assert {"a": INTERRUPTED, "b": "real"} == results(again)
+    assert {"a": INTERRUPTED, "b": "real"} == seen
     assert [repair.synthetic(again.id, "a", ts="", prev_uuid=None).uuid] == [e.uuid for e in made]
     assert again.messages == journal.resume(again.id).messages
 
@@ -286,16 +289,16 @@ def test_two_resumers_write_one_answer(journal: Journal) -> None:
     say(session, "go")
     call(session, "a")
     drop(session)
-    real, synthetic_of = module.Journal._mend, []
+    real, synthetic_of = module._mend, []
 
-    def both(self: Journal, going: Session, *rest: Any) -> None:
+    def both(going: Session, *rest: Any) -> None:
         synthetic_of.append(going)
         if len(synthetic_of) == 1:  # the second opens before the first has answered
-            self.resume(going.id, mode="continue")
-        real(self, going, *rest)
+            journal.resume(going.id, mode="continue")
+        real(going, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module.Journal, "_mend", both)
+        patch.setattr(module, "_mend", both)
         again = journal.resume(session.id, mode="continue")
     third = journal.resume(session.id, mode="continue")
 
@@ -518,7 +521,7 @@ def test_deep_ancestry_opens_with_a_boundary_of_its_own(
         read.append(source.session)
         return plain(source, **how)
 
-    monkeypatch.setattr(module, "read_back", watched)
+    monkeypatch.setattr(lineage, "read_back", watched)
     journal.resume(session.id)
     assert DEPTH + 2 >= len(read)
 

@@ -292,7 +292,7 @@ def test_a_head_says_what_is_odd_about_it(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(data)
         with Segments([path]) as segments:
-            header, _, notices = head(segments)
+            header, _, notices, _ = head(segments)
         told[name] = (header is not None, [notice.what for notice in notices])
 
     assert (False, ["no header"]) == told["empty"]

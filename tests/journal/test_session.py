@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from tests.journal.runs import Run, Script, drop, scripts, snapshot
 from thence.errors import Conflict, NotAppendable, SessionNotFound
 from thence.format import codec
+from thence.format.records import Event
+from thence.format.state import BUILT_IN, Domain, Domains
 from thence.format.transcript import Transcript
 from thence.journal.journal import Journal
 from thence.journal.session import Session
@@ -369,17 +371,47 @@ def test_a_rewind_to_nowhere_changes_nothing(journal: Journal) -> None:
     assert ["a", "c"] == texts(journal.resume(session.id))
 
 
-def test_a_rewind_past_the_beginning_names_the_way(journal: Journal) -> None:
-    """An ancestor's event is not this session's: fork goes on from it, also by the child's id."""
+def test_a_rewind_past_the_beginning_goes_on_in_an_ancestor(journal: Journal) -> None:
+    """An ancestor's event is as good as one's own: for the model, the state, and who resumes."""
+    old = journal.create(cwd="/w")
+    first = say(old, "first")
+    old.record("cwd", {"cwd": "/elsewhere"})
+    say(old, "second")
+    middle = journal.resume(old.id)
+    say(middle, "third")
+    new = journal.resume(middle.id)
+    left = say(new, "fourth")
+    before = lines_of(old), lines_of(middle)
+    new.rewind(first)
+    seen = texts(new), new.state.cwd
+    say(new, "fifth")
+
+    assert (["first"], "/w") == seen
+    assert (before, ["first", "fifth"]) == ((lines_of(old), lines_of(middle)), texts(new))
+    for mode in ("adopt", "continue", "fork"):
+        again = journal.resume(new.id, mode=mode)
+        assert (["first", "fifth"], "/w") == (texts(again), again.state.cwd)
+    new.rewind(left)
+    assert ["first", "second", "third", "fourth"] == texts(new)
+    assert ["first", "second", "third", "fourth"] == texts(journal.resume(new.id))
+
+
+def test_going_on_from_an_ancestors_event_is_a_branch(journal: Journal) -> None:
+    """`parent=` leads there as well, and so does resuming the session itself at it."""
     old = journal.create()
     first = say(old, "first")
     say(old, "second")
     new = journal.resume(old.id)
     say(new, "third")
-    with pytest.raises(SessionNotFound, match="no event"):
-        new.rewind(first)
+    say(new, "aside", parent=first)
+    new.close()
+    again = journal.resume(new.id, mode="continue")
+    seen = texts(again)
+    again.close()
+    back = journal.resume(new.id, mode="continue", at=first)
 
-    assert ["first", "second", "third"] == texts(new)
+    assert ["first", "aside"] == seen
+    assert ["first"] == texts(back) == texts(journal.resume(new.id))
     assert ["first"] == texts(journal.fork(new.id, at=first))
 
 
@@ -471,3 +503,57 @@ def test_the_first_line_is_a_header_and_every_line_an_event(journal: Journal) ->
     assert [*header, "inherited_cost"] == list(lines[0]["payload"])
     assert {"end_ts", "reason"} == set(lines[-1]["payload"])
     assert 4 == len(codec.decode(b"\n".join(lines_of(session)) + b"\n").events)
+
+
+# -- state, a little at a time ----------------------------------------------------------
+
+
+def counting(seen: list[str], *, fails_at: str = "") -> Domain[Any]:
+    """A domain that counts prompts, and notes every event it is shown."""
+
+    def fold(value: int, event: Event) -> int:
+        seen.append(event.uuid)
+        if event.uuid == fails_at:
+            raise ValueError(fails_at)
+        return value + (event.type == "user")
+
+    return Domain("prompts", lambda: 0, fold)
+
+
+def test_the_end_of_a_turn_folds_what_the_turn_added(tmp_path: Path) -> None:
+    """Each event is folded once, however many turns follow it."""
+    seen: list[str] = []
+    domains = Domains([*BUILT_IN, counting(seen)])
+    session = Journal(tmp_path, durability="none", domains=domains).create()
+    for n in range(30):
+        say(session, f"{n}")
+        session.flush()
+
+    assert 31 == len(seen) == len(set(seen))
+    assert 30 == session.state.prompts
+
+
+def test_a_domain_that_failed_stays_absent_from_turn_to_turn(tmp_path: Path) -> None:
+    """It is not started anew from the middle of the line, as if nothing had come before."""
+    seen: list[str] = []
+    domains = Domains([*BUILT_IN, counting(seen, fails_at="bad")])
+    session = Journal(tmp_path, durability="none", domains=domains).create()
+    say(session, "first", uuid="bad")
+    session.flush()
+    say(session, "second")
+    session.flush()
+
+    assert "prompts" not in session.state.values
+    assert ["prompts"] == list(session.state.failed)
+
+
+def test_what_a_caller_does_to_the_state_is_not_kept(journal: Journal) -> None:
+    """State is handed out as a copy; the next one is as if nobody had touched it."""
+    session = journal.create(cwd="/w")
+    session.record("file", {"path": "a.py", "how": "edit"})
+    session.state.files.clear()
+    session.state.values["model"]["model"] = "mine"
+    session.flush()
+
+    assert ["a.py"] == list(session.state.files)
+    assert session.state.model["model"] is None

@@ -2,7 +2,10 @@
 
 log          one append-only file and what is promised about it
 session      one session, open for writing
-journal      all sessions of one home: create, resume, fork, list
+journal      all sessions of one home: create, resume, fork
+catalog      where they lie; finding and listing them
+lineage      a session read together with those it goes on from
+branches     what of an open session can be gone on from, decoded once
 reader       a session read back from its end, for going on
 segments     the bytes of one session, whatever files they lie in
 run          the same, open for appending: on to the next segment over the cap
@@ -20,7 +23,8 @@ signals      what is open brought to the disk when the process is told to end
 aio          a session for harnesses with an event loop
 """
 
-from thence.journal.journal import Journal, Listed
+from thence.journal.catalog import Listed
+from thence.journal.journal import Journal
 from thence.journal.session import Receipt, Session
 
 __all__ = ["Journal", "Listed", "Receipt", "Session"]

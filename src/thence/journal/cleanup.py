@@ -99,7 +99,7 @@ def _held(root: Path, session: str, paths: list[Path], children: list[Path]) -> 
     beside = [*children, *(root / name / session for name in _BESIDE)]
     logs = [*children, *(root / layout.SIDECHAINS / session).glob("*.jsonl")]
     with Segments(paths) as segments:
-        header, _, _ = head(segments)
+        header = head(segments).header
     told = [(path, path.stat(follow_symlinks=False)) for path in paths]
     files = [_file(path, status.st_size) for path, status in told]
     origin = header.resumed_from if header is not None else None
@@ -140,7 +140,7 @@ def _by_session(folder: Path) -> dict[str, list[Path]]:
     out: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("*.jsonl")):
         with Segments([path]) as segments:
-            header, _, _ = head(segments)
+            header = head(segments).header
         if header is not None:
             out.setdefault(header.session_id, []).append(path)
     return out

@@ -77,7 +77,9 @@ class Back(msgspec.Struct):
     """Message events with compactions applied, ancestors' first."""
     where: Callable[[], dict[str, Where]] = dict
     """Where each event of the chain stands; worked out when a compaction asks."""
-    boundary: int | None = None
+    root: str | None = None
+    """The session's first event, which all others go on from."""
+    boundary: tuple[int, int] | None = None
     """Where the line of the last boundary on the chain starts: its address in the session."""
     since: list[Event] = msgspec.field(default_factory=list)
     """Events of the line that `snapshot` does not cover, in order."""
@@ -118,38 +120,41 @@ def read_back(
     """
     segments = source.segments
     stop = segments.size if stop is None else min(stop, segments.size)
-    header, version, notices = head(segments)
+    header, version, notices, root = head(segments)
     upcast = schema.upcaster(version)
     looked = _boundary_before(segments, stop) if upcast is None else -1
     if looked >= 0:
         found = _from_boundary(source, looked, stop, at, covers)
         if found is not None:
-            found.header = header
+            found.header, found.root = header, root
             found.recovery.notices[:0] = notices
             return found
     data = segments.read(0, stop)
     whole = Transcript(codec.decode(data, upcast=upcast), version=version, notices=notices)
     back = _from_all(source, whole, at, header, len(data))
-    unread = _not_applied(whole, back) if upcast is None else None
-    found = _from_boundary(source, unread, stop, back.end, covers) if unread is not None else None
+    back.root = root
+    last = _last_boundary(whole, back) if upcast is None else None
+    if last is None:
+        return back
+    found = _from_boundary(source, whole.places[last].offset, stop, back.end, covers)
     if found is None:
         return back
-    kept = {name: getattr(back, name) for name in ("header", "tip", "recovery", "moved")}
+    after = {event.uuid for event in found.since}
+    found.tip = back.tip if back.tip in after else whole.events[last].uuid
+    kept = {name: getattr(back, name) for name in ("header", "root", "recovery", "moved")}
     return msgspec.structs.replace(found, **kept, bytes_read=back.bytes_read + found.bytes_read)
 
 
-def _not_applied(whole: Transcript, back: Back) -> int | None:
-    """Where the line's last boundary starts, if the graph could not apply it.
+def _last_boundary(whole: Transcript, back: Back) -> int | None:
+    """The place of the last boundary on the line, which was not the last that was written.
 
-    What it kept stands in an ancestor; its ranges lead there.
+    It knows more than its log: what it kept may stand in an ancestor, and its ranges lead there.
     """
     to = whole.graph.place(back.end) if back.end is not None else None
     if to is None or all(event.type != "boundary" for event in back.since):
         return None
     line = whole.graph.chain(to, boundaries=False)
-    last = next((i for i in reversed(line) if whole.events[i].type == "boundary"), None)
-    known = last is None or whole.graph.boundary(to) == last
-    return None if last is None or known else whole.places[last].offset
+    return next((i for i in reversed(line) if whole.events[i].type == "boundary"), None)
 
 
 def _boundary_before(segments: Segments, stop: int) -> int:
@@ -168,22 +173,31 @@ def _boundary_before(segments: Segments, stop: int) -> int:
     return start if start is not None and start < at else -1
 
 
-def head(segments: Segments) -> tuple[Header | None, int, list[Notice]]:
-    """Read the first line: the header, the version it states, and what is odd about it."""
+class Head(NamedTuple):
+    """The first line of a session: the header, its version and id, and what is odd about it."""
+
+    header: Header | None
+    version: int
+    notices: list[Notice]
+    uuid: str | None = None
+
+
+def head(segments: Segments) -> Head:
+    """Read the first line."""
     first = segments.read(0, segments.line_end(0))
     found = next(iter(codec.objects(first)), None)
     if not isinstance(found, codec.Found):
-        return None, schema.CURRENT, [Notice("no header", "the first line is no header")]
+        return Head(None, schema.CURRENT, [Notice("no header", "the first line is no header")])
     if found.value.get("type") != "header":
         guessed = schema.guess(found.value)
-        return None, guessed, [Notice("no header", "the first line is no header")]
+        return Head(None, guessed, [Notice("no header", "the first line is no header")])
     version = schema.version_of(found.value)
     newer = schema.notice(version)
     upcast = schema.upcaster(version)
     event = codec.event_of(upcast(found.value) if upcast else found.value)
     told = typed(event) if event is not None else None
     header = told if isinstance(told, Header) else None
-    return header, version, [newer] if newer else []
+    return Head(header, version, [newer] if newer else [], event.uuid if event else None)
 
 
 def _from_boundary(
@@ -204,7 +218,7 @@ def _from_boundary(
             {event.uuid: where for event, where in kept}
             | _places(source, zip(part.since, part.spans, strict=True))
         ),
-        boundary=source.segments.address(start)[1],
+        boundary=source.segments.address(start),
         since=part.since,
         snapshot=told.state,
         end=part.end,
@@ -365,15 +379,16 @@ def _from_all(
     """Read a session that was never compacted, or whose boundaries do not help."""
     graph = whole.graph
     first = 0 if whole.events and whole.events[0].type == "header" else None
-    end = graph.end if at is None else graph.place(at)
+    end = _live_end(whole) if at is None else graph.place(at)
     to = first if end is None and at is None else end  # nothing was said yet: after the header
-    chain = [] if to is None else graph.chain(None if at is None and end is not None else to)
+    live = at is None and end is not None and end == graph.end
+    chain = [] if to is None else graph.chain(None if live else to)
     plain = all(node.span is None for node in graph.nodes)
     line = chain if plain or to is None else graph.chain(to, boundaries=False)
     if line and first is not None and line[0] != first:
         line = [first, *line]
     said = [(whole.events[i], _span(whole.places[i])) for i in chain]
-    tip = graph.tip if at is None else to
+    tip = graph.tip if live else to
     tip = first if tip is None and to is not None else tip
     return Back(
         header=header,
@@ -387,6 +402,23 @@ def _from_all(
         whole=any(whole.events[i].type == "summary" for i in chain[:1]),
         bytes_read=size,
     )
+
+
+def _live_end(whole: Transcript) -> int | None:
+    """The live end of a log; also a boundary that the tip was moved to and the graph cannot apply.
+
+    What that one kept stands in an ancestor. To the graph it is book-keeping, and no line's end.
+    """
+    graph, end = whole.graph, whole.graph.end
+    moves = [(i, node.tip) for i, node in enumerate(graph.nodes) if node.tip is not None]
+    if not moves or (end is not None and end > moves[-1][0]):
+        return end
+    at = graph.place(moves[-1][1])
+    while at is not None and at >= 0 and at != end:
+        if whole.events[at].type == "boundary":
+            return at
+        at = graph.parents[at]
+    return end
 
 
 def _span(place: Place) -> tuple[int, int]:

@@ -203,6 +203,12 @@ class Run:
         with Segments(parts_of(self.folder, self.session)) as segments:
             return _lines(segments, segment, offset - (segments.base_of(segment) or 0)) + 1
 
+    def seen_before(self, number: int, address: int) -> dict[int, int]:
+        """What `grown` is told when everything before an address is to count as seen."""
+        with Segments(parts_of(self.folder, self.session)) as segments:
+            seen = {p.segment.number: p.size for p in segments.parts if p.segment.number < number}
+            return seen | {number: address - (segments.base_of(number) or 0)}
+
     def grown(self, seen: dict[int, int]) -> Iterator[Grown]:
         """What all segments got since they were last seen, up to their last LF; notes it."""
         if self.segment > 1:

@@ -2,10 +2,11 @@
 
 `record` puts one event on the disk (it survives a killed process from then on), `flush` ends a
 turn (it survives a power cut from then on). What the model sees and the state of all domains are
-served from memory; the transcript is read once, when the session is opened, and again only when
-its tip is moved. Invariants: the log only grows; the side file before the event that names it,
-the summary before the boundary, the event before the receipt; a resumed, adopted or forked
-session starts with an empty permission ledger and never finds another.
+served from memory; the transcript is read once, when the session is opened or, of a fork, when
+something of it is first asked for, and again only when its tip is moved. Invariants: the log only
+grows; the side file before the event that names it, the summary before the boundary, the event
+before the receipt; a resumed, adopted or forked session starts with an empty permission ledger
+and never finds another.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import msgspec
 
 from thence.errors import Conflict, SessionNotFound, ThenceError
 from thence.format import codec, repair
-from thence.format.records import INTERNAL, JSON, MESSAGES, Event, blocks, is_permission
+from thence.format.records import INTERNAL, JSON, MESSAGES, Event, blocks, is_permission, word
 from thence.format.state import Domains, State, cost_of
+from thence.journal.branches import Branches
 from thence.journal.checkpoint import Checkpoint, Checkpoints, Rewound
 from thence.journal.idle import Idle
 from thence.journal.ids import now_text, uuid7
@@ -64,6 +66,10 @@ class Parts(msgspec.Struct):
     """The checkpoints that the logs of the session and its ancestors name."""
     last_prompt: Callable[[], int | None] | None = None
     """Where the session's last prompt stands in the history of the machine."""
+    reread: Callable[[str, Where | None], Back] | None = None
+    """Reads the session up to one of its events, given where that stands if it is known."""
+    above: Callable[[str], Back | None] | None = None
+    """Reads up to an event of those that the session goes on from."""
 
 
 class Session:
@@ -79,18 +85,19 @@ class Session:
         *,
         back: Back,
         parts: Parts,
-        reread: Callable[[str], Back] | None = None,
+        later: Callable[[Session], None] | None = None,
         domains: Domains | None = None,
         orphans: repair.Orphans = "answer",
         clock: Callable[[], str] = now_text,
     ) -> None:
+        """Stand where `back` tells; `later` takes over from an ancestor when that is needed."""
         self.id = session_id
-        self.recovery: Recovery = back.recovery
         self.permissions = Ledger()
         self.title: str | None = None
         self._run = run
         self._parts = parts
-        self._reread = reread
+        self._later = later
+        self._branches: Branches | None = None
         self._domains = domains or Domains()
         self._orphans = orphans
         self._clock = clock
@@ -102,22 +109,40 @@ class Session:
         self._appended = 0
         self._counted = False  # whether the results so far are in the spill's budget
         self._checkpoints: list[Checkpoint] | None = None  # read when first asked for
-        self._take(back)
+        self.take(back)
         self._cost: dict[str, JSON] = cost_of(())
         self._cost_before: dict[str, JSON] = back.cost or {}
         self._unbilled: list[Event] = []
         self.inherited_cost = back.inherited_cost
 
-    def _take(self, back: Back) -> None:
-        """Stand where the reader stopped."""
+    def take(self, back: Back) -> None:
+        """Stand where the reader stopped, with all that it found."""
+        self._recovery = back.recovery
+        self._root = back.root
+        self._stand(back)
+
+    def _ready(self) -> None:
+        """Take over from an ancestor now, if that was put off."""
+        with self._mutex:
+            later, self._later = self._later, None
+            if later is not None:
+                try:
+                    later(self)
+                except BaseException:  # it can be tried again
+                    self._later = later
+                    raise
+
+    def _stand(self, back: Back) -> None:
         self._tip = back.end
         self._moved = back.moved
         self._chain = list(back.chain)
         self._where: dict[str, Where] = {}
         self._where_before = back.where
         self._boundary = back.boundary
-        self._unfolded = list(back.since)
+        self._since = list(back.since)
         self._snapshot = back.snapshot
+        self._folded: State | None = None  # as of the first so many of `_since`
+        self._fold_at = 0
 
     # -- writing ------------------------------------------------------------------------
 
@@ -137,6 +162,8 @@ class Session:
         receipt, across reopening and across processes. With `expected_tip`, what somebody else
         added meanwhile makes this event a branch, or a `Conflict`, as `on_stale` says.
         """
+        if self._later is not None:
+            self._ready()
         if uuid is not None or expected_tip is not None:
             return self._record_carefully(
                 kind,
@@ -160,7 +187,7 @@ class Session:
         self._appended += 1
         if event.type not in _LIKE_INTERNAL and not is_permission(event.type):
             self._tip = event.uuid
-            self._unfolded.append(event)
+            self._since.append(event)
             if event.type in MESSAGES:
                 self._chain.append(event)
                 self._where[event.uuid] = Where(self.id, segment, offset, len(line))
@@ -204,35 +231,64 @@ class Session:
 
     def _leave(self, to: str) -> None:
         """Go on from another event. Once a log holds a moved tip, only moving it again counts."""
-        self._go(to)
-        if self._moved:
-            self._append(Event("tip", self._clock(), uuid7(), to, {"to": to}))
+        if self._go(to) is None and self._moved:
+            self._move(to)
 
-    def _go(self, to: str) -> None:
-        """Make what the model sees, and the state, those of an earlier event."""
-        moved = self._moved
-        if self._reread is not None:
-            back = self._reread(to)
-            if back.end is None:
-                raise SessionNotFound(
-                    f"no event {to[:64]} in this session",
-                    hint="journal.fork goes on from an event of an earlier session",
-                )
-            self._take(back)
-            if self._run is not None:
-                # After reading: what goes on from an event never stands in an older segment.
-                self._run.follow(to)
-        else:
-            places = [k for k, event in enumerate(self._unfolded) if event.uuid == to]
-            if not places:
-                raise SessionNotFound(
-                    f"no event {to[:64]} on this line",
-                    hint="nothing is kept: only what came after the last compaction is known",
-                )
-            gone = {event.uuid for event in self._unfolded[places[0] + 1 :]}
-            del self._unfolded[places[0] + 1 :]
-            self._chain = [event for event in self._chain if event.uuid not in gone]
+    def _move(self, to: str) -> Receipt:
+        self._moved = True
+        return self._append(Event("tip", self._clock(), uuid7(), to, {"to": to}))
+
+    def _go(self, to: str) -> Receipt | None:
+        """Make what the model sees, and the state, those of an earlier event.
+
+        If it is an ancestor's the tip was moved as well: the receipt of what was written for it.
+        """
+        moved, run = self._moved, self._run
+        if run is None or self._parts.reread is None:
+            self._cut(to)
+            return None
+        self._branches = self._branches or Branches(run, self._parts.reread, self._boundary)
+        back = self._branches.back(to)
+        if back.end is None:
+            return self._go_above(to)
+        self._stand(back)
+        # After reading: what goes on from an event never stands in an older segment.
+        run.follow(to)
         self._tip, self._moved = to, moved or self._moved
+        return None
+
+    def _go_above(self, to: str) -> Receipt:
+        """Go on from an event of an ancestor, where our own log cannot move the tip to.
+
+        The tip goes back to our first event; a boundary after it keeps, by their ranges, what
+        the model saw at that event. A crash between the two leaves the session as it began.
+        """
+        back = self._parts.above(to) if self._parts.above is not None else None
+        if back is None or self._root is None:
+            raise SessionNotFound(
+                f"no event {to[:64]} in this session or those it goes on from",
+                hint="`thence show PATH` shows events",
+            )
+        if self._run is not None:
+            self._run.follow(self._tip)
+        self._stand(back)
+        self._tip = self._root
+        self._move(self._root)
+        return self.compact("", keep_from=back.chain[0].uuid if back.chain else None)
+
+    def _cut(self, to: str) -> None:
+        """The same where nothing is kept but in memory."""
+        places = [k for k, event in enumerate(self._since) if event.uuid == to]
+        if not places:
+            raise SessionNotFound(
+                f"no event {to[:64]} on this line",
+                hint="nothing is kept: only what came after the last compaction is known",
+            )
+        gone = {event.uuid for event in self._since[places[0] + 1 :]}
+        del self._since[places[0] + 1 :]
+        self._chain = [event for event in self._chain if event.uuid not in gone]
+        self._folded, self._fold_at = None, 0
+        self._tip = to
 
     def _spilled(self, payload: JSON) -> JSON:
         """Move results over the budget to side files, which are durable before we go on."""
@@ -255,13 +311,13 @@ class Session:
     # -- the line -----------------------------------------------------------------------
 
     def rewind(self, to: str) -> Receipt:
-        """Move the tip back. Files stay as they are: `rewind_files` is the other verb."""
+        """Move the tip back. Files stay as they are: `rewind_files` is the other verb.
+
+        To any event of this session, or of one that it goes on from.
+        """
+        self._ready()
         with self._mutex:
-            self._go(to)
-            moved = Event("tip", self._clock(), uuid7(), to, {"to": to})
-            receipt = self._append(moved)
-            self._moved = True
-            return receipt
+            return self._go(to) or self._move(to)
 
     def compact(self, summary: JSON, *, keep_from: str | None = None) -> Receipt:
         """Put a summary in place of what was said, but for what is kept from an event on.
@@ -269,11 +325,12 @@ class Session:
         Nothing is rewritten: the summary is appended, then the boundary that commits it, which
         carries the state and the places of what is kept.
         """
+        self._ready()
         with self._mutex:
             kept = self._kept(keep_from)
             if self._run is not None:
                 self._run.follow(self._tip)
-            state = self._domains.snapshot(self.state)
+            state = self._domains.snapshot(self._advanced())
             said = Event("summary", self._clock(), uuid7(), self._tip, _said(summary))
             before = self._where_before()
             ranges = [self._where.get(e.uuid) or before[e.uuid] for e in kept]
@@ -290,9 +347,11 @@ class Session:
                 "totals": self._totals(),
             }
             receipt = self._append(Event("boundary", self._clock(), uuid7(), said.uuid, payload))
-            self._boundary = receipt.offset
+            self._boundary = (receipt.segment, receipt.offset)
             self._chain = [said, *kept]
-            self._unfolded, self._snapshot = [], state
+            self._since, self._snapshot = [], state
+            self._folded, self._fold_at = None, 0
+            self._branches = None  # what comes next goes on from here, most likely
             if self._run is not None:
                 self._run.sync()
             return receipt
@@ -313,14 +372,15 @@ class Session:
         """End a turn: write its totals and bring everything to the disk itself."""
         with self._mutex:
             if self._appended != self._flushed:
-                worktree = self.state.values.get("worktree") or {}
+                values = self._advanced().values
+                worktree = values.get("worktree") or {}
                 payload = {
                     "state": state,
                     "totals": self._totals(),
-                    "model": (self.state.values.get("model") or {}).get("model"),
+                    "model": (values.get("model") or {}).get("model"),
                     "branch": str(worktree.get("branch") or "")[:200] or None,
                     "title": (self.title or "")[:200] or None,
-                    "boundary": self._boundary,
+                    "boundary": self._boundary[1] if self._boundary else None,
                 }
                 self._append(Event("turn", self._clock(), uuid7(), self._tip, payload))
                 self._flushed = self._appended
@@ -399,6 +459,7 @@ class Session:
 
     def _name(self, made: Checkpoint) -> None:
         """Write the event that names a checkpoint, whose bytes are durable already."""
+        self._ready()
         with self._mutex:
             known = self.checkpoints
             self._append(Event("checkpoint", self._clock(), uuid7(), self._tip, made.payload))
@@ -437,6 +498,12 @@ class Session:
     # -- what is there ------------------------------------------------------------------
 
     @property
+    def recovery(self) -> Recovery:
+        """What was found when the session was opened, and what was done about it."""
+        self._ready()
+        return self._recovery
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
@@ -444,7 +511,25 @@ class Session:
     @property
     def tip(self) -> str | None:
         """The event that the next one goes on from."""
+        self._ready()
         return self._tip
+
+    @property
+    def may_be_open(self) -> bool:
+        """Whether a call may have no result, told without mending anything."""
+        calls: set[JSON] = set()
+        results: set[JSON] = set()
+        with self._mutex:
+            for event in self._chain:
+                content = event.fields.get("content")
+                if not isinstance(content, list):
+                    continue
+                for block in blocks(content):
+                    if block.get("type") == "tool_use":
+                        calls.add(word(block.get("id")))
+                    elif block.get("type") == "tool_result" and event.fields.get("role") == "user":
+                        results.add(word(block.get("tool_use_id")))
+        return not calls <= results
 
     @property
     def messages(self) -> list[repair.ApiMessage]:
@@ -453,6 +538,7 @@ class Session:
 
     def mended(self) -> repair.Mended:
         """The same, with the calls that are open and what was left out."""
+        self._ready()
         with self._mutex:
             said = [
                 {"role": e.fields.get("role"), "content": e.fields.get("content")}
@@ -464,10 +550,32 @@ class Session:
     @property
     def state(self) -> State:
         """All domains as of the tip, `messages` excepted: those are `session.messages`."""
+        self._ready()
         with self._mutex:
-            state = self._domains.fold(self._unfolded, [], snapshot=self._snapshot)
-            state.values.pop("messages", None)
-            return state
+            kept = self._domains.snapshot(self._advanced())
+            if not self._domains.covers(kept):
+                return self._fold(self._since, self._snapshot)
+            return self._fold([], kept)  # a copy: what the caller does to it is not ours
+
+    def _advanced(self) -> State:
+        """Fold what was recorded since the last look, and no more, if the domains allow that.
+
+        One that failed, or whose value a snapshot could not hold, has to see the whole line.
+        """
+        if self._folded is not None and self._fold_at == len(self._since):
+            return self._folded
+        kept = self._domains.snapshot(self._folded) if self._folded is not None else None
+        if kept is not None and self._domains.covers(kept):
+            self._folded = self._fold(self._since[self._fold_at :], kept)
+        else:
+            self._folded = self._fold(self._since, self._snapshot)
+        self._fold_at = len(self._since)
+        return self._folded
+
+    def _fold(self, events: list[Event], snapshot: JSON) -> State:
+        state = self._domains.fold(events, [], snapshot=snapshot)
+        state.values.pop("messages", None)
+        return state
 
     @property
     def cost(self) -> float:

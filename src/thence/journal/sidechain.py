@@ -74,7 +74,7 @@ class Sidechains:
         """Whose child wrote a file, by its header; None when it does not say."""
         if self._owners.get(path.name) is None:
             with Segments([path]) as file:
-                header, _, _ = head(file)
+                header = head(file).header
             self._owners[path.name] = header.session_id if header is not None else None
         return self._owners[path.name]
 

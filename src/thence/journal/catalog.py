@@ -1,0 +1,168 @@
+"""Where the sessions of one home lie, and how one is found: by id, by prefix, or the latest.
+
+Only names and the first and last bytes of files are looked at. Invariants: an id that is no name
+leads nowhere; a prefix finds a session only if it is the only one; a session counts by the first
+of its segments that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from thence.errors import SessionNotFound
+from thence.format import codec, layout
+from thence.format.records import blocks, text_of
+from thence.journal.reader import head
+from thence.journal.segments import Segments, names_in, parts_of, sessions_in
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A session as a list shows it, told from the first and last bytes of its file."""
+
+    session_id: str
+    path: Path
+    size: int
+    modified: float
+    cwd: str | None = None
+    model: str | None = None
+    title: str | None = None
+    first_prompt: str | None = None
+    branch: str | None = None
+    usd: float | None = None
+    resumed_from: str | None = None
+    closed: bool = False
+
+
+class Catalog:
+    """The folders of one home, or with `local` those inside one project."""
+
+    def __init__(self, root: Path, local: Path | None = None) -> None:
+        self.root = root
+        self.local = local
+
+    def folder(self, cwd: str | None) -> Path:
+        """Where the sessions of a working directory are."""
+        if self.local is not None:
+            return self.local / layout.LOCAL_SESSIONS
+        return self.root / layout.SESSIONS / layout.project_id(cwd or "")
+
+    def side(self, session: str) -> Path:
+        """Where the subagents of a session write."""
+        if self.local is not None:
+            return self.local / layout.LOCAL_SIDECHAINS
+        return self.root / layout.SIDECHAINS / session
+
+    def path_of(self, session: str) -> Path | None:
+        """Give the first segment of the session of exactly this id."""
+        return next(iter(self._exact(session)), None)
+
+    def _exact(self, session: str) -> list[Path]:
+        """First segments of the sessions of exactly this id, of which a home should have one.
+
+        Nearly always it has the plain name, so that no folder of a large home is read for it.
+        """
+        if not layout.is_id(session):
+            return []
+        folders = self._folders(None)
+        name = layout.Segment(session).name
+        plain = [folder / name for folder in folders if (folder / name).is_file()]
+        others = (parts_of(folder, session)[:1] for folder in folders) if not plain else ()
+        return plain or [path for first in others for path in first if path.is_file()]
+
+    def find(self, session: str | None, project: str | None) -> Path:
+        """Find one session by id, by unique prefix, or the latest."""
+        if session is None:
+            latest = self.sessions(project, limit=1)
+            if not latest:
+                raise SessionNotFound("no session here yet", hint="create one first")
+            return latest[0].path
+        if project is None and len(exact := self._exact(session)) == 1:
+            return exact[0]
+        paths = [parts[0] for parts in self._parts(project)]
+        found = [path for path in paths if path.name.startswith(session)]
+        whole = [path for path in found if path.name.startswith(f"{session}.")]
+        if len(whole or found) == 1:
+            return (whole or found)[0]
+        if not found:
+            raise SessionNotFound(
+                f"no session {session[:64]}", hint="journal.sessions() lists them"
+            )
+        names = ", ".join(path.name[:13] for path in found[:5])
+        raise SessionNotFound(
+            f"{session[:64]} names {len(found)} sessions: {names}", hint="give more of the id"
+        )
+
+    def sessions(self, project: str | None = None, *, limit: int = 20) -> list[Listed]:
+        """List sessions, newest first, from the first and last bytes of their files."""
+        paths = [(_modified(parts), parts[0]) for parts in self._parts(project)]
+        paths.sort(key=lambda pair: (pair[0], pair[1].name), reverse=True)
+        return [_listed(path, when) for when, path in paths[:limit]]
+
+    def _folders(self, project: str | None) -> list[Path]:
+        if self.local is not None or project is not None:
+            return [self.folder(project)]
+        every = self.root / layout.SESSIONS
+        return [every / name for name in names_in(every)]
+
+    def _parts(self, project: str | None) -> Iterator[list[Path]]:
+        """Segments of all sessions, or of one project's."""
+        for folder in self._folders(project):
+            for parts in sessions_in(folder).values():
+                if parts[0].is_file():
+                    yield parts
+
+
+def name_of(path: Path) -> str:
+    """The id of the session that a file belongs to."""
+    segment = layout.segment_of(path.name)
+    return segment.session if segment is not None else path.name
+
+
+def _modified(parts: list[Path]) -> float:
+    """When any segment of a session was last written."""
+    times = []
+    for path in parts:
+        with contextlib.suppress(FileNotFoundError):  # sealed or removed just now
+            times.append(path.stat().st_mtime)
+    return max(times, default=0.0)
+
+
+def _listed(path: Path, modified: float) -> Listed:
+    """Tell a session from the head and the tail of its file."""
+    name = name_of(path)
+    with Segments(parts_of(path.parent, name)) as segments:
+        header = head(segments).header
+        tail = segments.read(max(0, segments.size - (64 << 10)), segments.size)
+        first = _first_prompt(segments.read(0, 64 << 10))
+        turns = [e for e in codec.decode(tail).events if e.type in ("turn", "terminator")]
+        size = segments.size
+    turn = next((e.fields for e in reversed(turns) if e.type == "turn"), {})
+    totals = turn.get("totals") or {}
+    return Listed(
+        session_id=name,
+        path=path,
+        size=size,
+        modified=modified,
+        cwd=header.cwd if header else None,
+        model=turn.get("model") or (header.model if header else None),
+        title=turn.get("title"),
+        first_prompt=first,
+        branch=turn.get("branch"),
+        usd=totals.get("usd") if isinstance(totals, dict) else None,
+        resumed_from=header.resumed_from.session if header and header.resumed_from else None,
+        closed=bool(turns) and turns[-1].type == "terminator",
+    )
+
+
+def _first_prompt(data: bytes) -> str | None:
+    for event in codec.decode(data).events:
+        content = event.fields.get("content")
+        if event.type == "user" and not any(
+            block.get("type") == "tool_result" for block in blocks(content)
+        ):
+            return text_of(content)[:200]
+    return None
