@@ -9,43 +9,28 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.testing import samples
 from thence.adapters import Adapter, Batch, Cursor, File, Mark, Source, adapters, files
-from thence.adapters.native import Native
-from thence.format import codec, layout
+from thence.format import codec
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Node
 from thence.format.records import JSON
-from thence.testing import SAMPLE_SESSION, AdapterSuite, Draft, sample
+from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
 
-def write_native(root: Path) -> None:
-    """The sample in two segments, a subagent, and a session that goes on from it."""
-    folder = root / layout.SESSIONS / layout.project_id("/home/dev/tidepool")
-    side = root / layout.SIDECHAINS / SAMPLE_SESSION
-    for made in (folder, side):
-        made.mkdir(parents=True)
-    lines = sample().splitlines(keepends=True)
-    (folder / f"{SAMPLE_SESSION}.jsonl").write_bytes(b"".join(lines[:12]))
-    (folder / f"{SAMPLE_SESSION}.0002.jsonl").write_bytes(b"".join(lines[12:]))
-    child, fork = Draft("child"), Draft("fork")
-    child.header(session_id=SAMPLE_SESSION, agent_id="explorer")
-    child.prompt("who uses label?")
-    child.close()
-    (side / "explorer.jsonl").write_bytes(child.bytes())
-    fork.header(resumed_from={"session": SAMPLE_SESSION, "event": None})
-    fork.prompt("And in the south?")
-    (folder / "fork.jsonl").write_bytes(fork.bytes())
-
-
-SAMPLES = {"thence": write_native}
-
-
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", samples.WRITERS)
 def test_built_in_adapters_pass(tmp_path: Path, name: str, check: str) -> None:
     """They come through the same door and stand the same checks as other people's."""
-    suite = AdapterSuite(adapters()[name], SAMPLES[name], folder=tmp_path, rounds=20, bytewise=1000)
+    suite = AdapterSuite(
+        adapters()[name],
+        samples.WRITERS[name],
+        folder=tmp_path,
+        rounds=20,
+        bytewise=1000,
+        mirrors=["chat_history.jsonl"],
+    )
 
     assert [] == suite.complaints(check)
 
@@ -53,6 +38,9 @@ def test_built_in_adapters_pass(tmp_path: Path, name: str, check: str) -> None:
 def test_every_check_is_a_method_that_says_what_it_checks() -> None:
     """The list and the class agree."""
     assert all((getattr(AdapterSuite, name).__doc__ or "").strip() for name in CHECKS)
+
+
+OURS = "thence.adapters."
 
 
 # -- bad ones -------------------------------------------------------------------------------
@@ -282,6 +270,8 @@ def test_one_that_touches_its_sources_is_found_out() -> None:
     assert {"no_trace"} == complaints(Clumsy(), "no_trace")
 
 
-def test_our_own_is_one_of_them() -> None:
+def test_all_of_ours_are_among_them() -> None:
     """What is proven here is what is installed."""
-    assert isinstance(adapters()["thence"], Native)
+    built_in = {name for name, one in adapters().items() if type(one).__module__.startswith(OURS)}
+
+    assert built_in == set(samples.WRITERS)

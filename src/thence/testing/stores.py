@@ -1,0 +1,384 @@
+"""One story that every store must tell: kept, grown, digested, searched, evicted, forgotten.
+
+    suite = StoreSuite(lambda: open_store("sqlite:…"))     # a new, empty store each time
+    assert [] == suite.complaints()                        # or some checks by name, see CHECKS
+
+Each check opens a store of its own, puts made-up sessions into it the way a sweep does, and says
+in words what should not be. `files`, where it is given, names everything the store has on disk:
+what was evicted must be in none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from thence.adapters import Batch, Cursor, File, Live, Mark, Prompt, Source
+from thence.errors import ThenceError
+from thence.format.facts import Block, Fact
+from thence.format.graph import State
+from thence.format.nodes import Is, Node
+from thence.format.records import Usage
+from thence.memory.keep import Keeper, Kept
+from thence.memory.redact import Redactor
+from thence.memory.search import hits, parse
+from thence.memory.store import Change, Digested, Filter, Held, Store, StoreLocked
+
+CHECKS = (
+    "empty",
+    "round_trip",
+    "growth",
+    "all_or_nothing",
+    "writing_twice",
+    "digests",
+    "owners",
+    "listing",
+    "spending",
+    "searching",
+    "evicting",
+    "forgetting",
+    "one_sweeper",
+)
+"""The checks, each a method that gives its complaints."""
+
+CANARY = "quetzalcoatlus"
+_KEY = b"a key for tests, 32 bytes long!!"
+
+
+class StoreSuite:
+    """A way to open an empty store, and what it must do."""
+
+    def __init__(
+        self,
+        opened: Callable[[], Store],
+        *,
+        files: Callable[[Store], Iterable[Path]] | None = None,
+    ) -> None:
+        self._opened = opened
+        self._files = files
+
+    def complaints(self, *checks: str) -> list[str]:
+        """Run some checks, or all, and say what should not be."""
+        out: list[str] = []
+        for name in checks or CHECKS:
+            store = self._opened()
+            try:
+                out += [f"{name}: {what}" for what in getattr(self, name)(store)]
+            finally:
+                store.close()
+        return out
+
+    # -- keeping ------------------------------------------------------------------------
+
+    def empty(self, store: Store) -> Iterator[str]:
+        """Nothing is in a new store, and asking it breaks nothing."""
+        if store.known().sessions or list(store.sessions()):
+            yield "a new store holds sessions"
+        if store.held("claude:none") is not None:
+            yield "a session is held that was never written"
+        if store.search(parse("anything")).found:
+            yield "a new store answers"
+
+    def round_trip(self, store: Store) -> Iterator[str]:
+        """What is written is read back: row, cursor, facts, states, payloads."""
+        change = _session(store, "one", "hello there", "general reply")
+        store.write([change])
+        held = store.held("claude:one")
+        if held is None:
+            yield "a session that was written is not held"
+            return
+        if held.cursor != change.cursor or len(held.facts) != len(change.events):
+            yield "cursor or facts came back changed"
+        if sorted(held.states) != sorted(event.event_id for event in change.events):
+            yield "events are missing"
+        bodies = [
+            store.blobs.read(block.ref)
+            for fact in held.facts
+            for block in fact.blocks
+            if block.ref is not None
+        ]
+        if not any(b"hello there" in body for body in bodies):
+            yield "a payload did not come back"
+        listed = [row.session.session_uid for row in store.sessions()]
+        if listed != ["claude:one"]:
+            yield f"listed as {listed}"
+        if store.known().sessions["claude:one"].cursor != change.cursor:
+            yield "the inventory has another cursor"
+
+    def growth(self, store: Store) -> Iterator[str]:
+        """A session that goes on keeps its events; changed states are changed; digests are due."""
+        store.write([_session(store, "one", "hello")])
+        store.digested([_digest("claude:one", 1)])
+        held = store.held("claude:one")
+        if held is None:
+            yield "the session is not held"
+            return
+        more = _grown(store, held, "one", "hello", "again")
+        more.states = [(next(iter(held.states)), _state(State.DEAD))]
+        store.write([more])
+        after = store.held("claude:one")
+        if after is None or len(after.states) != 2:
+            yield "growing lost or doubled events"
+        elif after.states[more.states[0][0]] != _state(State.DEAD):
+            yield "a state that changed is the old one"
+        if store.known().sessions["claude:one"].analysed:
+            yield "a session that grew still counts as analysed"
+
+    def all_or_nothing(self, store: Store) -> Iterator[str]:
+        """A write that fails on the way leaves no trace."""
+        good, bad = _session(store, "good", "fine"), _session(store, "bad", "broken")
+        bad.events = [msgspec.structs.replace(bad.events[0], tokens="not a number")]  # type: ignore[arg-type]
+        bad.claims = ["not a number"]  # type: ignore[list-item]
+        try:
+            store.write([good, bad])
+        except Exception:  # noqa: BLE001 - which error is the backend's own business
+            if list(store.sessions()):
+                yield "half of a write is there"
+            return
+        yield "a write of nonsense was taken"
+
+    def writing_twice(self, store: Store) -> Iterator[str]:
+        """The same change again changes nothing but its number."""
+        change = _session(store, "one", "hello", "world")
+        store.write([change])
+        store.write([change])
+        held = store.held("claude:one")
+        if held is None or len(held.states) != 2 or len(held.facts) != 2:
+            yield "writing twice doubled something"
+        if len(store.search(parse("hello")).found) != 1:
+            yield "writing twice doubled the words of an event"
+
+    def digests(self, store: Store) -> Iterator[str]:
+        """A digest counts for the state it was made of, and stays when a newer one is due."""
+        store.write([_session(store, "one", "hello")])
+        store.digested([_digest("claude:one", 99)])
+        if store.known().sessions["claude:one"].analysed:
+            yield "a digest of another state was taken for this one's"
+        store.digested([_digest("claude:one", 1, outcome="success")])
+        if not store.known().sessions["claude:one"].analysed:
+            yield "the session does not count as analysed"
+        kept = list(store.kept("digests"))
+        if [(one["uid"], one.get("title")) for one in kept] != [("claude:one", "t")]:
+            yield f"the digest came back as {kept}"
+        signals = list(store.kept("signals"))
+        if [(one["uid"], one["kind"]) for one in signals] != [("claude:one", "retry_loop")]:
+            yield f"signals came back as {signals}"
+        if [row.session.outcome for row in store.sessions()] != ["success"]:
+            yield "the outcome is not in the list"
+
+    def owners(self, store: Store) -> Iterator[str]:
+        """Who claims first owns; who claims later is told of it."""
+        first, second = _session(store, "one", "a"), _session(store, "two", "b")
+        first.claims, second.claims = [1, 2], [2, 3]
+        if told := store.write([first]):
+            yield f"a first claim met {told}"
+        if (told := store.write([second])) != {"claude:two": {"claude:one"}}:
+            yield f"a second claim was told of {told}"
+        store.remove(["claude:one"], why={})
+        third = _session(store, "three", "c")
+        third.claims = [1]
+        if store.write([third]) != {"claude:three": {"claude:one"}}:
+            yield "ownership did not survive eviction"
+
+    # -- reading ------------------------------------------------------------------------
+
+    def listing(self, store: Store) -> Iterator[str]:
+        """Filters, orders and pages."""
+        for number, name in enumerate(("aa1", "aa2", "bb1")):
+            day = f"2026-01-0{number + 1}"
+            store.write([_session(store, name, *["text"] * (number + 1), day=day)])
+        wanted = {
+            "recent": (Filter(), ["bb1", "aa2", "aa1"]),
+            "oldest": (Filter(order="oldest"), ["aa1", "aa2", "bb1"]),
+            "tokens": (Filter(order="tokens", limit=1), ["bb1"]),
+            "prefix": (Filter(uid="aa"), ["aa2", "aa1"]),
+            "whole uid": (Filter(uid="claude:aa1"), ["aa1"]),
+            "hostile prefix": (Filter(uid="a%"), []),
+            "page": (Filter(limit=1, offset=1), ["aa2"]),
+            "project": (Filter(project="/p/aa1"), ["aa1"]),
+            "agent": (Filter(agent="grok"), []),
+        }
+        for what, (given, expected) in wanted.items():
+            found = [row.session.native_session_id for row in store.sessions(given)]
+            if found != expected:
+                yield f"{what}: {found} instead of {expected}"
+
+    def spending(self, store: Store) -> Iterator[str]:
+        """What was spent is told by day and model, and written anew, not added, on growth."""
+        change = _session(store, "one", "a", "b")
+        store.write([change])
+        store.write([change])
+        rows = list(store.kept("spend"))
+        if [(row["input"], row["output"], row["responses"]) for row in rows] != [(20, 10, 2)]:
+            yield f"spent {rows}"
+
+    def searching(self, store: Store) -> Iterator[str]:
+        """Words are found, with the text around them; what was left behind is marked."""
+        store.write([_session(store, "one", f"the {CANARY} flies", "nothing")])
+        store.write([_session(store, "two", f"another {CANARY}", dead=True)])
+        query = parse(CANARY)
+        answer = hits(store.search(query), query, store.blobs)
+        states = {(hit.session_uid, hit.state) for hit in answer.hits}
+        if states != {("claude:one", "live"), ("claude:two", "dead")}:
+            yield f"found {states}"
+        if not all(CANARY in hit.snippet for hit in answer.hits):
+            yield "a snippet does not show what was asked for"
+        for text, expected in (
+            (f"project:one {CANARY}", 1),
+            ("kind:tool_call flies", 0),
+            ("no", 0),
+        ):
+            found = len(store.search(parse(text)).found)
+            if found != expected:
+                yield f"{text!r} finds {found}"
+
+    # -- removing -----------------------------------------------------------------------
+
+    def evicting(self, store: Store) -> Iterator[str]:
+        """Rows, words and payloads go, the digest stays and is found, other sessions too."""
+        store.write([_session(store, "one", f"secret {CANARY}"), _session(store, "two", "other")])
+        store.digested([_digest("claude:one", 1)])
+        if pending := store.remove(["claude:one"], why={"claude:one": "asked"}):
+            yield f"still pending: {pending}"
+        if store.held("claude:one") is not None:
+            yield "an evicted session is held"
+        if found := self._left(store):
+            yield f"the words of an evicted session are in {found}"
+        if [hit.kind for hit in store.search(parse("digested")).found] != ["digest"]:
+            yield "an evicted session is not found by its digest"
+        if store.held("claude:two") is None or not store.search(parse("other")).found:
+            yield "another session went with it"
+        if [one["why"] for one in store.kept("audit")] != ["asked"]:
+            yield "nobody wrote down why"
+        known = store.known().sessions["claude:one"]
+        if not known.evicted:
+            yield "the inventory does not tell of the eviction"
+
+    def forgetting(self, store: Store) -> Iterator[str]:
+        """Nothing is left but a hash that keeps it from coming back."""
+        store.write([_session(store, "one", f"secret {CANARY}")])
+        store.digested([_digest("claude:one", 1, title=CANARY)])
+        store.remove(["claude:one"], why={}, forget=True)
+        inventory = store.known()
+        if inventory.sessions or list(store.sessions()) or list(store.kept("digests")):
+            yield "a forgotten session is listed"
+        if not inventory.is_forgotten("claude:one") or inventory.is_forgotten("claude:two"):
+            yield "the wrong sessions are remembered as forgotten"
+        if found := self._left(store):
+            yield f"the words of a forgotten session are in {found}"
+        try:
+            store.remove(["claude:one"], why={})
+        except ThenceError:
+            return
+        yield "a session that is not there was removed again"
+
+    def one_sweeper(self, store: Store) -> Iterator[str]:
+        """A second sweep is told that the store is busy, and may go when the first is over."""
+        with store.sweeping():
+            try:
+                with store.sweeping():
+                    yield "two sweeps at once"
+            except StoreLocked:
+                pass
+        with store.sweeping():
+            pass
+
+    def _left(self, store: Store) -> list[str]:
+        """Files of the store that still hold the canary."""
+        if self._files is None:
+            return []
+        word = CANARY.encode()
+        return [path.name for path in self._files(store) if word in path.read_bytes()]
+
+
+# -- made-up sessions -----------------------------------------------------------------------
+
+
+class _Said:
+    """An adapter that knows one session."""
+
+    name = "claude"
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:  # noqa: ARG002
+        return self._batch
+
+    def roots(self, home: Path, env: object) -> list[Path]:  # noqa: ARG002
+        return []
+
+    def find(self, root: Path) -> Iterator[Source]:  # noqa: ARG002
+        return iter(())
+
+    def at(self, path: Path) -> Source | None:  # noqa: ARG002
+        return None
+
+    def live(self, root: Path) -> Iterator[Live]:  # noqa: ARG002
+        return iter(())
+
+    def prompts(self, root: Path) -> Iterator[Prompt]:  # noqa: ARG002
+        return iter(())
+
+    def keeps_days(self, root: Path) -> int | None:  # noqa: ARG002
+        return None
+
+
+def _facts(name: str, texts: Sequence[str], day: str, *, dead: bool) -> list[Fact]:
+    facts = [
+        Fact(
+            Node(f"{name}-{n}", f"{name}-{n - 1}" if n else None, Is.REPLY),
+            "assistant",
+            f"{day}T12:00:{n:02}.000Z",
+            (Block("assistant_msg", "assistant", text, {"type": "text", "text": text}),),
+            line=n + 1,
+            model="made-up",
+            usage=Usage(10, 5),
+            usage_key=f"{name}-{n}",
+            about={"cwd": f"/p/{name}"},
+        )
+        for n, text in enumerate(texts)
+    ]
+    if dead:  # a later root is the line, and this one a branch left behind
+        last = Fact(
+            Node(f"{name}-new", None, Is.PROMPT),
+            "user",
+            f"{day}T13:00:00.000Z",
+            (Block("user_msg", "user", "new", {"type": "text", "text": "new"}),),
+            line=99,
+        )
+        facts.append(last)
+    return facts
+
+
+def _session(
+    store: Store, name: str, *texts: str, day: str = "2026-01-01", dead: bool = False
+) -> Change:
+    batch = Batch(_facts(name, texts, day, dead=dead), [], Cursor({"": Mark(1, 2, 3, 4)}))
+    return _kept(store, name, batch, None)
+
+
+def _grown(store: Store, held: Held, name: str, *texts: str) -> Change:
+    facts = _facts(name, texts, "2026-01-01", dead=False)[len(held.facts) :]
+    return _kept(store, name, Batch(facts, [], Cursor({"": Mark(1, 2, 5, 6)})), held)
+
+
+def _kept(store: Store, name: str, batch: Batch, held: Held | None) -> Change:
+    keeper = Keeper(store.blobs, Redactor(key=_KEY))
+    source = Source("claude", name, (File(f"{name}.jsonl"),))
+    kept: Kept = keeper.keep(_Said(batch), source, None, held)
+    keeper.sync()
+    if kept.change is None:
+        raise AssertionError("nothing was kept")
+    return kept.change
+
+
+def _digest(uid: str, change: int, *, outcome: str = "unknown", title: str = "t") -> Digested:
+    signals = [{"kind": "retry_loop", "text": "again and again"}]
+    return Digested(uid, change, {"title": title, "text": "digested"}, signals, [], outcome)
+
+
+def _state(state: State) -> int:
+    return list(State).index(state)
