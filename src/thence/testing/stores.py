@@ -129,7 +129,7 @@ class StoreSuite:
     def all_or_nothing(self, store: Store) -> Iterator[str]:
         """A write that fails on the way leaves no trace."""
         good, bad = _session(store, "good", "fine"), _session(store, "bad", "broken")
-        bad.events = [msgspec.structs.replace(bad.events[0], tokens="not a number")]  # type: ignore[arg-type]
+        bad.events = [msgspec.structs.replace(bad.events[0], tokens="not a number")]
         bad.claims = ["not a number"]  # type: ignore[list-item]
         try:
             store.write([good, bad])
@@ -262,7 +262,7 @@ class StoreSuite:
         store.digested([_digest("claude:one", 1, title=CANARY)])
         store.remove(["claude:one"], why={}, forget=True)
         inventory = store.known()
-        if inventory.sessions or list(store.sessions()) or list(store.kept("digests")):
+        if inventory.sessions or any(store.sessions()) or any(store.kept("digests")):
             yield "a forgotten session is listed"
         if not inventory.is_forgotten("claude:one") or inventory.is_forgotten("claude:two"):
             yield "the wrong sessions are remembered as forgotten"

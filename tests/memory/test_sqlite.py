@@ -1,0 +1,81 @@
+"""The store in one SQLite file tells the story of all stores, and keeps its own promises."""
+
+from __future__ import annotations
+
+import itertools
+import stat
+from pathlib import Path
+
+import apsw
+import pytest
+
+from thence.errors import BadConfig
+from thence.memory import sqlite
+from thence.memory.sqlite import MIGRATIONS, Sqlite
+from thence.memory.store import Store, open_store
+from thence.testing.stores import CHECKS, StoreSuite
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> StoreSuite:
+    """The story, each check in a folder of its own."""
+    numbers = itertools.count()
+
+    def files(store: Store) -> list[Path]:
+        assert isinstance(store, Sqlite)
+        return [path for path in store.path.parent.rglob("*") if path.is_file()]
+
+    return StoreSuite(lambda: open_store(f"sqlite:{tmp_path}/{next(numbers)}/s.db"), files=files)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_story(suite: StoreSuite, check: str) -> None:
+    """What every store must do."""
+    assert [] == suite.complaints(check)
+
+
+@pytest.mark.parametrize("check", ["writing_twice", "searching", "evicting", "forgetting"])
+def test_story_over_many_tables(
+    suite: StoreSuite, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same when every text begins a new table of the index."""
+    monkeypatch.setattr(sqlite, "TABLE_BYTES", 4)
+
+    assert [] == suite.complaints(check)
+
+
+def test_files_are_the_owners_alone(tmp_path: Path) -> None:
+    """A store holds what people said to their agents."""
+    store = Sqlite(f"{tmp_path}/new/s.db")
+
+    assert 0o700 == stat.S_IMODE((tmp_path / "new").stat().st_mode)
+    assert 0o600 == stat.S_IMODE(store.path.stat().st_mode)
+
+
+def test_store_of_a_newer_thence_is_refused(tmp_path: Path) -> None:
+    """An older program would not understand it, and must not write into it."""
+    store = Sqlite(f"{tmp_path}/s.db")
+    store.close()
+    db = apsw.Connection(f"{tmp_path}/s.db")
+    db.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
+    db.close()
+
+    with pytest.raises(BadConfig, match="newer thence"):
+        Sqlite(f"{tmp_path}/s.db")
+
+
+def test_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    """And left as it is."""
+    (tmp_path / "s.db").write_bytes(b"my diary\n" * 1000)
+
+    with pytest.raises(BadConfig, match="cannot open the store"):
+        Sqlite(f"{tmp_path}/s.db")
+    assert b"my diary\n" * 1000 == (tmp_path / "s.db").read_bytes()
+
+
+def test_unknown_store_is_refused() -> None:
+    """With the ones that there are."""
+    with pytest.raises(BadConfig, match="no store answers to mongo") as caught:
+        open_store("mongo:there")
+
+    assert "sqlite" in (caught.value.hint or "")
