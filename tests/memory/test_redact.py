@@ -148,6 +148,12 @@ def test_what_can_be_guessed_has_no_mark() -> None:
     assert "mysql://app:[REDACTED:url-password]@db/x" == redact(f"mysql://app:{PASSWORD}@db/x")
 
 
+def test_a_password_of_letters_is_found_in_the_environment() -> None:
+    """Elsewhere it would be a word: a label, a type, the name of a function."""
+    assert "DB_PASSWORD=[REDACTED:password]\n" == redact("DB_PASSWORD=correcthorse\n")
+    assert "password=correcthorse" == redact("password=correcthorse")
+
+
 def test_only_the_secret_is_replaced() -> None:
     """What stands around it stays, to the byte."""
     before, after = "héad\0\ud800\r\n\t$ export GITHUB=", " # näxt\udfff\n\0"

@@ -49,14 +49,21 @@ _ID = re.compile(
 )
 """UUIDs and hashes in hexadecimal: names of things."""
 
+_ASIDE = (
+    "id|name|len|length|size|count|path|file|dir|url|uri|endpoint|type|version|limit|index|regex"
+    "|pattern|prefix|suffix|format|label|title|hint|header|arn|ref|hash|digest|sha|checksum|max|min"
+    "|fingerprint|alias|kind|status|error|message|budget|expiry|expires|at|usage|used"
+)
+
 _OTHER_NAME = re.compile(
-    rb"(?i)(?:[_.-]id|(?-i:Id)|name|len|length|size|count|path|file|dir|url|uri|endpoint|type|version|limit|index"
-    rb"|regexp?|pattern|prefix|suffix|format|label|title|hint|header|arn|ref|hash|digest|sha|checksum"
-    rb"|fingerprint|alias|kind|status|error|message|max|min|budget|expiry|expires\w*|at|usage|used)s?"
-    rb"[\\\"'\x60\])]*\s*(?:=|:|,|>)"
-    rb"|(?:public|primary|foreign|cache|sort|partition|idempotency|object|lookup|dedup\w*|group|map"
-    rb"|sequence|natural|schema|host|react|i18n|translation)[_.-]?key"
-    rb"|(?:cancellation|next|page|continuation|sync|csrf|num|per|of)[_.-]?token|tokeni[sz]"
+    (
+        # At the end of the name, after a sign or with a capital: token_count, tokenCount.
+        rf"(?:[_.-](?i:{_ASIDE})|(?<=[a-z])(?:{_ASIDE.title()}))s?"
+        r"[\\\"'\x60\])]*\s*[=:,>]"
+        r"|(?i:(?:public|primary|foreign|cache|sort|partition|idempotency|object|lookup|dedup\w*"
+        r"|group|map|sequence|natural|schema|host|react|translation)[_.-]?key"
+        r"|(?:cancellation|next|page|continuation|sync|csrf|num|per|of)[_.-]?token|tokeni[sz])"
+    ).encode()
 )
 """Names that speak of a secret without being given one."""
 
@@ -66,7 +73,7 @@ def is_secret(rule: Rule, data: bytes, start: int, first: int, last: int) -> boo
     secret = unfolded(data[first : min(last, first + _JUDGED)])
     after = data[last : last + 1]
     if rule.entropy == 0.0 and not rule.hashed:
-        if not _is_password(rule, secret, data[first - 1 : first], after):
+        if not _is_password(rule, data[start:first], secret, after):
             return False
     elif rule.strict and not _is_given(rule, data[start:first], secret, after):
         return False
@@ -131,12 +138,14 @@ def _is_mixed(piece: bytes) -> bool:
     return by_digits >= 2 or (len(piece) >= 20 and by_case > 0.45 * len(piece))
 
 
-def _is_password(rule: Rule, secret: bytes, before: bytes, after: bytes) -> bool:
+def _is_password(rule: Rule, name: bytes, secret: bytes, after: bytes) -> bool:
     """Judge a password: not a word for one, nor code that gets one."""
     if secret.lower().strip(b"*.,;:!?-_") in _WORDS or secret[:1] == b"/" or after in {b"(", b"["}:
         return False
     if not rule.strict:
         return True
-    if before in {b'"', b"'", b"`"}:
+    if name[-1:] in {b'"', b"'", b"`"}:
         return not secret.isalpha()
+    if name.isupper() and name[-1:] == b"=":  # the environment holds values, not code
+        return len(secret) >= 6
     return not re.fullmatch(rb"[A-Za-z_.-]+|[0-9.]+", secret)
