@@ -164,10 +164,18 @@ class Adapter(Protocol):
 def adapters() -> dict[str, Adapter]:
     """Find all adapters that are installed, by name."""
     out: dict[str, Adapter] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
-        made = point.load()()
+    whose: dict[str, str] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+        try:
+            made = point.load()()
+        except (ImportError, AttributeError) as error:
+            message = f"the adapter {point.name} ({point.value}) cannot be loaded: {error}"
+            raise BadConfig(message, hint="install its package anew, or uninstall it") from error
         if not isinstance(made, Adapter):
             message = f"the adapter {point.name} ({point.value}) lacks a method of the protocol"
             raise BadConfig(message, hint="see docs/adapters.md, or uninstall its package")
+        if whose.setdefault(made.name, point.value) != point.value:
+            message = f"two adapters are called {made.name}: {whose[made.name]}, {point.value}"
+            raise BadConfig(message, hint="uninstall one of their packages")
         out[made.name] = made
     return out
