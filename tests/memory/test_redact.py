@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import re
 import string
@@ -198,6 +199,13 @@ def test_a_text_without_secrets_is_the_same_object() -> None:
     text = "the token count of this session is 12, see https://h.internal/x"
 
     assert text is redact(text)
+
+
+def test_a_redactor_can_be_sent_to_another_process() -> None:
+    """Also after it has compiled its rules."""
+    copy = pickle.loads(pickle.dumps(COMPILED))
+
+    assert redact(token()) == copy.redact(token())
 
 
 def test_nothing_is_compiled_before_it_is_needed() -> None:

@@ -250,6 +250,10 @@ class _Finder:
         self._keywords: Any = None
         self._owners: list[list[int]] = []
 
+    def __reduce__(self) -> tuple[type[_Finder], tuple[tuple[Rule, ...]]]:
+        """Another process compiles for itself."""
+        return _Finder, (self.rules,)
+
     def suspects(self, data: bytes) -> list[int]:
         """Give the rules that may find something: those with a keyword in the text."""
         if self._keywords is None:
