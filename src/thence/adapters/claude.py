@@ -121,7 +121,7 @@ def spilled(source: Source, block: Block | SessionEvent, limit: int = SPILL_LIMI
 
 
 def _opened(source: Source, file: File, mark: Mark) -> Log | Document:
-    return Document(source, file, mark) if file.whole else Log(source, file, mark)
+    return Document(file, mark) if file.whole else Log(source, file, mark)
 
 
 def _root_of(path: Path) -> Path:

@@ -114,14 +114,13 @@ class Log:
 
     def _names(self, found: Found, record: Record, *, book: bool = False) -> Names:
         """Name a record, what it goes on from and whose it is; `book` is no part of a talk."""
-        uuid, parent = record.get("uuid"), record.get("parentUuid")
+        named, parent = record.get("uuid"), record.get("parentUuid")
         if not isinstance(parent, str):
             parent = None
-        native = isinstance(uuid, str)
-        if not native:
-            uuid = line_name(self._key, found.raw)
-            if parent is None and not book:
-                parent = self._last  # a log without links is a line
+        native = isinstance(named, str)
+        uuid: str = named if native else line_name(self._key, found.raw)  # type: ignore[assignment]
+        if not native and parent is None and not book:
+            parent = self._last  # a log without links is a line
         if not self._main:
             return uuid, parent, self._channel
         if record.get("isSidechain") is True:
@@ -148,16 +147,21 @@ class Log:
         given: tuple[Block, ...],
         kind: str,
         about: Record | None = None,
-        **more: JSON,
+        bill: Record | None = None,
     ) -> tuple[Fact, ...]:
-        """Put the frame around what a record says."""
+        """Put the frame around what a record says; `bill` holds further fields of the fact."""
         ts, place = record.get("timestamp"), found.place
         if channel == "main":
-            about = self._changed(record, about)
+            said = self._said
+            if (
+                record.get("cwd") != said.get("cwd")
+                or record.get("gitBranch") != said.get("git_branch")
+                or record.get("version") != said.get("version")
+            ):
+                about = self._changed(record, about)
             if record.get("sessionId") != self._session or "forkedFrom" in record:
-                more = self._from_elsewhere(record, more)
-        own = about if channel == "main" else None
-        fact = Fact(
+                bill = self._from_elsewhere(record, bill or {})
+        frame = (
             node,
             kind,
             ts if isinstance(ts, str) else None,
@@ -167,15 +171,16 @@ class Log:
             self._generation,
             place.line,
             place.offset,
-            about=own or {},
-            **more,
         )
-        if not about or own:
+        if not about:
+            return (Fact(*frame, **bill) if bill else Fact(*frame),)
+        fact = Fact(*frame, about=about, **(bill or {}))
+        if channel == "main":
             return (fact,)
         # A subagent's records say nothing of the session; what links it to the session does.
-        name = Node(f"{node.id}#about")
-        told = msgspec.structs.replace(fact, node=name, channel="main", about=about, blocks=())
-        return fact, msgspec.structs.replace(told, usage=None, usage_key=None, told=())
+        told = Fact(Node(f"{node.id}#about"), kind, *frame[2:3], (), *frame[4:5], "main", *frame[6:])
+        about, fact = fact.about, msgspec.structs.replace(fact, about={})
+        return fact, msgspec.structs.replace(told, about=about)
 
     def _changed(self, record: Record, about: Record | None) -> Record | None:
         """Say of the session what this record says otherwise than those before it."""
@@ -207,7 +212,7 @@ class Log:
         kind: str,
         block: Block | None = None,
         about: Record | None = None,
-        **more: JSON,
+        bill: Record | None = None,
     ) -> tuple[Fact, ...]:
         """Put a frame around a record that keeps the books."""
         uuid, parent, channel = self._names(found, record, book=True)
@@ -215,7 +220,7 @@ class Log:
             payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
             block = Block("lifecycle", "system", kind, payload)
         node = Node(uuid, parent, Is.INTERNAL)
-        return self._facts(found, record, node, channel, (block,), kind, about, **more)
+        return self._facts(found, record, node, channel, (block,), kind, about, bill)
 
     # -- what the user's side says ------------------------------------------------------
 
@@ -269,7 +274,8 @@ class Log:
         detail = claude_text.details(result, first.payload)
         if detail is not None:
             given += (Block("lifecycle", "system", "details", detail, None, first.call),)
-        about, more = None, {}
+        about = None
+        more: Record = {"told": _told(given, result)}
         fields = result if isinstance(result, dict) else {}
         agent = word(fields.get("agentId")) or (
             None if fields else claude_text.agent_named(first.payload)
@@ -277,12 +283,9 @@ class Log:
         if agent and first.call is not None:
             about = self._linked(agent, first.call)
         if "searchCount" in fields:
-            more = _searched(fields, first.call)
+            more |= _searched(fields, first.call)
         node = Node(uuid, parent, flags, (), answers)
-        told = _told(given, result)
-        return self._facts(
-            found, record, node, channel, given, "user", about, told=told, **more
-        )
+        return self._facts(found, record, node, channel, given, "user", about, more)
 
     def _linked(self, agent: str, call: str) -> Record | None:
         """Say which call a subagent answers to, once."""
@@ -303,11 +306,11 @@ class Log:
             failed = Block("error", "system", one_line(text_of(content)), content)
             node = Node(uuid, parent, Is.REPLY | Is.INTERRUPTS)
             return self._facts(found, record, node, channel, (failed,), "assistant")
-        given = message_blocks(content, "assistant") or (_empty("assistant_msg", "assistant"),)
+        given = _answered(content) or (_empty("assistant_msg", "assistant"),)
         if record.get("isCompactSummary") is True:
             node = Node(uuid, parent, Is.SUMMARY)
             return self._facts(found, record, node, channel, given, "assistant")
-        calls = calls_of(given)
+        calls = calls_of(given) if len(given) > 1 or given[0].call is not None else ()
         stop = message.get("stop_reason")
         flags = Is.REPLY
         # Before 2.1.325 the records of a response that came first said nothing of its end.
@@ -319,8 +322,8 @@ class Log:
         node = Node(
             uuid, parent, flags, calls, (), response if isinstance(response, str) else None
         )
-        more = {} if model == SYNTHETIC else _billed(record, message, model)
-        return self._facts(found, record, node, channel, given, "assistant", **more)
+        bill = None if model == SYNTHETIC else _billed(record, message, model)
+        return self._facts(found, record, node, channel, given, "assistant", None, bill)
 
     def _asked(self, given: tuple[Block, ...]) -> None:
         """Remember what subagents were asked: the oldest ones have no other link to the call."""
@@ -376,7 +379,8 @@ class Log:
             channel,
             (block,),
             kind,
-            unbilled="the request that made the summary is in no log",
+            None,
+            {"unbilled": "the request that made the summary is in no log"},
         )
 
     def _attachment(self, found: Found, record: Record) -> tuple[Fact, ...]:
@@ -435,7 +439,7 @@ class Log:
             waits.clear()
         elif waits:
             first = waits.pop(0)
-            content = content if content else first
+            content = content or first
         kind = f"queue-operation/{what}" if what else "queue-operation"
         if what == "remove" and not self._attaches and content:
             given, flags = _spoken(content, human=True)
@@ -481,16 +485,15 @@ class Log:
             return self._note(found, record, kind)
         value = record.get(named[0])
         about = {named[1]: value} if isinstance(value, str) else None
-        more = {}
-        if kind == "ai-title":
-            more["unbilled"] = "the request that made the title is in no log"
-        return self._note(found, record, kind, None, about, **more)
+        made = kind == "ai-title"
+        bill = {"unbilled": "the request that made the title is in no log"} if made else None
+        return self._note(found, record, kind, None, about, bill)
 
 
 class Document:
     """A small JSON file beside a transcript."""
 
-    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+    def __init__(self, file: File, mark: Mark) -> None:
         self._file = file
         self._generation = mark.generation
 
@@ -559,6 +562,17 @@ def _by_human(record: Record) -> bool:
         return False
     origin = record.get("origin")
     return not isinstance(origin, dict) or origin.get("kind", "human") == "human"
+
+
+def _answered(content: JSON) -> tuple[Block, ...]:
+    """Give the blocks of the model's side; a record nearly always holds one."""
+    if type(content) is list and len(content) == 1 and type(block := content[0]) is dict:
+        kind = block.get("type")
+        if kind == "text":
+            return (Block("assistant_msg", "assistant", one_line(word(block.get("text"))), block),)
+        if kind == "thinking":
+            return (Block("thinking", "assistant", one_line(word(block.get("thinking"))), block),)
+    return message_blocks(content, "assistant")
 
 
 def _spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
@@ -652,13 +666,15 @@ def _billed(record: Record, message: Record, model: JSON) -> Record:
 
 def _usage(told: Record) -> Usage:
     cached, server = told.get("cache_creation"), told.get("server_tool_use")
+    long = cached.get("ephemeral_1h_input_tokens") if isinstance(cached, dict) else 0
+    searches = server.get("web_search_requests") if isinstance(server, dict) else 0
     return Usage(
         count(told.get("input_tokens")),
         count(told.get("output_tokens")),
         count(told.get("cache_creation_input_tokens")),
         count(told.get("cache_read_input_tokens")),
-        count(cached.get("ephemeral_1h_input_tokens")) if isinstance(cached, dict) else 0,
-        count(server.get("web_search_requests")) if isinstance(server, dict) else 0,
+        count(long) if long else 0,
+        count(searches) if searches else 0,
     )
 
 

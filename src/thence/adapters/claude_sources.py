@@ -39,7 +39,7 @@ _TYPES = frozenset(
     }
 )
 _FRAME = frozenset({"uuid", "parentUuid", "sessionId", "leafUuid", "messageId"})
-_OTHERS = frozenset({"payload", "prev_uuid", "params", "method"})
+_OTHERS = frozenset({"payload", "prev_uuid", "params", "method", "systemPayload"})
 
 
 # -- whose file it is -----------------------------------------------------------------------
@@ -62,18 +62,23 @@ def head(path: str) -> bytes | None:
 def is_claudes(start: bytes) -> bool:
     """Whether a file that begins so is a transcript: its first telling record decides."""
     for record in _records(start):
-        if not _OTHERS.isdisjoint(record) and "message" not in record:
-            return False
-        kind = record.get("type")
-        if not isinstance(kind, str):
-            if "parentUuid" in record and "uuid" in record:
-                return True
-        elif kind in _TYPES and (not _FRAME.isdisjoint(record) or "message" in record):
-            return True
-        elif "parentUuid" in record or ("sessionId" in record and "uuid" in record):
-            return True
+        if (told := _is_ours(record)) is not None:
+            return told
     # A first line longer than the head.
-    return b"\n" not in start[:HEAD] and b'"parentUuid"' in start and b'"uuid"' in start
+    return len(start) >= HEAD and b"\n" not in start and b'"parentUuid"' in start
+
+
+def _is_ours(record: dict[str, JSON]) -> bool | None:
+    """Whether a record is Claude Code's; None when it could be anybody's."""
+    message = record.get("message")
+    if not _OTHERS.isdisjoint(record) or (isinstance(message, dict) and "parts" in message):
+        return False
+    kind = record.get("type")
+    linked = "parentUuid" in record or ("sessionId" in record and "uuid" in record)
+    known = isinstance(kind, str) and kind in _TYPES
+    if linked or (known and (isinstance(message, dict) or not _FRAME.isdisjoint(record))):
+        return True
+    return None
 
 
 def session_named(start: bytes) -> str | None:
@@ -109,7 +114,9 @@ class Unit:
             return
         if key in self._files:
             key = f"{key}@{os.path.basename(os.path.dirname(path))}"  # noqa: PTH119, PTH120
-        self._files.setdefault(key, File(path, key, channel, whole))
+        while key in self._files:
+            key += "~"
+        self._files[key] = File(path, key, channel, whole)
 
     def add_log(self, path: str) -> None:
         """Add the session's own transcript."""
@@ -229,14 +236,10 @@ def _unit(out: dict[str, Unit], session: str) -> Unit:
 
 def unit_at(path: str) -> Unit | None:
     """Find the session that a file or folder belongs to."""
-    parts = path.split("/")
-    for marker in ("subagents", "workflows", "tool-results"):
-        if marker in parts[1:]:
-            at = len(parts) - 1 - parts[::-1].index(marker)
-            above = "/".join(parts[:at])
-            return unit_at(above) if "subagents" not in parts[1:at] else _of_folder(above)
     if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
-        return _of_folder(path)
+        return _of_folder(path.rstrip("/"))
+    if "/subagents/" in path:
+        return _of_side(path)
     start = head(path) if path.endswith(_LOG) else None
     if start is None:
         return None
@@ -249,6 +252,17 @@ def unit_at(path: str) -> Unit | None:
     return _with_agents(unit, path)
 
 
+def _of_side(path: str) -> Unit | None:
+    """The session of a file in the folder of its subagents, if that is what it is."""
+    folder, _, inside = path.rpartition("/subagents/")
+    nested = inside.count("/")
+    if nested not in (0, 2) or (nested and not inside.startswith("workflows/")):
+        return None
+    unit = _of_folder(folder)
+    held = unit.source("").files if unit is not None else ()
+    return unit if any(file.path == path for file in held) else None
+
+
 def _of_empty(path: str) -> Unit | None:
     """A file without a byte is a session only where the client puts one."""
     folder = os.path.dirname(path)  # noqa: PTH120
@@ -259,14 +273,13 @@ def _of_empty(path: str) -> Unit | None:
 
 def _of_folder(folder: str) -> Unit | None:
     """The folder of one session: its transcript lies beside it, if it is still there."""
-    folder = folder.rstrip("/")
-    log = f"{folder}{_LOG}"
-    start = head(log)
-    if start is not None and (is_claudes(start) or not start):
-        return _with_agents(Unit(os.path.basename(folder)), log)  # noqa: PTH119
     unit = Unit(os.path.basename(folder))  # noqa: PTH119
     unit.add_folder(folder)
-    return unit if unit.source("").files else None
+    sides = [file for file in unit.source("").files if file.channel.startswith("agent:")]
+    start = head(f"{folder}{_LOG}")
+    if start is not None and (is_claudes(start) or (not start and sides)):
+        return _with_agents(unit, f"{folder}{_LOG}")
+    return unit if any(is_claudes(head(file.path) or b"") for file in sides) else None
 
 
 def _of_agent(path: str, session: str | None) -> Unit:

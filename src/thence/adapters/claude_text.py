@@ -165,10 +165,12 @@ class _Held:
 
     def repeats(self, value: JSON) -> bool:
         """Whether a value says nothing, or nothing that the content does not."""
-        if value is None or value is False or value in ("", [], {}):
-            return True
         if isinstance(value, str):
             return self._says(value)
+        if not value and not isinstance(value, (int, float)):
+            return True
+        if value is False:
+            return True
         if isinstance(value, list) and isinstance(value[0], str):
             if self._lines is None:
                 self._lines = frozenset(self._text.split("\n"))
@@ -178,18 +180,20 @@ class _Held:
     def _says(self, value: str) -> bool:
         """Whether a text stands in the content: as it is, with numbered lines, or as a picture."""
         text = self._text
-        said = value.strip()
-        if len(said) <= len(text):
+        if not value:
+            return True
+        if len(value) <= len(text) + 16:
+            said = value.strip()
             if said in text:
                 return True
             first, last = said[:200].partition("\n")[0], said[-200:].rpartition("\n")[2]
             ends = first in text[:1000] and last in text[-2000:]
             return ends and len(said) > 200 and said.count("\n") <= text.count("\n")
-        return any(value == data for data in _pictures(self._content))
+        return isinstance(self._content, list) and value in _pictures(self._content)
 
 
-def _pictures(content: JSON) -> Iterable[JSON]:
-    for part in content if isinstance(content, list) else ():
+def _pictures(content: list[JSON]) -> Iterable[JSON]:
+    for part in content:
         source = part.get("source") if isinstance(part, dict) else None
         if isinstance(source, dict):
             yield source.get("data")

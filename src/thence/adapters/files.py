@@ -210,11 +210,14 @@ class _Reading:
             if not ended:
                 tail = place, raw
                 break
-            for found in codec.parse(place, raw, ended=True, is_record=is_record):
-                if isinstance(found, Skipped):
-                    self._skipped(found)
-                else:
-                    events += facts(found)
+            if raw is not None and (value := codec.quick(raw)) is not None:
+                events += facts(codec.Found(value, place, raw))
+            else:
+                for found in codec.parse(place, raw, ended=True, is_record=is_record):
+                    if isinstance(found, Skipped):
+                        self._skipped(found)
+                    else:
+                        events += facts(found)
             edges.add(raw)
             line += 1
             offset = flow.committed = place.offset + place.length + 1

@@ -126,6 +126,15 @@ def objects(
         yield from parse(place, raw, ended=ended, is_record=is_record)
 
 
+def quick(raw: bytes) -> dict[str, JSON] | None:
+    """Read a line that is one plain object, as nearly all are; None when `parse` has to look."""
+    try:
+        value = _any(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value if type(value) is dict else None
+
+
 def parse(
     place: Place, raw: bytes | None, *, ended: bool, is_record: Callable[[dict[str, JSON]], bool]
 ) -> Iterator[Found | Skipped]:

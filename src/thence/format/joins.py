@@ -241,7 +241,7 @@ def _aim(call: SessionEvent) -> tuple[str, str]:
     line = kinds.command(tool, call.payload)
     if line is not None:
         return "shell", kinds.test_runner(line) or " ".join(line.split())
-    paths = sorted(touch.path for touch in kinds.touches(tool, call.payload))
+    paths = sorted(kinds.paths(tool, call.payload))
     if paths:
         return tool, "\n".join(paths)
     try:

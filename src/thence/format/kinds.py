@@ -146,6 +146,7 @@ _VAGUE = {"error", "make", "npm", "test"}  # what wraps another program's error 
 _OPERANDS = {"rm": "delete", "unlink": "delete", "touch": "add", "tee": "add"}
 _HOWS = {"Add": "add", "Update": "edit", "Delete": "delete"}
 _UNCLEAR = re.compile(r"[$*?`{}\[\]]|^\d+$|^/(?:dev|proc|tmp|var/tmp)/")
+_MAY_TOUCH = re.compile(r">|\b(?:rm|mv|tee|sed|perl|unlink|touch|apply_?patch)\b")
 _PATCH_FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _PATCH_LITERAL = re.compile(r'"(\*\*\* Begin Patch(?:[^"\\]|\\.)*+)"', re.DOTALL)
 _CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -161,6 +162,9 @@ _NOISE = re.compile(
     r"|toml|txt|sh|lock|cfg|ini|html|css|php|cs|kt|swift|exs?)\b)(?::\d+)*)"
     r"|(?P<n>\bv\d+(?:\.\d+)*|(?<!\w)[-+]?\d+(?:[.,]\d+)*)"
 )
+
+
+_WELL = Ending(failed=False)
 
 
 def command(tool: str, input: object) -> str | None:
@@ -181,7 +185,11 @@ def command(tool: str, input: object) -> str | None:
 
 def touches(tool: str, input: object) -> list[Touch]:
     """Return the files a call edits or reads, as far as its input alone makes that evident."""
-    tool, args = _unfold(tool, input)
+    return _touches(*_unfold(tool, input))
+
+
+def _touches(tool: str, args: object, *, counts: bool = True) -> list[Touch]:
+    """Give the files a call touches; lines are counted only where somebody wants to know."""
     kind = _kind(tool)
     if (script := command(tool, args)) is not None:
         return _shell_touches(script)
@@ -194,14 +202,21 @@ def touches(tool: str, input: object) -> list[Touch]:
     if kind == "read" or (kind == "edit" and verb == "view"):
         return [Touch(path, "read")]
     if kind == "write" or (kind == "edit" and verb == "create"):
-        content = _pick(args, _CONTENTS)
+        content = _pick(args, _CONTENTS) if counts else None
         return [Touch(path, "add", None if content is None else len(content.splitlines()))]
-    return [_edited(path, args)] if kind == "edit" else []
+    if kind != "edit":
+        return []
+    return [_edited(path, args) if counts else Touch(path, "edit")]
 
 
 def is_edit(tool: str, input: object) -> bool:
     """Say whether a call evidently changes a file."""
-    return any(touch.how != "read" for touch in touches(tool, input))
+    return any(touch.how != "read" for touch in _touches(*_unfold(tool, input), counts=False))
+
+
+def paths(tool: str, input: object) -> list[str]:
+    """Return the files a call edits or reads, by name."""
+    return [touch.path for touch in _touches(*_unfold(tool, input), counts=False)]
 
 
 def ending(
@@ -214,6 +229,8 @@ def ending(
     A client that reports "completed" for a failed command (Grok) must not be passed as
     `is_error=False`. Interruption, denial and timeout are named as the reason whoever tells.
     """
+    if is_error is False and exit_code is None and not isinstance(result, dict):
+        return _WELL  # nothing but an exit code or a flag could say otherwise
     layers = list(_layers(result))
     codes = [exit_code, *(layer.get("exit_code", layer.get("exitCode")) for layer in layers)]
     code = next((c for c in codes if isinstance(c, int) and not isinstance(c, bool)), None)
@@ -246,9 +263,8 @@ def error_shape(text: str) -> str | None:
     lines = output.lines(body)
     if (raised := _raised(lines)) is not None:
         return _shape("exception", raised)
-    named = ((line.strip(), output.first(ERRORS, line.strip())) for line in lines)
-    rows = [(line, row) for line, row in named if row is not None]
-    for line, row in [pair for pair in rows if pair[1].name not in _VAGUE] or rows:
+    if (telling := _telling(lines)) is not None:
+        line, row = telling
         found = re.match(row.pattern, line)
         return _shape(f"{row.name} {found[1]}" if found and found.lastindex else row.name, line)
     if cause is not None or code:
@@ -259,7 +275,7 @@ def error_shape(text: str) -> str | None:
 def summary(tool: str, input: object) -> str:
     """Return one short line for a human: what the call did."""
     tool, args = _unfold(tool, input)
-    touched = touches(tool, args)
+    touched = _touches(tool, args, counts=False)
     script = command(tool, args)
     if touched and (script is None or "*** Begin Patch" in script):
         line = _touched(touched)
@@ -389,6 +405,8 @@ def _patched(text: str) -> list[Touch]:
 
 def _shell_touches(script: str) -> list[Touch]:
     """Give the files a script changes where that is evident: no variables, globs, scratch files."""
+    if _MAY_TOUCH.search(script) is None:
+        return []
     return list(_short_touches(script) if len(script) <= shell.SHORT else _script_touches(script))
 
 
@@ -438,6 +456,18 @@ def _flag(layer: dict[str, object]) -> str | None:
         if type(layer.get(name)) is type(bad) and layer[name] == bad:
             return why
     return "" if any(layer.get(mark) for mark in output.MARKS) else None
+
+
+def _telling(lines: list[str]) -> tuple[str, Row] | None:
+    """Give the line that names an error, one that is not vague before one that is."""
+    vague = None
+    for line in map(str.strip, lines):
+        row = output.first(ERRORS, line)
+        if row is not None and row.name not in _VAGUE:
+            return line, row
+        if row is not None and vague is None:
+            vague = line, row
+    return vague
 
 
 def _raised(lines: list[str]) -> str | None:

@@ -345,6 +345,8 @@ def count(value: JSON) -> int:
 
     Some writers spell counts as `12.0` or `"12"`.
     """
+    if type(value) is int:
+        return value if 0 <= value < 2**53 else 0
     digits = isinstance(value, str) and len(value) < 17 and value.isascii() and value.isdigit()
     if digits or (isinstance(value, float) and value.is_integer()):
         value = int(value)

@@ -179,6 +179,12 @@ _BUCKETS = {
 }
 # fmt: on
 
+_MAY_TEST = re.compile(
+    r"test|tst|e2e|unit|spec|check|verify|tox|nox|nose2|trial|behave|prove|ava|ginkgo|busted|jest"
+    r"|mocha|cypress|pest|bats|\bt\b"
+)
+"""What every script that starts a known runner holds; most scripts hold none of it."""
+
 _WORDS = "|".join(" ".join(_BUCKETS.values()).split())
 _COUNT = re.compile(
     rf"\b(\d{{1,9}}) +(?:tests? (?=passed|failed))?({_WORDS})\b"
@@ -191,6 +197,8 @@ _COUNT = re.compile(
 def test_runner(command: str) -> str | None:
     """Return the name of the first test runner a script starts, or None if it starts none."""
     told = command if isinstance(command, str) else ""
+    if _MAY_TEST.search(told) is None:
+        return None
     return _short_runner(told) if len(told) <= shell.SHORT else _runner(told)
 
 
