@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from thence.journal import Journal
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "examples" / "tiny_harness.py"
+TEMPLATE = ROOT / "examples" / "adapter-template"
 
 SAID = [
     "agent  It says goodbye now.",
@@ -83,3 +88,70 @@ def test_the_tiny_harness_survives_being_killed_again_and_again(tmp_path: Path) 
 
     assert 0 == status
     assert SAID == agent(printed + last)
+
+
+# -- an adapter by somebody else ------------------------------------------------------------
+
+
+def unpacked(target: Path) -> None:
+    """Put the template where an installer would: its modules, and what its project file says."""
+    project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
+    shutil.copytree(TEMPLATE / "src", target, ignore=shutil.ignore_patterns("__pycache__"))
+    told = target / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    told.mkdir()
+    named = f"Name: {project['name']}\nVersion: {project['version']}\n"
+    (told / "METADATA").write_text(f"Metadata-Version: 2.4\n{named}")
+    points = [
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()
+    ]
+    (told / "entry_points.txt").write_text("\n".join(points))
+
+
+def installed(target: Path) -> None:
+    """Install the template as a user does, without the network."""
+    if find_spec("hatchling") is None or find_spec("pip") is None:
+        pytest.skip("no hatchling here to build a package with")
+    copy = target.with_name("copy")
+    shutil.copytree(TEMPLATE, copy)
+    options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", target)
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, copy], check=True)
+
+
+@pytest.mark.parametrize("put", [unpacked, installed])
+def test_the_adapter_template_installs_and_passes_its_own_tests(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    """A package that knows nothing of this tree, found by its entry point, stands the suite."""
+    target, tests = tmp_path / "target", tmp_path / "tests"
+    put(target)
+    shutil.copytree(TEMPLATE / "tests", tests, ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tests, tests],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(target), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+    assert 0 == done.returncode, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_thence_shows_a_session_of_an_adapter_that_was_installed(tmp_path: Path) -> None:
+    """The command line knows it like one of its own."""
+    unpacked(tmp_path / "target")
+    log = tmp_path / ".pebble" / "blue.jsonl"
+    log.parent.mkdir()
+    log.write_text('{"id": "n1", "after": null, "who": "you", "text": "Hello, pebble."}\n')
+    done = subprocess.run(
+        [sys.executable, "-c", "from thence.cli import main; main()", "show", log],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "target")},
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "Hello, pebble." in done.stdout
