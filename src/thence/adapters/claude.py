@@ -159,9 +159,8 @@ def _prompt(root: Path, told: dict[str, JSON]) -> Prompt:
     pasted = told.get("pastedContents")
     if isinstance(pasted, dict) and pasted:
         text = _PASTED.sub(lambda found: _pasted(root, pasted.get(found[1])) or found[0], text)
-    return Prompt(
-        text, _moment(told.get("timestamp")), _word(told.get("sessionId")), _word(told.get("project"))
-    )
+    ts, session, cwd = (told.get(name) for name in ("timestamp", "sessionId", "project"))
+    return Prompt(text, _moment(ts), _word(session), _word(cwd))
 
 
 def _pasted(root: Path, told: JSON) -> str | None:

@@ -18,11 +18,12 @@ from hashlib import blake2b
 import msgspec
 
 from thence.adapters import File, Mark, Source, claude_text
+from thence.adapters import claude_blocks as blocks
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, calls_of, line_name, message_blocks
+from thence.format.facts import Block, Edge, Fact, calls_of, line_name
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
-from thence.format.records import JSON, Usage, blocks, count, text_of, word
+from thence.format.records import JSON, count, text_of, word
 
 SYNTHETIC = "<synthetic>"
 """The model of answers that the client wrote itself; they cost nothing."""
@@ -46,7 +47,6 @@ _TITLES = {
     "agent-name": ("agentName", "agent_name"),
     "pr-link": ("prUrl", "pr"),
 }
-_TOOK = (("durationMs", 1), ("totalDurationMs", 1), ("durationSeconds", 1000))
 _AGENTS = frozenset({"Task", "Agent"})
 _KEPT = 256  # names of one kind that are remembered; older ones are forgotten
 _QUEUED = 16
@@ -138,7 +138,7 @@ class Log:
         _remember(self._sides, uuid, root)
         return f"agent:{root}"
 
-    def _facts(
+    def _facts(  # noqa: PLR0917 - the frame of every record, on the hot way
         self,
         found: Found,
         record: Record,
@@ -178,9 +178,9 @@ class Log:
         if channel == "main":
             return (fact,)
         # A subagent's records say nothing of the session; what links it to the session does.
-        told = Fact(Node(f"{node.id}#about"), kind, *frame[2:3], (), *frame[4:5], "main", *frame[6:])
-        about, fact = fact.about, msgspec.structs.replace(fact, about={})
-        return fact, msgspec.structs.replace(told, about=about)
+        name = Node(f"{node.id}#about")
+        told = Fact(name, kind, frame[2], (), self._key, "main", *frame[6:], about=about)
+        return msgspec.structs.replace(fact, about={}), told
 
     def _changed(self, record: Record, about: Record | None) -> Record | None:
         """Say of the session what this record says otherwise than those before it."""
@@ -205,7 +205,7 @@ class Log:
         _remember(self._foreign, named, named)
         return {**more, "edges": (Edge("resume", named, "sessionId of records in this log"),)}
 
-    def _note(
+    def _note(  # noqa: PLR0917 - the same
         self,
         found: Found,
         record: Record,
@@ -228,13 +228,13 @@ class Log:
         uuid, parent, channel = self._names(found, record)
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, list) and any(map(_is_result, content)):
+        if isinstance(content, list) and any(map(blocks.is_result, content)):
             return self._answer(found, record, (uuid, parent, channel), content)
         if record.get("isCompactSummary") is True or self._sums_up(record, parent):
-            given, flags = _spoken(content, human=False)
+            given, flags = blocks.spoken(content, human=False)
             node = Node(uuid, parent, Is.SUMMARY)
             return self._facts(found, record, node, channel, given, "user")
-        given, flags = _spoken(content, human=_by_human(record))
+        given, flags = blocks.spoken(content, human=blocks.by_human(record))
         if channel == "main":
             about = _said_of_session(record, content)
         else:
@@ -244,7 +244,7 @@ class Log:
         return self._facts(found, record, node, channel, given, "user", about)
 
     def _sums_up(self, record: Record, parent: str | None) -> bool:
-        """Whether a record without the mark is a summary all the same: the first of its boundary."""
+        """Whether a record without the mark is a summary: the first below a boundary."""
         if self._under is None or parent != self._under:
             return False
         self._under = None
@@ -265,17 +265,17 @@ class Log:
     ) -> tuple[Fact, ...]:
         """A record that answers calls, and what its structured form says beside."""
         uuid, parent, channel = names
-        given, flags = _spoken(content, human=False)
+        given, flags = blocks.spoken(content, human=False)
         answers = tuple(b.call for b in given if b.kind == "tool_result" and b.call is not None)
         first = next(b for b in given if b.kind == "tool_result")
         result = record.get("toolUseResult")
-        if record.get("toolDenialKind") == "interrupted" and _is_repair(first):
+        if record.get("toolDenialKind") == "interrupted" and blocks.is_repair(first):
             flags |= Is.SYNTHETIC
         detail = claude_text.details(result, first.payload)
         if detail is not None:
             given += (Block("lifecycle", "system", "details", detail, None, first.call),)
         about = None
-        more: Record = {"told": _told(given, result)}
+        more: Record = {"told": blocks.told(given, result)}
         fields = result if isinstance(result, dict) else {}
         agent = word(fields.get("agentId")) or (
             None if fields else claude_text.agent_named(first.payload)
@@ -283,7 +283,7 @@ class Log:
         if agent and first.call is not None:
             about = self._linked(agent, first.call)
         if "searchCount" in fields:
-            more |= _searched(fields, first.call)
+            more |= blocks.searched(fields, first.call)
         node = Node(uuid, parent, flags, (), answers)
         return self._facts(found, record, node, channel, given, "user", about, more)
 
@@ -306,9 +306,11 @@ class Log:
             failed = Block("error", "system", one_line(text_of(content)), content)
             node = Node(uuid, parent, Is.REPLY | Is.INTERRUPTS)
             return self._facts(found, record, node, channel, (failed,), "assistant")
-        given = _answered(content) or (_empty("assistant_msg", "assistant"),)
-        if record.get("isCompactSummary") is True:
-            node = Node(uuid, parent, Is.SUMMARY)
+        given = blocks.answered(content) or (Block("assistant_msg", "assistant"),)
+        if record.get("isCompactSummary") is True or model == SYNTHETIC:
+            summed = record.get("isCompactSummary") is True
+            node = Node(uuid, parent, Is.SUMMARY if summed else Is.REPLY | Is.SYNTHETIC)
+            given = tuple(Block("lifecycle", b.role, b.summary, b.payload) for b in given)
             return self._facts(found, record, node, channel, given, "assistant")
         calls = calls_of(given) if len(given) > 1 or given[0].call is not None else ()
         stop = message.get("stop_reason")
@@ -319,10 +321,8 @@ class Log:
         if calls and self._main:
             self._asked(given)
         response = message.get("id")
-        node = Node(
-            uuid, parent, flags, calls, (), response if isinstance(response, str) else None
-        )
-        bill = None if model == SYNTHETIC else _billed(record, message, model)
+        node = Node(uuid, parent, flags, calls, (), response if isinstance(response, str) else None)
+        bill = blocks.billed(record, message, model)
         return self._facts(found, record, node, channel, given, "assistant", None, bill)
 
     def _asked(self, given: tuple[Block, ...]) -> None:
@@ -394,7 +394,7 @@ class Log:
             return self._note(found, record, kind)
         native = isinstance(record.get("uuid"), str)
         uuid, parent, channel = self._names(found, record, book=True)
-        said, flags = _spoken(given.get("prompt"), human=_by_human(given))
+        said, flags = blocks.spoken(given.get("prompt"), human=blocks.by_human(given))
         # Without an id of its own nothing can go on from it: it stands beside the line.
         node = Node(uuid, parent, flags if native else flags | Is.INTERNAL)
         return self._facts(found, record, node, channel, said, kind)
@@ -442,7 +442,7 @@ class Log:
             content = content or first
         kind = f"queue-operation/{what}" if what else "queue-operation"
         if what == "remove" and not self._attaches and content:
-            given, flags = _spoken(content, human=True)
+            given, flags = blocks.spoken(content, human=True)
             if flags & Is.PROMPT:
                 uuid, parent, channel = self._names(found, record, book=True)
                 node = Node(uuid, parent, flags | Is.INTERNAL)
@@ -546,136 +546,29 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _empty(kind: JSON, role: str) -> Block:
-    return Block(kind, role)
+def _compacted(about: JSON) -> str:
+    told = about if isinstance(about, dict) else {}
+    trigger, before, after = told.get("trigger"), told.get("preTokens"), told.get("postTokens")
+    line = f"compacted ({trigger})" if isinstance(trigger, str) else "compacted"
+    if count(before):
+        line += f", {count(before)} tokens"
+        line += f" to {count(after)}" if count(after) else ""
+    return line
 
 
-def _is_result(part: JSON) -> bool:
-    return isinstance(part, dict) and part.get("type") == "tool_result"
+def _span(kept: JSON) -> Span | None:
+    """What a compaction kept, if it says so in full."""
+    if not isinstance(kept, dict):
+        return None
+    anchor, head, tail = (kept.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))
+    if not isinstance(anchor, str) or not isinstance(head, str) or not isinstance(tail, str):
+        return None
+    return Span(anchor, head, tail, relinks=True)
 
 
-def _by_human(record: Record) -> bool:
-    """Whether the record itself does not say that its words come from somebody else."""
-    if record.get("isMeta") is True or record.get("promptSource") == "system":
-        return False
-    if record.get("commandMode") == "task-notification":
-        return False
-    origin = record.get("origin")
-    return not isinstance(origin, dict) or origin.get("kind", "human") == "human"
-
-
-def _answered(content: JSON) -> tuple[Block, ...]:
-    """Give the blocks of the model's side; a record nearly always holds one."""
-    if type(content) is list and len(content) == 1 and type(block := content[0]) is dict:
-        kind = block.get("type")
-        if kind == "text":
-            return (Block("assistant_msg", "assistant", one_line(word(block.get("text"))), block),)
-        if kind == "thinking":
-            return (Block("thinking", "assistant", one_line(word(block.get("thinking"))), block),)
-    return message_blocks(content, "assistant")
-
-
-def _spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
-    """Give the blocks of the user's side and what they are: a prompt, an interruption."""
-    out: list[Block] = []
-    flags = 0
-    for block in blocks(content):
-        kind = block.get("type")
-        if kind == "tool_result":
-            out.append(_result(block))
-        elif kind == "text":
-            text = word(block.get("text"))
-            said = claude_text.prompt(text) if human else None
-            if said is not None:
-                out.append(Block("user_msg", "user", one_line(said), block))
-                flags |= Is.PROMPT
-                continue
-            out.append(Block("lifecycle", "user", claude_text.note(text), block))
-            if text.startswith(claude_text.INTERRUPTS):
-                flags |= Is.INTERRUPTS
-        elif human:
-            out.append(Block("user_msg", "user", "", block))
-            flags |= Is.PROMPT
-        else:
-            out.append(Block("lifecycle", "user", word(kind), block))
-    return tuple(out) or (_empty("lifecycle", "user"),), flags
-
-
-def _result(block: Record) -> Block:
-    content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
-    return Block(
-        "tool_result",
-        "tool",
-        one_line(text_of(content)),
-        content,
-        None,
-        call if isinstance(call, str) else None,
-        wrong if isinstance(wrong, bool) else None,
-    )
-
-
-def _is_repair(result: Block) -> bool:
-    return text_of(result.payload).startswith(claude_text.REPAIRED)
-
-
-def _told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:
-    """How the calls went: a result that does not speak of an error was none."""
-    took = code = None
-    wrong = isinstance(result, str) and result.startswith("Error: ")
-    if isinstance(result, dict):
-        for name, unit in _TOOK:
-            value = result.get(name)
-            if isinstance(value, (int, float)) and 0 < value < 2**40:
-                took = round(value * unit)
-        exit_code = result.get("exitCode")
-        code = exit_code if type(exit_code) is int else None
-    return tuple(
-        Told(block.call, wrong if block.failed is None else block.failed, code, took)
-        for block in given
-        if block.kind == "tool_result" and block.call is not None
-    )
-
-
-def _searched(fields: Record, call: str | None) -> Record:
-    """What a web search costs: its count is told here, the tokens of its request nowhere."""
-    return {
-        "usage": Usage(web_searches=count(fields.get("searchCount"))),
-        "usage_key": f"search:{call}",
-        "unbilled": "the request of a web search is in no log",
-    }
-
-
-def _billed(record: Record, message: Record, model: JSON) -> Record:
-    """The model of an answer and its bill, which all records of one response repeat."""
-    more: Record = {"model": model} if isinstance(model, str) else {}
-    told = message.get("usage")
-    if isinstance(told, dict):
-        more["usage"] = _usage(told)
-        one, other = word(message.get("id")), word(record.get("requestId"))
-        more["usage_key"] = (f"{one}:{other}" if one and other else one or other) or None
-        tier = told.get("speed") if told.get("speed") == "fast" else told.get("service_tier")
-        if tier != "standard" and isinstance(tier, str):
-            more["tier"] = tier
-        cost = record.get("costUSD")
-        if isinstance(cost, (int, float)) and not isinstance(cost, bool):
-            more["cost_usd"] = float(cost)
-    if record.get("isAbortedMidStream") is True:
-        more["unbilled"] = "an answer was cut off before its bill was told"
-    return more
-
-
-def _usage(told: Record) -> Usage:
-    cached, server = told.get("cache_creation"), told.get("server_tool_use")
-    long = cached.get("ephemeral_1h_input_tokens") if isinstance(cached, dict) else 0
-    searches = server.get("web_search_requests") if isinstance(server, dict) else 0
-    return Usage(
-        count(told.get("input_tokens")),
-        count(told.get("output_tokens")),
-        count(told.get("cache_creation_input_tokens")),
-        count(told.get("cache_read_input_tokens")),
-        count(long) if long else 0,
-        count(searches) if searches else 0,
-    )
+def _error(record: Record) -> str:
+    error = record.get("error")
+    return word(error.get("message")) if isinstance(error, dict) else word(error)
 
 
 def _said_of_session(record: Record, content: JSON) -> Record | None:
@@ -691,28 +584,3 @@ def _said_of_session(record: Record, content: JSON) -> Record | None:
         return {"automated": "memory observer"}
     named = claude_text.notified(text) if text.startswith("<task-notification>") else None
     return {f"agent:{named[0]}": named[1]} if named else None
-
-
-def _error(record: Record) -> str:
-    error = record.get("error")
-    return word(error.get("message")) if isinstance(error, dict) else word(error)
-
-
-def _span(kept: JSON) -> Span | None:
-    """What a compaction kept, if it says so in full."""
-    if not isinstance(kept, dict):
-        return None
-    anchor, head, tail = (kept.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))
-    if not isinstance(anchor, str) or not isinstance(head, str) or not isinstance(tail, str):
-        return None
-    return Span(anchor, head, tail, relinks=True)
-
-
-def _compacted(about: JSON) -> str:
-    told = about if isinstance(about, dict) else {}
-    trigger, before, after = told.get("trigger"), told.get("preTokens"), told.get("postTokens")
-    line = f"compacted ({trigger})" if isinstance(trigger, str) else "compacted"
-    if count(before):
-        line += f", {count(before)} tokens"
-        line += f" to {count(after)}" if count(after) else ""
-    return line

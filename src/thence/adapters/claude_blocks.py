@@ -1,0 +1,146 @@
+"""What the parts of a record say: blocks of either side, how calls went, and bills.
+
+Pure functions over the values of one record, of any shape; nothing raises.
+"""
+
+from __future__ import annotations
+
+from thence.adapters import claude_text
+from thence.format.facts import Block, Told, message_blocks
+from thence.format.nodes import Is
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, blocks, count, text_of, word
+
+Record = dict[str, JSON]
+
+_TOOK = (("durationMs", 1), ("totalDurationMs", 1), ("durationSeconds", 1000))
+
+
+def is_result(part: JSON) -> bool:
+    """Whether a part of a message answers a call."""
+    return isinstance(part, dict) and part.get("type") == "tool_result"
+
+
+def by_human(record: Record) -> bool:
+    """Whether the record itself does not say that its words come from somebody else."""
+    if record.get("isMeta") is True or record.get("promptSource") == "system":
+        return False
+    if record.get("commandMode") == "task-notification":
+        return False
+    origin = record.get("origin")
+    return not isinstance(origin, dict) or origin.get("kind", "human") == "human"
+
+
+def answered(content: JSON) -> tuple[Block, ...]:
+    """Give the blocks of the model's side; a record nearly always holds one."""
+    if type(content) is list and len(content) == 1 and type(block := content[0]) is dict:
+        kind = block.get("type")
+        if kind == "text":
+            return (Block("assistant_msg", "assistant", one_line(word(block.get("text"))), block),)
+        if kind == "thinking":
+            return (Block("thinking", "assistant", one_line(word(block.get("thinking"))), block),)
+    return message_blocks(content, "assistant")
+
+
+def spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
+    """Give the blocks of the user's side and what they are: a prompt, an interruption."""
+    out: list[Block] = []
+    flags = 0
+    for block in blocks(content):
+        kind = block.get("type")
+        if kind == "tool_result":
+            out.append(_result(block))
+        elif kind == "text":
+            text = word(block.get("text"))
+            said = claude_text.prompt(text) if human else None
+            if said is not None:
+                out.append(Block("user_msg", "user", one_line(said), block))
+                flags |= Is.PROMPT
+                continue
+            out.append(Block("lifecycle", "user", claude_text.note(text), block))
+            if text.startswith(claude_text.INTERRUPTS):
+                flags |= Is.INTERRUPTS
+        elif human:
+            out.append(Block("user_msg", "user", "", block))
+            flags |= Is.PROMPT
+        else:
+            out.append(Block("lifecycle", "user", word(kind), block))
+    return tuple(out) or (Block("lifecycle", "user"),), flags
+
+
+def _result(block: Record) -> Block:
+    content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
+    return Block(
+        "tool_result",
+        "tool",
+        one_line(text_of(content)),
+        content,
+        None,
+        call if isinstance(call, str) else None,
+        wrong if isinstance(wrong, bool) else None,
+    )
+
+
+def is_repair(result: Block) -> bool:
+    """Whether a result was written by a client that found a call without one."""
+    return text_of(result.payload).startswith(claude_text.REPAIRED)
+
+
+def told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:
+    """How the calls went: a result that does not speak of an error was none."""
+    took = code = None
+    wrong = isinstance(result, str) and result.startswith("Error: ")
+    if isinstance(result, dict):
+        for name, unit in _TOOK:
+            value = result.get(name)
+            if isinstance(value, (int, float)) and 0 < value < 2**40:
+                took = round(value * unit)
+        exit_code = result.get("exitCode")
+        code = exit_code if type(exit_code) is int else None
+    return tuple(
+        Told(block.call, wrong if block.failed is None else block.failed, code, took)
+        for block in given
+        if block.kind == "tool_result" and block.call is not None
+    )
+
+
+def searched(fields: Record, call: str | None) -> Record:
+    """What a web search costs: its count is told here, the tokens of its request nowhere."""
+    return {
+        "usage": Usage(web_searches=count(fields.get("searchCount"))),
+        "usage_key": f"search:{call}",
+        "unbilled": "the request of a web search is in no log",
+    }
+
+
+def billed(record: Record, message: Record, model: JSON) -> Record:
+    """The model of an answer and its bill, which all records of one response repeat."""
+    more: Record = {"model": model} if isinstance(model, str) else {}
+    told = message.get("usage")
+    if isinstance(told, dict):
+        more["usage"] = _usage(told)
+        one, other = word(message.get("id")), word(record.get("requestId"))
+        more["usage_key"] = (f"{one}:{other}" if one and other else one or other) or None
+        tier = told.get("speed") if told.get("speed") == "fast" else told.get("service_tier")
+        if tier != "standard" and isinstance(tier, str):
+            more["tier"] = tier
+        cost = record.get("costUSD")
+        if isinstance(cost, (int, float)) and not isinstance(cost, bool):
+            more["cost_usd"] = float(cost)
+    if record.get("isAbortedMidStream") is True:
+        more["unbilled"] = "an answer was cut off before its bill was told"
+    return more
+
+
+def _usage(told: Record) -> Usage:
+    cached, server = told.get("cache_creation"), told.get("server_tool_use")
+    long = cached.get("ephemeral_1h_input_tokens") if isinstance(cached, dict) else 0
+    searches = server.get("web_search_requests") if isinstance(server, dict) else 0
+    return Usage(
+        count(told.get("input_tokens")),
+        count(told.get("output_tokens")),
+        count(told.get("cache_creation_input_tokens")),
+        count(told.get("cache_read_input_tokens")),
+        count(long) if long else 0,
+        count(searches) if searches else 0,
+    )
