@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence import __version__
+from thence.adapters import Source
+from thence.adapters.sessions import Loaded
 from thence.cli import COMMANDS
-from thence.cli.show import text
+from thence.cli.page import Page
 from thence.cli.terminal import columns
+from thence.format.facts import fact_of
 from thence.format.repair import problems
 from thence.format.transcript import Transcript
+from thence.format.whole import Whole
 from thence.testing import SAMPLE_SESSION, Draft, sample
 
 ENTRY = [sys.executable, "-c", "from thence.cli import main; main()"]
@@ -76,6 +81,13 @@ def session(tmp_path: Path) -> Path:
     return path
 
 
+def text(draft: Draft, room: int) -> list[str]:
+    """The page of a draft, without a file."""
+    facts = [fact_of(event, line=line) for line, event in enumerate(draft.events, 1)]
+    whole = Whole(f"thence:{draft.session}", facts)
+    return Page(Loaded(Source("thence", draft.session, ()), whole, [], []), room).lines()
+
+
 def evil() -> Draft:
     """A session with something hostile wherever a log can hold text."""
     draft = Draft()
@@ -108,33 +120,32 @@ def test_sample_is_shown() -> None:
     """What it was about, what was done, what became of it and what is left to do."""
     assert """\
 The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find…
-7f3a91c2 · claude-opus-5-5 · tidepool · 3 turns · 11,520 tokens
+7f3a91c2 · thence · claude-opus-5-5 · tidepool · 3 turns · 14k tokens, 2.6k dead
 
-═    compacted, 6 events summed up
+═    compacted 13:16, 1 turn, 7 events, 2.6k tokens summed up
 │    Cause: windows walked local time. Fixed in windows.py and feed.py; 43
 │    tests pass. Open: a test for Lord Howe, and alerts.py:88 uses the label as
 │    a key.
-├─╳  dead branch, 4 events
-● 2  you  13:16
+├─╳  dead branch, 1 turn, 5 events, 2.6k tokens
+● 2  you  13:16                                                ctx 1.2k  out 400
 │    No. Do not patch the gap afterwards. Cut the windows in UTC and use local
 │    time only for the label.
 ■    edited tidepool/windows.py
-✗    ran pytest tests/windows   2 failed, 41 passed in 3.1s
+✗    ran pytest tests/windows   2 failed, 41 passed                          2 s
 ■    edited tidepool/feed.py
-✓    ran pytest tests/windows   43 passed in 3.1s
+✓    ran pytest tests/windows   43 passed                                    2 s
 │    Windows are cut in UTC now. I still need to add a test for Lord Howe.
-● 3  you  13:17
+● 3  you  13:17                                                ctx 1.2k  out 160
 │    Fix alerts.py too and run the whole suite.
 │    A helper looks for other callers while I edit.
-│    asked a subagent: callers of label
+│    asked a subagent: callers of label                                      2 s
 ■    edited tidepool/alerts.py
-○    ran pytest -q tests: interrupted, no result was ever written
+○    ran pytest -q tests                                  interrupted, no result
 ●    running; its last line is torn
 
-live 20 · orphaned 1 · dead 4 · internal 4
+live 24 · orphaned 1 · dead 5 · internal 4
 open: add a test for Lord Howe
 skipped line 30, 57 bytes: torn
-note: not closed: no terminator, so still running or crashed
 """ == shown("show", "--sample", COLUMNS="80")
 
 
@@ -155,20 +166,52 @@ def test_dead_branch_is_shown_where_it_parts(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(draft.bytes())
 
-    assert "│    two\n├─╳  dead branch, 1 event\n● 2  you" in shown("show", path)
+    assert "│    two\n├─╳  dead branch, 1 turn, 1 event\n● 2  you" in shown("show", path)
 
 
-def test_empty_and_broken_files_are_shown(tmp_path: Path) -> None:
-    """A session of nothing is no error; what was skipped is told."""
+def test_branches_are_opened_when_asked_for() -> None:
+    """Dead branches a step to the right, what was compacted in its place."""
+    printed = shown("show", "--sample", "--branch", "all", COLUMNS="80")
+
+    assert "├─╮  dead branch, 1 turn, 5 events, 2.6k tokens\n│ ●    you  13:13\n" in printed
+    assert "│ ■    edited tidepool/windows.py\n│ │    Added the hour" in printed
+    assert printed.index("● 1  you") < printed.index("═    compacted 13:16\n")
+
+
+def test_long_text_is_cut_unless_it_is_asked_for(tmp_path: Path) -> None:
+    """And how much is missing stands in its place."""
+    draft = Draft()
+    draft.header()
+    draft.prompt("\n".join(f"line {number}" for number in range(500)))
     path = tmp_path / "s.jsonl"
-    path.write_bytes(b"")
-    empty = shown("show", path)
-    path.write_bytes(b"garbage\n\xff\xfe\n")
-    broken = shown("show", path)
+    path.write_bytes(draft.bytes())
 
-    assert empty.startswith("empty session\nno header · 0 turns · 0 tokens\n")
-    assert "skipped line 1, 7 bytes: bad json\n" in broken
-    assert "skipped line 2, 2 bytes: bad utf-8\n" in broken
+    assert "line 499" not in shown("show", path)
+    assert re.search(r"… [\d.]+ KB more +--full\n", shown("show", path))
+    assert "│    line 499\n" in shown("show", path, "--full")
+
+
+def test_skipped_lines_are_told_and_change_the_exit_code(session: Path) -> None:
+    """3: done, but something had to be left out. A torn last line alone is none of that."""
+    session.write_bytes(b"garbage\n" + sample() + b"\n\xff\xfe\n")
+    result = thence("show", session)
+
+    assert 3 == result.returncode
+    assert "skipped line 1, 7 bytes: bad json\n" in result.stdout
+    assert "skipped line 32, 2 bytes: bad utf-8\n" in result.stdout
+    assert 3 == thence("show", session, "--as", "messages").returncode
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage\n", b'{"a":1}\n'])
+def test_file_that_is_nobodys_is_refused(tmp_path: Path, content: bytes) -> None:
+    """In one sentence, with a hint that names whose sessions are read."""
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(content)
+    error = refused(thence("show", path), 1)
+
+    assert [f"error: no agent's session: {path}", "hint:  thence reads sessions of claude"] == [
+        line.partition(",")[0] for line in error.splitlines()
+    ]
 
 
 # -- as json ----------------------------------------------------------------------------------
@@ -192,33 +235,22 @@ def test_orphans_are_treated_as_asked(orphans: str, length: int) -> None:
 
 @pytest.mark.parametrize("form", [["--as", "events", "--json"], ["--as", "events"], ["--json"]])
 def test_events_are_given_with_their_states(form: list[str]) -> None:
-    """Every event, where it stands and what became of it, and what was found besides."""
+    """Every event, numbered, what became of it, what follows from it, and what was found."""
     told = json.loads(shown("show", "--sample", *form))
-    transcript = Transcript.read(sample())
+    events = told["events"]
+    own = [event for event in events if "derived_from" not in event]
+    derived = [event for event in events if "derived_from" in event]
 
-    assert {
-        "session_id",
-        "events",
-        "counts",
-        "turn",
-        "pending",
-        "skipped",
-        "notices",
-    } == set(told)
-    assert SAMPLE_SESSION == told["session_id"]
-    assert transcript.counts() == told["counts"]
-    assert [
-        {"state": state.value, "line": place.line, "offset": place.offset, "uuid": event.uuid}
-        for state, place, event in zip(
-            transcript.states, transcript.places, transcript.events, strict=True
-        )
-    ] == [
-        {**{name: one[name] for name in ("state", "line", "offset")}, "uuid": one["event"]["uuid"]}
-        for one in told["events"]
-    ]
+    assert SAMPLE_SESSION == told["session_id"] == told["session"]["native_session_id"]
+    assert list(range(len(events))) == [event["seq"] for event in events]
+    assert {"live": 24, "orphaned": 1, "dead": 5, "internal": 4} == told["counts"]
+    assert told["counts"] == dict(Counter(event["state"] for event in own))
+    assert {"test_run", "edit", "error", "retry"} <= {event["kind"] for event in derived}
+    assert {event["derived_from"] for event in derived} <= {event["event_id"] for event in own}
     assert {"state": "running", "torn": True, "open_calls": ["toolu_lost"], "since": 28} == (
         told["turn"]
     )
+    assert 2560 == sum(told["spent"]["dead"].values())
     assert ["add a test for Lord Howe"] == [todo["text"] for todo in told["pending"]]
     assert [("torn", 30)] == [(skip["why"], skip["line"]) for skip in told["skipped"]]
 
@@ -231,10 +263,9 @@ def test_numbers_and_texts_of_any_kind_are_printed(tmp_path: Path) -> None:
         b'{"role":"user","content":"\\ud800","big":%b,"far":1e999,"deep":%b}}\n'
         % (b"9" * 400, b"[" * 200 + b"]" * 200)
     )
-    event = json.loads(shown("show", path, "--json"))["events"][0]["event"]
+    events = json.loads(shown("show", path, "--json"))["events"]
 
-    assert "\ud800" == event["payload"]["content"]
-    assert int("9" * 400) == event["payload"]["big"]
+    assert "\ud800" == events[0]["payload"]["text"]
 
 
 @pytest.mark.parametrize("depth", [984, 100_000])
@@ -242,12 +273,14 @@ def test_value_nested_beyond_all_sense_is_no_crash(tmp_path: Path, depth: int) -
     """Its line is printed, skipped, or refused in words, whichever Python can do."""
     path = tmp_path / "s.jsonl"
     start = b'{"type":"user","ts":"","uuid":"a","prev_uuid":null,"payload":'
-    path.write_bytes(start + b"[" * depth + b"]" * depth + b"}\n")
+    path.write_bytes(Draft().bytes() + start + b"[" * depth + b"]" * depth + b"}\n")
+    with path.open("ab") as file:
+        file.write(sample())
     result = thence("show", path, "--json")
 
     assert "Traceback" not in result.stderr
-    assert result.returncode in (0, 1)
-    assert thence("show", path).returncode == 0
+    assert result.returncode in (0, 1, 3)
+    assert thence("show", path).returncode in (0, 3)
 
 
 # -- errors -----------------------------------------------------------------------------------
@@ -269,18 +302,14 @@ def test_link_is_refused(session: Path) -> None:
     link.symlink_to(session)
     error = refused(thence("show", link), 1)
 
-    assert error.startswith(f"error: cannot open {link}: ")
-    assert "\nhint:  thence opens regular files, not links\n" in error
+    assert f"error: a link, and links are not followed: {link}\nhint:  name {session}\n" == error
 
 
 def test_folder_is_refused(tmp_path: Path) -> None:
     """With the same two lines as any other error."""
     error = refused(thence("show", tmp_path), 1)
 
-    assert (
-        f"error: not a regular file: {tmp_path}\nhint:  give the path of one session file\n"
-        == error
-    )
+    assert error.startswith(f"error: no session in itself: the folder {tmp_path}\nhint:  name")
 
 
 def test_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
@@ -313,6 +342,8 @@ def test_name_of_a_file_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
         ["show", "--nonsense"],
         ["show", "--sample", "--as", "poetry"],
         ["show", "--sample", "--orphans", "adopt"],
+        ["show", "--sample", "--branch", "dead"],
+        ["inspect"],
         ["nonsense"],
         [],
     ],
@@ -384,19 +415,23 @@ def test_nothing_in_a_log_reaches_the_terminal_as_a_command(
     assert [] == HARMFUL.findall(printed)
 
 
+def said(told: Any) -> list[Any]:
+    """The events of a session that somebody said."""
+    return [event for event in told["events"] if event["kind"] == "user_msg"]
+
+
 def test_json_loses_nothing_of_a_hostile_log(tmp_path: Path) -> None:
     """Escaped on the way out, the same again when it is read."""
     path = tmp_path / "s.jsonl"
     path.write_bytes(evil().bytes())
     told = json.loads(shown("show", path, "--as", "events"))
 
-    assert EVIL == told["session_id"]
-    assert EVIL == told["events"][1]["event"]["payload"]["content"]
+    assert EVIL in [event.get("payload", {}).get("text") for event in said(told)]
 
 
 def test_log_cannot_forge_lines() -> None:
     """A line feed in content starts no line that looks like ours."""
-    lines = text(Transcript.read(evil().bytes()), 200)
+    lines = text(evil(), 200)
 
     assert not any("\n" in line for line in lines)
     assert [] == [line for line in lines if line.startswith("● 9")]
@@ -501,23 +536,6 @@ def test_every_session_fits_and_is_harmless(said: list[tuple[str, str]], room: i
             draft.add("model", {"model": word}, parent=word)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_COLOR", "1")
-        lines = text(Transcript.read(draft.bytes()), room)
+        lines = text(draft, room)
 
     assert [] == [line for line in lines if columns(line) > room or HARMFUL.search(line)]
-
-
-def test_another_agents_log_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    """Not a page of skipped lines: an error, and a hint that says how things stand."""
-    foreign = tmp_path / "foreign.jsonl"
-    foreign.write_text('{"type":"user","message":{"role":"user","content":"hi"}}\n' * 3)
-    done = subprocess.run(
-        [sys.executable, "-c", "from thence.cli import main; main()", "show", str(foreign)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert (1, "") == (done.returncode, done.stdout)
-    assert ["error: not a session of thence", "hint"] == [
-        line.partition(": /")[0].partition(":  ")[0] for line in done.stderr.splitlines()
-    ]

@@ -24,6 +24,7 @@ from thence.cli.terminal import (
     as_json,
     clean,
     cut,
+    say,
     several,
     short,
     size,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 LIMIT = 96 << 20
 """Bytes of the largest session that is put together here."""
 
+RECORDS = 150_000
+"""Records of the longest file whose session is."""
+
 GONE = ("dead", "rolled_back")
 ON_LINE = ("live", "orphaned")
 
@@ -56,7 +60,7 @@ def command(path: str, *, json: bool) -> int:
     """Print the counts of one file."""
     told = inspected(Path(path))
     lines = as_json(told) if json else text(told, width())
-    click.echo("\n".join(lines))
+    say(lines)
     return exit_code(told["skipped"])
 
 
@@ -75,9 +79,9 @@ def inspected(path: Path) -> dict[str, JSON]:
     told |= _untold()
     if adapter is None or source is None:
         told["notices"] = [Notice("unknown", "no agent is known that writes such a file")]
-    elif (total := _size(source)) > LIMIT:
-        why = f"{size(total)} of session, {size(LIMIT)} are put together; see the counts"
-        told["notices"] = [Notice("too large for states", why)]
+    elif (total := _size(source)) > LIMIT or told["good_records"] > RECORDS:
+        most = f"up to {size(LIMIT)} and {RECORDS:,} records a session is put together"
+        told["notices"] = [Notice("too large to tell live and dead", f"{size(total)}; {most}")]
     else:
         told |= _session(adapter, source, path)
     return told

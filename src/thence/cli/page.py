@@ -17,7 +17,7 @@ from functools import cached_property
 import msgspec
 
 from thence.adapters.sessions import Loaded
-from thence.cli.reading import flowed, notices, skipped_line
+from thence.cli.reading import flowed, notices, promises, said_in, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
     clean,
@@ -37,7 +37,6 @@ from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import one_line
 from thence.format.records import Usage, text_of, word
-from thence.format.todos import Step, pending
 from thence.format.turn import TurnState
 from thence.format.whole import REWRITTEN
 
@@ -271,12 +270,14 @@ class Page:
     def _prompt(self, place: int, step: str) -> Iterator[str]:
         fact = self.whole.facts[place]
         number = f"{self.turns.get(place, '')}" if not step else ""
-        name = f"{step}● {number:<2} " + style(f"you  {_clock(fact)}", fg="blue", bold=True)
+        start, name = f"{step}● {number:<2} ", f"you  {_clock(fact)}"
         took = self._took(place) if not step else ""
-        yield _right(name, f"{step}● {number:<2} you  {_clock(fact)}", took, self.room)
+        gap = self._row_room - columns(start) - len(name) - len(took)
+        right = " " * gap + style(took, fg=_DIM) if took and gap > 1 else ""
+        yield start + style(name, fg="blue", bold=True) + right
         for block in fact.blocks:
             if block.role == "user" and block.kind == "user_msg":
-                yield from self._prose(_said(block), step)
+                yield from self._prose(said_in(block), step)
             else:
                 yield from self._block(fact, block, step)
 
@@ -326,10 +327,10 @@ class Page:
         yield style(cut(f"{step}═    compacted{when}{much}", self.room), fg="cyan")
         # Some clients write the whole history that replaces the old one: what was kept, then
         # the summary, and reminders around it.
-        prose = [block for block in fact.blocks if not _said(block).startswith("<")]
+        prose = [block for block in fact.blocks if not said_in(block).startswith("<")]
         for block in fact.blocks:
             if block is (prose or fact.blocks)[-1]:
-                yield from self._prose(_said(block), step)
+                yield from self._prose(said_in(block), step)
             else:
                 yield self._injected(block, step)
         if not step and not self.opened:
@@ -350,21 +351,21 @@ class Page:
             said = f"… {block.summary}" if block.summary else "… thought"
             yield style(cut(f"{step}│    {clean(said)}", self._prose_room), fg=_DIM)
         elif block.kind == "assistant_msg":
-            yield from self._prose(_said(block), step)
+            yield from self._prose(said_in(block), step)
         elif block.kind == "error":
-            yield style(cut(f"{step}▲    {clean(_first(_said(block)))}", self.room), fg="red")
+            yield style(cut(f"{step}▲    {clean(_first(said_in(block)))}", self.room), fg="red")
         elif block.kind == "decision":
-            yield cut(f"{step}◇    decided: {clean(_first(_said(block)))}", self.room)
+            yield cut(f"{step}◇    decided: {clean(_first(said_in(block)))}", self.room)
         elif fact.node.flags & Is.INTERRUPTS:
             yield style(
-                cut(f"{step}○    {_first(_said(block)) or 'interrupted'}", self.room), fg="red"
+                cut(f"{step}○    {_first(said_in(block)) or 'interrupted'}", self.room), fg="red"
             )
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
             yield self._injected(block, step)
 
     def _injected(self, block: Block, step: str) -> str:
         """What the harness put into the user's mouth: one dim line and how long it is."""
-        said = _said(block)
+        said = said_in(block)
         how = size(len(said)) if len(said) > 200 else ""
         left = f"{step}·    {clean(one_line(said))}"
         return style(spaced(left, how, self._prose_room), fg=_DIM)
@@ -545,7 +546,8 @@ class Page:
         gone = sum(1 for event in self.whole.events if event.why == REWRITTEN)
         if gone:
             yield f"{several(gone, 'event')} of these no log holds any more: it was rewritten"
-        yield from self._few(self._promises(), "open promise", fg="yellow")
+        open_ones = (f"open: {todo.text}" for todo in promises(self.whole))
+        yield from self._few(open_ones, "open promise", fg="yellow")
         told = [e for e in self.whole.edges if e.session not in self._channels]
         told = [e for e in told if not (e.child and e.call in self.pairs)]
         yield from self._few(map(_tie, told), "tie")
@@ -559,43 +561,8 @@ class Page:
         if len(found) > FEW:
             yield f"and {several(len(found) - FEW, f'more {noun}')}"
 
-    def _promises(self) -> Iterator[str]:
-        """What was promised on the live line and is not done yet."""
-        for todo in pending(self._steps()):
-            yield f"open: {todo.text}"
-
-    def _steps(self) -> Iterator[Step]:
-        for place in self.line:
-            fact = self.whole.facts[place]
-            for block in fact.blocks:
-                if block.kind in ("user_msg", "assistant_msg"):
-                    role = "assistant" if block.kind == "assistant_msg" else "user"
-                    yield Step(fact.node.id, role, _said(block))
-                elif block.kind == "tool_call":
-                    pair = self.pairs.get(block.call or "")
-                    result = pair.call.result if pair else None
-                    yield Step(
-                        fact.node.id,
-                        "assistant",
-                        tool=block.tool or "",
-                        input=block.payload,
-                        result=result.payload if result else None,
-                        failed=pair is None or pair.failed or not pair.ended,
-                    )
-
 
 # -- words ----------------------------------------------------------------------------------
-
-
-def _said(block: Block) -> str:
-    """The text of a block; what is no text is named."""
-    payload = block.payload
-    if isinstance(payload, dict):
-        if isinstance(text := payload.get("text"), str):
-            return text
-        if isinstance(payload.get("type"), str):
-            return text_of(payload.get("content")) or block.summary or f"[{payload['type']}]"
-    return text_of(payload) or block.summary
 
 
 def _begun(text: str, lines: int, length: int) -> tuple[str, str]:
@@ -657,9 +624,3 @@ def _tie(edge: Edge) -> str:
         ("subagent", True): "subagent",
     }
     return f"{ways.get((edge.link, edge.child), edge.link)} {edge.session} ({edge.how})"
-
-
-def _right(styled: str, plain: str, right: str, room: int) -> str:
-    """Put a text to the right of one that is styled already."""
-    gap = min(room, 100) - columns(plain) - columns(right)
-    return f"{styled}{' ' * gap}{style(right, fg=_DIM)}" if right and gap > 1 else styled

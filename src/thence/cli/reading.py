@@ -10,8 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from thence.adapters.sessions import Loaded
 from thence.cli.terminal import clean, columns, cut, several, size
+from thence.format import joins
 from thence.format.codec import TORN
-from thence.format.records import Notice, Skipped
+from thence.format.facts import Block
+from thence.format.records import Notice, Skipped, text_of
+from thence.format.todos import Step, Todo, pending
+from thence.format.whole import Whole
 
 SKIPS = 3
 """Exit code of a command that did what it was asked but had to leave something out."""
@@ -37,6 +41,44 @@ def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
     for what, details in kinds.items():
         more = f" and {len(details) - 1:,} more" if len(details) > 1 else ""
         yield Notice(what, f"{details[0]}{more}")
+
+
+def promises(whole: Whole) -> list[Todo]:
+    """Give what was promised on the live line, compacted parts included, and is not done yet."""
+    results = {pair.call.call: pair for pair in joins.calls(whole.events)}
+    steps: list[Step] = []
+    for place in whole.graph.chain(boundaries=False):
+        fact = whole.facts[place]
+        for block in fact.blocks:
+            if block.kind in ("user_msg", "assistant_msg"):
+                role = "assistant" if block.kind == "assistant_msg" else "user"
+                steps.append(Step(fact.node.id, role, said_in(block)))
+            elif block.kind == "tool_call":
+                steps.append(_step(fact.node.id, block, results.get(block.call)))
+    return pending(steps)
+
+
+def _step(event: str, block: Block, pair: joins.Call | None) -> Step:
+    result = pair.result if pair is not None else None
+    return Step(
+        event,
+        "assistant",
+        tool=block.tool or "",
+        input=block.payload,
+        result=result.payload if result is not None else None,
+        failed=pair is None or pair.ending is None or pair.ending.failed,
+    )
+
+
+def said_in(block: Block) -> str:
+    """The text of a block; what is no text is named."""
+    payload = block.payload
+    if isinstance(payload, dict):
+        if isinstance(text := payload.get("text"), str):
+            return text
+        if isinstance(payload.get("type"), str):
+            return text_of(payload.get("content")) or block.summary or f"[{payload['type']}]"
+    return text_of(payload) or block.summary
 
 
 def skipped_line(skip: Skipped) -> str:

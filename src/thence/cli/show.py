@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from thence.cli.reading import exit_code, notices
-from thence.cli.terminal import as_json, width
+from thence.cli.reading import exit_code, notices, promises
+from thence.cli.terminal import as_json, say, width
 from thence.format.repair import Orphans
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def command(
         from thence.cli.page import Page
 
         lines = iter(Page(loaded, width(), opened=shown == "all", full=full).lines())
-    click.echo("\n".join(lines))
+    say(lines)
     return exit_code(loaded.skipped)
 
 
@@ -97,6 +97,7 @@ def events(loaded: Loaded) -> JSON:
         "turn": whole.turn(),
         "spent": whole.spent,
         "edges": whole.edges,
+        "pending": promises(whole),
         "skipped": loaded.skipped,
         "notices": notices(loaded),
         "events": numbered([*whole.events, *whole.derived]),

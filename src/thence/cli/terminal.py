@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from json import dumps
 
 import click
@@ -54,14 +54,21 @@ def style(text: str, **how: str | bool) -> str:
     return click.style(text, **how)  # type: ignore[arg-type]
 
 
+class _Widths(dict[str, int]):
+    """Columns per character, looked up once each."""
+
+    def __missing__(self, c: str) -> int:
+        wide = 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        self[c] = 0 if unicodedata.combining(c) else wide
+        return self[c]
+
+
+_width_of = _Widths().__getitem__
+
+
 def columns(text: str) -> int:
     """How many columns a text takes; wide characters take two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+    return len(text) if text.isascii() else sum(map(_width_of, text))
 
 
 def spaced(left: str, right: str, room: int) -> str:
@@ -108,7 +115,7 @@ def _fits(text: str, start: int, room: int) -> int:
     if text.isascii():
         return min(len(text), start + max(room, 0))
     for at in range(start, len(text)):
-        room -= columns(text[at])
+        room -= _width_of(text[at])
         if room < 0:
             return at
     return len(text)
@@ -167,36 +174,50 @@ def as_json(value: JSON) -> Iterator[str]:
     Not by msgspec: a log may hold lone surrogates and numbers of any size.
     """
     try:
-        yield from map(escape, _pieces(msgspec.to_builtins(value)))
+        yield from map(escape, _pieces(value))
     except RecursionError:
         message = "the session holds a value that is nested too deeply to be printed as JSON"
         raise NotReadable(message, hint="show it as text, without --as and --json") from None
 
 
-def _pieces(value: JSON, indent: str = "") -> Iterator[str]:
-    """Cut the outermost levels into lines; what lies deeper stays on one."""
-    if not value or not isinstance(value, (dict, list)):
-        yield indent + _compact(value)
-        return
-    inner = indent + "  "
-    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    yield indent + opening
-    last = len(value) - 1
-    for at, one in enumerate(value):
-        comma = "," if at < last else ""
-        if isinstance(value, list):
-            yield f"{inner}{_compact(one)}{comma}"
-            continue
-        name, part = dumps(one), value[one]
-        if isinstance(part, list) and part and isinstance(part[0], dict) and not indent:
-            *lines, end = _pieces(part, inner)
-            yield f"{inner}{name}: ["
-            yield from lines[1:]
-            yield f"{end}{comma}"
-        else:
-            yield f"{inner}{name}: {_compact(part)}{comma}"
-    yield indent + closing
+def _pieces(value: JSON) -> Iterator[str]:
+    """Cut an object into its fields, and lists of objects into theirs; the rest stays whole."""
+    if isinstance(value, list):
+        yield from _elements("", value, "")
+    elif isinstance(value, dict):
+        yield "{"
+        left = len(value)
+        for name, part in value.items():
+            left -= 1
+            comma = "," if left else ""
+            if isinstance(part, list) and part and not isinstance(part[0], (str, int)):
+                yield from _elements(f"  {dumps(name)}: ", part, comma)
+            else:
+                yield f"  {dumps(name)}: {_compact(part)}{comma}"
+        yield "}"
+    else:
+        yield _compact(value)
+
+
+def _elements(name: str, values: list[JSON], comma: str) -> Iterator[str]:
+    indent = "  " if name else ""
+    yield f"{name}["
+    for at, one in enumerate(values, 1):
+        yield f"{indent}  {_compact(one)}{',' if at < len(values) else ''}"
+    yield f"{indent}]{comma}"
 
 
 def _compact(value: JSON) -> str:
-    return dumps(value, ensure_ascii=False)
+    return dumps(msgspec.to_builtins(value), ensure_ascii=False)
+
+
+def say(lines: Iterable[str]) -> None:
+    """Print lines, many at a time, so that long answers need little room."""
+    batch: list[str] = []
+    for line in lines:
+        batch.append(line)
+        if len(batch) >= 1000:
+            click.echo("\n".join(batch))
+            batch = []
+    if batch:
+        click.echo("\n".join(batch))

@@ -1,0 +1,301 @@
+"""`thence inspect`: the counts of one file under the names of the contract, and its session."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from thence.cli import inspect
+from thence.cli.inspect import inspected, text
+from thence.cli.terminal import columns
+from thence.format.whole import Whole
+from thence.testing import SAMPLE_SESSION, sample
+
+ENTRY = [sys.executable, "-c", "from thence.cli import main; main()"]
+
+CONTRACT = {
+    "claude": (
+        "lines",
+        "bad_lines",
+        "records_by_type",
+        "unique_uuids",
+        "roots",
+        "leaves",
+        "broken_parents",
+        "tool_use",
+        "tool_result",
+        "orphaned_tool_use_ids",
+        "sidechain_records",
+        "compact_boundaries",
+        "tokens",
+    ),
+    "codex": (
+        "lines",
+        "bad_lines",
+        "records_by_type",
+        "tool_use",
+        "tool_result",
+        "orphaned_tool_use_ids",
+    ),
+}
+
+
+def thence(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line."""
+    return subprocess.run(
+        [*ENTRY, "inspect", *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"},
+    )
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """The sample as a file of its own."""
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(sample())
+    return path
+
+
+def claude(number: int, parent: str | None, kind: str, content: Any, **more: Any) -> bytes:
+    """A line as Claude Code writes it."""
+    message = {"role": kind, "content": content, "id": f"m{number}"}
+    if kind == "assistant":
+        message["usage"] = {"input_tokens": 3, "output_tokens": 10 * number}
+    record = {
+        "parentUuid": parent,
+        "isSidechain": False,
+        "sessionId": "6f0d8d2e-0000-4000-8000-000000000001",
+        "type": kind,
+        "uuid": f"u{number}",
+        "timestamp": f"2026-01-02T03:04:{number:02}.000Z",
+        "message": message,
+    }
+    return json.dumps(record | more).encode() + b"\n"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A small log of Claude Code: a rewind, an open call, a bad line."""
+    call = [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "true"}}]
+    lines = [
+        claude(1, None, "user", "one"),
+        claude(2, "u1", "assistant", [{"type": "text", "text": "two"}]),
+        claude(3, "u2", "user", "in vain"),
+        b"garbage\n",
+        claude(4, "u2", "user", "instead"),
+        claude(5, "u4", "assistant", call),
+    ]
+    path = tmp_path / "6f0d8d2e-0000-4000-8000-000000000001.jsonl"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def test_sample_is_told_in_a_screen(session: Path) -> None:
+    """The answer first, then the proof, then what is wrong."""
+    result = thence(session)
+
+    assert (0, "") == (result.returncode, result.stderr)
+    assert (
+        """\
+The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find…
+thence · 7f3a91c2-55d0-4c1e-9a53-0d6c1f2b7e10 · 10 KB
+
+lines     30 · 1 bad · longest 633 bytes · no newline at the end
+records   user 13 · assistant 11 · boundary 1 · header 1 · sidechain 1
+          summary 1 · tip 1
+states    internal 4 · live 24 · dead 5 · orphaned 1
+spent     11k live · 2.6k dead
+turn      running · torn last line
+
+skipped line 30, 57 bytes: torn
+"""
+        == result.stdout
+    )
+
+
+def test_json_has_the_names_of_the_contract(log: Path) -> None:
+    """File-local counts, and what the session tells besides."""
+    result = thence(log, "--json")
+    told = json.loads(result.stdout)
+
+    assert 3 == result.returncode
+    assert {
+        "lines": 6,
+        "bad_lines": 1,
+        "records_by_type": {"assistant": 2, "user": 3},
+        "unique_uuids": 5,
+        "roots": 1,
+        "leaves": 2,
+        "broken_parents": 0,
+        "tool_use": 1,
+        "tool_result": 0,
+        "orphaned_tool_use_ids": ["t1"],
+        "sidechain_records": 0,
+        "compact_boundaries": 0,
+        "tokens": {"input": 6, "output": 70, "cache_creation": 0, "cache_read": 0},
+        "agent": "claude",
+        "session_id": log.stem,
+        "salvaged": 0,
+        "states": {"live": 3, "dead": 1, "orphaned": 1},
+        "bytes": log.stat().st_size,
+        "sha256": hashlib.sha256(log.read_bytes()).hexdigest(),
+        "lower_bound": [],
+        "edges": [],
+    }.items() <= told.items()
+    assert [(4, "bad json")] == [(skip["line"], skip["why"]) for skip in told["skipped"]]
+
+
+def test_live_and_dead_are_the_events_of_the_session(log: Path) -> None:
+    """By their ids; every event is in one of the states, and in no other."""
+    told = inspected(log)
+    shown = json.loads(
+        subprocess.run(
+            [*ENTRY, "show", str(log), "--json"], capture_output=True, check=False
+        ).stdout
+    )
+    by_state = {
+        state: {
+            e["event_id"]
+            for e in shown["events"]
+            if e["state"] == state and "derived_from" not in e
+        }
+        for state in ("live", "orphaned", "dead")
+    }
+
+    assert by_state["live"] | by_state["orphaned"] == set(told["live"])
+    assert by_state["dead"] == set(told["dead"])
+
+
+def test_glued_line_is_bad_and_what_was_saved_is_told_apart(log: Path) -> None:
+    """Two records on one line: neither is counted, both are saved."""
+    glued = claude(6, "u5", "user", "six").strip() + claude(7, "u6", "user", "seven")
+    log.write_bytes(log.read_bytes().replace(b"garbage\n", b"") + glued)
+    told = inspected(log)
+
+    assert (6, 1, 5, 2) == (
+        told["lines"],
+        told["bad_lines"],
+        told["good_records"],
+        told["salvaged"],
+    )
+
+
+def test_file_of_nobody_is_counted_all_the_same(tmp_path: Path) -> None:
+    """Without a session; a notice says so."""
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"type":"a","id":"1","parentId":null}\n{"type":"b"}\n')
+    told = inspected(path)
+
+    assert (None, None, None) == (told["agent"], told["session_id"], told["states"])
+    assert (2, {"a": 1, "b": 1}, 1) == (
+        told["lines"],
+        told["records_by_type"],
+        told["unique_ids"],
+    )
+    assert ["unknown"] == [notice.what for notice in told["notices"]]
+    assert 0 == thence(path).returncode
+
+
+@pytest.mark.parametrize("limit", ["LIMIT", "RECORDS"])
+def test_session_too_large_is_counted_and_not_put_together(
+    session: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """Memory stays bounded; a notice says what is missing."""
+    monkeypatch.setattr(inspect, limit, 10)
+    monkeypatch.setattr(Whole, "__init__", None)
+    told = inspected(session)
+
+    assert (30, [], [], None) == (told["lines"], told["live"], told["dead"], told["states"])
+    assert ["too large to tell live and dead"] == [notice.what for notice in told["notices"]]
+    assert SAMPLE_SESSION == told["session_id"]
+
+
+def test_errors_have_the_exit_codes_of_the_contract(tmp_path: Path) -> None:
+    """10 for what is not there, 1 for what cannot be read, 2 for wrong usage."""
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(tmp_path / "x")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    results = [
+        thence(tmp_path / "none"),
+        thence(link),
+        thence(folder),
+        thence("/dev/zero"),
+        thence(),
+    ]
+
+    assert [10, 1, 1, 1, 2] == [result.returncode for result in results]
+    assert ["", "", "", "", ""] == [result.stdout for result in results]
+    assert not any("Traceback" in result.stderr for result in results)
+
+
+def test_help_says_the_exit_codes() -> None:
+    """A script can rely on them."""
+    assert "3 done but lines were skipped" in thence("--help").stdout
+
+
+@pytest.mark.parametrize("room", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(log: Path, room: int) -> None:
+    """Whatever the names are."""
+    odd = {"type": "漢" * 90 + "\x1b[2J\u202e", "parentUuid": None, "uuid": "x" * 300}
+    log.write_bytes(log.read_bytes() + json.dumps(odd).encode() + b"\n")
+    lines = list(text(inspected(log), room))
+
+    assert [] == [line for line in lines if columns(line) > room]
+    assert not any(mark in line for line in lines for mark in "\x1b\u202e\n")
+
+
+# -- the real clients' files ------------------------------------------------------------------
+
+
+def truth(shared: Path) -> ModuleType:
+    """The independent counter beside the clone."""
+    spec = importlib.util.spec_from_file_location("truth", shared / "tools" / "truth.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_public_files_are_counted_as_by_the_independent_counter(shared: Path) -> None:
+    """Every field of the contract, on every file; the fields of all other files as well."""
+    root = shared / "data" / "public"
+    known = json.loads((root / "truth.json").read_text())["files"]
+    wrong: dict[str, Any] = {}
+    for name, told in known.items():
+        got = json.loads(json.dumps(inspect._counted(root / name)))
+        wrong |= {
+            f"{name} {field}": (value, got.get(field))
+            for field, value in told.items()
+            if field != "broken_parents_in_tree" and got.get(field) != value
+        }
+
+    assert {} == wrong
+    assert 150 < sum(1 for told in known.values() if told["family"] in CONTRACT)
+
+
+@pytest.mark.slow
+def test_every_session_of_the_real_clients_is_told(shared: Path) -> None:
+    """No file makes it fail, and every event has a state."""
+    for path in sorted((shared / "data").rglob("*.jsonl")):
+        told = inspected(path)
+        if told["states"] is not None:
+            on, off = len(told["live"]), len(told["dead"])
+
+            assert told["states"].get("live", 0) + told["states"].get("orphaned", 0) == on
+            assert told["states"].get("dead", 0) + told["states"].get("rolled_back", 0) == off
