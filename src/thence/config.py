@@ -147,12 +147,13 @@ class Value(NamedTuple):
     origin: str
 
 
-class Settings(NamedTuple):
+class Settings:
     """All settings, by their full names."""
 
-    values: dict[str, Value]
+    def __init__(self, values: dict[str, Value]) -> None:
+        self.values = values
 
-    def __getitem__(self, name: str) -> Any:  # type: ignore[override]
+    def __getitem__(self, name: str) -> Any:
         """Give the value of a setting."""
         return self.values[name].value
 

@@ -1,0 +1,174 @@
+"""Putting the parts together for the commands: settings, store, adapters, roots, redactor.
+
+The only place that knows where things lie. A command asks for what it needs and gets it ready, or
+an error that says what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from thence import config
+from thence.errors import BadConfig, NotReadable, SessionNotFound
+
+if TYPE_CHECKING:
+    from thence.adapters import Adapter
+    from thence.memory.redact import Redactor
+    from thence.memory.retention import Policy
+    from thence.memory.store import SessionRow, Store
+
+KEY = "redact.key"
+SHOWN = 5
+"""Sessions that are named when a prefix fits several."""
+
+
+def home() -> Path:
+    """Give the folder everything is kept in."""
+    return config.home()
+
+
+def settings() -> config.Settings:
+    """Read the settings of this home."""
+    return config.settings(home())
+
+
+def has_store() -> bool:
+    """Whether anything was ever swept into the default store."""
+    address: str = settings()["session_memory.store"]
+    return not address.startswith("sqlite:") or Path(_path(address)).exists()
+
+
+def address() -> str:
+    """Give where the store is."""
+    told: str = settings()["session_memory.store"]
+    return f"sqlite:{_path(told)}" if told.startswith("sqlite:") else told
+
+
+def _path(address: str) -> str:
+    return os.path.expanduser(address.removeprefix("sqlite:"))  # noqa: PTH111 - text, maybe of no file
+
+
+@contextlib.contextmanager
+def store(*, must_exist: bool = True) -> Iterator[Store]:
+    """Open the store for one command."""
+    from thence.memory.store import open_store
+
+    if must_exist and not has_store():
+        raise SessionNotFound("nothing is kept yet", hint="thence sweep reads your agents' logs")
+    opened = open_store(address())
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def adapters() -> dict[str, Adapter]:
+    """Give the adapters that are installed."""
+    from thence.adapters import adapters as installed
+
+    return installed()
+
+
+def roots(
+    known: Mapping[str, Adapter], *, only: Sequence[str] = (), given: Sequence[str] = ()
+) -> dict[str, list[Path]]:
+    """Give the folders of the agents that are there: given, set, named by variables, usual."""
+    told = dict(_given(known, given))
+    for name in only:
+        if name not in known:
+            raise BadConfig(f"no agent {name!r}", hint=f"one of {', '.join(sorted(known))}")
+    if told:
+        return {name: paths for name, paths in told.items() if not only or name in only}
+    sources: dict[str, list[str]] = settings()["session_memory.sources"]
+    out: dict[str, list[Path]] = {}
+    for name, adapter in known.items():
+        if only and name not in only:
+            continue
+        usual = adapter.roots(Path.home(), os.environ)
+        extra = [Path(path).expanduser() for path in sources.get(name, ())]
+        found = [path for path in dict.fromkeys([*usual, *extra]) if path.is_dir()]
+        if found:
+            out[name] = found
+    return out
+
+
+def _given(known: Mapping[str, Adapter], given: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
+    paths: dict[str, list[Path]] = {}
+    for one in given:
+        name, equals, path = one.partition("=")
+        if not equals or name not in known:
+            hint = f"write agent=PATH, the agent one of {', '.join(sorted(known))}"
+            raise BadConfig(f"--root {one}: no agent is named", hint=hint)
+        if not Path(path).expanduser().is_dir():
+            raise NotReadable(f"--root {one}: no such folder", hint="give the agent's own folder")
+        paths.setdefault(name, []).append(Path(path).expanduser())
+    yield from paths.items()
+
+
+def redactor() -> Redactor:
+    """Give the redactor of this home, with the user's own rules."""
+    from thence.memory.redact import Redactor
+    from thence.memory.rules import rule_of
+
+    extra = [
+        rule_of(rule["name"], rule["pattern"], keywords=tuple(rule.get("keywords", ())))
+        for rule in settings()["session_memory.redact"]
+    ]
+    return Redactor(key=_key(), extra=extra)
+
+
+def _key() -> bytes:
+    """Give this home's key, drawing it the first time; it is never copied anywhere."""
+    path = home() / "memory" / KEY
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(FileExistsError):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(32))
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise BadConfig(
+            f"{path}: not a key of 32 bytes",
+            hint="remove it to draw a new one; equal secrets before and after will then differ",
+        )
+    return key
+
+
+def policy() -> Policy:
+    """Give the retention policy of this home."""
+    from thence.memory.retention import Policy
+
+    told = settings()
+    prefix = "session_memory.retention."
+    knobs = {
+        name.removeprefix(prefix): told[name] for name in told.values if name.startswith(prefix)
+    }
+    return Policy(**knobs)
+
+
+def session(opened: Store, wanted: str) -> SessionRow:
+    """Find the one session that an id, or the beginning of one, means."""
+    from thence.memory.store import Filter
+
+    found = list(opened.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
+    exact = [
+        row for row in found if wanted in (row.session.session_uid, row.session.native_session_id)
+    ]
+    if len(exact) == 1 or len(found) == 1:
+        return (exact or found)[0]
+    if not found:
+        raise SessionNotFound(f"no session begins with {wanted!r}", hint="thence ls lists them")
+    names = ", ".join(row.session.session_uid[:24] for row in found[:SHOWN])
+    more = " and more" if len(found) > SHOWN else ""
+    raise SessionNotFound(
+        f"{wanted!r} means several sessions: {names}{more}", hint="give more of the id"
+    )
+
+
+def _names(row: SessionRow) -> tuple[str, str]:
+    return row.session.session_uid, row.session.native_session_id
