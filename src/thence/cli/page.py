@@ -348,8 +348,8 @@ class Page:
         if block.kind == "tool_call":
             yield from self._call(block, step)
         elif block.kind == "thinking":
-            said = f"… {block.summary}" if block.summary else "… thought"
-            yield style(cut(f"{step}│    {clean(said)}", self._prose_room), fg=_DIM)
+            said = f"… {clean(block.summary) or 'thought'}"
+            yield self._dim(cut(f"{step}│    {said}", self._prose_room))
         elif block.kind == "assistant_msg":
             yield from self._prose(said_in(block), step)
         elif block.kind == "error":
@@ -357,9 +357,8 @@ class Page:
         elif block.kind == "decision":
             yield cut(f"{step}◇    decided: {clean(_first(said_in(block)))}", self.room)
         elif fact.node.flags & Is.INTERRUPTS:
-            yield style(
-                cut(f"{step}○    {_first(said_in(block)) or 'interrupted'}", self.room), fg="red"
-            )
+            said = clean(_first(said_in(block))) or "interrupted"
+            yield style(cut(f"{step}○    {said}", self.room), fg="red")
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
             yield self._injected(block, step)
 
