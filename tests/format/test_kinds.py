@@ -459,3 +459,11 @@ def test_real_grok_results_agree_with_what_was_recorded(shared: Path) -> None:
 
     assert 0 == seen["wrong"]
     assert seen["results"] >= 40
+
+
+def test_an_exit_code_outranks_what_a_command_printed() -> None:
+    """A command that ended well may print an error; one that was cut off did not end well."""
+    printed = "Wall time: 0.1 seconds\nProcess exited with code 0\nOutput:\nError: quoted\n"
+
+    assert not kinds.ending("exec_command", printed).failed
+    assert kinds.ending("exec_command", printed.replace("code 0", "code 2")).failed
