@@ -12,7 +12,7 @@ user's mouth is a `lifecycle` block with the role `user`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Literal
 
@@ -21,7 +21,7 @@ import msgspec
 from thence.format import kinds
 from thence.format.graph import State
 from thence.format.nodes import Node
-from thence.format.normal import Kind, SessionEvent, event_id, one_line
+from thence.format.normal import Kind, SessionEvent, event_ids, one_line
 from thence.format.records import JSON, MESSAGES, Event, Usage, blocks, text_of, usage_of, word
 from thence.format.transcript import node_of
 
@@ -317,26 +317,27 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
     event, told apart by its occurrence.
     """
     times = _occurrences(facts)
+    name = event_ids(uid)
     last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
+    tools: dict[str, str | None] = {}
     for fact, nth in zip(facts, times, strict=True):
-        if fact.node.id not in last and nth is not None:
-            last[fact.node.id] = event_id(uid, fact.node.id, max(len(fact.blocks) - 1, 0))
-    tools = {
-        block.call: block.tool
-        for fact in facts
-        for block in fact.blocks
-        if block.kind == "tool_call" and block.call is not None
-    }
+        if nth == 0:
+            last[fact.node.id] = name(fact.node.id, max(len(fact.blocks) - 1, 0), 0)
+        for block in fact.blocks:
+            if block.kind == "tool_call" and block.call is not None:
+                tools[block.call] = block.tool
     told = all_told(facts)
     out: list[SessionEvent] = []
     for fact, state, nth in zip(facts, states, times, strict=True):
         if nth is not None:
-            _add(out, fact, state, nth, uid, last, tools, told)
+            _add(out, fact, state, nth, uid, name, last, tools, told)
     return out
 
 
 def _occurrences(facts: Sequence[Fact]) -> list[int | None]:
     """Which version of its id each fact is: 0 the first, None for a plain repetition."""
+    if len({fact.node.id for fact in facts}) == len(facts):
+        return [0] * len(facts)
     first: dict[str, Fact] = {}
     versions: dict[str, list[Fact]] = {}
     out: list[int | None] = []
@@ -369,17 +370,20 @@ def _add(  # noqa: PLR0917 - the loop of `events_of`, taken out
     state: State,
     nth: int,
     uid: str,
+    name: Callable[[str, int, int], int],
     last: dict[str, int],
     tools: dict[str, str | None],
     told: dict[str, Told],
 ) -> None:
     """Append the events of one fact. The bill hangs on the first block."""
-    native = fact.node.id
-    parent = fact.node.parent if fact.node.parent is not None else fact.node.logical
-    above = last.get(parent) if parent is not None else None
+    node, channel = fact.node, fact.channel
+    native = node.id
+    parent = node.logical if node.parent is None else node.parent
+    above = None if parent is None else last.get(parent)
     usage, key, cost = fact.usage, fact.usage_key, fact.cost_usd
+    final = -1 if nth else len(fact.blocks) - 1  # the block whose id is known
     for number, block in enumerate(fact.blocks):
-        made = event_id(uid, native, number, nth)
+        made = last[native] if number == final else name(native, number, nth)
         call, tool, failed, took = block.call, block.tool, block.failed, None
         if call is not None:
             if tool is None:
@@ -387,33 +391,37 @@ def _add(  # noqa: PLR0917 - the loop of `events_of`, taken out
             if block.kind == "tool_result" and (other := told.get(call)) is not None:
                 took = other.took_ms
                 failed = other.failed if failed is None else failed
+        # By place: a name for each of so many fields costs more than all the rest here.
         out.append(
             SessionEvent(
-                session_uid=uid,
-                event_id=made,
-                kind=block.kind,
-                parent_id=above,
-                ts=fact.ts,
-                role=block.role,
-                tool=tool,
-                summary=block.summary,
-                payload=block.payload,
-                payload_ref=block.ref,
-                tokens=usage.total if usage is not None else 0,
-                is_sidechain=fact.channel != "main",
-                channel=fact.channel,
-                state=state,
-                native_id=native,
-                native_type=fact.type,
-                block=number,
-                call=call,
-                failed=failed,
-                model=fact.model,
-                usage=usage,
-                usage_key=key,
-                cost_usd=cost,
-                tier=fact.tier,
-                took_ms=took,
+                uid,
+                made,
+                block.kind,
+                above,
+                None,
+                None,
+                fact.ts,
+                block.role,
+                tool,
+                block.summary,
+                block.ref,
+                block.payload,
+                0 if usage is None else usage.total,
+                channel != "main",
+                channel,
+                state,
+                None,
+                native,
+                fact.type,
+                number,
+                call,
+                failed,
+                fact.model,
+                usage,
+                key,
+                cost,
+                fact.tier,
+                took,
             )
         )
         above = made
