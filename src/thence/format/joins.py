@@ -153,9 +153,14 @@ def subtracted(one: Usage, other: Usage) -> Usage:
 # -- derived events -------------------------------------------------------------------------
 
 
-def derived(events: Sequence[SessionEvent]) -> list[SessionEvent]:
-    """Give the further events that a session's own events imply, in written order."""
-    pairs = calls(events)
+def derived(
+    events: Sequence[SessionEvent], pairs: Sequence[Call] | None = None
+) -> list[SessionEvent]:
+    """Give the further events that a session's own events imply, in written order.
+
+    `pairs` are the calls of the same events, where they have been paired already.
+    """
+    pairs = calls(events) if pairs is None else pairs
     out = [
         *_from_calls(pairs),
         *_from_files(events),
@@ -229,13 +234,13 @@ def _retries(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
     """A call is a retry when the last call for the same thing, in its channel, failed."""
     failed: dict[tuple[str, str, str], bool] = {}
     for pair in pairs:
-        key = (pair.call.channel, *_aim(pair.call))
+        key = (pair.call.channel, *aim(pair.call))
         if failed.get(key):
             yield _derive(pair.call, "retry", f"again: {pair.call.summary}")
         failed[key] = pair.ending is None or pair.ending.failed
 
 
-def _aim(call: SessionEvent) -> tuple[str, str]:
+def aim(call: SessionEvent) -> tuple[str, str]:
     """What a call is for: the same tests, the same files, or the very same arguments."""
     tool = call.tool or ""
     line = kinds.command(tool, call.payload)

@@ -8,7 +8,6 @@ sessions says with `replayed` which records are copies of theirs.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
@@ -68,8 +67,10 @@ class Whole:
         self.before = before or Before([])
         self._replayed = replayed
         now, self._gone = _generations(_counted(_in_order(facts)))
-        self.about_only = [fact for fact in now if not fact.blocks]
         events = [fact for fact in now if fact.blocks]
+        self.about_only = (
+            [fact for fact in now if not fact.blocks] if len(events) < len(now) else []
+        )
         events, self._shared = gather.gathered(events, self.about_only)
         self.facts = _linked(_paid_here(_said_once(_billed(events)), billed))
         """The facts that are events, in written order, linked; those no log holds are not here."""
@@ -84,7 +85,15 @@ class Whole:
     @cached_property
     def graph(self) -> Graph:
         """All events, linked."""
-        return Graph([self._node(fact) for fact in self.facts])
+        plain = self._replayed == frozenset()
+        return Graph(
+            [
+                fact.node
+                if plain and fact.origin is None and fact.channel == "main"
+                else self._node(fact)
+                for fact in self.facts
+            ]
+        )
 
     def _node(self, fact: Fact) -> Node:
         flags = fact.node.flags
@@ -128,9 +137,14 @@ class Whole:
         ]
 
     @cached_property
+    def calls(self) -> list[joins.Call]:
+        """All calls with their results, in written order; copies are not among them."""
+        return joins.calls(self.events)
+
+    @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derived(self.events)
+        return joins.derived(self.events, self.calls)
 
     @cached_property
     def spent(self) -> joins.Spent:
@@ -298,7 +312,10 @@ def _in_order(facts: Iterable[Fact]) -> list[Fact]:
 
     Records salvaged from one line share its place; they were read together, in their order.
     """
-    ordered = sorted(facts, key=lambda f: (f.file, f.generation, f.line))
+    given = list(facts)
+    if _is_in_order(given):
+        return given
+    ordered = sorted(given, key=lambda f: (f.file, f.generation, f.line))
     read: dict[tuple[str, int, int], list[Fact]] = {}
     out: list[Fact] = []
     for fact in ordered:
@@ -310,13 +327,25 @@ def _in_order(facts: Iterable[Fact]) -> list[Fact]:
     return out
 
 
+def _is_in_order(facts: list[Fact]) -> bool:
+    """Whether facts stand in written order, each on a line of its own, as nearly always."""
+    file, generation, line = "", 0, -1
+    for fact in facts:
+        if fact.line <= line or fact.file != file or fact.generation != generation:
+            if (fact.file, fact.generation, fact.line) <= (file, generation, line):
+                return False
+            file, generation = fact.file, fact.generation
+        line = fact.line
+    return True
+
+
 def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     """Part what the logs hold now from what they held before they were rewritten."""
+    if not any(fact.generation for fact in facts):
+        return facts, []
     newest: dict[str, int] = {}
     for fact in facts:
         newest[fact.file] = max(newest.get(fact.file, 0), fact.generation)
-    if not any(newest.values()):
-        return facts, []
     now = [fact for fact in facts if fact.generation == newest[fact.file]]
     held = {fact.node.id for fact in now}
     gone = [f for f in facts if f.generation != newest[f.file] and f.node.id not in held]
@@ -325,17 +354,18 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
 
 def _counted(facts: list[Fact]) -> list[Fact]:
     """Tell repeated records apart that have no id but their bytes, in each state of a log."""
-    times: Counter[tuple[str, int]] = Counter()
-    out: list[Fact] = []
-    for fact in facts:
+    times: dict[tuple[str, int], int] = {}
+    out = facts
+    for at, fact in enumerate(facts):
         name = fact.node.id
-        if fact.blocks and is_line_name(name):
-            before = times[name, fact.generation]
-            times[name, fact.generation] += 1
-            if before:
-                node = msgspec.structs.replace(fact.node, id=f"{name}~{before}")
-                fact = msgspec.structs.replace(fact, node=node)  # noqa: PLW2901
-        out.append(fact)
+        if not is_line_name(name) or not fact.blocks:
+            continue
+        before = times.get((name, fact.generation), 0)
+        times[name, fact.generation] = before + 1
+        if before:
+            out = list(facts) if out is facts else out
+            node = msgspec.structs.replace(fact.node, id=f"{name}~{before}")
+            out[at] = msgspec.structs.replace(fact, node=node)
     return out
 
 
@@ -380,6 +410,8 @@ def _said_once(facts: list[Fact]) -> list[Fact]:
 
 def _paid_here(facts: list[Fact], elsewhere: Container[str]) -> list[Fact]:
     """Strike the bills that another session pays."""
+    if elsewhere == frozenset():
+        return facts
     return [
         msgspec.structs.replace(fact, usage=None, usage_key=None, cost_usd=None)
         if fact.usage_key is not None and fact.usage_key in elsewhere

@@ -231,7 +231,7 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     return Change(
         row,
         held.cursor if held else Cursor(),
-        events=[_event_row(e) for e in whole.events if e.event_id not in before],
+        events=[event_row(e) for e in whole.events if e.event_id not in before],
         states=[(e, s) for e, s in states.items() if e in before and before[e] != s],
         spend=spend,
     )
@@ -271,7 +271,8 @@ def _short(told: Told) -> Told:
     return msgspec.structs.replace(told, output=told.output[:_TOLD])
 
 
-def _event_row(event: SessionEvent) -> EventRow:
+def event_row(event: SessionEvent) -> EventRow:
+    """Give an event as thin as the store keeps it."""
     moment = joins.time_of(event.ts)
     return EventRow(
         event.event_id,
@@ -314,7 +315,7 @@ def _spend(events: Sequence[SessionEvent]) -> Iterable[Spend]:
             continue
         where = joins.place_of(event)
         key = ((event.ts or "")[:10], event.model or "", where)
-        ticks = _ticks(event.model or "", usage, key[0], event.tier, event.cost_usd)
+        ticks = ticks_of(event, usage)
         one = Spend(*key, usage, 1, ticks or 0, usage.total if ticks is None else 0)
         held = sums.get(key)
         sums[key] = one if held is None else _together(held, one)
@@ -331,6 +332,12 @@ def _together(one: Spend, other: Spend) -> Spend:
         one.ticks + other.ticks,
         one.unpriced + other.unpriced,
     )
+
+
+def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
+    """Say what a bill cost, in ticks; None when nobody knows."""
+    day = (event.ts or "")[:10]
+    return _ticks(event.model or "", usage, day, event.tier, event.cost_usd)
 
 
 @lru_cache(maxsize=4096)
