@@ -36,8 +36,9 @@ fix: ready-dev ## let ruff mend and format what it can
 	@$(BIN)/ruff check --fix --show-fixes . || true
 	@$(BIN)/ruff format .
 
-bench: ready-run ## the benchmarks, as ratios within one run
-	@$(BIN)/python -m bench
+bench: ready-run ## the benchmarks, as ratios within one run, our peers beside us
+	@scripts/peers || echo "peers cannot be installed here: measured without them"
+	@PYTHONPATH=.venv/peers $(BIN)/python -m bench
 
 smoke: ready-run ## install as a user does, without dev tools, and run the command
 	@scripts/smoke

@@ -1,7 +1,7 @@
 """The journal against the bare loop of its four steps, its peers, and its own size.
 
 Peers (openai-agents' SQLiteSession, LangGraph's AsyncSqliteSaver) are measured in the same run
-when they are installed: `pip install openai-agents langgraph-checkpoint-sqlite`.
+when they are installed, which `make bench` does: the extra `bench`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
-from bench.measure import seconds, verdict
+from bench.measure import medians, seconds, verdict
 from thence.format import codec
 from thence.journal import Journal, Session
 from thence.journal.log import Log
@@ -59,16 +61,11 @@ def ours(journal: Journal) -> float:
     return taken
 
 
-def quickest(work: Callable[[], float], rounds: int = 5) -> float:
-    """The least disturbed round."""
-    return min(work() for _ in range(rounds))
-
-
 def recording(folder: Path) -> int:
     """Record against the bare loop, and the peers against it."""
     journal = Journal(folder / "home", durability="turn")
-    floor = quickest(lambda: bare(folder))
-    taken = quickest(lambda: ours(journal))
+    loops = [(bare(folder), ours(journal)) for _ in range(11)]
+    floor, taken = (median(times) for times in zip(*loops, strict=True))
     print(f"journal: record {taken / EVENTS * 1e6:.1f} µs, bare loop {floor / EVENTS * 1e6:.1f} µs")
     missed = verdict("record one 1 KB event / bare loop", taken / floor, 1.3)
     for name, peer in (("openai-agents", openai_agents), ("langgraph", langgraph)):
@@ -77,7 +74,8 @@ def recording(folder: Path) -> int:
         except ImportError:
             print(f"     {name}: not installed, not measured")
             continue
-        print(f"     {name:<45} {per_event / (floor / EVENTS):8.1f}x the bare loop")
+        times = per_event / (taken / EVENTS)
+        print(f"     {name:<15} {per_event * 1e6:8.0f} µs an event, {times:6.1f}x ours")
     return missed
 
 
@@ -120,26 +118,29 @@ def group_commit(folder: Path) -> int:
 
     def rate(threads: int) -> float:
         log = Log(folder / f"{uuid.uuid4()}.jsonl", durability="event")
-        each = max(1, 320 // threads)
+        each = 640 // threads
+        ready = threading.Barrier(threads + 1)
 
         def work() -> None:
+            ready.wait()
             for _ in range(each):
                 log.append(b"x" * 1000 + b"\n")
 
         workers = [threading.Thread(target=work) for _ in range(threads)]
-        start = time.perf_counter()
         for worker in workers:
             worker.start()
+        ready.wait()
+        start = time.perf_counter()
         for worker in workers:
             worker.join()
         taken = time.perf_counter() - start
         log.close()
         return each * threads / taken
 
-    one = max(rate(1) for _ in range(3))
+    rounds = [[rate(threads) for threads in (1, 8, 32)] for _ in range(7)]
+    one, *many = (median(rates) for rates in zip(*rounds, strict=True))
     missed = 0
-    for threads, wanted in ((8, 1.4), (32, 2.0)):
-        gained = max(rate(threads) for _ in range(3)) / one
+    for threads, wanted, gained in ((8, 1.4, many[0] / one), (32, 2.0, many[1] / one)):
         print(f"     group commit, {threads} threads: {gained:.1f}x one thread's rate")
         missed += verdict(f"one thread's rate / {threads} threads' rate", 1 / gained, 1 / wanted)
     return missed
@@ -165,42 +166,73 @@ def grown(journal: Journal, megabytes: float, *, compacted: bool) -> Session:
 
 
 def resuming(folder: Path, sizes: tuple[float, ...]) -> int:
-    """Opening compacted sessions of growing size, against parsing their live lines alone."""
+    """Opening compacted sessions of growing size, against parsing their live lines alone.
+
+    Twice: reading back what the model sees and the state; and the whole of `resume`, which also
+    finds the session, opens it for writing and looks for what a crash left open.
+    """
     missed = 0
-    times: dict[float, float] = {}
+    works: dict[str, Callable[[], object]] = {}
     for size in sizes:
         journal = Journal(folder / f"resume-{size}", durability="none")
         session = grown(journal, size, compacted=True)
-        path = session.transcript_path
-        assert path is not None
-        data = path.read_bytes()
-        tail = data[data.rindex(b'{"type":"boundary"') :]
-        floor = seconds(lambda tail=tail: codec.decode(tail), rounds=7)  # type: ignore[misc]
-        load = seconds(
-            lambda j=journal, s=session: j._load(j._folder("/bench"), s.id),  # type: ignore[misc]  # noqa: SLF001
-            rounds=7,
-        )
-        times[size] = load
-        print(f"     resume of {size:g} MB compacted: {load * 1e3:.2f} ms")
-        missed += verdict(f"resume {size:g} MB / parsing the live lines", load / floor, 2.0)
-    flat = times[max(sizes)] / times[5]
-    return missed + verdict(f"resume {max(sizes):g} MB / resume 5 MB", flat, 1.5)
+        works[f"parse {size:g}"] = partial(codec.decode, _tail(session))
+        works[f"read {size:g}"] = partial(_read, journal, session)
+        works[f"resume {size:g}"] = partial(journal.resume, session.id, mode="continue")
+    took = medians(works, rounds=31)
+    for size in sizes:
+        floor, read, whole = (took[f"{what} {size:g}"] for what in ("parse", "read", "resume"))
+        print(f"     {size:g} MB compacted: read {read * 1e3:.2f} ms, resume {whole * 1e3:.2f} ms")
+        missed += verdict(f"read back {size:g} MB / parsing the live lines", read / floor, 2.0)
+        missed += verdict(f"resume {size:g} MB / parsing the live lines", whole / floor, 2.0)
+    last = max(sizes)
+    flat = took[f"read {last:g}"] / took["read 5"]
+    return missed + verdict(f"read back {last:g} MB / read back 5 MB", flat, 1.5)
+
+
+def _read(journal: Journal, session: Session) -> object:
+    """Read a session back, and do nothing with it."""
+    assert session.transcript_path is not None
+    return journal._load(session.transcript_path.parent, session.id)  # noqa: SLF001
+
+
+def _tail(session: Session) -> bytes:
+    """The bytes from the last boundary's line on: what is live."""
+    assert session.transcript_path is not None
+    with session.transcript_path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - (4 << 20)))
+        data = file.read()
+    return data[data.rindex(b'{"type":"boundary"') :]
 
 
 def uncompacted(folder: Path) -> int:
     """Opening a session that was never compacted, against decoding it once."""
     journal = Journal(folder / "plain", durability="none")
     session = grown(journal, 50, compacted=False)
-    path = session.transcript_path
-    assert path is not None
-    data = path.read_bytes()
+    assert session.transcript_path is not None
+    data = session.transcript_path.read_bytes()
     floor = seconds(lambda: codec.decode(data))
-    load = seconds(lambda: journal._load(journal._catalog.folder("/bench"), session.id))  # noqa: SLF001
-    missed = verdict("resume 50 MB, never compacted / decoding it", load / floor, 1.3)
-    fork = seconds(lambda: journal.fork(session.id), rounds=3)
-    print(
-        f"     fork of the 50 MB session: {fork * 1e3:.1f} ms, of which loading {load * 1e3:.1f} ms"
-    )
+    load = seconds(lambda: _read(journal, session))
+    return verdict("read back 50 MB, never compacted / decoding it", load / floor, 1.3)
+
+
+def forking(folder: Path) -> int:
+    """Forks of a large session against those of a small one, compacted or not."""
+    missed = 0
+    for compacted in (True, False):
+        works: dict[str, Callable[[], object]] = {}
+        for size in (0.5, 50):
+            journal = Journal(folder / f"fork-{size}-{compacted}", durability="none")
+            session = grown(journal, size, compacted=compacted)
+            works[f"{size:g}"] = partial(journal.fork, session.id)
+            works[f"{size:g} at"] = partial(journal.fork, session.id, at=session.tip)
+        took = medians(works, rounds=31)
+        how = "compacted" if compacted else "never compacted"
+        print(f"     fork of 50 MB, {how}: {took['50'] * 1e3:.2f} ms")
+        for named in ("", " at"):
+            what = f"fork{named} 50 MB / fork{named} 0.5 MB, {how}"
+            missed += verdict(what, took[f"50{named}"] / took[f"0.5{named}"], 1.5)
     return missed
 
 
@@ -212,4 +244,4 @@ def main() -> int:
         missed += group_commit(folder)
         big = (0.128, 5, 50, 500) if os.environ.get("BENCH_BIG") else (0.128, 5, 50)
         missed += resuming(folder, big)
-        return missed + uncompacted(folder)
+        return missed + uncompacted(folder) + forking(folder)

@@ -1,8 +1,13 @@
-"""Timing for benchmarks: the least disturbed of several rounds, and budgets as ratios."""
+"""Timing for benchmarks: the least disturbed of several rounds, and budgets as ratios.
+
+What is compared is measured in turn, round by round (`medians`): whatever else the machine does
+for a while then hurts both sides.
+"""
 
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from collections.abc import Callable
 
@@ -20,6 +25,15 @@ def seconds(work: Callable[[], object], *, rounds: int = 5) -> float:
         taken.append(time.perf_counter() - start)
         del kept
     return min(taken)
+
+
+def medians(works: dict[str, Callable[[], object]], *, rounds: int = 15) -> dict[str, float]:
+    """Median time of each of several works, a round of all after a round of all."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            taken[name].append(seconds(work, rounds=1))
+    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 def verdict(what: str, ratio: float, budget: float) -> int:

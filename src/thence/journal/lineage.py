@@ -90,6 +90,7 @@ class Lineage:
         segments = self._opened[name]
         stop = _after(segments, *where[1:]) if where is not None else None
         back = self._read(name, segments, at=at, stop=stop)
+        self._headers[name] = back.header
         _heed(segments, back)
         if at is None or back.end is not None:
             self._complete(back, back, {name})

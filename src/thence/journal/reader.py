@@ -39,6 +39,7 @@ _BOUNDARY = b'\n{"type":"boundary",'
 _TURN = b'\n{"type":"turn",'
 _TURNING = frozenset({"tip", "boundary", "summary"})
 _BESIDE = INTERNAL - _TURNING
+_SAID = MESSAGES - _TURNING
 
 _decode = msgspec.json.Decoder(Event).decode
 
@@ -266,7 +267,7 @@ def _straight(data: bytes, start: int) -> _Part | None:
             if event.extra or stop - at > codec.LINE_LIMIT:
                 return None
             if kind not in _BESIDE:
-                if event.prev_uuid != last or kind in _TURNING or is_permission(kind):
+                if event.prev_uuid != last or (kind not in _SAID and not _is_ordinary(kind)):
                     return None
                 since.append(event)
                 spans.append((start + at, stop + 1 - at))
@@ -280,6 +281,11 @@ def _straight(data: bytes, start: int) -> _Part | None:
         return None
     closed = event.type == "terminator"
     return _Part(boundary, since, spans, last, last, Recovery(closed=closed))
+
+
+def _is_ordinary(kind: str) -> bool:
+    """Whether an event of this type stands on the line and changes nothing about it."""
+    return kind not in _TURNING and not is_permission(kind)
 
 
 def _match(content: list[JSON], waiting: set[str]) -> None:
