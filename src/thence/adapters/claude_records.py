@@ -12,6 +12,7 @@ call that started it, and under `agent:<id>:<name>` its type, description, paren
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
@@ -48,6 +49,8 @@ _TITLES = {
     "pr-link": ("prUrl", "pr"),
 }
 _AGENTS = frozenset({"Task", "Agent"})
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
+_ATTACHES = (2, 1, 92)  # the first version seen to write down attachments
 _KEPT = 256  # names of one kind that are remembered; older ones are forgotten
 _QUEUED = 16
 
@@ -160,7 +163,7 @@ class Log:
             ):
                 about = self._changed(record, about)
             if record.get("sessionId") != self._session or "forkedFrom" in record:
-                bill = self._from_elsewhere(record, bill or {})
+                return self._from_elsewhere(found, record, node, given, kind, about, bill)
         frame = (
             node,
             kind,
@@ -172,15 +175,22 @@ class Log:
             place.line,
             place.offset,
         )
-        if not about:
-            return (Fact(*frame, **bill) if bill else Fact(*frame),)
-        fact = Fact(*frame, about=about, **(bill or {}))
-        if channel == "main":
-            return (fact,)
-        # A subagent's records say nothing of the session; what links it to the session does.
-        name = Node(f"{node.id}#about")
-        told = Fact(name, kind, frame[2], (), self._key, "main", *frame[6:], about=about)
-        return msgspec.structs.replace(fact, about={}), told
+        fact = Fact(*frame, **bill) if bill else Fact(*frame)
+        return (fact, self._tell(fact, about)) if about else (fact,)
+
+    def _tell(self, fact: Fact, about: Record, edges: tuple[Edge, ...] = ()) -> Fact:
+        """Say something of the session, true also when the record is a subagent's or a copy."""
+        return Fact(
+            Node(f"{fact.node.id}#about", flags=Is.INTERNAL),
+            "about",
+            file=fact.file,
+            generation=fact.generation,
+            line=fact.line,
+            offset=fact.offset,
+            copy_key=f"{self._session}:{fact.node.id}",
+            about=about,
+            edges=edges,
+        )
 
     def _changed(self, record: Record, about: Record | None) -> Record | None:
         """Say of the session what this record says otherwise than those before it."""
@@ -193,17 +203,30 @@ class Log:
                     about = {**(about or {}), key: value}
         return about
 
-    def _from_elsewhere(self, record: Record, more: Record) -> Record:
+    def _from_elsewhere(  # noqa: PLR0917 - the frame, once more
+        self,
+        found: Found,
+        record: Record,
+        node: Node,
+        given: tuple[Block, ...],
+        kind: str,
+        about: Record | None,
+        bill: Record | None,
+    ) -> tuple[Fact, ...]:
         """A record that names another session: copied by /branch, or from before a resume."""
-        fork, named = record.get("forkedFrom"), record.get("sessionId")
+        own = {**record, "sessionId": self._session}
+        fork, named = own.pop("forkedFrom", None), record.get("sessionId")
+        told = self._facts(found, own, node, "main", given, kind, about, bill)
         session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
         if isinstance(fork, dict) and session and session != self._session:
-            edge = Edge("fork", session, "forkedFrom", word(fork.get("messageUuid")) or None)
-            return {**more, "origin": session, "edges": (edge,)}
+            event = word(fork.get("messageUuid")) or None
+            tie = self._tell(told[0], {}, (Edge("fork", session, "forkedFrom", event),))
+            return msgspec.structs.replace(told[0], origin=session), *told[1:], tie
         if not isinstance(named, str) or named in ("", self._session) or named in self._foreign:
-            return more
+            return told
         _remember(self._foreign, named, named)
-        return {**more, "edges": (Edge("resume", named, "sessionId of records in this log"),)}
+        edge = Edge("resume", named, "sessionId of records in this log")
+        return *told, self._tell(told[0], {}, (edge,))
 
     def _note(  # noqa: PLR0917 - the same
         self,
@@ -441,7 +464,7 @@ class Log:
             first = waits.pop(0)
             content = content or first
         kind = f"queue-operation/{what}" if what else "queue-operation"
-        if what == "remove" and not self._attaches and content:
+        if what == "remove" and content and not record.get("content") and self._tells_no_more():
             given, flags = blocks.spoken(content, human=True)
             if flags & Is.PROMPT:
                 uuid, parent, channel = self._names(found, record, book=True)
@@ -450,6 +473,12 @@ class Log:
         named = claude_text.notified(text_of(content))
         about = self._linked(*named) if named else None
         return self._note(found, record, kind, None, about)
+
+    def _tells_no_more(self) -> bool:
+        """Whether this client is one that wrote down no attachments."""
+        version = _VERSION.match(word(self._said.get("version")))
+        old = version is None or tuple(map(int, version.groups())) < _ATTACHES
+        return old and not self._attaches
 
     def _last_prompt(self, found: Found, record: Record) -> tuple[Fact, ...]:
         """Where the client says that its line ends; it may say so late, or before the record."""
