@@ -735,7 +735,10 @@ class Graph:
 
     def _is_open(self, i: int) -> bool:
         """Whether an event holds a call that was answered nowhere."""
-        return not self.answered.keys() >= set(self.nodes[i].calls)
+        calls, answered = self.nodes[i].calls, self.answered
+        if len(calls) == 1:
+            return calls[0] not in answered
+        return any(call not in answered for call in calls)
 
     # -- states -------------------------------------------------------------------------
 
@@ -746,6 +749,8 @@ class Graph:
             return frozenset()
         line = self._plain(self.end)
         line.reverse()
+        if not self._compacted:
+            return frozenset(self._with_company(line))
         on = set(line)
         kept = [i for i in self.chain(beside=False) if i not in on]
         return frozenset(self._with_company(kept + line))

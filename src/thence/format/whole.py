@@ -68,9 +68,7 @@ class Whole:
         self._replayed = replayed
         now, self._gone = _generations(_counted(_in_order(facts)))
         events = [fact for fact in now if fact.blocks]
-        self.about_only = (
-            [fact for fact in now if not fact.blocks] if len(events) < len(now) else []
-        )
+        self.about_only = [fact for fact in now if not fact.blocks]
         events, self._shared = gather.gathered(events, self.about_only)
         self.facts = _linked(_paid_here(_said_once(_billed(events)), billed))
         """The facts that are events, in written order, linked; those no log holds are not here."""
