@@ -131,6 +131,11 @@ def read_back(
             found.recovery.notices[:0] = notices
             return found
     data = segments.read(0, stop)
+    plain = _from_header(source, data) if looked < 0 and at is None and upcast is None else None
+    if plain is not None:
+        plain.header, plain.root = header, root
+        plain.recovery.notices[:0] = notices
+        return plain
     whole = Transcript(codec.decode(data, upcast=upcast), version=version, notices=notices)
     back = _from_all(source, whole, at, header, len(data))
     back.root = root
@@ -201,13 +206,29 @@ def head(segments: Segments) -> Head:
     return Head(header, version, [newer] if newer else [], event.uuid if event else None)
 
 
+def _from_header(source: Source, data: bytes) -> Back | None:
+    """Read a session that is one line from its header on; None when it takes a graph to tell."""
+    part = _straight(data, 0)
+    if part is None or part.first.type != "header":
+        return None
+    return Back(
+        chain=[event for event in part.since if event.type in MESSAGES],
+        where=lambda: _places(source, zip(part.since, part.spans, strict=True)),
+        since=[part.first, *part.since],
+        end=part.end,
+        tip=part.tip,
+        recovery=part.recovery,
+        bytes_read=len(data),
+    )
+
+
 def _from_boundary(
     source: Source, start: int, stop: int, at: str | None, covers: Callable[[JSON], bool]
 ) -> Back | None:
     """Try to read from a boundary's line on; None when the chain does not pass through it."""
     data = source.segments.read(start, stop)
     part = (_straight(data, start) if at is None else None) or _linked(data, start, at)
-    told = typed(part.boundary) if part is not None else None
+    told = typed(part.first) if part is not None else None
     if part is None or not isinstance(told, Boundary) or not covers(told.state):
         return None
     kept = _kept(source, told, start)
@@ -233,11 +254,11 @@ def _from_boundary(
 
 
 class _Part(NamedTuple):
-    """A line, or the rest of one from a boundary on, and what a reader learns of it."""
+    """A line from a boundary or the header on, and what a reader learns of it."""
 
-    boundary: Event
+    first: Event
     since: list[Event]
-    """The events after the boundary."""
+    """The events after it."""
     spans: list[tuple[int, int]]
     """Where in the run each of them starts, and how long its line is, LF included."""
     end: str
@@ -247,7 +268,7 @@ class _Part(NamedTuple):
 
 
 def _straight(data: bytes, start: int) -> _Part | None:
-    """Read what follows a boundary without a graph, if it is one line and nothing is odd.
+    """Read what follows a boundary or the header without a graph, if it is one plain line.
 
     It is so nearly always. None when there is a branch, a copy, a moved tip, a further boundary,
     an open call or a line that the fast decoder does not take: then the graph tells. Lines are
@@ -259,7 +280,7 @@ def _straight(data: bytes, start: int) -> _Part | None:
     view, find = memoryview(data), data.find
     at = find(b"\n") + 1
     try:
-        boundary = event = _decode(view[:at])
+        first = event = _decode(view[:at])
         last = event.uuid
         while (stop := find(b"\n", at)) >= 0:
             event = _decode(view[at:stop])
@@ -277,10 +298,12 @@ def _straight(data: bytes, start: int) -> _Part | None:
             at = stop + 1
     except (ValueError, RecursionError):
         return None
-    if at != len(data) or waiting or boundary.extra:
+    if at != len(data) or waiting or first.extra:
+        return None
+    if len({first.uuid, *(event.uuid for event in since)}) <= len(since):  # one id stands twice
         return None
     closed = event.type == "terminator"
-    return _Part(boundary, since, spans, last, last, Recovery(closed=closed))
+    return _Part(first, since, spans, last, last, Recovery(closed=closed))
 
 
 def _is_ordinary(kind: str) -> bool:
