@@ -35,6 +35,7 @@ from thence.memory.store import (
     Digested,
     EventRow,
     Filter,
+    Group,
     Held,
     Inventory,
     Known,
@@ -42,6 +43,7 @@ from thence.memory.store import (
     Spend,
     StoreLocked,
     Tier2,
+    Total,
     uid_hash,
     unpack_facts,
 )
@@ -288,6 +290,40 @@ class Sqlite:
             found = dict(zip(names, row, strict=True))
             body = found.pop("body", None)
             yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
+
+    def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
+        """Add up what sessions took; of a time that is asked for, what was spent in its days."""
+        where, given = _where(wanted)
+        days = [where]
+        for test, moment in ((">=", wanted.after), ("<", wanted.before)):
+            if moment is not None:
+                days.append(f"{_GROUPS['day']}{test}?")
+                given = (*given, (_moment(moment) or "")[:10])
+        keys = ", ".join(_GROUPS[one] for one in by)
+        rows = _all(
+            self._db,
+            f"SELECT {keys}{', ' if by else ''}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
+            f" LEFT JOIN spend ON spend.session=sessions.id WHERE {' AND '.join(days)}"
+            f"{f' GROUP BY {keys}' if by else ''}",
+            *given,
+        )
+        whole = {"day", "model"}.isdisjoint(by)
+        sizes = dict(self._sizes(keys, where, given[: len(given) - len(days) + 1])) if whole else {}
+        out: list[Total] = []
+        for row in rows:
+            key, sums = tuple(row[: len(by)]), (number or 0 for number in row[len(by) :])
+            told: dict[str, Any] = dict(zip(_SUMS, sums, strict=True))
+            out.append(Total(key, raw_bytes=sizes.get(key, 0), **told))
+        return out
+
+    def _sizes(
+        self, keys: str, where: str, given: tuple[Any, ...]
+    ) -> Iterator[tuple[tuple[Any, ...], int]]:
+        """Give what sessions take in tier 1, by the same keys."""
+        group = f" GROUP BY {keys}" if keys else ""
+        sql = f"SELECT sum(raw_bytes){keys and ', '}{keys} FROM sessions WHERE {where}{group}"  # noqa: S608
+        for size, *key in _all(self._db, sql, *given):
+            yield tuple(key), size or 0
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the newest first, within a budget of time."""
@@ -550,6 +586,20 @@ _KEPT: dict[str, str] = {
 }
 
 
+_GROUPS: dict[Group, str] = {
+    "day": "ifnull(day, date(ended/1000, 'unixepoch'))",
+    "model": "ifnull(spend.model, sessions.model)",
+    "project": "project",
+    "agent": "agent",
+    "session": "uid",
+}
+_SUMS = {
+    "sessions": "count(DISTINCT sessions.id)",
+    **{one: f"sum(spend.ticks) FILTER (WHERE place='{one}')" for one in ("live", "dead", "side")},
+    **{one: f"sum({one})" for one in ("unpriced", "input", "output", "responses")},
+    "cache": "sum(cache_creation+cache_read)",
+}
+
 _NAMES: dict[str, tuple[str, ...]] = {
     "digests": ("uid", "change", "at", "body"),
     "signals": ("uid", "kind", "body"),
@@ -703,8 +753,8 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
     """Turn a filter into conditions on the table of sessions."""
     tests: dict[str, Any] = {
         "agent=?": wanted.agent,
-        "project=?": wanted.project,
-        "sessions.model=?": wanted.model,
+        "instr(lower(ifnull(project, '')), lower(?))>0": wanted.project,
+        "instr(lower(ifnull(sessions.model, '')), lower(?))>0": wanted.model,
         "outcome=?": wanted.outcome,
         "ended>=?": wanted.after,
         "started<?": wanted.before,
@@ -716,6 +766,9 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
         start = "".join(f"!{c}" if c in "!%_" else c for c in wanted.uid) + "%"
         plain.append("(uid LIKE ? ESCAPE '!' OR substr(uid, length(agent)+2) LIKE ? ESCAPE '!')")
         given += [start, start]
+    if wanted.uids is not None:
+        plain.append(f"uid IN ({','.join('?' * len(wanted.uids))})")
+        given += wanted.uids
     for column, told in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
         if told is not None:
             plain.append(f"{column} IS {'NOT ' if told else ''}NULL")

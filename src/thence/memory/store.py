@@ -10,7 +10,7 @@ process sweeps at a time, and any number reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from importlib.metadata import entry_points
@@ -24,12 +24,16 @@ from thence.errors import BadConfig
 from thence.format.facts import Edge, Fact
 from thence.format.graph import State
 from thence.format.joins import Spent
+from thence.format.lineage import key_of
 from thence.format.normal import KINDS, Kind, Session
 from thence.format.records import JSON, Usage
 from thence.memory.packs import Blobs
 from thence.memory.search import Answer, Query
 
 GROUP = "thence.stores"
+
+DATA_LOSS = "session_memory.data_loss"
+"""What the audit calls an eviction of what was not analysed."""
 
 STATES: tuple[State, ...] = tuple(State)
 """FROZEN order: rows hold the place of a state in it, and of a kind in `KINDS`."""
@@ -39,6 +43,20 @@ class StoreLocked(BadConfig):
     """Somebody else is sweeping into this store, or holds it for longer than we wait."""
 
     exit_code = 11
+
+
+class Spend(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a session took on one day with one model, on one kind of branch."""
+
+    day: str
+    model: str
+    where: Literal["live", "dead", "side"]
+    usage: Usage
+    responses: int
+    ticks: int
+    """Money in units of 1e-10 dollars: sums agree in any order and any grouping."""
+    unpriced: int = 0
+    """Tokens whose price is not known."""
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,6 +86,12 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """What it takes in tier 1: rows, index and packs."""
     text_bytes: int = 0
     """Text of it that is indexed."""
+    pack_bytes: int = 0
+    """What its payloads take in packs."""
+    carried: tuple[Spend, ...] = ()
+    """What was spent in a part that its source no longer holds, as an earlier digest tells."""
+    carried_until: str | None = None
+    """Up to when that goes: what the source says before this is counted there."""
     pinned: bool = False
     change: int = 0
     """Grows with every write of this session."""
@@ -103,22 +127,12 @@ class Words(msgspec.Struct, frozen=True, array_like=True, gc=False):
     meta: str
 
 
-class Spend(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a session took on one day with one model, on one kind of branch."""
-
-    day: str
-    model: str
-    where: Literal["live", "dead", "side"]
-    usage: Usage
-    responses: int
-    ticks: int
-    """Money in units of 1e-10 dollars: sums agree in any order and any grouping."""
-    unpriced: int = 0
-    """Tokens whose price is not known."""
-
-
 class Change(msgspec.Struct):
-    """All that one read changes about one session."""
+    """All that one read changes about one session.
+
+    One whose row has the number of the change that is stored already restates the row alone:
+    that the source is gone, that it is pinned. All else stays, its analysis too.
+    """
 
     row: SessionRow
     cursor: Cursor
@@ -135,6 +149,12 @@ class Change(msgspec.Struct):
     replayed: frozenset[str] | None = None
     billed: frozenset[str] | None = None
     """What other sessions own of this one's records and bills, when that has been worked out."""
+    ties: tuple[Edge, ...] = ()
+    """Edges that were found together with it."""
+    owned: list[tuple[int, str]] = []
+    """Keys and the sessions that own them from now on, whoever claimed them first."""
+    renamed: dict[str, str] = {}
+    """Refs that lead elsewhere now; where there are any, nothing else changes."""
     fresh: bool = False
     """Read from the start: what was kept of it in tier 1 is replaced."""
 
@@ -148,18 +168,28 @@ class Held(msgspec.Struct):
     states: dict[int, int]
     replayed: frozenset[str] = frozenset()
     billed: frozenset[str] = frozenset()
+    ties: tuple[Edge, ...] = ()
+    foreign: frozenset[int] = frozenset()
+    """Keys of its bills that evicted sessions own."""
 
 
 class Known(msgspec.Struct, frozen=True):
     """What a sweep must know of a session before it opens a file."""
 
     cursor: Cursor
-    evicted: bool
     change: int
     redactor: int
     reader: int
-    analysed: bool
-    files: tuple[str, ...] = ()
+    path: str = ""
+    """The file that stands for it, as it was found last."""
+    gone: bool = False
+    pinned: bool = False
+    bytes: int = 0
+    ended: int | None = None
+    ingested: int | None = None
+    analysed: int | None = None
+    evicted: int | None = None
+    """Times in milliseconds; None when that has not happened to it as it is."""
 
 
 class Inventory(msgspec.Struct):
@@ -167,6 +197,11 @@ class Inventory(msgspec.Struct):
 
     sessions: dict[str, Known]
     forgotten: frozenset[bytes]
+    distilled_bytes: int = 0
+    untidy: frozenset[str] = frozenset()
+    """Sessions with payloads in their packs that were replaced: to be repacked."""
+    pending: bool = False
+    """An eviction is not yet in every page: `remove` nothing more to have it tried again."""
 
     def is_forgotten(self, uid: str) -> bool:
         """Whether a session must not come back: its uid was kept as a hash only."""
@@ -193,8 +228,11 @@ class Filter(msgspec.Struct, frozen=True):
 
     uid: str | None = None
     """An id or the unique beginning of one, with or without the agent before it."""
+    uids: tuple[str, ...] | None = None
+    """Whole uids, any of them."""
     agent: str | None = None
     project: str | None = None
+    """Part of the path of its folder, in any case; so is the model of its name."""
     model: str | None = None
     outcome: str | None = None
     after: int | None = None
@@ -207,6 +245,32 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 Tier2 = Literal["digests", "signals", "spend", "audit"]
+
+Group = Literal["day", "model", "project", "agent", "session"]
+
+
+class Total(msgspec.Struct, frozen=True):
+    """What some sessions took together. `key` says which: a value for each thing grouped by."""
+
+    key: tuple[str | None, ...]
+    sessions: int = 0
+    live: int = 0
+    dead: int = 0
+    side: int = 0
+    """Money in units of 1e-10 dollars, by what became of it."""
+    unpriced: int = 0
+    """Tokens whose price is not known: the money is a lower bound."""
+    input: int = 0
+    output: int = 0
+    cache: int = 0
+    responses: int = 0
+    raw_bytes: int = 0
+    """What they take in tier 1; told only where sessions are not cut into days and models."""
+
+    @property
+    def ticks(self) -> int:
+        """All of the money."""
+        return self.live + self.dead + self.side
 
 
 class Store(Protocol):
@@ -225,7 +289,8 @@ class Store(Protocol):
     def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
         """Write what reads found: all of it or nothing.
 
-        The answer names, for each session that claimed what another one owns, these others.
+        The answer names, for each session that has claims in common with others, directly or
+        through others, all of these.
         """
         ...
 
@@ -245,14 +310,26 @@ class Store(Protocol):
         """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         ...
 
+    def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
+        """Add up what sessions took; of a time that is asked for, what was spent in its days."""
+        ...
+
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the newest first, within a budget of time."""
         ...
 
     def remove(
-        self, uids: Collection[str], *, why: Mapping[str, str], forget: bool = False
+        self,
+        uids: Collection[str],
+        *,
+        why: Mapping[str, str],
+        forget: bool = False,
+        lost: bool = False,
     ) -> list[str]:
-        """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
+        """Evict sessions from tier 1, or forget them altogether; the uids still pending.
+
+        `lost` says that no digest covers them, which the audit calls a data loss.
+        """
         ...
 
     def close(self) -> None:
@@ -288,12 +365,23 @@ def unpack_facts(body: bytes) -> list[Fact]:
     return _FACTS.decode(zstandard.ZstdDecompressor().decompress(body))
 
 
+def claims(facts: Iterable[Fact]) -> list[int]:
+    """Give what a session claims: its bills, and the records that a copy of it would begin with."""
+    keys: dict[int, None] = {}
+    for fact in facts:
+        if fact.usage_key is not None:
+            keys[owner_key("bill", fact.usage_key)] = None
+        if fact.node.parent is None and (key := key_of(fact)) is not None:
+            keys[owner_key("copy", key)] = None
+    return list(keys)
+
+
 def uid_hash(uid: str) -> bytes:
     """Hash a session's uid, for what may remember that it was but not what it was."""
     return blake2b(uid.encode("utf-8", "backslashreplace"), digest_size=16).digest()
 
 
-def owner_key(kind: Literal["bill", "copy"], key: str) -> int:
+def owner_key(kind: Literal["bill", "copy", "session"], key: str) -> int:
     """Hash a key of ownership: 63 bits, so that every database holds it as an integer."""
     what = f"{kind}:{key}".encode("utf-8", "backslashreplace")
     return int.from_bytes(blake2b(what, digest_size=8).digest(), "big") >> 1

@@ -197,7 +197,10 @@ class StoreSuite:
             "whole uid": (Filter(uid="claude:aa1"), ["aa1"]),
             "hostile prefix": (Filter(uid="a%"), []),
             "page": (Filter(limit=1, offset=1), ["aa2"]),
-            "project": (Filter(project="/p/aa1"), ["aa1"]),
+            "project": (Filter(project="/P/aa1"), ["aa1"]),
+            "part of a project": (Filter(project="aa"), ["aa2", "aa1"]),
+            "some": (Filter(uids=("claude:bb1", "claude:aa1", "claude:none")), ["bb1", "aa1"]),
+            "none": (Filter(uids=()), []),
             "agent": (Filter(agent="grok"), []),
         }
         for what, (given, expected) in wanted.items():
@@ -213,6 +216,22 @@ class StoreSuite:
         rows = list(store.kept("spend"))
         if [(row["input"], row["output"], row["responses"]) for row in rows] != [(20, 10, 2)]:
             yield f"spent {rows}"
+        store.write([_session(store, "two", "c", day="2026-01-03")])
+        wanted = {
+            "all": (store.totals(), {(): (2, 30, 45)}),
+            "day": (store.totals(["day"]), {("2026-01-01",): (1, 20, 30), _DAY: (1, 10, 15)}),
+            "since": (store.totals(["day"], Filter(after=_THIRD)), {_DAY: (1, 10, 15)}),
+            "two": (
+                store.totals(["agent", "session"], Filter(project="two")),
+                {("claude", "claude:two"): (1, 10, 15)},
+            ),
+        }
+        for what, (totals, expected) in wanted.items():
+            found = {one.key: (one.sessions, one.input, one.unpriced) for one in totals}
+            if found != expected:
+                yield f"totals, {what}: {found} instead of {expected}"
+        if sum(one.raw_bytes for one in store.totals(["agent"])) != store.totals()[0].raw_bytes:
+            yield "what sessions take depends on how they are grouped"
 
     def searching(self, store: Store) -> Iterator[str]:
         """Words are found, with the text around them; what was left behind is marked."""
@@ -294,6 +313,9 @@ class StoreSuite:
 
 
 # -- made-up sessions -----------------------------------------------------------------------
+
+
+_DAY, _THIRD = ("2026-01-03",), 1_767_398_400_000
 
 
 class _Said:
