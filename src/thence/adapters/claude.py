@@ -142,8 +142,11 @@ def _runs(pid: int, started: JSON) -> bool:
         pass  # it is there, and somebody else's
     except (OSError, OverflowError):
         return False
-    stat = files.read_small(f"/proc/{pid}/stat", 1 << 16)
-    return True if stat is None else _same_start(stat, started)
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True  # no such file system here
+    return _same_start(stat, started)
 
 
 def _same_start(stat: bytes, started: JSON) -> bool:

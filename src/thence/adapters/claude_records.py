@@ -24,7 +24,7 @@ from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, calls_of, line_name
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
-from thence.format.records import JSON, count, text_of, word
+from thence.format.records import JSON, count, text_of, time_text, word
 
 SYNTHETIC = "<synthetic>"
 """The model of answers that the client wrote itself; they cost nothing."""
@@ -167,7 +167,7 @@ class Log:
         frame = (
             node,
             kind,
-            ts if isinstance(ts, str) else None,
+            ts if isinstance(ts, str) else _moment(ts),
             given,
             self._key,
             channel,
@@ -562,6 +562,13 @@ class Document:
 
 
 # -- pieces ---------------------------------------------------------------------------------
+
+
+def _moment(ts: JSON) -> str | None:
+    """Read a time that is a number: seconds since 1970, or thousandths of them."""
+    if isinstance(ts, bool) or not isinstance(ts, (int, float)):
+        return None
+    return word(time_text(ts / 1000 if ts > 1e11 else ts)) or None
 
 
 def _remember(names: dict[str, str], name: str, value: str) -> None:
