@@ -72,8 +72,9 @@ def calls(events: Sequence[SessionEvent]) -> list[Call]:
         if event.call is not None and event.call not in taken:
             found = results.get(event.call, found)
             taken.add(event.call)
-        best = min(found, key=lambda f: (f[1].payload == INTERRUPTED, f[0] < at), default=None)
-        result = best[1] if best else None
+        if len(found) > 1:
+            found = sorted(found, key=lambda f: (f[1].payload == INTERRUPTED, f[0] < at))
+        result = found[0][1] if found else None
         out.append(Call(event, result, _ending(event, result)))
     return out
 
@@ -161,29 +162,47 @@ def derived(
     `pairs` are the calls of the same events, where they have been paired already.
     """
     pairs = calls(events) if pairs is None else pairs
+    deeds = [kinds.deed(pair.call.tool or "", pair.call.payload) for pair in pairs]
+    line = _line(events)
     out = [
-        *_from_calls(pairs),
+        *_from_calls(pairs, deeds),
         *_from_files(events),
-        *_retries(pairs),
-        *_interventions(events, pairs),
-        *_rests(events),
+        *_retries(pairs, deeds),
+        *_interventions(line, pairs),
+        *_rests(line),
     ]
     order = {event.event_id: at for at, event in enumerate(events)}
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
+
+
+def _line(events: Iterable[SessionEvent]) -> list[SessionEvent]:
+    """The session's own events, those of no branch that was left."""
+    copied, dead, undone = State.REPLAYED, State.DEAD, State.ROLLED_BACK
+    return [
+        event
+        for event in events
+        if not event.is_sidechain
+        and event.derived_from is None
+        and (state := event.state) is not copied
+        and state is not dead
+        and state is not undone
+    ]
 
 
 def _derive(
     base: SessionEvent, kind: Kind, summary: str, *, failed: bool | None = None, nth: int = 0
 ) -> SessionEvent:
     return SessionEvent(
-        session_uid=base.session_uid,
-        event_id=event_id(base.session_uid, f"{kind} of {base.event_id}", nth),
-        kind=kind,
-        parent_id=base.event_id,
-        ts=base.ts,
-        role=base.role,
-        tool=base.tool,
-        summary=summary,
+        base.session_uid,
+        event_id(base.session_uid, f"{kind} of {base.event_id}", nth),
+        kind,
+        base.event_id,
+        None,
+        None,
+        base.ts,
+        base.role,
+        base.tool,
+        summary,
         is_sidechain=base.is_sidechain,
         channel=base.channel,
         state=base.state,
@@ -194,20 +213,19 @@ def _derive(
     )
 
 
-def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
+def _from_calls(pairs: Sequence[Call], deeds: Sequence[kinds.Deed]) -> Iterable[SessionEvent]:
     """Test runs and edits hang off their call, errors off the result that tells of them."""
-    for pair in pairs:
+    for pair, deed in zip(pairs, deeds, strict=True):
         call, result, ending = pair.call, pair.result, pair.ending
-        tool, given = call.tool or "", call.payload
         failed = ending.failed if ending else None
-        line = kinds.command(tool, given)
+        line = deed.script
         if line is not None and (runner := kinds.test_runner(line)) is not None:
             found = kinds.tests(line, text_of(result.payload) if result else "")
             # A pipe hides the exit code of what it reads from; what the runner counted stands.
             red = failed if found is None or found.failed is None else found.failed > 0 or failed
             yield _derive(call, "test_run", _tests_line(runner, found), failed=red)
-        if kinds.is_edit(tool, given) and result is not None and not failed:
-            yield _derive(call, "edit", kinds.summary(tool, given))
+        if result is not None and not failed and deed.edits:
+            yield _derive(call, "edit", kinds.summary(call.tool or "", call.payload))
         if result is not None and failed:
             why = kinds.error_shape(text_of(result.payload)) or (ending.why if ending else "")
             yield _derive(result, "error", why[:240], failed=True)
@@ -230,60 +248,58 @@ def _tests_line(runner: str, found: kinds.Tests | None) -> str:
     return ", ".join(parts)
 
 
-def _retries(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
+def _retries(pairs: Sequence[Call], deeds: Sequence[kinds.Deed]) -> Iterable[SessionEvent]:
     """A call is a retry when the last call for the same thing, in its channel, failed."""
     failed: dict[tuple[str, str, str], bool] = {}
-    for pair in pairs:
-        key = (pair.call.channel, *aim(pair.call))
+    for pair, deed in zip(pairs, deeds, strict=True):
+        key = (pair.call.channel, *aim(pair.call, deed))
         if failed.get(key):
             yield _derive(pair.call, "retry", f"again: {pair.call.summary}")
         failed[key] = pair.ending is None or pair.ending.failed
 
 
-def aim(call: SessionEvent) -> tuple[str, str]:
+def aim(call: SessionEvent, deed: kinds.Deed | None = None) -> tuple[str, str]:
     """What a call is for: the same tests, the same files, or the very same arguments."""
     tool = call.tool or ""
-    line = kinds.command(tool, call.payload)
+    deed = kinds.deed(tool, call.payload) if deed is None else deed
+    line = deed.script
     if line is not None:
         return "shell", kinds.test_runner(line) or " ".join(line.split())
-    paths = sorted(kinds.paths(tool, call.payload))
-    if paths:
-        return tool, "\n".join(paths)
+    if deed.touches:
+        return tool, "\n".join(sorted(touch.path for touch in deed.touches))
     try:
         return tool, repr(call.payload)
     except RecursionError:  # nested deeper than Python follows: the same as nothing else
         return tool, f"{call.event_id}"
 
 
-def _interventions(events: Sequence[SessionEvent], pairs: Sequence[Call]) -> Iterable[SessionEvent]:
+def _interventions(line: Sequence[SessionEvent], pairs: Sequence[Call]) -> Iterable[SessionEvent]:
     """A human stepped in: spoke while the agent was at work, or refused or cut off a call."""
     at_work = False
-    for event in events:
-        if event.is_sidechain or not _counts(event) or _gone(event):
-            continue
-        if event.kind == "user_msg":
+    for event in line:
+        kind = event.kind
+        if kind in ("tool_call", "tool_result"):
+            at_work = True
+        elif kind == "user_msg":
             if at_work:
                 yield _derive(event, "human_intervention", event.summary)
             at_work = False
-        elif event.kind in ("tool_call", "tool_result"):
-            at_work = True
-        elif event.kind == "assistant_msg":
+        elif kind == "assistant_msg":
             at_work = False
     for pair in pairs:
         if pair.result is not None and pair.ending and pair.ending.why in ("denied", "interrupted"):
             yield _derive(pair.result, "human_intervention", pair.ending.why)
 
 
-def _rests(events: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
+def _rests(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
     """Where turns came to rest, and where a log that says nothing of it began and ended."""
-    main = [e for e in events if not e.is_sidechain and _counts(e) and not _gone(e)]
-    said = [e for e in main if e.kind != "lifecycle"]
+    said = [event for event in line if event.kind != "lifecycle"]
     for event, after in zip(said, [*said[1:], None], strict=False):
         if event.kind == "assistant_msg" and (after is None or after.kind == "user_msg"):
             yield _derive(event, "completion", event.summary)
-    if main and len(main) == len(said):
-        yield _derive(main[0], "lifecycle", "started")
-        yield _derive(main[-1], "lifecycle", "last seen", nth=1)
+    if line and len(line) == len(said):
+        yield _derive(line[0], "lifecycle", "started")
+        yield _derive(line[-1], "lifecycle", "last seen", nth=1)
 
 
 # -- the session ----------------------------------------------------------------------------
@@ -316,13 +332,18 @@ def session_of(events: Sequence[SessionEvent], *, uid: str, **known: str | int |
                 cache_tokens=own.cache_creation_input_tokens + own.cache_read_input_tokens,
                 wall_clock_s=(moments[-1] - moments[0]).total_seconds() if moments else 0.0,
                 turns=_turns([e for e in main if not _gone(e)]),
-                retries=sum(1 for _ in _retries(calls(main))),
+                retries=_retried(calls(main)),
             ),
             **told,
             **{name: value for name, value in known.items() if value is not None},
         },
         Session,
     )
+
+
+def _retried(pairs: Sequence[Call]) -> int:
+    deeds = [kinds.deed(pair.call.tool or "", pair.call.payload) for pair in pairs]
+    return sum(1 for _ in _retries(pairs, deeds))
 
 
 def _turns(events: Sequence[SessionEvent]) -> int:

@@ -77,6 +77,7 @@ TOOLS = (
 """Kind of tool, and the names agents give it, lower case and without an MCP server's prefix."""
 
 _PATHS = ("file_path", "path", "target_file", "notebook_path", "filePath", "absolute_path")
+_OF_FILES = frozenset({"read", "write", "edit", "patch"})
 _CONTENTS = ("content", "contents", "file_text")
 _OLD = ("old_string", "old_str", "oldString", "oldText")
 _NEW = ("new_string", "new_str", "newString", "newText")
@@ -167,10 +168,56 @@ _NOISE = re.compile(
 _WELL = Ending(failed=False)
 
 
+class Deed(msgspec.Struct, frozen=True):
+    """What a call does: the script it runs, if any, and the files it touches."""
+
+    script: str | None
+    touches: list[Touch]
+
+    @property
+    def edits(self) -> bool:
+        """Whether it evidently changes a file."""
+        return any(touch.how != "read" for touch in self.touches)
+
+
+def deed(tool: str, input: object) -> Deed:
+    """Return what a call does, found out once for all who ask; lines are not counted."""
+    return _deed(*_unfold(tool, input))
+
+
 def command(tool: str, input: object) -> str | None:
     """Return the script a shell tool was asked to run, or None if it is no shell tool's call."""
     tool, args = _unfold(tool, input)
-    if _kind(tool) != "shell" and not (_name(tool) == "exec" and isinstance(args, dict)):
+    return _command(tool, _kind(tool), args)
+
+
+def touches(tool: str, input: object) -> list[Touch]:
+    """Return the files a call edits or reads, as far as its input alone makes that evident."""
+    return _deed(*_unfold(tool, input), counts=True).touches
+
+
+def is_edit(tool: str, input: object) -> bool:
+    """Say whether a call evidently changes a file."""
+    return deed(tool, input).edits
+
+
+def paths(tool: str, input: object) -> list[str]:
+    """Return the files a call edits or reads, by name."""
+    return [touch.path for touch in deed(tool, input).touches]
+
+
+def _deed(tool: str, args: object, *, counts: bool = False) -> Deed:
+    kind = _kind(tool)
+    script = _command(tool, kind, args)
+    if script is not None:
+        return Deed(script, _shell_touches(script))
+    return Deed(None, _file_touches(kind, args, counts=counts) if kind in _OF_FILES else [])
+
+
+def _command(tool: str, kind: str, args: object) -> str | None:
+    if kind != "shell" and not (
+        kind == "patch" and isinstance(args, dict) and _name(tool) == "exec"
+    ):
         return None
     if isinstance(args, dict):
         action = args.get("action")
@@ -183,16 +230,8 @@ def command(tool: str, input: object) -> str | None:
     return args if isinstance(args, str) and args.strip() else None
 
 
-def touches(tool: str, input: object) -> list[Touch]:
-    """Return the files a call edits or reads, as far as its input alone makes that evident."""
-    return _touches(*_unfold(tool, input))
-
-
-def _touches(tool: str, args: object, *, counts: bool = True) -> list[Touch]:
-    """Give the files a call touches; lines are counted only where somebody wants to know."""
-    kind = _kind(tool)
-    if (script := command(tool, args)) is not None:
-        return _shell_touches(script)
+def _file_touches(kind: str, args: object, *, counts: bool) -> list[Touch]:
+    """Give the files a tool for files touches; lines are counted only if somebody asks."""
     if kind == "patch":
         return _patch_touches(args)
     path = _pick(args, _PATHS)
@@ -204,19 +243,7 @@ def _touches(tool: str, args: object, *, counts: bool = True) -> list[Touch]:
     if kind == "write" or (kind == "edit" and verb == "create"):
         content = _pick(args, _CONTENTS) if counts else None
         return [Touch(path, "add", None if content is None else len(content.splitlines()))]
-    if kind != "edit":
-        return []
     return [_edited(path, args) if counts else Touch(path, "edit")]
-
-
-def is_edit(tool: str, input: object) -> bool:
-    """Say whether a call evidently changes a file."""
-    return any(touch.how != "read" for touch in _touches(*_unfold(tool, input), counts=False))
-
-
-def paths(tool: str, input: object) -> list[str]:
-    """Return the files a call edits or reads, by name."""
-    return [touch.path for touch in _touches(*_unfold(tool, input), counts=False)]
 
 
 def ending(
@@ -277,15 +304,18 @@ def error_shape(text: str) -> str | None:
 def summary(tool: str, input: object) -> str:
     """Return one short line for a human: what the call did."""
     tool, args = _unfold(tool, input)
-    touched = _touches(tool, args, counts=False)
-    script = command(tool, args)
+    done = _deed(tool, args)
+    touched, script = done.touches, done.script
     if touched and (script is None or "*** Begin Patch" in script):
         line = _touched(touched)
     elif script is not None:
         line = "ran " + shell.without_heredocs(script)
     else:
         line = _called(tool, args)
-    line = _CONTROL.sub(" ", line[: output.CLIP]).strip()
+    line = line[: output.CLIP]
+    if "  " in line or not line.isprintable():
+        line = _CONTROL.sub(" ", line)
+    line = line.strip()
     return line if len(line) <= SUMMARY_LIMIT else line[: SUMMARY_LIMIT - 1] + "…"
 
 
@@ -301,15 +331,17 @@ def _called(tool: str, args: object) -> str:
     """Say in words what a call of a tool that touches no file asks for."""
     what = _pick(args, ("pattern", "query", "url", "description", "prompt")) or ""
     where = _pick(args, ("path", "dir_path", "target_directory")) or ""
-    phrase = {
-        "search": f"searched for {what}" + (f" in {where}" if where else ""),
-        "list": f"listed {where or '.'}",
-        "fetch": f"fetched {what}",
-        "web": f"searched the web for {what}",
-        "agent": f"asked a subagent: {what}".rstrip(": "),
-        "plan": "updated the plan",
-    }.get(_kind(tool), "")
-    return phrase or f"called {tool or 'a tool'}"
+    kind = _kind(tool)
+    if kind == "agent":
+        return f"asked a subagent: {what}".rstrip(": ")
+    if kind == "plan":
+        return "updated the plan"
+    if kind == "list":
+        return f"listed {where or '.'}"
+    if kind == "search":
+        return f"searched for {what}" + (f" in {where}" if where else "")
+    asks = {"fetch": "fetched", "web": "searched the web for"}.get(kind)
+    return f"{asks} {what}" if asks else f"called {tool or 'a tool'}"
 
 
 def _name(tool: object) -> str:
@@ -320,6 +352,12 @@ _KINDS = {name: kind for kind, names in reversed(TOOLS) for name in names.split(
 
 
 def _kind(tool: object) -> str:
+    short = isinstance(tool, str) and len(tool) < 100
+    return _short_kind(tool) if short else _KINDS.get(_name(tool), "")
+
+
+@lru_cache(maxsize=1024)
+def _short_kind(tool: str) -> str:
     return _KINDS.get(_name(tool), "")
 
 

@@ -12,6 +12,7 @@ FROZEN: field names, kinds, and the recipe of `event_id`; stores and other peopl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal, get_args
 
@@ -129,6 +130,7 @@ def event_id(session: str, native: str, block: int = 0, occurrence: int = 0) -> 
     return event_ids(session)(native, block, occurrence)
 
 
+@lru_cache(maxsize=16)
 def event_ids(session: str) -> Callable[[str, int, int], int]:
     """Give `event_id` for many events of one session, whose name is hashed once."""
     begun = blake2b(msgspec.json.encode([_utf8(session)])[:-1] + b",", digest_size=8).copy
