@@ -334,7 +334,7 @@ def test_every_version_is_read_as_the_present_one(version: int) -> None:
 
 
 def test_a_version_is_known_to_later_reads(home: Path) -> None:
-    """The cursor carries it: a line read alone is upcast as well."""
+    """R16: seconds since 1970 are read as RFC 3339, also in a line that is read alone."""
     data = (ROOT / "tests" / "data" / "native" / "v1.jsonl").read_bytes()
     path = put(home, b"")
     cursor, times = None, []
@@ -431,6 +431,18 @@ def test_a_bill_is_counted_once_with_its_cost(home: Path, journal: Journal) -> N
     cost = read(path_of(session)).whole.session().cost
 
     assert (10, 5) == (cost.input_tokens, cost.output_tokens)
+
+
+def test_odd_counts_are_read_as_what_they_are(home: Path) -> None:
+    """R9: numbers as text and as floats count, null and nonsense do not."""
+    draft = Draft()
+    draft.header()
+    usage = {"input_tokens": "12", "output_tokens": 3.0, "cache_read_input_tokens": None}
+    usage["cache_creation_input_tokens"] = -5
+    draft.add("assistant", {"role": "assistant", "content": "Hello.", "usage": usage})
+    cost = read(put(home, draft.bytes())).whole.session().cost
+
+    assert (12, 3, 0) == (cost.input_tokens, cost.output_tokens, cost.cache_tokens)
 
 
 def test_a_subagent_is_a_channel_beside_the_line(home: Path, journal: Journal) -> None:

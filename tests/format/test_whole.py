@@ -390,3 +390,91 @@ def test_what_no_model_saw_is_in_no_message() -> None:
     assert [("user", ["a", "b"]), ("assistant", ["c"])] == [
         (m["role"], texts(m)) for m in said_in(Fact(Node("n"), blocks=blocks))
     ]
+
+
+def linked(
+    name: str, parent: str | None, line: int, *, flags: int = Is.PROMPT, **more: Any
+) -> Fact:
+    """A prompt that names its parent."""
+    node = Node(name, parent, flags, tip=more.pop("tip", None), span=more.pop("span", None))
+    return Fact(node, "user", blocks=(text(name),), line=line, offset=100 * line, **more)
+
+
+def begun(base: Base) -> Fact:
+    """The first record of a session that goes on from another."""
+    return linked("head", None, 1, flags=Is.INTERNAL, file="b", base=base)
+
+
+OLDER = [linked("one", None, 1, file="a"), linked("two", "one", 2, file="a")]
+NAMED = Base("a", session="a", event="one")
+
+
+def after(base: Base, *own: Fact) -> Whole:
+    """A session that goes on from an older one, which goes on itself."""
+    later = [linked("three", "two", 3, file="a")]
+    before = Whole("x:a", [*OLDER, *later]).up_to(base)
+    return Whole("x:b", [begun(base), *own], before=before)
+
+
+def test_session_that_names_an_event_sees_its_line_only() -> None:
+    """What the other one said later, or beside it, is none of it; its events stay its own."""
+    whole = after(NAMED, linked("four", "head", 2, file="b"))
+
+    assert ["one", "four"] == [b for b in said(whole) if b != "head"]
+    assert {"head", "four"} == {fact.node.id for fact in whole.facts}
+
+
+def test_session_that_said_nothing_yet_sees_what_it_names() -> None:
+    """Up to the event, wherever the other one's tip is."""
+    assert ["one"] == said(after(NAMED))
+
+
+def test_event_that_is_not_there_is_taken_for_the_place_before_it() -> None:
+    """What stood before the offset counts, what came after does not."""
+    lost = Base("a", offset=250, session="a", event="lost")
+
+    assert ["one", "two"] == said(after(lost))
+
+
+def test_tip_may_be_moved_to_what_another_session_said() -> None:
+    """The line goes on from there, inside the other one."""
+    moved = linked("moved", "head", 2, flags=Is.INTERNAL, file="b", tip="one")
+    whole = after(Base("a", session="a", event="two"), moved)
+
+    assert ["one"] == said(whole)
+
+
+def test_lineage_of_three_is_read_through() -> None:
+    """What a session goes on from holds what that one went on from."""
+    second = after(NAMED, linked("four", "head", 2, file="b"))
+    base = Base("b", session="b", event="four")
+    first = linked("start", None, 1, flags=Is.INTERNAL, file="c", base=base)
+    third = Whole("x:c", [first, linked("five", "start", 2, file="c")], before=second.up_to(base))
+
+    assert ["one", "four", "five"] == [t for t in said(third) if t not in ("head", "start")]
+
+
+def test_summary_leaves_out_what_an_ancestor_said() -> None:
+    """It stands for that as well."""
+    whole = Whole(
+        "codex:b",
+        [
+            prompt("in short", 1, file="b"),
+            msgspec.structs.replace(
+                mark(2, file="b"),
+                node=Node("s#1", PREVIOUS, Is.SUMMARY),
+                blocks=(Block("lifecycle", "user", "", "all in all"),),
+            ),
+        ],
+        ancestor=[{"role": "user", "content": "long ago"}],
+    )
+
+    assert ["all in all"] == said(whole)
+
+
+def test_repeated_records_of_a_rewritten_log_are_kept_apart() -> None:
+    """Two of them once, one of them now: the other one is dead."""
+    whole = Whole(UID, [prompt("a", 1), prompt("a", 2), prompt("a", 1, generation=1)])
+
+    assert [None, REWRITTEN] == [event.why for event in whole.events]
+    assert 2 == len({event.event_id for event in whole.events})

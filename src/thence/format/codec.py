@@ -139,6 +139,8 @@ def parse(
     place: Place, raw: bytes | None, *, ended: bool, is_record: Callable[[dict[str, JSON]], bool]
 ) -> Iterator[Found | Skipped]:
     """Read the objects of one line: one, none when it is blank, or what can be salvaged."""
+    if raw == b"":  # so many of them that an exception each would be felt
+        return
     try:
         value = _any(raw) if raw is not None else None
     except (ValueError, RecursionError):
