@@ -42,6 +42,13 @@ def answered(content: JSON) -> tuple[Block, ...]:
     return message_blocks(content, "assistant")
 
 
+def unsaid(block: Block) -> Block:
+    """Give a text in the model's name for what it is: the client's own."""
+    if block.kind != "assistant_msg":
+        return block
+    return Block("lifecycle", block.role, block.summary, block.payload)
+
+
 def spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
     """Give the blocks of the user's side and what they are: a prompt, an interruption."""
     out: list[Block] = []

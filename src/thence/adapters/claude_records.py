@@ -330,10 +330,11 @@ class Log:
             node = Node(uuid, parent, Is.REPLY | Is.INTERRUPTS)
             return self._facts(found, record, node, channel, (failed,), "assistant")
         given = blocks.answered(content) or (Block("assistant_msg", "assistant"),)
-        if record.get("isCompactSummary") is True or model == SYNTHETIC:
-            summed = record.get("isCompactSummary") is True
-            node = Node(uuid, parent, Is.SUMMARY if summed else Is.REPLY | Is.SYNTHETIC)
-            given = tuple(Block("lifecycle", b.role, b.summary, b.payload) for b in given)
+        summed = record.get("isCompactSummary") is True
+        if summed or model == SYNTHETIC:
+            flags = Is.SUMMARY if summed else Is.REPLY | Is.SYNTHETIC
+            node = Node(uuid, parent, flags, calls_of(given))
+            given = tuple(map(blocks.unsaid, given))
             return self._facts(found, record, node, channel, given, "assistant")
         calls = calls_of(given) if len(given) > 1 or given[0].call is not None else ()
         stop = message.get("stop_reason")
