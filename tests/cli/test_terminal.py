@@ -10,7 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.cli.terminal import TEXT_WIDTH, clean, columns, cut, escape, width, wrap
+from thence.cli.terminal import (
+    TEXT_WIDTH,
+    as_json,
+    clean,
+    columns,
+    cut,
+    escape,
+    lasted,
+    say,
+    several,
+    short,
+    size,
+    spaced,
+    width,
+    wrap,
+)
+from thence.errors import NotReadable
 
 MARK = "\N{REPLACEMENT CHARACTER}"
 
@@ -201,3 +217,119 @@ def test_width_is_what_the_terminal_says(
     monkeypatch.setenv("COLUMNS", told)
 
     assert expected == width()
+
+
+# -- figures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "said"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1000, "1 s"),
+        (3140, "3.1 s"),
+        (41_400, "41 s"),
+        (59_600, "1 min"),
+        (180_000, "3 min"),
+        (6_600_000, "1 h 50"),
+        (3_600_000, "1 h 00"),
+    ],
+)
+def test_times_are_said_in_few_words(milliseconds: int, said: str) -> None:
+    """As exact as a reader needs them."""
+    assert said == lasted(milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(0, "0"), (950, "950"), (1200, "1.2k"), (2000, "2k"), (19_400, "19k"), (2_430_000, "2.4M")],
+)
+def test_tokens_are_said_in_little_room(number: int, said: str) -> None:
+    """Two or three digits."""
+    assert said == short(number)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (4100, "4.1 KB"),
+        (380_000, "380 KB"),
+        (999_900, "1.0 MB"),
+        (1_200_000_000, "1.2 GB"),
+        (5_000_000_000_000, "5,000 GB"),
+    ],
+)
+def test_sizes_are_said_in_their_unit(number: int, said: str) -> None:
+    """Two or three digits."""
+    assert said == size(number)
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "said"),
+    [(1, "event", "1 event"), (0, "event", "0 events"), (2, "dead branch", "2 dead branches")],
+)
+def test_several_are_named_in_the_plural(number: int, noun: str, said: str) -> None:
+    """One is one."""
+    assert said == several(number, noun)
+
+
+@given(TEXTS, TEXTS.map(lambda text: text[:20]), st.integers(30, 120))
+def test_two_texts_share_a_line(left: str, right: str, room: int) -> None:
+    """The right one is never cut, the left one where they meet."""
+    line = spaced(clean(left), clean(right), room)
+
+    assert columns(line) <= max(room, columns(clean(right)) + 3)
+    assert line.endswith(clean(right)) or not right
+
+
+# -- JSON -------------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=10,
+)
+
+
+@given(VALUES)
+def test_json_is_the_value_again(value: Any) -> None:
+    """However it is cut into lines, and whatever was escaped."""
+    assert value == json.loads("\n".join(as_json(value)))
+
+
+def test_json_has_a_line_per_field_and_element() -> None:
+    """So that `grep` and `head` are of use."""
+    value = {"a": 1, "ids": [1, 2], "events": [{"x": 1}, {"x": [2]}], "end": {}}
+
+    assert [
+        "{",
+        '  "a": 1,',
+        '  "ids": [1, 2],',
+        '  "events": [',
+        '    {"x": 1},',
+        '    {"x": [2]}',
+        "  ],",
+        '  "end": {}',
+        "}",
+    ] == list(as_json(value))
+
+
+def test_json_too_deep_is_refused_in_words() -> None:
+    """An error with a hint, not a page of calls."""
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    with pytest.raises(NotReadable, match="nested too deeply"):
+        list(as_json({"deep": deep}))
+
+
+def test_many_lines_are_all_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """In batches, with nothing between them."""
+    say(f"{number}" for number in range(2500))
+
+    assert [f"{number}" for number in range(2500)] == capsys.readouterr().out.splitlines()
