@@ -155,14 +155,17 @@ def subtracted(one: Usage, other: Usage) -> Usage:
 
 
 def derived(
-    events: Sequence[SessionEvent], pairs: Sequence[Call] | None = None
+    events: Sequence[SessionEvent],
+    pairs: Sequence[Call] | None = None,
+    deeds: Sequence[kinds.Deed] | None = None,
 ) -> list[SessionEvent]:
     """Give the further events that a session's own events imply, in written order.
 
-    `pairs` are the calls of the same events, where they have been paired already.
+    `pairs` are the calls of the same events and `deeds` what they do, where somebody has found
+    that out already.
     """
     pairs = calls(events) if pairs is None else pairs
-    deeds = [kinds.deed(pair.call.tool or "", pair.call.payload) for pair in pairs]
+    deeds = done(pairs) if deeds is None else deeds
     line = _line(events)
     out = [
         *_from_calls(pairs, deeds),
@@ -173,6 +176,11 @@ def derived(
     ]
     order = {event.event_id: at for at, event in enumerate(events)}
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
+
+
+def done(pairs: Iterable[Call]) -> list[kinds.Deed]:
+    """Give what each call does."""
+    return [kinds.deed(pair.call.tool or "", pair.call.payload) for pair in pairs]
 
 
 def _line(events: Iterable[SessionEvent]) -> list[SessionEvent]:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import msgspec
 
-from thence.format import gather, joins, repair
+from thence.format import gather, joins, kinds, repair
 from thence.format.facts import Base, Edge, Fact, api_block, events_of, is_line_name
 from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
@@ -140,9 +140,14 @@ class Whole:
         return joins.calls(self.events)
 
     @cached_property
+    def deeds(self) -> list[kinds.Deed]:
+        """What each of the calls does: the script it runs, the files it touches."""
+        return joins.done(self.calls)
+
+    @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derived(self.events, self.calls)
+        return joins.derived(self.events, self.calls, self.deeds)
 
     @cached_property
     def spent(self) -> joins.Spent:
