@@ -344,6 +344,11 @@ def _called(tool: str, args: object) -> str:
     return f"{asks} {what}" if asks else f"called {tool or 'a tool'}"
 
 
+def tool_kind(tool: str) -> str:
+    """Name the kind of a tool as `TOOLS` has it; empty when it is none of these."""
+    return _kind(tool)
+
+
 def _name(tool: object) -> str:
     return tool.rsplit("__", 1)[-1].lower() if isinstance(tool, str) else ""
 
