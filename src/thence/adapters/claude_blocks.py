@@ -6,6 +6,7 @@ Pure functions over the values of one record, of any shape; nothing raises.
 from __future__ import annotations
 
 from thence.adapters import claude_text
+from thence.format import kinds
 from thence.format.facts import Block, Told, message_blocks
 from thence.format.nodes import Is
 from thence.format.normal import one_line
@@ -39,6 +40,11 @@ def answered(content: JSON) -> tuple[Block, ...]:
             return (Block("assistant_msg", "assistant", one_line(word(block.get("text"))), block),)
         if kind == "thinking":
             return (Block("thinking", "assistant", one_line(word(block.get("thinking"))), block),)
+        if kind == "tool_use":
+            tool, asked, call = word(block.get("name")), block.get("input"), block.get("id")
+            line = kinds.summary(tool, asked)
+            call = call if isinstance(call, str) else None
+            return (Block("tool_call", "assistant", line, asked, tool, call),)
     return message_blocks(content, "assistant")
 
 
@@ -51,6 +57,8 @@ def unsaid(block: Block) -> Block:
 
 def spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
     """Give the blocks of the user's side and what they are: a prompt, an interruption."""
+    if type(content) is list and len(content) == 1 and is_result(content[0]):
+        return (_result(content[0]),), 0
     out: list[Block] = []
     flags = 0
     for block in blocks(content):

@@ -162,7 +162,8 @@ class Log:
                 or record.get("version") != said.get("version")
             ):
                 about = self._changed(record, about)
-            if record.get("sessionId") != self._session or "forkedFrom" in record:
+            named = record.get("sessionId")
+            if "forkedFrom" in record or (named != self._session and self._is_new(named)):
                 return self._from_elsewhere(found, record, node, given, kind, about, bill)
         frame = (
             node,
@@ -203,6 +204,10 @@ class Log:
                     about = {**(about or {}), key: value}
         return about
 
+    def _is_new(self, session: JSON) -> bool:
+        """Whether a session's name is one that no record before has named."""
+        return isinstance(session, str) and session not in self._foreign and session != ""
+
     def _from_elsewhere(  # noqa: PLR0917 - the frame, once more
         self,
         found: Found,
@@ -215,14 +220,14 @@ class Log:
     ) -> tuple[Fact, ...]:
         """A record that names another session: copied by /branch, or from before a resume."""
         own = {**record, "sessionId": self._session}
-        fork, named = own.pop("forkedFrom", None), record.get("sessionId")
+        fork, named = own.pop("forkedFrom", None), word(record.get("sessionId"))
         told = self._facts(found, own, node, "main", given, kind, about, bill)
         session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
         if isinstance(fork, dict) and session and session != self._session:
             event = word(fork.get("messageUuid")) or None
             tie = self._tell(told[0], {}, (Edge("fork", session, "forkedFrom", event),))
             return msgspec.structs.replace(told[0], origin=session), *told[1:], tie
-        if not isinstance(named, str) or named in ("", self._session) or named in self._foreign:
+        if named == self._session or not self._is_new(named):
             return told
         _remember(self._foreign, named, named)
         edge = Edge("resume", named, "sessionId of records in this log")
