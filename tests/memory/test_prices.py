@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.format.records import Usage
-from thence.memory.prices import Price, from_ticks, list_version, price
+from thence.memory.prices import SYNTHETIC, Price, from_ticks, list_version, price, tariff
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 MILLION = Usage(1_000_000, 1_000_000, 1_000_000, 1_000_000)
@@ -308,6 +308,38 @@ def test_no_name_raises(name: str, provider: str | None, usage: Usage) -> None:
     priced = price(name, usage, provider=provider, service_tier=provider)
 
     assert priced is None or priced.usd >= 0
+
+
+listed = [
+    model.id
+    for provider in providers
+    if provider.id in ("anthropic", "openai", "x-ai", "google")
+    for model in provider.models
+]
+counts = st.one_of(st.just(0), st.integers(0, 300_000), st.integers(0, 10**12))
+bills = st.builds(Usage, counts, counts, counts, counts, counts, st.integers(0, 9))
+
+
+@given(
+    st.sampled_from([*listed, SYNTHETIC, "nobody-knows"]),
+    bills,
+    st.sampled_from(["2024-07-01", "2026-01-31", "", "no day"]),
+    st.sampled_from([None, "batch", "priority", "flex", "standard"]),
+)
+def test_tariff_says_what_price_says(name: str, usage: Usage, day: str, tier: str | None) -> None:
+    """To the tick: bands, tiers, cache writes of both kinds, searches, unknown rates."""
+    at = datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC) if day[:2] == "20" else None
+    priced = price(
+        name,
+        usage,
+        at=at,
+        cache_1h=usage.cache_1h_input_tokens,
+        web_searches=usage.web_searches,
+        service_tier=tier,
+    )
+    rates = tariff(name, day, tier)
+
+    assert (priced and priced.ticks) == (rates and rates.ticks(usage))
 
 
 def test_the_list_has_a_version() -> None:

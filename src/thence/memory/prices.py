@@ -16,6 +16,7 @@ may run does not reach it: the same usage has the same price everywhere.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -156,6 +157,98 @@ def price(
         tuple(lines),
         tuple(notes),
     )
+
+
+class _Band(NamedTuple):
+    """The rates of prompts up to a length, in ticks times `_SCALE` for one token; None: unknown."""
+
+    plain: int | None
+    read: int | None
+    write: int | None
+    long: int | None
+    output: int | None
+    request: int
+    search: int
+
+
+class Tariff:
+    """The rates of one model on one day: prices many responses, each the same as `price` says.
+
+    Rates are whole numbers here, so that a response takes a few multiplications.
+    """
+
+    def __init__(self, rate_of: Callable[[str], Rate]) -> None:
+        rates = [rate_of(name) for name in _RATES]
+        banded = [rate for rate in rates if rate is not None and not isinstance(rate, Decimal)]
+        steps = {0, *(tier.start + 1 for rate in banded for tier in rate.tiers)}
+        self._starts = sorted(steps)
+        self._bands = [_band(rate_of, start) for start in self._starts]
+
+    def ticks(self, usage: Usage) -> int | None:
+        """Say what a response cost, in ticks; None when a part of it has no rate."""
+        read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+        plain, output = usage.input_tokens, usage.output_tokens
+        long = min(max(usage.cache_1h_input_tokens, 0), written)
+        band = self._bands[bisect_right(self._starts, max(plain + read + written, 0)) - 1]
+        total = band.request
+        for count, rate in (
+            (plain, band.plain),
+            (read, band.read),
+            (written - long, band.write),
+            (long, band.long),
+            (output, band.output),
+            (usage.web_searches, band.search),
+        ):
+            if count > 0:
+                if rate is None:
+                    return None
+                total += count * rate
+        ticks, rest = divmod(total, _SCALE)
+        # Halves go to the even number, as decimals do.
+        return ticks + (rest * 2 > _SCALE or (rest * 2 == _SCALE and ticks % 2))
+
+
+@lru_cache(maxsize=4096)
+def tariff(model: str, day: str = "", service_tier: str | None = None) -> Tariff | None:
+    """Give the rates of a model on a day (`2026-01-31`; today's if it is none), if it is known."""
+    if model == SYNTHETIC:
+        return Tariff({"input_mtok": Decimal(0), "output_mtok": Decimal(0)}.get)
+    found = _find(model, None)
+    if found is None:
+        return None
+    try:
+        at = datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC)
+    except ValueError:
+        at = datetime.now(UTC).replace(hour=12)
+    tier = _context(found.model, service_tier, at)
+    return None if tier is None else Tariff(vars(found.model.get_prices(at, tier)).get)
+
+
+_RATES = (
+    *("input_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_5m_mtok"),
+    *("cache_write_1h_mtok", "output_mtok", "requests_kcount", "web_searches_kcount"),
+)
+_SCALE = 10**12
+"""Parts of a tick in which rates are held: the list has none that is finer."""
+
+
+def _band(rate_of: Callable[[str], Rate], prompt: int) -> _Band:
+    """The rates of a prompt this long; the same choices as in `_lines`."""
+    plain = _first(prompt, rate_of("input_mtok"))
+    written = (rate_of("cache_write_5m_mtok"), rate_of("cache_write_mtok"), plain)
+    return _Band(
+        _scaled(plain, 1_000_000),
+        _scaled(_first(prompt, rate_of("cache_read_mtok"), plain), 1_000_000),
+        _scaled(_first(prompt, *written), 1_000_000),
+        _scaled(_first(prompt, rate_of("cache_write_1h_mtok"), plain and 2 * plain), 1_000_000),
+        _scaled(_first(prompt, rate_of("output_mtok")), 1_000_000),
+        _scaled(_first(0, rate_of("requests_kcount")), 1_000) or 0,
+        _scaled(_first(prompt, rate_of("web_searches_kcount")), 1_000) or 0,
+    )
+
+
+def _scaled(rate: Decimal | None, per: int) -> int | None:
+    return None if rate is None else int(rate / TICK / per * _SCALE)
 
 
 def from_ticks(ticks: object) -> Decimal | None:
