@@ -218,7 +218,7 @@ def api_block(block: Block) -> JSON:
     return {"type": "text", "text": block.payload} if isinstance(block.payload, str) else None
 
 
-def words_of(block: Block, limit: int = 1 << 20) -> str:
+def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
     """Give the text of a block that is worth finding again; images and the like have none."""
     payload = block.payload
     if isinstance(payload, str):

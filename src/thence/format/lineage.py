@@ -19,6 +19,9 @@ from thence.format.nodes import Is
 
 Keys = dict[str, frozenset[str]]
 
+SHARED = "records they share"
+"""How a fork is known that no record tells of."""
+
 
 class Shared(msgspec.Struct, frozen=True):
     """What each session repeats of others, and the ties that this shows; sessions by native id."""
@@ -120,7 +123,7 @@ def _others(keys: Mapping[str, Iterable[str]], owner: Mapping[str, str]) -> Keys
 def _forks(facts: list[Fact], replayed: frozenset[str], owner: Mapping[str, str]) -> list[Edge]:
     """Tie a session to the owners of what it repeats; the last shared record is where it parted."""
     last = {owner[key]: fact.node.id for fact in facts if (key := key_of(fact)) and key in replayed}
-    return [Edge("fork", name, "records they share", event) for name, event in last.items()]
+    return [Edge("fork", name, SHARED, event) for name, event in last.items()]
 
 
 # -- copies at the start of a log -----------------------------------------------------------
