@@ -97,6 +97,13 @@ class Redactor:
             redacted = self._replaced_outside_blobs(data)
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
+    def doubts(self, data: bytes) -> bool:
+        """Whether bytes, those of a text or of JSON in any spelling of ours, may hold a secret.
+
+        No keyword is spelled otherwise in JSON, so that one look spares the walk through it.
+        """
+        return not self._finder.spelled or bool(self._finder.suspects(data))
+
     def redact_all(self, texts: Sequence[str]) -> list[str]:
         """Redact each text; many short ones are searched together for keywords."""
         redacted = list(texts)
@@ -246,6 +253,9 @@ class _Finder:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
         self._always = [at for at, rule in enumerate(self.rules) if not rule.keywords]
+        words = "".join(word for rule in self.rules for word in rule.keywords)
+        self.spelled = words.isascii() and words.isprintable() and "\\" not in words
+        """Whether all keywords stand in JSON as they stand in text."""
         self._patterns: dict[int, tuple[Any, int]] = {}
         self._keywords: Any = None
         self._owners: list[list[int]] = []
