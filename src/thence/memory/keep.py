@@ -7,20 +7,20 @@ kept stays kept when the source is rewritten or deleted; it is marked so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, cast
 
 import msgspec
 
 from thence.adapters import Adapter, Batch, Cursor, Source
 from thence.format import codec, joins, kinds
-from thence.format.facts import Block, Fact, Told, words_of
-from thence.format.lineage import key_of
-from thence.format.normal import KINDS, SessionEvent, one_line
-from thence.format.records import Skipped, Usage
+from thence.format.facts import COPIES_OF, Block, Edge, Fact, Told, words_of
+from thence.format.lineage import SHARED
+from thence.format.normal import KINDS, Session, SessionEvent, one_line
+from thence.format.records import JSON, Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory.packs import Blobs
-from thence.memory.prices import price
+from thence.memory.prices import price, tariff
 from thence.memory.redact import VERSION, Redactor
 from thence.memory.search import meta
 from thence.memory.store import (
@@ -32,6 +32,7 @@ from thence.memory.store import (
     SessionRow,
     Spend,
     Words,
+    claims,
     owner_key,
     pack_facts,
 )
@@ -44,6 +45,16 @@ _STATE = {state: at for at, state in enumerate(STATES)}
 _TOLD = 2000  # characters of a call's outcome that are kept beside its record
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
+_COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What a session took in a part that only a digest remembers, and up to when that goes."""
+
+    spend: tuple[Spend, ...]
+    until: str | None
+    change: int
+    """The number of the change that goes on from there."""
 
 
 class Kept(msgspec.Struct):
@@ -52,8 +63,8 @@ class Kept(msgspec.Struct):
     source: Source
     change: Change | None = None
     """None when there was nothing new."""
-    facts: list[Fact] = []
-    """All facts with their payloads, redacted, when the whole session was read at once."""
+    whole: Whole | None = None
+    """All of the session, payloads at hand and redacted, when it was read at once."""
     more: bool = False
     """There is more to read, going on from `held`."""
     held: Held | None = None
@@ -71,25 +82,61 @@ class Keeper:
         self._blobs = blobs
         self._redactor = redactor
         self._domains = domains or {}
+        self._about: tuple[dict[str, JSON], dict[str, JSON]] = ({}, {})
 
     def keep(
-        self, adapter: Adapter, source: Source, known: Known | None, held: Held | None
+        self,
+        adapter: Adapter,
+        source: Source,
+        known: Known | None,
+        held: Held | None,
+        *,
+        carried: Carried | None = None,
     ) -> Kept:
         """Read the next piece of a source; `held` is what the store has, if it may be added to.
 
         A large session comes in several pieces, each a change of its own: nothing grows with
-        its size but what the graph needs.
+        its size but what the graph needs. `carried` is for a session that was evicted and whose
+        source lost its beginning since: what it took then goes on counting.
         """
         batch = adapter.read(source, held.cursor if held else None)
+        return self.kept(source, batch, known, held, carried=carried)
+
+    def kept(
+        self,
+        source: Source,
+        batch: Batch,
+        known: Known | None,
+        held: Held | None,
+        *,
+        carried: Carried | None = None,
+    ) -> Kept:
+        """Keep what one read gave."""
         out = Kept(source, skipped=batch.skipped, lines=batch.lines, bytes=batch.bytes)
         out.more = not batch.done
         if held is not None and batch.cursor == held.cursor and not batch.notices:
             return out
-        clean = [self._clean(fact) for fact in batch.events]
-        light = self._pack(source.uid, clean)
+        full = self._stored(source.uid, _not_read_before(batch.events, held))
+        light = [_light(fact) for fact in full]
+        whole = Whole(
+            source.uid,
+            [*(held.facts if held else ()), *full],
+            replayed=held.replayed if held else frozenset(),
+            billed=held.billed if held else frozenset(),
+            torn=batch.torn,
+        )
+        row = self._row(whole, source, batch, known, held)
+        if carried is not None:
+            row = msgspec.structs.replace(
+                row,
+                carried=carried.spend,
+                carried_until=carried.until,
+                carried_change=carried.change,
+            )
+        change = out.change = self._change(whole, light, held, row)
+        change.cursor = batch.cursor
         if held is None and batch.done:
-            out.facts = clean
-        change = out.change = self._change(source, batch, light, clean, known, held)
+            out.whole = whole
         if out.more:
             states = {e.event_id: e.state for e in change.events}
             out.held = Held(
@@ -99,27 +146,60 @@ class Keeper:
                 {**(held.states if held else {}), **states, **dict(change.states)},
                 held.replayed if held else frozenset(),
                 held.billed if held else frozenset(),
+                held.ties if held else (),
             )
         return out
+
+    def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
+        """Keep a session once more that is in the store alone, by the rules of today."""
+        full = self._stored(uid, facts)
+        whole = Whole(uid, full, replayed=held.replayed, billed=held.billed, torn=held.row.torn)
+        redact = self._redactor.redact_json
+        session = msgspec.convert(redact(msgspec.to_builtins(held.row.session)), Session)
+        row = msgspec.structs.replace(
+            held.row, session=session, change=held.row.change + 1, redactor=VERSION, pack_bytes=0
+        )
+        change = self._change(whole, [_light(fact) for fact in full], None, row)
+        change.cursor = held.cursor
+        change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
+        return change
 
     def sync(self) -> None:
         """Return when the payloads of all changes so far are on the disk."""
         self._blobs.sync()
 
-    # -- redaction ----------------------------------------------------------------------
+    # -- redaction and packs ------------------------------------------------------------
 
-    def _clean(self, fact: Fact) -> Fact:
-        """Take secrets out of everything a record says."""
-        redact = self._redactor.redact_json
-        blocks = tuple(self._clean_block(block) for block in fact.blocks)
-        about = redact(fact.about) if fact.about else fact.about
-        told = tuple(
-            msgspec.structs.replace(one, output=redact(one.output)) if one.output else one
-            for one in fact.told
-        )
-        if blocks == fact.blocks and about == fact.about and told == fact.told:
+    def _stored(self, uid: str, facts: Sequence[Fact]) -> list[Fact]:
+        """Take secrets out of everything that records say, and put their payloads into the pack.
+
+        The facts that come back hold payloads and refs to them.
+        """
+        bodies: list[bytes] = []
+        clean = [self._clean(fact, bodies) for fact in facts]
+        refs = iter(self._blobs.append(uid, bodies, sync=False) if bodies else ())
+        return [_with_refs(fact, refs) for fact in clean]
+
+    def _clean(self, fact: Fact, bodies: list[bytes]) -> Fact:
+        blocks: list[Block] | None = None
+        for number, block in enumerate(fact.blocks):
+            if block.payload is None:
+                continue
+            body = codec.dump(block.payload)
+            # One look at all of it tells for most payloads that there is nothing to find.
+            if self._redactor.doubts(body):
+                clean = self._clean_block(block)
+                if clean is not block:
+                    blocks = list(fact.blocks) if blocks is None else blocks
+                    blocks[number] = clean
+                    body = codec.dump(clean.payload)
+            bodies.append(body)
+        about = self._clean_about(fact.about) if fact.about else fact.about
+        told = tuple(self._clean_told(one) for one in fact.told) if fact.told else fact.told
+        if blocks is None and about == fact.about and told == fact.told:
             return fact
-        return msgspec.structs.replace(fact, blocks=blocks, about=about, told=told)
+        whole = tuple(blocks) if blocks is not None else fact.blocks
+        return msgspec.structs.replace(fact, blocks=whole, about=about, told=told)
 
     def _clean_block(self, block: Block) -> Block:
         payload = self._redactor.redact_json(block.payload)
@@ -132,46 +212,35 @@ class Keeper:
             summary = one_line(words_of(msgspec.structs.replace(block, payload=payload), 4000))
         return msgspec.structs.replace(block, payload=payload, summary=summary)
 
-    # -- packs --------------------------------------------------------------------------
+    def _clean_about(self, about: dict[str, JSON]) -> dict[str, JSON]:
+        """Clean what a record says of its session; most say the same as the one before."""
+        said, clean = self._about
+        if about != said:
+            clean = self._redactor.redact_json(about)
+            self._about = about, clean
+        return clean
 
-    def _pack(self, uid: str, facts: Sequence[Fact]) -> list[Fact]:
-        """Move payloads into the session's pack; facts with refs in their place."""
-        bodies = [
-            codec.dump(block.payload)
-            for fact in facts
-            for block in fact.blocks
-            if block.payload is not None
-        ]
-        refs = iter(self._blobs.append(uid, bodies, sync=False) if bodies else ())
-        return [_light(fact, refs) for fact in facts]
+    def _clean_told(self, told: Told) -> Told:
+        if not told.output:
+            return told
+        return msgspec.structs.replace(told, output=self._redactor.redact_json(told.output))
 
     # -- rows ---------------------------------------------------------------------------
 
-    def _change(  # noqa: PLR0917
-        self,
-        source: Source,
-        batch: Batch,
-        light: list[Fact],
-        clean: list[Fact],
-        known: Known | None,
-        held: Held | None,
+    def _change(
+        self, whole: Whole, light: list[Fact], held: Held | None, row: SessionRow
     ) -> Change:
-        whole = Whole(
-            source.uid,
-            [*(held.facts if held else ()), *light],
-            replayed=held.replayed if held else frozenset(),
-            billed=held.billed if held else frozenset(),
-            torn=batch.torn,
-        )
-        change = restated(whole, held, row=self._row(whole, source, batch, known, held))
-        change.cursor = batch.cursor
+        change = restated(whole, held, row=row)
         change.facts = pack_facts(light) if light else b""
         change.fresh = held is None
-        change.words = list(_words(clean, whole, {row.event_id for row in change.events}))
-        change.claims = claims(light)
+        change.words = list(_words(whole, change.events))
+        change.claims = [*claims(light), *_ties(whole)]
         text = sum(len(w.body) for w in change.words) + (held.row.text_bytes if held else 0)
-        size = self._blobs.size(source.uid) + int(text * _INDEXED) + _ROW_BYTES * len(whole.events)
-        change.row = msgspec.structs.replace(change.row, raw_bytes=size, text_bytes=text)
+        packed = _packed(light) + (held.row.pack_bytes if held else 0)
+        size = packed + int(text * _INDEXED) + _ROW_BYTES * len(whole.events)
+        change.row = msgspec.structs.replace(
+            change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed
+        )
         return change
 
     def _row(
@@ -187,6 +256,7 @@ class Keeper:
         repo = (
             cwd.replace("\\", "/").rstrip("/").rpartition("/")[2] if isinstance(cwd, str) else None
         )
+        before = held.row if held else None
         return SessionRow(
             whole.session(
                 repo=repo or None,
@@ -195,13 +265,16 @@ class Keeper:
                 source_bytes=size,
             ),
             files=tuple(printable(file.path) for file in source.files),
-            skipped=len(batch.skipped) + (held.row.skipped if held else 0),
-            change=(held.row.change if held else known.change if known else 0) + 1,
+            skipped=len(batch.skipped) + (before.skipped if before else 0),
+            change=(before.change if before else known.change if known else 0) + 1,
             redactor=VERSION,
             reader=READER,
             automated=bool(whole.about.get("automated")),
             torn=batch.torn,
             gone=any(notice.what == "source gone" for notice in batch.notices),
+            carried=before.carried if before else (),
+            carried_until=before.carried_until if before else None,
+            carried_change=before.carried_change if before else 0,
         )
 
 
@@ -209,19 +282,22 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     """Give the rows of a session as it stands now: new events, changed states, what it took."""
     before = held.states if held else {}
     states = {event.event_id: _STATE[event.state] for event in whole.events if event.state}
-    spend = list(_spend(whole.events))
+    until = row.carried_until
+    counted = [e for e in whole.events if until is None or (e.ts or "") > until]
+    spend = _merged(row.carried, _spend(counted))
     ticks: dict[str, int] = {}
     for one in spend:
         ticks[one.where] = ticks.get(one.where, 0) + one.ticks
     counts: dict[str, int] = {}
     for state in states.values():
         counts[STATES[state].value] = counts.get(STATES[state].value, 0) + 1
+    ties = held.ties if held else ()
     row = msgspec.structs.replace(
         row,
         title=whole.title,
         turn=whole.turn().state.value,
-        edges=tuple(whole.edges),
-        spent=whole.spent,
+        edges=_told_once((*whole.edges, *ties)),
+        spent=whole.spent if until is None else _spent(spend),
         ticks=ticks,
         unpriced=sum(one.unpriced for one in spend),
         lower_bound=tuple(dict.fromkeys(notice.detail for notice in whole.unbilled)),
@@ -237,15 +313,52 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     )
 
 
-def claims(facts: Iterable[Fact]) -> list[int]:
-    """Give what a session claims: its bills, and the records that a copy of it would begin with."""
-    keys: dict[int, None] = {}
-    for fact in facts:
-        if fact.usage_key is not None:
-            keys[owner_key("bill", fact.usage_key)] = None
-        if fact.node.parent is None and (key := key_of(fact)) is not None:
-            keys[owner_key("copy", key)] = None
-    return list(keys)
+def _told_once(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+    """Leave out ties that were found by comparing records where a record tells of them itself."""
+    known: dict[tuple[str, str], Edge] = {}
+    out: list[Edge] = []
+    for edge in edges:
+        if edge.how == SHARED and (edge.link, edge.session) in known:
+            continue
+        known[edge.link, edge.session] = edge
+        out.append(edge)
+    return tuple(out)
+
+
+def _ties(whole: Whole) -> Iterable[int]:
+    """Claim the session's own name, and those of the sessions that it is a fork of.
+
+    So a fork and what it was forked from find each other, whichever is read first.
+    """
+    agent = whole.uid.partition(":")[0]
+    named = {edge.session for edge in whole.edges if edge.link == "fork" and not edge.child}
+    copied = whole.about.get(COPIES_OF)
+    if isinstance(copied, str):
+        named.add(copied)
+    return [owner_key("session", f"{agent}:{name}") for name in sorted({whole.native, *named})]
+
+
+def _not_read_before(facts: list[Fact], held: Held | None) -> Sequence[Fact]:
+    """Leave out the records of last lines that were read before their LF was there.
+
+    They are given again once it is, and are the same: the mark has recognised their bytes.
+    """
+    if held is None:
+        return facts
+    marks = held.cursor.marks
+    open_lines = {(key, m.generation, m.line) for key, m in marks.items() if m.tail}
+    if not open_lines:
+        return facts
+    known = {
+        (fact.file, fact.generation, fact.line, fact.node.id, fact.type)
+        for fact in held.facts
+        if (fact.file, fact.generation, fact.line) in open_lines
+    }
+    return [
+        fact
+        for fact in facts
+        if (fact.file, fact.generation, fact.line, fact.node.id, fact.type) not in known
+    ]
 
 
 def printable(path: str) -> str:
@@ -253,15 +366,31 @@ def printable(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _light(fact: Fact, refs: Iterable[str]) -> Fact:
+def _with_refs(fact: Fact, refs: Iterator[str]) -> Fact:
+    if not any(block.payload is not None for block in fact.blocks):
+        return fact
     blocks = tuple(
-        msgspec.structs.replace(block, payload=None, ref=next(iter(refs)))
-        if block.payload is not None
-        else block
-        for block in fact.blocks
+        Block(b.kind, b.role, b.summary, b.payload, b.tool, b.call, b.failed, next(refs))
+        if b.payload is not None
+        else b
+        for b in fact.blocks
     )
-    told = tuple(_short(one) for one in fact.told)
+    return msgspec.structs.replace(fact, blocks=blocks)
+
+
+def _light(fact: Fact) -> Fact:
+    """Give a fact as it is stored: refs in the place of payloads."""
+    blocks = tuple(
+        Block(b.kind, b.role, b.summary, None, b.tool, b.call, b.failed, b.ref) for b in fact.blocks
+    )
+    told = tuple(_short(one) for one in fact.told) if fact.told else fact.told
     return msgspec.structs.replace(fact, blocks=blocks, told=told)
+
+
+def _packed(facts: Iterable[Fact]) -> int:
+    """Add up what the frames take that refs lead to; the first payload of a frame starts at 0."""
+    refs = (b.ref.split(",", 3) for fact in facts for b in fact.blocks if b.ref is not None)
+    return sum(int(length) for _, length, start, _ in refs if start == "0")
 
 
 def _short(told: Told) -> Told:
@@ -285,72 +414,84 @@ def event_row(event: SessionEvent) -> EventRow:
     )
 
 
-def _words(facts: Sequence[Fact], whole: Whole, new: set[int]) -> Iterable[Words]:
+def _words(whole: Whole, new: Sequence[EventRow]) -> Iterable[Words]:
     """Give the words of new events, each with the tokens by which it can be filtered."""
-    bodies = {
-        (fact.node.id, number): block
-        for fact in facts
-        for number, block in enumerate(fact.blocks)
-        if block.payload is not None
-    }
+    wanted = {row.event_id for row in new}
     agent = whole.uid.partition(":")[0]
     for event in whole.events:
-        block = bodies.get((event.native_id, event.block))
-        if block is None or event.event_id not in new:
+        if event.payload is None or event.event_id not in wanted:
             continue
-        if body := words_of(block):
+        if body := words_of(event):
             yield Words(event.event_id, body, meta(agent, event.kind, event.tool))
 
 
 # -- money ----------------------------------------------------------------------------------
 
 
-def _spend(events: Sequence[SessionEvent]) -> Iterable[Spend]:
+def _spend(events: Sequence[SessionEvent]) -> list[Spend]:
     """Add up bills by day, model and what became of them; each is priced for itself."""
     counted = joins.bills(events)
-    sums: dict[tuple[str, str, str], Spend] = {}
+    sums: dict[tuple[str, str, str], list[int]] = {}
     for event in events:
         usage = counted.get(event.event_id)
         if usage is None:
             continue
-        where = joins.place_of(event)
-        key = ((event.ts or "")[:10], event.model or "", where)
+        key = ((event.ts or "")[:10], event.model or "", joins.place_of(event))
         ticks = ticks_of(event, usage)
-        one = Spend(*key, usage, 1, ticks or 0, usage.total if ticks is None else 0)
         held = sums.get(key)
-        sums[key] = one if held is None else _together(held, one)
-    return sums.values()
+        if held is None:
+            held = sums[key] = [0] * _COLUMNS
+        more = (
+            *msgspec.structs.astuple(usage),
+            1,
+            ticks or 0,
+            usage.total if ticks is None else 0,
+        )
+        for at, number in enumerate(more):
+            held[at] += number
+    return [_summed(key, numbers) for key, numbers in sums.items()]
 
 
-def _together(one: Spend, other: Spend) -> Spend:
-    return Spend(
-        one.day,
-        one.model,
-        one.where,
-        joins.added(one.usage, other.usage),
-        one.responses + other.responses,
-        one.ticks + other.ticks,
-        one.unpriced + other.unpriced,
-    )
+def _summed(key: tuple[str, str, str], numbers: Sequence[int]) -> Spend:
+    day, model, where = key
+    *counts, responses, ticks, unpriced = numbers
+    place = cast("Literal['live', 'dead', 'side']", where)
+    return Spend(day, model, place, Usage(*counts), responses, ticks, unpriced)
+
+
+def _merged(carried: Sequence[Spend], spend: list[Spend]) -> list[Spend]:
+    """Add what was carried over from an evicted part of a session."""
+    if not carried:
+        return spend
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for one in (*carried, *spend):
+        numbers = (*msgspec.structs.astuple(one.usage), one.responses, one.ticks, one.unpriced)
+        held = sums.setdefault((one.day, one.model, one.where), [0] * _COLUMNS)
+        for at, number in enumerate(numbers):
+            held[at] += number
+    return [_summed(key, numbers) for key, numbers in sums.items()]
+
+
+def _spent(spend: Sequence[Spend]) -> joins.Spent:
+    sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
+    for one in spend:
+        sums[one.where] = joins.added(sums[one.where], one.usage)
+    return joins.Spent(**sums, responses=sum(one.responses for one in spend))
 
 
 def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
     """Say what a bill cost, in ticks; None when nobody knows."""
     day = (event.ts or "")[:10]
-    return _ticks(event.model or "", usage, day, event.tier, event.cost_usd)
-
-
-@lru_cache(maxsize=4096)
-def _ticks(
-    model: str, usage: Usage, day: str, tier: str | None, recorded: float | None
-) -> int | None:
-    found = price(
-        model,
-        usage,
-        at=joins.time_of(f"{day}T12:00:00Z"),
-        cache_1h=usage.cache_1h_input_tokens,
-        web_searches=usage.web_searches,
-        service_tier=tier,
-        recorded=recorded,
-    )
-    return None if found is None else found.ticks
+    if event.cost_usd is not None:
+        found = price(
+            event.model or "",
+            usage,
+            at=joins.time_of(f"{day}T12:00:00Z"),
+            cache_1h=usage.cache_1h_input_tokens,
+            web_searches=usage.web_searches,
+            service_tier=event.tier,
+            recorded=event.cost_usd,
+        )
+        return None if found is None else found.ticks
+    rates = tariff(event.model or "", day, event.tier)
+    return None if rates is None else rates.ticks(usage)

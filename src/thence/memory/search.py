@@ -290,7 +290,7 @@ def snippet(text: str, terms: Iterable[str]) -> str:
         if (words := _WORD.findall(term.replace("_", " ")))
     ]
     if not patterns:
-        return " ".join(text[: 2 * AROUND].split())
+        return " ".join(text[: 2 * AROUND].replace(OPEN, "").replace(CLOSE, "").split())
     # The index takes an underscore for a gap between words.
     longest = "|".join(sorted(patterns, key=len, reverse=True))
     find = re.compile(rf"(?<![^\W_])(?:{longest})", re.IGNORECASE)

@@ -24,12 +24,14 @@ import msgspec
 
 from thence.adapters import Cursor
 from thence.errors import BadConfig, SessionNotFound
+from thence.format.facts import Edge, Fact
 from thence.format.joins import time_of
-from thence.format.normal import KINDS
+from thence.format.normal import KINDS, Session
 from thence.format.records import JSON, time_text
 from thence.memory.packs import Blobs, Packs
 from thence.memory.search import BUDGET, CAP, Answer, Found, Query
 from thence.memory.store import (
+    DATA_LOSS,
     STATES,
     Change,
     Digested,
@@ -44,6 +46,8 @@ from thence.memory.store import (
     StoreLocked,
     Tier2,
     Total,
+    claims,
+    pack_facts,
     uid_hash,
     unpack_facts,
 )
@@ -59,14 +63,15 @@ MIGRATIONS: tuple[str, ...] = (
         model TEXT, started INTEGER, ended INTEGER, outcome TEXT, tokens INTEGER NOT NULL,
         ticks INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, change INTEGER NOT NULL,
         discovered INTEGER, ingested INTEGER, analysed INTEGER, evicted INTEGER,
-        pinned INTEGER NOT NULL DEFAULT 0,
+        pinned INTEGER NOT NULL DEFAULT 0, gone INTEGER NOT NULL DEFAULT 0, path TEXT NOT NULL,
+        distilled INTEGER NOT NULL DEFAULT 0,
         redactor INTEGER NOT NULL, reader INTEGER NOT NULL, cursor BLOB NOT NULL, row BLOB NOT NULL
     );
     CREATE INDEX sessions_ended ON sessions(ended);
     CREATE TABLE events(
         id INTEGER PRIMARY KEY, session INTEGER NOT NULL, event_id INTEGER NOT NULL,
         ts INTEGER NOT NULL, kind INTEGER NOT NULL, state INTEGER NOT NULL, tool TEXT,
-        tokens INTEGER NOT NULL, ref TEXT
+        tokens INTEGER NOT NULL, ref TEXT, derived INTEGER NOT NULL DEFAULT 0
     );
     CREATE UNIQUE INDEX events_session ON events(session, event_id);
     CREATE TABLE facts(
@@ -75,6 +80,10 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     CREATE TABLE shares(session INTEGER PRIMARY KEY, body BLOB NOT NULL);
     CREATE TABLE owners(key INTEGER PRIMARY KEY, session INTEGER NOT NULL);
+    CREATE INDEX owners_session ON owners(session);
+    CREATE TABLE kin(
+        session INTEGER NOT NULL, other INTEGER NOT NULL, PRIMARY KEY(session, other)
+    ) WITHOUT ROWID;
     CREATE TABLE spend(
         session INTEGER NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, place TEXT NOT NULL,
         input INTEGER, output INTEGER, cache_creation INTEGER, cache_read INTEGER,
@@ -209,29 +218,41 @@ class Sqlite:
 
     def known(self) -> Inventory:
         """Give the cursors of all sessions, and which ones must not come back."""
-        rows = self._db.execute(
-            "SELECT uid, cursor, evicted, change, redactor, reader, analysed, row FROM sessions"
+        db = self._db
+        rows = _all(
+            db,
+            "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
+            " ingested, analysed, evicted FROM sessions",
         )
         sessions = {
             uid: Known(
-                _cursor(cursor), evicted is not None, change, redactor, reader, analysed is not None
+                _cursor(cursor), change, redactor, reader, path, bool(gone), bool(pin), *more
             )
-            for uid, cursor, evicted, change, redactor, reader, analysed, _ in rows
+            for uid, cursor, change, redactor, reader, path, gone, pin, *more in rows
         }
-        gone = self._db.execute("SELECT uid_hash FROM tombstones")
-        return Inventory(sessions, frozenset(found for (found,) in gone))
+        pending = [name for (name,) in _all(db, "SELECT name FROM pending")]
+        return Inventory(
+            sessions,
+            frozenset(found for (found,) in _all(db, "SELECT uid_hash FROM tombstones")),
+            _one(db, "SELECT sum(distilled) FROM sessions") or 0,
+            frozenset(n.removeprefix(_REPACK) for n in pending if n.startswith(_REPACK)),
+            any(not name.startswith(_REPACK) for name in pending),
+        )
 
     def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
         """Write what reads found: all of it or nothing."""
         conflicts: dict[str, set[str]] = {}
-        with self._transaction() as db:
+        with self._transaction(full=any(change.renamed for change in changes)) as db:
             words = _Words(db)
             for change in changes:
-                session = _put_session(db, change)
-                _put_events(db, words, session, change)
-                others = _claim(db, session, change.claims)
-                if others:
-                    conflicts[change.row.session.session_uid] = others
+                session, restated = _put_session(db, change)
+                if change.renamed:
+                    _rename(db, session, change)
+                elif not restated:
+                    _put_events(db, words, session, change)
+                    _claim(db, session, change)
+                    if others := _kin(db, session):
+                        conflicts[change.row.session.session_uid] = others
         return conflicts
 
     def digested(self, digests: Sequence[Digested]) -> None:
@@ -255,11 +276,14 @@ class Sqlite:
             session, row, cursor, _ = first
             parts = db.execute("SELECT body FROM facts WHERE session=? ORDER BY part", (session,))
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
-            rows = db.execute("SELECT event_id, state FROM events WHERE session=?", (session,))
+            rows = db.execute(
+                "SELECT event_id, state FROM events WHERE session=? AND NOT derived", (session,)
+            )
             states = dict(rows)
             shares = _one(db, "SELECT body FROM shares WHERE session=?", session)
-        replayed, billed = _SHARES.decode(shares) if shares else (frozenset(), frozenset())
-        return Held(_ROW.decode(row), _cursor(cursor), facts, states, replayed, billed)
+            foreign = _foreign(db, session, facts)
+        shared = _SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
+        return Held(_ROW.decode(row), _cursor(cursor), facts, states, *shared, foreign)
 
     # -- reading ------------------------------------------------------------------------
 
@@ -332,10 +356,16 @@ class Sqlite:
     # -- removing -----------------------------------------------------------------------
 
     def remove(
-        self, uids: Collection[str], *, why: Mapping[str, str], forget: bool = False
+        self,
+        uids: Collection[str],
+        *,
+        why: Mapping[str, str],
+        forget: bool = False,
+        lost: bool = False,
     ) -> list[str]:
         """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
-        touched: set[str] = set()
+        pending: set[str] = set()
+        what = "forget" if forget else DATA_LOSS if lost else "evict"
         with self._transaction(full=True) as db:
             words = _Words(db)
             for uid in uids:
@@ -343,25 +373,30 @@ class Sqlite:
                 if session is None:
                     raise SessionNotFound(f"no session {uid} in the store")
                 size = _one(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
-                touched |= words.delete(session)
+                pending |= {_PACK + uid, *words.delete(session)}
                 _empty(db, session, forget=forget, uid=uid)
                 name = "(forgotten)" if forget else uid
-                told = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
-                _audit(db, "forget" if forget else "evict", told)
-            for table in touched:
-                db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (table,))
-        for uid in uids:
-            self.blobs.evict(uid)
+                _audit(db, what, {"uid": name, "bytes": size, "why": why.get(uid, "asked for")})
+            db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in pending])
         return [] if self.settle() else list(uids)
 
     def settle(self) -> bool:
-        """Make sure that what was deleted is in no page of the file; False when that must wait."""
+        """Make sure that what was deleted is in no page of the file; False when that must wait.
+
+        What is to be done is written down with the deletion itself, so that it is done at last
+        however often it is cut short.
+        """
         db = self._db
+        pending = [name for (name,) in _all(db, "SELECT name FROM pending")]
+        for name in pending:
+            if name.startswith(_PACK):
+                self.blobs.evict(name.removeprefix(_PACK))
         with self._transaction(full=True):
-            for (table,) in db.execute("SELECT name FROM pending").fetchall():
-                if _one(db, "SELECT 1 FROM tables WHERE name=?", table):
-                    db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
-            db.execute("DELETE FROM pending")
+            for name in pending:
+                if _one(db, "SELECT 1 FROM tables WHERE name=?", name):
+                    db.execute(f"INSERT INTO {name}({name}) VALUES('optimize')")
+            done = [(name,) for name in pending if not name.startswith(_REPACK)]
+            db.executemany("DELETE FROM pending WHERE name=?", done)
         for _ in db.execute("PRAGMA incremental_vacuum"):
             pass
         busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (1,)
@@ -567,7 +602,9 @@ _SPAN = 200_000_000_000.0
 
 _ROW = msgspec.msgpack.Decoder(SessionRow)
 _CURSOR = msgspec.msgpack.Decoder(Cursor)
-_SHARES = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str]])
+_SHARES = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
+_PACK, _REPACK = "pack:", "repack:"  # what is pending, beside names of tables
+_PARTS = 64  # pieces of a session's facts, before they are put together
 _ORDER = {
     "recent": "ended DESC, id DESC",
     "oldest": "ended, id",
@@ -581,8 +618,8 @@ _KEPT: dict[str, str] = {
     "signals": "SELECT uid, kind, body FROM signals"
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY signals.id",
     "spend": "SELECT uid, agent, project, day, spend.model, place, input, output, cache_creation,"
-    " cache_read, responses, spend.ticks, unpriced FROM spend JOIN sessions ON sessions.id=session"
-    " WHERE {where} ORDER BY day, uid",
+    " cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
+    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY day, uid",
 }
 
 
@@ -605,18 +642,37 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "signals": ("uid", "kind", "body"),
     "spend": (
         *("uid", "agent", "project", "day", "model", "place", "input", "output"),
-        *("cache_creation", "cache_read", "responses", "ticks", "unpriced"),
+        *("cache_creation", "cache_read", "cache_1h", "searches", "responses", "ticks", "unpriced"),
     ),
 }
 
 
-def _put_session(db: apsw.Connection, change: Change) -> int:
-    row, now = change.row, _now()
-    session = row.session
-    body = msgspec.msgpack.encode(row)
-    cursor = msgspec.msgpack.encode(change.cursor)
-    spent = row.spent
-    columns: dict[str, Any] = {
+def _put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
+    """Write the row of a session; its number, and whether that was all there is to write."""
+    row = change.row
+    known = db.execute(
+        "SELECT id, change FROM sessions WHERE uid=?", (_clean(row.session.session_uid),)
+    ).fetchone()
+    if known is not None and known[1] == row.change:
+        db.execute(
+            "UPDATE sessions SET gone=?, pinned=?, redactor=?, row=? WHERE id=?",
+            (row.gone, row.pinned, row.redactor, msgspec.msgpack.encode(row), known[0]),
+        )
+        return known[0], True
+    columns = _columns(change)
+    if known is not None:
+        sets = ", ".join(f"{name}=?" for name in columns)
+        db.execute(f"UPDATE sessions SET {sets} WHERE id=?", (*columns.values(), known[0]))  # noqa: S608
+        return known[0], False
+    columns["discovered"] = columns["ingested"]
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    db.execute(f"INSERT INTO sessions({names}) VALUES({marks})", tuple(columns.values()))
+    return db.last_insert_rowid(), False
+
+
+def _columns(change: Change) -> dict[str, Any]:
+    row, session = change.row, change.row.session
+    return {
         "uid": _clean(session.session_uid),
         "agent": session.flavor,
         "project": _clean(session.cwd),
@@ -624,52 +680,70 @@ def _put_session(db: apsw.Connection, change: Change) -> int:
         "started": _millis(session.started_at),
         "ended": _millis(session.ended_at),
         "outcome": session.outcome,
-        "tokens": spent.own,
+        "tokens": row.spent.own,
         "ticks": sum(row.ticks.values()),
         "raw_bytes": row.raw_bytes,
         "change": row.change,
-        "discovered": now,
-        "ingested": now,
+        "ingested": _now(),
         "analysed": None,
         "evicted": None,
+        "gone": row.gone,
+        "path": session.source_path or "",
         "redactor": row.redactor,
         "reader": row.reader,
-        "cursor": cursor,
-        "row": body,
+        "cursor": msgspec.msgpack.encode(change.cursor),
+        "row": msgspec.msgpack.encode(row),
     }
-    names = ", ".join(columns)
-    marks = ", ".join("?" * len(columns))
-    kept = {"uid", "discovered"}
-    changed = ", ".join(f"{name}=excluded.{name}" for name in columns if name not in kept)
-    upsert = (
-        f"INSERT INTO sessions({names}) VALUES({marks})"
-        f" ON CONFLICT(uid) DO UPDATE SET {changed} RETURNING id"
-    )
-    return int(_one(db, upsert, *columns.values()))
 
 
 def _put_events(db: apsw.Connection, words: _Words, session: int, change: Change) -> None:
-    if change.fresh:
+    if change.fresh and _one(db, "SELECT 1 FROM facts WHERE session=?", session):
         words.delete(session)
         db.execute("DELETE FROM events WHERE session=?", (session,))
         db.execute("DELETE FROM facts WHERE session=?", (session,))
+        uid = change.row.session.session_uid
+        db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (_REPACK + uid,))
     if change.facts:
-        part = (_one(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
-        db.execute("INSERT INTO facts VALUES(?,?,?)", (session, part, change.facts))
+        _put_facts(db, session, change.facts)
     ids = _put_rows(db, words, session, change.events)
     words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
-    db.executemany(
-        "UPDATE events SET state=? WHERE session=? AND event_id=?",
-        [(state, session, event) for event, state in change.states],
-    )
+    if change.states:
+        db.executemany(
+            "UPDATE events SET state=? WHERE session=? AND event_id=?",
+            [(state, session, event) for event, state in change.states],
+        )
     db.execute("DELETE FROM spend WHERE session=?", (session,))
     db.executemany(
         "INSERT INTO spend VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
         [_spend_row(session, spend) for spend in change.spend],
     )
     if change.replayed is not None:
-        body = msgspec.msgpack.encode((change.replayed, change.billed or frozenset()))
+        shared = (change.replayed, change.billed or frozenset(), change.ties)
+        body = msgspec.msgpack.encode(shared)
         db.execute("INSERT OR REPLACE INTO shares VALUES(?,?)", (session, body))
+
+
+def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
+    """Add a piece of facts; many small ones are put together, as a live session makes them."""
+    part = (_one(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
+    if part >= _PARTS:
+        held = _all(db, "SELECT body FROM facts WHERE session=? ORDER BY part", session)
+        facts = [fact for (one,) in [*held, (body,)] for fact in unpack_facts(one)]
+        body, part = pack_facts(facts), 1
+        db.execute("DELETE FROM facts WHERE session=?", (session,))
+    db.execute("INSERT INTO facts VALUES(?,?,?)", (session, part, body))
+
+
+def _rename(db: apsw.Connection, session: int, change: Change) -> None:
+    """Let refs lead to where payloads lie now."""
+    db.execute("DELETE FROM facts WHERE session=?", (session,))
+    db.execute("INSERT INTO facts VALUES(?,?,?)", (session, 1, change.facts))
+    db.executemany(
+        "UPDATE events SET ref=? WHERE session=? AND ref=?",
+        [(new, session, old) for old, new in change.renamed.items() if new != old],
+    )
+    uid = change.row.session.session_uid
+    db.execute("DELETE FROM pending WHERE name=?", (_REPACK + uid,))
 
 
 def _spend_row(session: int, spend: Spend) -> tuple[Any, ...]:
@@ -679,13 +753,18 @@ def _spend_row(session: int, spend: Spend) -> tuple[Any, ...]:
 
 
 def _put_rows(
-    db: apsw.Connection, words: _Words, session: int, events: Sequence[EventRow]
+    db: apsw.Connection,
+    words: _Words,
+    session: int,
+    events: Sequence[EventRow],
+    *,
+    derived: bool = False,
 ) -> dict[int, int]:
     """Write rows of events in their order, and say which row each has."""
     ids = {event.event_id: words.next_id + at for at, event in enumerate(events)}
     words.next_id += len(events)
     db.executemany(
-        "INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?)",
+        f"INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?,{int(derived)})",
         [
             (ids[e.event_id], session, e.event_id, e.ts, e.kind, e.state, e.tool, e.tokens, e.ref)
             for e in events
@@ -704,18 +783,36 @@ def _put_digest(db: apsw.Connection, words: _Words, session: int, one: Digested,
         (_digest_text(body), session),
     )
     db.execute("DELETE FROM signals WHERE session=?", (session,))
-    db.executemany(
-        "INSERT INTO signals(session, kind, body) VALUES(?,?,?)",
-        [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals],
+    signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals]
+    db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
+    db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
+    _put_rows(db, words, session, one.events, derived=True)
+    row = _ROW.decode(_one(db, "SELECT row FROM sessions WHERE id=?", session))
+    told = msgspec.structs.replace(row, session=_judged(row.session, one))
+    db.execute(
+        "UPDATE sessions SET outcome=?, distilled=?, row=? WHERE id=?",
+        (
+            one.outcome,
+            len(body) + sum(len(signal) for *_, signal in signals),
+            msgspec.msgpack.encode(told),
+            session,
+        ),
     )
-    _put_rows(db, words, session, one.events)
-    db.execute("UPDATE sessions SET outcome=? WHERE id=?", (one.outcome, session))
     # A session that went on since it was read stays un-analysed: the digest does not cover it.
     db.execute("UPDATE sessions SET analysed=? WHERE id=? AND change=?", (now, session, one.change))
 
 
-def _claim(db: apsw.Connection, session: int, keys: Sequence[int]) -> set[str]:
-    """Take what nobody owns yet; the sessions that own the rest."""
+def _judged(session: Session, one: Digested) -> Session:
+    """What only the digest can tell of a session, as it has all payloads at hand."""
+    cost = session.cost
+    if one.retries is not None:
+        cost = msgspec.structs.replace(cost, retries=one.retries)
+    return msgspec.structs.replace(session, task_ref=one.task_ref, cost=cost)
+
+
+def _claim(db: apsw.Connection, session: int, change: Change) -> None:
+    """Take what nobody owns yet, and remember who owns the rest: they are kin."""
+    keys = change.claims
     db.executemany("INSERT OR IGNORE INTO owners VALUES(?,?)", [(k, session) for k in keys])
     others: set[int] = set()
     for at in range(0, len(keys), 500):
@@ -726,18 +823,53 @@ def _claim(db: apsw.Connection, session: int, keys: Sequence[int]) -> set[str]:
             (*some, session),
         )
         others |= {owner for (owner,) in found}
-    names = (_one(db, "SELECT uid FROM sessions WHERE id=?", other) for other in others)
-    return {name for name in names if name is not None}
+    pairs = [pair for other in others for pair in ((session, other), (other, session))]
+    db.executemany("INSERT OR IGNORE INTO kin VALUES(?,?)", pairs)
+    db.executemany(
+        "INSERT OR REPLACE INTO owners SELECT ?, id FROM sessions WHERE uid=?", change.owned
+    )
+
+
+def _kin(db: apsw.Connection, session: int) -> set[str]:
+    """Give all sessions that have claims in common with one, directly or through others."""
+    if _one(db, "SELECT 1 FROM kin WHERE session=?", session) is None:
+        return set()
+    rows = _all(
+        db,
+        "WITH RECURSIVE near(id) AS (VALUES(?) UNION SELECT other FROM kin, near WHERE session=id)"
+        " SELECT uid FROM sessions JOIN near USING(id) WHERE id!=?",
+        *(session, session),
+    )
+    return {uid for (uid,) in rows}
+
+
+def _foreign(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozenset[int]:
+    """Give the claims of a session that evicted ones own: these are counted in their digests."""
+    evicted = _all(
+        db,
+        "SELECT other FROM kin JOIN sessions ON id=other WHERE session=? AND evicted IS NOT NULL",
+        session,
+    )
+    if not evicted:
+        return frozenset()
+    marks = ",".join(str(other) for (other,) in evicted)
+    keys = {
+        key
+        for (key,) in _all(db, f"SELECT key FROM owners WHERE session IN ({marks})")  # noqa: S608
+    }
+    return frozenset(keys.intersection(claims(facts)))
 
 
 def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None:
     tier1 = ("events", "facts", "shares")
     for table in (*tier1, "spend", "digests", "signals") if forget else tier1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
+    db.execute("DELETE FROM pending WHERE name=?", (_REPACK + uid,))
     if forget:
         db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
         db.execute("INSERT INTO digest_words(digest_words) VALUES('optimize')")
         db.execute("DELETE FROM owners WHERE session=?", (session,))
+        db.execute("DELETE FROM kin WHERE session=? OR other=?", (session, session))
         db.execute("DELETE FROM sessions WHERE id=?", (session,))
         db.execute("INSERT OR IGNORE INTO tombstones VALUES(?)", (uid_hash(uid),))
     else:

@@ -92,6 +92,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was spent in a part that its source no longer holds, as an earlier digest tells."""
     carried_until: str | None = None
     """Up to when that goes: what the source says before this is counted there."""
+    carried_change: int = 0
+    """The first change that went on from there."""
     pinned: bool = False
     change: int = 0
     """Grows with every write of this session."""
@@ -221,6 +223,8 @@ class Digested(msgspec.Struct):
     outcome: str = "unknown"
     task_ref: str | None = None
     title: str | None = None
+    retries: int | None = None
+    """Counted with all payloads at hand, which a session that grew was not read with."""
 
 
 class Filter(msgspec.Struct, frozen=True):

@@ -3,49 +3,54 @@
 Invariants: a session's rows and its cursor move in one transaction, so that a sweep may be killed
 anywhere and the next one comes to the same rows; what fails is one source, told with its reason,
 never the sweep; a source that has not changed is not opened; the second sweep over the same files
-parses no line. A large sweep uses a second process: it reads, redacts, packs and digests, and
-this one owns the database. Their batches lie in a few files of bounded size and number, so that
-neither can run away from the other.
+parses no line; what was read stays when its source is deleted, shortened or rewritten, and is
+marked so; nothing is evicted before its digest is on the disk, but where the disk would overflow,
+and then it is told. A large sweep uses a second process: it reads, redacts, packs and digests,
+and this one owns the database.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import contextlib
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from thence.adapters import Adapter, Source
-from thence.adapters.files import unchanged
+from thence.adapters.files import REWRITTEN, start_of, unchanged
 from thence.errors import ThenceError
-from thence.format import lineage
-from thence.format.facts import Edge, Fact
-from thence.format.records import Skipped
+from thence.format.facts import Fact
+from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
+from thence.memory import families, retention
 from thence.memory.digest import digest
-from thence.memory.keep import READER, Keeper, restated
-from thence.memory.packs import Blobs
+from thence.memory.exclusion import PEEK, Exclusion, project_told
+from thence.memory.keep import READER, Carried, Keeper, printable
+from thence.memory.packs import Blobs, Packs
+from thence.memory.parcels import Parcels, SweepBroken
 from thence.memory.redact import VERSION, Redactor
 from thence.memory.store import (
+    DATA_LOSS,
     Change,
     Digested,
     Filter,
     Held,
     Inventory,
     Known,
+    SessionRow,
+    Spend,
     Store,
     open_store,
+    pack_facts,
 )
 
-
-class SweepBroken(ThenceError):
-    """The process that reads for a sweep ended before its time."""
-
+__all__ = ["Outcome", "Progress", "Report", "Sweep", "SweepBroken", "recalled", "stale"]
 
 ALONE = 8 << 20
 """Bytes up to which one process does everything: starting another would take longer."""
@@ -53,8 +58,8 @@ ALONE = 8 << 20
 BATCH = 2 << 20
 """Source bytes that go into one transaction."""
 
-WAITING = 8
-"""Batches that may lie between reader and writer."""
+DIGESTS = 256
+"""Digests that are written together: each such write waits for the disk."""
 
 
 Stage = Literal["find", "read", "digest", "evict", "done"]
@@ -76,7 +81,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     uid: str
     path: str
-    what: Literal["new", "changed", "failed", "gone"]
+    what: Literal["new", "changed", "failed", "gone", "undigested", "excluded"]
     events: int = 0
     skipped: tuple[Skipped, ...] = ()
     why: str | None = None
@@ -88,6 +93,8 @@ class Report(msgspec.Struct):
     sources: int = 0
     read: int = 0
     unchanged: int = 0
+    excluded: int = 0
+    gone: int = 0
     sessions_new: int = 0
     sessions_changed: int = 0
     events: int = 0
@@ -98,7 +105,13 @@ class Report(msgspec.Struct):
     redactions: dict[str, int] = {}
     digested: int = 0
     evicted: int = 0
+    lost: int = 0
+    """Sessions that were evicted without a digest of all of them."""
+    pending: int = 0
+    """Evicted ones of which some page may still hold words, until the next sweep."""
     seconds: float = 0.0
+    notes: list[str] = []
+    """What the user must be told: data that was lost, alerts of the retention."""
     outcomes: list[Outcome] = []
 
 
@@ -140,27 +153,43 @@ class Sweep:
         redactor: Redactor,
         *,
         domains: Mapping[str, str] | None = None,
+        exclude: Iterable[str] = (),
+        policy: retention.Policy | None = None,
         progress: Told = _quiet,
         address: str | None = None,
     ) -> None:
-        """Get ready; with the store's `address` a large sweep may use a second process."""
+        """Get ready; with the store's `address` a large sweep may use a second process.
+
+        Without a `policy` nothing is evicted.
+        """
         self._store = store
         self._adapters = adapters
         self._redactor = redactor
         self._keeper = Keeper(store.blobs, redactor, domains=domains)
         self._progress = progress
         self._domains = domains
+        self._exclude = Exclusion(exclude)
+        self._policy = policy
         self._address = address if (os.cpu_count() or 1) > 1 else None
+        self._again: list[str] = []  # sessions to be redacted by newer rules, in the store alone
+        self._digests: list[Digested] = []
         self.report = Report()
 
     def run(self, roots: Mapping[str, Iterable[Path]]) -> Report:
         """Sweep the roots of the agents, and say what was done."""
         began = time.monotonic()
+        places = {name: list(paths) for name, paths in roots.items()}
         known = self._store.known()
-        jobs = self._jobs(roots, known)
+        if known.pending:
+            self._store.remove((), why={})
+        jobs = self._jobs(places, known)
         conflicts = self._write(self._pieces(jobs, known), jobs)
-        self._settle(conflicts)
+        self._redact_again(known)
+        for changes in families.settled(self._store, conflicts):
+            self._store.write(changes)
         self._digest_rest()
+        self._evict(places)
+        self.report.redactions = dict(self._redactor.counts)
         self.report.seconds = time.monotonic() - began
         self._progress(Progress("done", sessions=self._sessions))
         return self.report
@@ -171,52 +200,120 @@ class Sweep:
 
     # -- finding ------------------------------------------------------------------------
 
-    def _jobs(self, roots: Mapping[str, Iterable[Path]], known: Inventory) -> list[Job]:
+    def _jobs(self, roots: Mapping[str, Sequence[Path]], known: Inventory) -> list[Job]:
         """Find the sources that have to be read, the oldest first."""
-        jobs: list[Job] = []
+        found: dict[str, tuple[str, Source]] = {}
         for name, places in roots.items():
             for place in places:
                 for source in self._adapters[name].find(place):
                     self.report.sources += 1
-                    job = self._job(name, source, known)
-                    if job is None:
-                        self.report.unchanged += 1
-                    else:
-                        jobs.append(job)
+                    uid = source.uid
+                    # Of two places that hold the same session the one counts that did before.
+                    if uid not in found or _is_known(source, known):
+                        found[uid] = name, source
                 self._progress(Progress("find", all_sources=self.report.sources))
+        self._mark_gone(found, roots, known)
+        jobs = [job for name, source in found.values() if (job := self._job(name, source, known))]
+        self.report.unchanged = self.report.sources - len(jobs) - self.report.excluded
         return sorted(jobs, key=lambda job: (job.modified, job.source.uid))
 
     def _job(self, name: str, source: Source, known: Inventory) -> Job | None:
-        if known.is_forgotten(source.uid):
+        if known.forgotten and known.is_forgotten(source.uid):
             return None
         before = known.sessions.get(source.uid)
-        current = before is not None and not stale(before)
-        if current and before is not None and unchanged(source, before.cursor):
+        if before is not None and not self._is_due(source, before):
+            return None
+        if self._exclude and self._is_excluded(source):
+            self.report.excluded += 1
             return None
         stats = [found for file in source.files if (found := _stat(file.path)) is not None]
         done = 0
-        if before is not None and current and not before.evicted:
+        if before is not None and not before.evicted and not stale(before):
             done = sum(mark.offset for mark in before.cursor.marks.values())
         size = max(sum(found.st_size for found in stats) - done, 0)
         return Job(name, source, size, max((found.st_mtime for found in stats), default=0.0))
 
+    def _is_due(self, source: Source, before: Known) -> bool:
+        """Whether a known session is to be read: it changed, or was read by older rules."""
+        if not unchanged(source, before.cursor):
+            return True
+        if before.evicted is None:
+            return stale(before)
+        if before.redactor != VERSION:
+            self._again.append(source.uid)
+        return False
+
+    def _is_excluded(self, source: Source) -> bool:
+        if self._exclude.means_source(source):
+            return True
+        start = start_of(source.path, PEEK)
+        return self._exclude.means(project_told(start or b""))
+
+    def _mark_gone(
+        self,
+        found: Mapping[str, tuple[str, Source]],
+        roots: Mapping[str, Sequence[Path]],
+        known: Inventory,
+    ) -> None:
+        """Mark sessions whose source is no longer there, and those whose source came back."""
+        starts = {name: tuple(f"{place}/" for place in places) for name, places in roots.items()}
+        changed = {}
+        for uid, one in known.sessions.items():
+            if uid in found:
+                if one.gone:
+                    changed[uid] = False
+                continue
+            inside = one.path.startswith(starts.get(uid.partition(":")[0], ()))
+            if inside and not os.path.lexists(one.path):
+                if not one.gone:
+                    changed[uid] = True
+                if one.redactor != VERSION:
+                    self._again.append(uid)
+        if changed:
+            self._restate(changed, known)
+
+    def _restate(self, gone: Mapping[str, bool], known: Inventory) -> None:
+        changes = []
+        for row in self._store.sessions(Filter(uids=tuple(gone))):
+            uid = row.session.session_uid
+            changes.append(
+                Change(msgspec.structs.replace(row, gone=gone[uid]), known.sessions[uid].cursor)
+            )
+            if gone[uid]:
+                self.report.gone += 1
+                path = row.session.source_path or ""
+                self.report.outcomes.append(Outcome(uid, path, "gone"))
+        self._store.write(changes)
+
     # -- reading ------------------------------------------------------------------------
 
-    def _pieces(self, jobs: Sequence[Job], known: Inventory) -> Iterator[Piece]:
+    def _pieces(self, jobs: Sequence[Job], known: Inventory) -> Iterable[Piece]:
         if self._address is None or sum(job.size for job in jobs) < ALONE:
             return self._read(jobs, known)
         address = self._address
 
-        def reading() -> Iterator[Piece]:
+        def reading() -> Iterator[tuple[Piece, int]]:
             # A connection does not survive a fork: the other process opens its own.
             self._store = open_store(address)
             self._keeper = Keeper(self._store.blobs, self._redactor, domains=self._domains)
-            return self._read(jobs, known)
+            self._redactor.counts.clear()
+            return ((piece, piece.bytes) for piece in self._read(jobs, known))
 
-        return _Elsewhere(reading, self._sync, self._redactor).pieces()
+        return Parcels(
+            self._scratch(), Piece, reading, self._closed, self._redactor.counts.update, size=BATCH
+        )
 
-    def _sync(self) -> None:
+    def _scratch(self) -> Path:
+        """Where parcels may lie: beside the store's own files, or else with other passing ones."""
+        path = getattr(self._store, "path", None)
+        return path.parent / "tmp" if isinstance(path, Path) else Path(tempfile.gettempdir())
+
+    def _closed(self) -> dict[str, int]:
+        """Make a parcel ready to leave: its payloads are on the disk; what was redacted in it."""
         self._keeper.sync()
+        counts = dict(self._redactor.counts)
+        self._redactor.counts.clear()
+        return counts
 
     def _read(self, jobs: Sequence[Job], known: Inventory) -> Iterator[Piece]:
         for job in jobs:
@@ -225,32 +322,43 @@ class Sweep:
     def _read_one(self, job: Job, before: Known | None) -> Iterator[Piece]:
         source, adapter = job.source, self._adapters[job.adapter]
         try:
-            held = None
-            if before is not None and not before.evicted and not stale(before):
+            held, carried = None, None
+            if before is not None and before.evicted is not None:
+                carried = self._carried(adapter, source, before)
+            elif before is not None and not stale(before):
                 held = self._store.held(source.uid)
-            new, more = before is None, True
+            what: Literal["new", "changed"] = "changed" if before else "new"
+            more = True
             while more:
-                kept = self._keeper.keep(adapter, source, before, held)
-                held, more = kept.held, kept.more
+                kept = self._keeper.keep(adapter, source, before, held, carried=carried)
+                held, more, carried = kept.held, kept.more, None
+                if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
+                    self._store.blobs.evict(source.uid)
+                    yield Piece(Outcome(source.uid, source.path, "excluded"))
+                    return
+                events = len(kept.change.events) if kept.change else 0
                 made = None
-                if kept.change is not None and kept.facts:
-                    row = kept.change.row
-                    made = digest(Whole(source.uid, kept.facts, torn=row.torn), row)
-                outcome = Outcome(
-                    source.uid,
-                    source.path,
-                    "new" if new else "changed",
-                    len(kept.change.events) if kept.change else 0,
-                    tuple(kept.skipped),
-                )
+                if kept.change is not None and kept.whole is not None:
+                    with contextlib.suppress(Exception):  # kept all the same, and tried again
+                        made = self._made(kept.whole, kept.change.row)
+                outcome = Outcome(source.uid, source.path, what, events, tuple(kept.skipped))
                 yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more)
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
-            why = error.message if isinstance(error, ThenceError) else repr(error)
-            yield Piece(Outcome(source.uid, source.path, "failed", why=why))
+            yield Piece(Outcome(source.uid, source.path, "failed", why=_why(error)))
+
+    def _carried(self, adapter: Adapter, source: Source, before: Known) -> Carried | None:
+        """Give what an evicted session took, if its source no longer holds all that was read."""
+        probe = adapter.read(source, before.cursor)
+        if all(notice.what != REWRITTEN for notice in probe.notices):
+            return None
+        wanted = Filter(uids=(source.uid,))
+        row = next(iter(self._store.sessions(wanted)))
+        spend = tuple(_spend_of(told) for told in self._store.kept("spend", wanted))
+        return Carried(spend, row.session.ended_at, before.change + 1)
 
     # -- writing ------------------------------------------------------------------------
 
-    def _write(self, pieces: Iterator[Piece], jobs: Sequence[Job]) -> dict[str, set[str]]:
+    def _write(self, pieces: Iterable[Piece], jobs: Sequence[Job]) -> dict[str, set[str]]:
         conflicts: dict[str, set[str]] = {}
         total = sum(job.size for job in jobs)
         batch: list[Piece] = []
@@ -259,25 +367,32 @@ class Sweep:
             batch.append(piece)
             size += piece.bytes
             if size >= BATCH:
-                _merge(conflicts, self._commit(batch))
+                self._commit(batch, conflicts)
                 batch, size = [], 0
             self._count(piece)
             done = self.report
             self._progress(
                 Progress("read", done.bytes, total, done.read, len(jobs), self._sessions)
             )
-        _merge(conflicts, self._commit(batch))
+        self._commit(batch, conflicts)
+        self._put_digests()
         return conflicts
 
-    def _commit(self, batch: Sequence[Piece]) -> dict[str, set[str]]:
+    def _commit(self, batch: Sequence[Piece], conflicts: dict[str, set[str]]) -> None:
         changes = [piece.change for piece in batch if piece.change is not None]
         self._keeper.sync()
-        conflicts = self._store.write(changes) if changes else {}
-        digests = [piece.digested for piece in batch if piece.digested is not None]
-        if digests:
-            self._store.digested(digests)
-            self.report.digested += len(digests)
-        return conflicts
+        if changes:
+            for uid, others in self._store.write(changes).items():
+                conflicts.setdefault(uid, set()).update(others)
+        self._digests += [piece.digested for piece in batch if piece.digested is not None]
+        if len(self._digests) >= DIGESTS:
+            self._put_digests()
+
+    def _put_digests(self) -> None:
+        if self._digests:
+            self._store.digested(self._digests)
+            self.report.digested += len(self._digests)
+            self._digests = []
 
     def _count(self, piece: Piece) -> None:
         report, outcome = self.report, piece.outcome
@@ -285,7 +400,9 @@ class Sweep:
         report.bytes += piece.bytes
         report.events += outcome.events
         report.skipped += len(outcome.skipped)
-        if not piece.more:
+        if outcome.what == "excluded":
+            report.excluded += 1
+        elif not piece.more:
             report.read += 1
             report.failed += outcome.what == "failed"
             if piece.change is not None:
@@ -294,25 +411,37 @@ class Sweep:
         if outcome.skipped or outcome.what == "failed":
             report.outcomes.append(outcome)
 
-    # -- lineage ------------------------------------------------------------------------
+    # -- newer rules --------------------------------------------------------------------
 
-    def _settle(self, conflicts: Mapping[str, set[str]]) -> None:
-        """Decide who owns what several sessions hold, and write those anew that this changes."""
-        for group in _groups(conflicts):
-            held = {uid: found for uid in group if (found := self._held(uid)) is not None}
-            owned = lineage.shared({uid.partition(":")[2]: h.facts for uid, h in held.items()})
-            changes = []
-            for uid, one in held.items():
-                name = uid.partition(":")[2]
-                replayed, billed = owned.replayed[name], owned.billed[name]
-                if (replayed, billed) == (one.replayed, one.billed):
-                    continue
-                changes.append(_reclaimed(uid, one, replayed, billed, owned.edges[name]))
-            if changes:
-                self._store.write(changes)
+    def _redact_again(self, known: Inventory) -> None:
+        """Go over what is in the store alone by the rules of today."""
+        for uid in self._again:
+            held = self._store.held(uid)
+            if held is not None:
+                facts = [_with_payloads(fact, self._store.blobs) for fact in held.facts]
+                change = self._keeper.again(uid, held, facts)
+                self._keeper.sync()
+                self._store.write([change])
+            elif (one := known.sessions.get(uid)) is not None:
+                self._redact_digest(uid, one)
 
-    def _held(self, uid: str) -> Held | None:
-        return self._store.held(uid)
+    def _redact_digest(self, uid: str, known: Known) -> None:
+        wanted = Filter(uids=(uid,))
+        redact = self._redactor.redact_json
+        row = next(iter(self._store.sessions(wanted)))
+        for told in self._store.kept("digests", wanted):
+            body = {k: v for k, v in told.items() if k not in ("uid", "change", "at")}
+            signals = [
+                {k: v for k, v in redact(one).items() if k != "uid"}
+                for one in self._store.kept("signals", wanted)
+            ]
+            session = row.session
+            made = Digested(uid, row.change, redact(body), signals, [], session.outcome)
+            made.task_ref = session.task_ref
+            self._store.digested([made])
+        clean = msgspec.convert(redact(msgspec.to_builtins(row)), SessionRow)
+        clean = msgspec.structs.replace(clean, redactor=VERSION)
+        self._store.write([Change(clean, known.cursor)])
 
     # -- digests ------------------------------------------------------------------------
 
@@ -320,18 +449,124 @@ class Sweep:
         """Digest what was not digested while it was read: what grew, and what was reclaimed."""
         waiting = list(self._store.sessions(Filter(analysed=False, evicted=False)))
         for number, row in enumerate(waiting):
-            uid = row.session.session_uid
-            held = self._store.held(uid)
-            if held is None:
-                continue
-            whole = recalled(uid, held, self._store.blobs)
-            self._store.digested([digest(whole, held.row)])
-            self.report.digested += 1
+            self._analyse(row.session.session_uid)
             self._progress(
                 Progress(
                     "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
                 )
             )
+        self._put_digests()
+
+    def _analyse(self, uid: str) -> bool:
+        """Digest a session from the store; whether that went well."""
+        held = self._store.held(uid)
+        if held is None:
+            return False
+        try:
+            whole = recalled(uid, held, self._store.blobs)
+            made = self._made(whole, held.row)
+        except Exception as error:  # noqa: BLE001 - the session is kept, and tried again
+            path = held.row.session.source_path or ""
+            told = Outcome(uid, path, "undigested", why=_why(error))
+            self.report.outcomes = [one for one in self.report.outcomes if one != told] + [told]
+            return False
+        made.retries = whole.session().cost.retries
+        self._digests.append(made)
+        if len(self._digests) >= DIGESTS:
+            self._put_digests()
+        return True
+
+    def _made(self, whole: Whole, row: SessionRow) -> Digested:
+        made = digest(whole, row)
+        if row.carried_change:
+            self._continue(made, row)
+        return made
+
+    def _continue(self, made: Digested, row: SessionRow) -> None:
+        """Put the digest of what the source no longer holds into the one that goes on from it."""
+        for told in self._store.kept("digests", Filter(uids=(made.uid,))):
+            old = told if told["change"] < row.carried_change else told.get("continues")
+            made.digest = {**made.digest, "continues": old}
+
+    # -- retention ----------------------------------------------------------------------
+
+    def _evict(self, roots: Mapping[str, Sequence[Path]]) -> None:
+        """Repack what was replaced, and keep the policy."""
+        known = self._store.known()
+        for uid in sorted(known.untidy):
+            self._repack(uid)
+        if self._policy is None:
+            return
+        failed: set[str] = set()
+        running: set[str] | None = None
+        planned = self._plan(known, failed, running)
+        while planned.items:
+            if running is None:
+                running = self._running(roots)
+            elif planned.again:
+                for item in planned.of("analyse"):
+                    uid = item.session_uid or ""
+                    if not self._analyse(uid):
+                        failed.add(uid)
+                self._put_digests()
+            else:
+                self._carry_out(planned)
+                return
+            known = self._store.known()
+            planned = self._plan(known, failed, running)
+
+    def _plan(self, known: Inventory, failed: set[str], running: set[str] | None) -> retention.Plan:
+        items = tuple(
+            retention.Item(
+                uid,
+                one.bytes,
+                last_event=_moment(one.ended),
+                ingested_at=_moment(one.ingested),
+                analyzed_at=_moment(one.analysed),
+                pinned=one.pinned,
+                running=running is not None and uid in running,
+                analysis_failed=uid in failed,
+            )
+            for uid, one in known.sessions.items()
+            if one.evicted is None
+        )
+        policy = self._policy or retention.Policy()
+        inventory = retention.Inventory(items, known.distilled_bytes)
+        return retention.plan(policy, inventory, datetime.now(UTC))
+
+    def _running(self, roots: Mapping[str, Sequence[Path]]) -> set[str]:
+        """Give the sessions that their agents call running."""
+        return {
+            f"{name}:{live.session}"
+            for name, places in roots.items()
+            for place in places
+            for live in self._adapters[name].live(place)
+        }
+
+    def _carry_out(self, planned: retention.Plan) -> None:
+        notes = [item.reason for item in planned.of("alert")]
+        for action in ("evict", "drop_unanalysed"):
+            why = {item.session_uid or "": item.reason for item in planned.of(action)}
+            if not why:
+                continue
+            lost = action == "drop_unanalysed"
+            self.report.pending += len(self._store.remove(list(why), why=why, lost=lost))
+            self.report.evicted += len(why)
+            if lost:
+                self.report.lost += len(why)
+                notes += [f"{DATA_LOSS}: {uid}: {reason}" for uid, reason in why.items()]
+            self._progress(Progress("evict", sources=len(why), all_sources=len(planned.items)))
+        self.report.notes += notes
+
+    def _repack(self, uid: str) -> None:
+        """Write a session's payloads anew, without those that were replaced."""
+        blobs, held = self._store.blobs, self._store.held(uid)
+        if held is None or not isinstance(blobs, Packs):
+            return
+        refs = [block.ref for fact in held.facts for block in fact.blocks if block.ref is not None]
+        with blobs.repack(uid, refs) as renamed:
+            facts = pack_facts([_renamed(fact, renamed) for fact in held.facts])
+            self._store.write([Change(held.row, held.cursor, facts, renamed=renamed)])
 
 
 def stale(known: Known) -> bool:
@@ -355,38 +590,40 @@ def _with_payloads(fact: Fact, blobs: Blobs) -> Fact:
     return msgspec.structs.replace(fact, blocks=blocks)
 
 
-def _reclaimed(
-    uid: str,
-    held: Held,
-    replayed: frozenset[str],
-    billed: frozenset[str],
-    edges: Sequence[Edge],
-) -> Change:
-    whole = Whole(uid, held.facts, replayed=replayed, billed=billed, torn=held.row.torn)
-    row = msgspec.structs.replace(held.row, change=held.row.change + 1)
-    change = restated(whole, held, row=row)
-    known = {(edge.link, edge.session) for edge in change.row.edges}
-    more = tuple(edge for edge in edges if (edge.link, edge.session) not in known)
-    change.row = msgspec.structs.replace(change.row, edges=(*change.row.edges, *more))
-    change.replayed, change.billed = replayed, billed
-    return change
+def _renamed(fact: Fact, refs: Mapping[str, str]) -> Fact:
+    blocks = tuple(
+        msgspec.structs.replace(block, ref=refs.get(block.ref, block.ref)) if block.ref else block
+        for block in fact.blocks
+    )
+    return msgspec.structs.replace(fact, blocks=blocks)
 
 
-def _groups(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
-    """Gather sessions that share something, directly or through others."""
-    group: dict[str, set[str]] = {}
-    for uid, others in conflicts.items():
-        together = {uid, *others}
-        for one in list(together):
-            together |= group.get(one, set())
-        for one in together:
-            group[one] = together
-    return [list(members) for members in sorted({tuple(sorted(g)) for g in group.values()})]
+def _spend_of(told: Mapping[str, object]) -> Spend:
+    """Read a row of what was spent."""
+    named = {
+        "input_tokens": "input",
+        "output_tokens": "output",
+        "cache_creation_input_tokens": "cache_creation",
+        "cache_read_input_tokens": "cache_read",
+        "cache_1h_input_tokens": "cache_1h",
+        "web_searches": "searches",
+    }
+    usage = Usage(**{field: told.get(name) or 0 for field, name in named.items()})  # type: ignore[arg-type]
+    rest = {name: told[name] for name in ("responses", "ticks", "unpriced")}
+    return Spend(told["day"], told["model"], told["place"], usage, **rest)  # type: ignore[arg-type]
 
 
-def _merge(into: dict[str, set[str]], more: Mapping[str, set[str]]) -> None:
-    for uid, others in more.items():
-        into.setdefault(uid, set()).update(others)
+def _is_known(source: Source, known: Inventory) -> bool:
+    before = known.sessions.get(source.uid)
+    return before is not None and before.path == printable(source.path)
+
+
+def _why(error: Exception) -> str:
+    return error.message if isinstance(error, ThenceError) else repr(error)
+
+
+def _moment(millis: int | None) -> datetime | None:
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
 
 
 def _stat(path: str) -> os.stat_result | None:
@@ -394,83 +631,3 @@ def _stat(path: str) -> os.stat_result | None:
         return os.lstat(path)
     except OSError:
         return None
-
-
-# -- a second process -----------------------------------------------------------------------
-
-
-class Parcel(msgspec.Struct):
-    """Some pieces on their way from the reader to the writer."""
-
-    pieces: list[Piece]
-    redactions: dict[str, int]
-
-
-_PARCEL = msgspec.msgpack.Decoder(Parcel)
-
-
-class _Elsewhere:
-    """Runs the reading in a process of its own; at most so many parcels lie between the two."""
-
-    def __init__(
-        self,
-        pieces: Callable[[], Iterator[Piece]],
-        sync: Callable[[], None],
-        redactor: Redactor,
-    ) -> None:
-        self._pieces = pieces
-        self._sync = sync
-        self._redactor = redactor
-        self._context = multiprocessing.get_context("fork")
-        self._room = self._context.Semaphore(WAITING)
-        self._ready = self._context.SimpleQueue()
-
-    def pieces(self) -> Iterator[Piece]:
-        """Give what the other process reads, in its order."""
-        with tempfile.TemporaryDirectory(prefix="thence-sweep-") as folder:
-            process = self._context.Process(target=self._work, args=(folder,), daemon=True)
-            process.start()
-            try:
-                while (name := self._next(process)) is not None:
-                    path = Path(folder, name)
-                    parcel = _PARCEL.decode(path.read_bytes())
-                    path.unlink()
-                    self._room.release()
-                    self._redactor.counts.update(parcel.redactions)
-                    yield from parcel.pieces
-            finally:
-                process.terminate()
-                process.join()
-
-    def _next(self, process: multiprocessing.process.BaseProcess) -> str | None:
-        while not self._ready.empty() or process.is_alive():
-            if not self._ready.empty():
-                name: str | None = self._ready.get()
-                return name
-            process.join(0.002)
-        raise SweepBroken(
-            f"the reading process ended with {process.exitcode}",
-            hint="what was read before is kept; sweep again to go on",
-        )
-
-    def _work(self, folder: str) -> None:
-        """In the other process: read, and put parcels where the writer finds them."""
-        parcel: list[Piece] = []
-        size = number = 0
-        self._redactor.counts.clear()
-        for piece in self._pieces():
-            parcel.append(piece)
-            size += piece.bytes
-            if size >= BATCH:
-                self._send(folder, number, parcel)
-                parcel, size, number = [], 0, number + 1
-        self._send(folder, number, parcel)
-        self._ready.put(None)
-
-    def _send(self, folder: str, number: int, pieces: list[Piece]) -> None:
-        self._sync()
-        self._room.acquire()
-        body = msgspec.msgpack.encode(Parcel(pieces, dict(self._redactor.counts)))
-        self._redactor.counts.clear()
-        Path(folder, f"{number}").write_bytes(body)
-        self._ready.put(f"{number}")

@@ -24,7 +24,17 @@ from thence.format.records import Usage
 from thence.memory.keep import Keeper, Kept
 from thence.memory.redact import Redactor
 from thence.memory.search import hits, parse
-from thence.memory.store import Change, Digested, Filter, Held, Store, StoreLocked
+from thence.memory.store import (
+    DATA_LOSS,
+    Change,
+    Digested,
+    Filter,
+    Held,
+    Store,
+    StoreLocked,
+    owner_key,
+    pack_facts,
+)
 
 CHECKS = (
     "empty",
@@ -34,6 +44,9 @@ CHECKS = (
     "writing_twice",
     "digests",
     "owners",
+    "foreign",
+    "restating",
+    "replacing",
     "listing",
     "spending",
     "searching",
@@ -179,8 +192,67 @@ class StoreSuite:
         store.remove(["claude:one"], why={})
         third = _session(store, "three", "c")
         third.claims = [1]
-        if store.write([third]) != {"claude:three": {"claude:one"}}:
-            yield "ownership did not survive eviction"
+        if store.write([third]) != {"claude:three": {"claude:one", "claude:two"}}:
+            yield "ownership did not survive eviction, or kin of kin are not told"
+
+    def foreign(self, store: Store) -> Iterator[str]:
+        """What an evicted session owns stays its own; what another one took over does not."""
+        bill = owner_key("bill", "two-0")
+        first, second = _session(store, "one", "a"), _session(store, "two", "b")
+        first.claims, second.claims = [bill], [bill]
+        store.write([first])
+        store.write([second])
+        held = store.held("claude:two")
+        if held is None or held.foreign:
+            yield "a bill is foreign though its owner is held"
+        store.remove(["claude:one"], why={})
+        held = store.held("claude:two")
+        if held is None or held.foreign != {bill}:
+            yield "a bill that an evicted session owns is not foreign"
+            return
+        more = _grown(store, held, "two", "b", "c")
+        more.owned = [(bill, "claude:two")]
+        store.write([more])
+        held = store.held("claude:two")
+        if held is None or held.foreign:
+            yield "a bill that was taken over is foreign"
+
+    def restating(self, store: Store) -> Iterator[str]:
+        """A row of the same change may say that its source is gone; all else stays."""
+        change = _session(store, "one", "hello")
+        store.write([change])
+        store.digested([_digest("claude:one", 1)])
+        row = msgspec.structs.replace(change.row, gone=True, pinned=True)
+        store.write([Change(row, change.cursor)])
+        known = store.known().sessions["claude:one"]
+        if not (known.gone and known.pinned and known.analysed):
+            yield f"restated as {known}"
+        held = store.held("claude:one")
+        if held is None or len(held.states) != 1 or not list(store.kept("spend")):
+            yield "restating the row lost what it did not tell"
+        store.write([_grown(store, held, "one", "hello", "again")] if held else [])
+        if not store.known().sessions["claude:one"].pinned:
+            yield "growing unpinned a session"
+
+    def replacing(self, store: Store) -> Iterator[str]:
+        """What is read from the start takes the place of what was there, payloads in the end."""
+        store.write([_session(store, "one", "old words")])
+        again = _session(store, "one", "new words")
+        again.row = msgspec.structs.replace(again.row, change=2)
+        store.write([again])
+        if store.known().untidy != {"claude:one"}:
+            yield "nobody is told that old payloads are left"
+        if [len(store.search(parse(text)).found) for text in ("old", "new")] != [0, 1]:
+            yield "the index holds what was replaced"
+        held = store.held("claude:one")
+        if held is None or len(held.facts) != 1:
+            yield "what was replaced is still held"
+            return
+        refs = {block.ref: block.ref for fact in held.facts for block in fact.blocks if block.ref}
+        store.write([Change(held.row, held.cursor, pack_facts(held.facts), renamed=refs)])
+        after = store.held("claude:one")
+        if store.known().untidy or after is None or after.facts != held.facts:
+            yield "renaming refs changed more, or was forgotten"
 
     # -- reading ------------------------------------------------------------------------
 
@@ -269,8 +341,12 @@ class StoreSuite:
             yield "an evicted session is not found by its digest"
         if store.held("claude:two") is None or not store.search(parse("other")).found:
             yield "another session went with it"
-        if [one["why"] for one in store.kept("audit")] != ["asked"]:
+        if [(one["what"], one["why"]) for one in store.kept("audit")] != [("evict", "asked")]:
             yield "nobody wrote down why"
+        store.remove(["claude:two"], why={"claude:two": "no room"}, lost=True)
+        last = [(one["what"], one["uid"]) for one in store.kept("audit")][-1]
+        if last != (DATA_LOSS, "claude:two"):
+            yield f"a data loss was written down as {last}"
         known = store.known().sessions["claude:one"]
         if not known.evicted:
             yield "the inventory does not tell of the eviction"

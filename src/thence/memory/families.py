@@ -1,0 +1,123 @@
+"""Sessions that hold the same records or bills: who owns what is settled, and written down.
+
+A family is all sessions that have claims in common, directly or through others. Its members are
+compared as a whole (`format.lineage`), so that what comes out does not depend on the order in
+which they were read, and a parent that turns up late takes over what is its. Members that were
+evicted cannot be compared any more: what they own stays theirs for ever, since their digests
+count it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from thence.format import lineage
+from thence.format.facts import COPIES_OF, Edge, Fact
+from thence.format.whole import Whole
+from thence.memory.keep import restated
+from thence.memory.store import Change, Held, Store, owner_key
+
+
+def settled(store: Store, conflicts: Mapping[str, set[str]]) -> Iterator[list[Change]]:
+    """Give, family by family, what has to be written anew."""
+    for family in _families(conflicts):
+        held = {uid: found for uid in family if (found := store.held(uid)) is not None}
+        if changes := _settled(held, evicted=len(held) < len(family)):
+            yield changes
+
+
+def _families(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
+    """Gather sessions that share something, directly or through others; each agent's apart."""
+    group: dict[str, set[str]] = {}
+    for uid, others in conflicts.items():
+        agent = uid.partition(":")[0] + ":"
+        together = {uid, *(other for other in others if other.startswith(agent))}
+        for one in list(together):
+            together |= group.get(one, set())
+        for one in together:
+            group[one] = together
+    return [list(members) for members in sorted({tuple(sorted(g)) for g in group.values()})]
+
+
+def _settled(held: Mapping[str, Held], *, evicted: bool) -> list[Change]:
+    told = {_native(uid): one.facts for uid, one in held.items()}
+    facts = {name: _with_owner(found, told) for name, found in told.items()}
+    shared = lineage.shared(facts)
+    changes: list[Change] = []
+    for uid, one in held.items():
+        name = _native(uid)
+        replayed = shared.replayed[name] | _copies(facts[name], name)
+        billed = shared.billed[name] | _bills(one)
+        if evicted:
+            replayed, billed = replayed | one.replayed, billed | one.billed
+        if (replayed, billed) != (one.replayed, one.billed):
+            ties = tuple(shared.edges[name]) or one.ties
+            changes.append(_reclaimed(uid, one, replayed, billed, ties))
+    if changes:
+        changes[0].owned = list(_owned(held, shared))
+    return changes
+
+
+def _with_owner(facts: Sequence[Fact], told: Mapping[str, Sequence[Fact]]) -> list[Fact]:
+    """Let the owner of copies at the start of a log say which they are, if it is here."""
+    owner = next((fact.about[COPIES_OF] for fact in facts if COPIES_OF in fact.about), None)
+    if not isinstance(owner, str) or owner not in told:
+        return list(facts)
+    return lineage.claimed(facts, owner, told[owner])
+
+
+def _copies(facts: Iterable[Fact], name: str) -> frozenset[str]:
+    """Records that say themselves, or have just been told, that they are another's."""
+    return frozenset(
+        fact.copy_key or fact.node.id
+        for fact in facts
+        if fact.origin is not None and fact.origin != name and fact.blocks
+    )
+
+
+def _bills(one: Held) -> frozenset[str]:
+    """Bills that evicted sessions pay."""
+    if not one.foreign:
+        return frozenset()
+    keys = {fact.usage_key for fact in one.facts if fact.usage_key is not None}
+    return frozenset(key for key in keys if owner_key("bill", key) in one.foreign)
+
+
+def _owned(held: Mapping[str, Held], shared: lineage.Shared) -> Iterator[tuple[int, str]]:
+    """Say who owns each bill that several members hold."""
+    holders: dict[str, list[str]] = {}
+    for uid, one in held.items():
+        keys = {fact.usage_key for fact in one.facts if fact.usage_key is not None}
+        copied = {
+            fact.usage_key
+            for fact in one.facts
+            if lineage.key_of(fact) in shared.replayed[_native(uid)]
+        }
+        for key in keys:
+            mine = key not in shared.billed[_native(uid)] and key not in copied
+            holders.setdefault(key, []).append(uid if mine else "")
+    for key, names in holders.items():
+        owner = next((name for name in names if name), None)
+        if len(names) > 1 and owner is not None:
+            yield owner_key("bill", key), owner
+
+
+def _reclaimed(
+    uid: str,
+    held: Held,
+    replayed: frozenset[str],
+    billed: frozenset[str],
+    ties: tuple[Edge, ...],
+) -> Change:
+    whole = Whole(uid, held.facts, replayed=replayed, billed=billed, torn=held.row.torn)
+    row = msgspec.structs.replace(held.row, change=held.row.change + 1)
+    held.ties = ties
+    change = restated(whole, held, row=row)
+    change.replayed, change.billed, change.ties = replayed, billed, ties
+    return change
+
+
+def _native(uid: str) -> str:
+    return uid.partition(":")[2]

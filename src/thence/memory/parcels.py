@@ -1,0 +1,124 @@
+"""Reading in a process of its own: pieces go to the writer in parcels, files of bounded number.
+
+Pipes would block both sides on large pieces, and names alone would let the reader run away from
+the writer; so a parcel is a small file, and only so many may lie between the two. What an earlier
+sweep left behind when it was killed is removed by the next. A reader whose writer is gone ends by
+itself within a second or two, and lets go of its locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from thence.errors import ThenceError
+
+WAITING = 8
+"""Parcels that may lie between reader and writer."""
+
+_PREFIX = "sweep-"
+_LOOK = 1.0  # seconds between two looks at whether the writer is still there
+
+Piece = TypeVar("Piece")
+
+
+class SweepBroken(ThenceError):
+    """The process that reads for a sweep ended before its time."""
+
+
+class Parcels(Generic[Piece]):
+    """Runs `made` in another process and gives what it gives, in its order.
+
+    `made` yields pieces with their size; `closed` is called before each parcel leaves, and what
+    it returns is passed to `arrived` on this side.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kind: type[Piece],
+        made: Callable[[], Iterator[tuple[Piece, int]]],
+        closed: Callable[[], dict[str, int]],
+        arrived: Callable[[dict[str, int]], None],
+        *,
+        size: int,
+    ) -> None:
+        self._folder = folder
+        self._made = made
+        self._closed = closed
+        self._arrived = arrived
+        self._size = size
+        self._decoder = msgspec.msgpack.Decoder(tuple[list[kind], dict[str, int]])  # type: ignore[valid-type]
+        context = multiprocessing.get_context("fork")
+        self._context = context
+        self._room = context.Semaphore(WAITING)
+        self._ready: Any = context.SimpleQueue()
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Start the other process, and give what it reads."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in self._folder.glob(f"{_PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder) as place:
+            process = self._context.Process(
+                target=self._work, args=(place, os.getpid()), daemon=True
+            )
+            process.start()
+            try:
+                while (name := self._next(process)) is not None:
+                    path = Path(place, name)
+                    pieces, told = self._decoder.decode(path.read_bytes())
+                    path.unlink()
+                    self._room.release()
+                    self._arrived(told)
+                    yield from pieces
+            finally:
+                process.terminate()
+                process.join()
+
+    def _next(self, process: multiprocessing.process.BaseProcess) -> str | None:
+        while not self._ready.empty() or process.is_alive():
+            if not self._ready.empty():
+                name: str | None = self._ready.get()
+                return name
+            process.join(0.002)
+        raise SweepBroken(
+            f"the reading process ended with {process.exitcode}",
+            hint="what was read before is kept; sweep again to go on",
+        )
+
+    # -- in the other process -----------------------------------------------------------
+
+    def _work(self, place: str, writer: int) -> None:
+        # Facts hold no cycles worth looking for, and what was there before the fork is shared.
+        gc.freeze()
+        gc.set_threshold(100_000, 20, 100)
+        parcel: list[Piece] = []
+        size = number = 0
+        with contextlib.suppress(BrokenPipeError):
+            for piece, weight in self._made():
+                parcel.append(piece)
+                size += weight
+                if size >= self._size:
+                    self._send(place, writer, number, parcel)
+                    parcel, size, number = [], 0, number + 1
+            self._send(place, writer, number, parcel)
+            self._ready.put(None)
+
+    def _send(self, place: str, writer: int, number: int, pieces: list[Piece]) -> None:
+        told = self._closed()
+        body = msgspec.msgpack.encode((pieces, told))
+        while not self._room.acquire(timeout=_LOOK):
+            if os.getppid() != writer:
+                os._exit(1)
+        Path(place, f"{number}").write_bytes(body)
+        self._ready.put(f"{number}")
