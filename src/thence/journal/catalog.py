@@ -69,7 +69,7 @@ class Catalog:
             return []
         folders = self._folders(None)
         name = layout.Segment(session).name
-        plain = [folder / name for folder in folders if (folder / name).is_file()]
+        plain = [path for folder in folders if (path := folder / name).is_file()]
         others = (parts_of(folder, session)[:1] for folder in folders) if not plain else ()
         return plain or [path for first in others for path in first if path.is_file()]
 

@@ -377,7 +377,7 @@ def _taken_over(new: Back, back: Back) -> Back:
 
 def _mend(going: Session, back: Back, orphans: repair.Orphans) -> None:
     """Answer what a crash left open, by appending; two resumers write the same events."""
-    if orphans != "answer" or not going.may_be_open:
+    if orphans != "answer" or back.settled:
         return
     for call in [block["id"] for block in going.mended().open_calls]:
         made = repair.synthetic(going.id, call, ts=now_text(), prev_uuid=None)

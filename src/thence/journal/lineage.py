@@ -279,6 +279,7 @@ def _join(back: Back, above: Back) -> None:
         own, older = back.where, above.where
         back.where = lambda: {**older(), **own()}
         back.whole = above.whole
+        back.settled = back.settled and above.settled
     later = [event for event in back.since if event.type != "header"]  # as it began is not as it is
     back.since = [*above.since, *later]
     back.snapshot = above.snapshot

@@ -94,6 +94,8 @@ class Back(msgspec.Struct):
     """The log holds an event that moved the tip: only moving it again leaves its line."""
     whole: bool = False
     """The chain starts with a summary: no ancestor has more of it."""
+    settled: bool = False
+    """It is known that every call on the chain was answered; else it takes a look."""
     cost: JSON = None
     """What the session itself took, dead branches included; None when that was not read."""
     inherited_cost: float = 0.0
@@ -218,6 +220,7 @@ def _from_header(source: Source, data: bytes) -> Back | None:
         end=part.end,
         tip=part.tip,
         recovery=part.recovery,
+        settled=part.settled,
         bytes_read=len(data),
     )
 
@@ -248,6 +251,7 @@ def _from_boundary(
         recovery=part.recovery,
         moved=part.moved,
         whole=True,
+        settled=part.settled and _are_settled(event for event, _ in kept),
         cost=told.totals,
         bytes_read=len(data) + sum(where.length for _, where in kept),
     )
@@ -265,6 +269,7 @@ class _Part(NamedTuple):
     tip: str
     recovery: Recovery
     moved: bool = False
+    settled: bool = False
 
 
 def _straight(data: bytes, start: int) -> _Part | None:
@@ -293,8 +298,7 @@ def _straight(data: bytes, start: int) -> _Part | None:
                 since.append(event)
                 spans.append((start + at, stop + 1 - at))
                 last = event.uuid
-                if isinstance(content := event.fields.get("content"), list):
-                    _match(content, waiting)
+                _match(event, waiting)
             at = stop + 1
     except (ValueError, RecursionError):
         return None
@@ -303,7 +307,7 @@ def _straight(data: bytes, start: int) -> _Part | None:
     if len({first.uuid, *(event.uuid for event in since)}) <= len(since):  # one id stands twice
         return None
     closed = event.type == "terminator"
-    return _Part(first, since, spans, last, last, Recovery(closed=closed))
+    return _Part(first, since, spans, last, last, Recovery(closed=closed), settled=True)
 
 
 def _is_ordinary(kind: str) -> bool:
@@ -311,14 +315,25 @@ def _is_ordinary(kind: str) -> bool:
     return kind not in _TURNING and not is_permission(kind)
 
 
-def _match(content: list[JSON], waiting: set[str]) -> None:
+def _match(event: Event, waiting: set[str]) -> None:
     """Note the calls of a message and strike out those it answers."""
+    content = event.fields.get("content")
+    if not isinstance(content, list):
+        return
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "tool_use":
             waiting.add(word(block.get("id")))
-        elif kind == "tool_result":
+        elif kind == "tool_result" and event.fields.get("role") == "user":
             waiting.discard(word(block.get("tool_use_id")))
+
+
+def _are_settled(events: Iterable[Event]) -> bool:
+    """Whether every call of some messages is answered in them."""
+    waiting: set[str] = set()
+    for event in events:
+        _match(event, waiting)
+    return not waiting
 
 
 def _linked(data: bytes, start: int, at: str | None) -> _Part | None:

@@ -24,7 +24,7 @@ import msgspec
 
 from thence.errors import Conflict, SessionNotFound, ThenceError
 from thence.format import codec, repair
-from thence.format.records import INTERNAL, JSON, MESSAGES, Event, blocks, is_permission, word
+from thence.format.records import INTERNAL, JSON, MESSAGES, Event, blocks, is_permission
 from thence.format.state import Domains, State, cost_of
 from thence.journal.branches import Branches
 from thence.journal.checkpoint import Checkpoint, Checkpoints, Rewound
@@ -513,23 +513,6 @@ class Session:
         """The event that the next one goes on from."""
         self._ready()
         return self._tip
-
-    @property
-    def may_be_open(self) -> bool:
-        """Whether a call may have no result, told without mending anything."""
-        calls: set[JSON] = set()
-        results: set[JSON] = set()
-        with self._mutex:
-            for event in self._chain:
-                content = event.fields.get("content")
-                if not isinstance(content, list):
-                    continue
-                for block in blocks(content):
-                    if block.get("type") == "tool_use":
-                        calls.add(word(block.get("id")))
-                    elif block.get("type") == "tool_result" and event.fields.get("role") == "user":
-                        results.add(word(block.get("tool_use_id")))
-        return not calls <= results
 
     @property
     def messages(self) -> list[repair.ApiMessage]:
