@@ -1,0 +1,444 @@
+"""The course of a session: what was asked, done and answered on its live line, worked out once.
+
+Digest, outcome and signals all look at the same things: turns, calls with how they ended, test
+runs, errors, bills. A `Course` gives them, each worked out when first asked for, so that none of
+the readers walks the session again. Pure: the same facts give the same course, in whatever order
+they came. Copies of other sessions' records are nobody's course but the owner's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import cached_property
+
+import msgspec
+
+from thence.format import joins, kinds, output, shell
+from thence.format.graph import State
+from thence.format.joins import Call
+from thence.format.nodes import Is
+from thence.format.normal import SessionEvent
+from thence.format.records import Usage
+from thence.format.todos import Step, Todo, pending
+from thence.format.whole import Whole
+from thence.memory.keep import ticks_of
+
+_SHOWN = (State.LIVE, State.ORPHANED)
+_GONE = (State.DEAD, State.ROLLED_BACK)
+_SAID = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
+_MESSY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+_LATELY = 3  # turns whose closing words are read for promises
+_CLOSING = 2_000  # characters of such words; what is left to do stands at their end
+_PROMPT = 80  # characters of a prompt: that it was there is all a reader of promises needs
+_REQUEST = "## My request for Codex:"
+"""Where the prompt begins behind what Codex's editor plug-in tells of open files."""
+
+_ANSWERED_BY_HUMAN = frozenset(
+    {"askuserquestion", "exitplanmode", "exit_plan_mode", "ask_user_question", "request_user_input"}
+)
+"""Tools whose result is a human's word."""
+
+_LOOKERS = (
+    "ls cat head tail wc grep rg find fd nl sed awk less file stat tree pwd echo printf which type "
+    "date sleep true test [ env sort uniq diff cd cut tr jq"
+)
+_GIT_LOOKERS = "status diff log show blame ls-files rev-parse branch remote"
+_LOOKS_ONLY = frozenset(_LOOKERS.split())
+_GIT_LOOKS = frozenset(_GIT_LOOKERS.split())
+
+
+def short(text: str, size: int) -> str:
+    """Give a text as one clean line of so many bytes at most, cut where a character ends."""
+    flat = _MESSY.sub(" ", text[: 4 * size]).strip()
+    body = flat.encode("utf-8", "replace")
+    if len(body) <= size and len(text) <= 4 * size:
+        return body.decode()
+    return body[: size - 3].decode("utf-8", "ignore").rstrip() + "…"
+
+
+def said(event: SessionEvent) -> str:
+    """Give the text of an event, the middle of a very long one left out."""
+    return output.text(event.payload) or event.summary
+
+
+def asked(event: SessionEvent) -> str:
+    """Give what a human asked, without what an editor's plug-in put before it."""
+    text = said(event)
+    _, mark, request = text.partition(_REQUEST) if text.startswith("# Context from") else ("",) * 3
+    return request.strip() if mark else text
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run of a project's tests."""
+
+    runner: str
+    command: str
+    call: Call
+    red: bool
+    """It failed, by its count of tests or by its exit."""
+    tests: kinds.Tests | None = None
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One result that failed, by the shape of its error."""
+
+    fingerprint: str
+    call: Call
+    event: SessionEvent
+    """The result that tells of it."""
+
+    @property
+    def vague(self) -> bool:
+        """Nothing names the error: an exit code or a flag was all there was."""
+        return ": " not in self.fingerprint
+
+
+class Turn(msgspec.Struct):
+    """A prompt and all that follows until the next one; the first may have no prompt."""
+
+    prompt: list[SessionEvent]
+    events: list[SessionEvent]
+
+    @property
+    def text(self) -> str:
+        """What the human asked."""
+        return "\n".join(asked(event) for event in self.prompt)
+
+
+class Bill(msgspec.Struct, frozen=True):
+    """One bill, with the event that carries it."""
+
+    event: SessionEvent
+    usage: Usage
+
+    @property
+    def context(self) -> int:
+        """How much the model was given to read."""
+        usage = self.usage
+        return (
+            usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+        )
+
+    @property
+    def ticks(self) -> int:
+        """What it cost; 0 when nobody knows."""
+        return ticks_of(self.event, self.usage) or 0
+
+
+class DeadBranch(msgspec.Struct, frozen=True):
+    """A run of events that the session went back from."""
+
+    events: tuple[SessionEvent, ...]
+    bills: tuple[Bill, ...]
+
+    @property
+    def tokens(self) -> int:
+        """What was billed for it."""
+        return sum(bill.usage.total for bill in self.bills)
+
+    @property
+    def ticks(self) -> int:
+        """What it cost."""
+        return sum(bill.ticks for bill in self.bills)
+
+
+class Course:
+    """What happened in a session, told in the order of its live line."""
+
+    def __init__(self, whole: Whole) -> None:
+        self.whole = whole
+
+    # -- the line -----------------------------------------------------------------------
+
+    @cached_property
+    def line(self) -> list[SessionEvent]:
+        """The live events of the session itself, compacted ones included, in their order."""
+        facts = self.whole.facts
+        chain = self.whole.graph.chain(boundaries=False)
+        order = {facts[place].node.id: at for at, place in enumerate(chain)}
+        found = [
+            event
+            for event in self.whole.events
+            if event.state in _SHOWN and not event.is_sidechain and event.native_id in order
+        ]
+        return sorted(found, key=lambda event: (order[event.native_id], event.block))
+
+    @cached_property
+    def told(self) -> list[SessionEvent]:
+        """The line without notes of the harness: what was said, called and answered."""
+        return [event for event in self.line if event.kind in _SAID and not _is_blank(event)]
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The line, cut at the prompts."""
+        out = [Turn([], [])]
+        before: SessionEvent | None = None
+        for event in self.told:
+            if event.kind != "user_msg":
+                out[-1].events.append(event)
+            elif before is not None and before.kind == "user_msg" and event.block:
+                out[-1].prompt.append(event)
+            else:
+                out.append(Turn([event], []))
+            before = event
+        return out if out[0].events or len(out) == 1 else out[1:]
+
+    @cached_property
+    def prompts(self) -> list[SessionEvent]:
+        """What the human said on the line, a block each."""
+        return [event for event in self.told if event.kind == "user_msg"]
+
+    # -- calls --------------------------------------------------------------------------
+
+    @cached_property
+    def _pairs(self) -> dict[int, Call]:
+        return {pair.call.event_id: pair for pair in self.whole.calls}
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """The calls of the line, in its order."""
+        return self.calls_in(self.line)
+
+    def calls_in(self, events: Iterable[SessionEvent]) -> list[Call]:
+        """The calls among some events."""
+        pairs = self._pairs
+        return [
+            pairs[event.event_id]
+            for event in events
+            if event.kind == "tool_call" and event.event_id in pairs
+        ]
+
+    @cached_property
+    def _deeds(self) -> dict[int, kinds.Deed]:
+        whole = self.whole
+        return {p.call.event_id: deed for p, deed in zip(whole.calls, whole.deeds, strict=True)}
+
+    def deed(self, pair: Call) -> kinds.Deed:
+        """What a call does: the script it runs, the files it touches."""
+        return self._deeds[pair.call.event_id]
+
+    @cached_property
+    def aims(self) -> list[tuple[str, ...]]:
+        """What each call of the session is for, by channel: two that try the same agree."""
+        return [(pair.call.channel, *self._aim(pair)) for pair in self.whole.calls]
+
+    def _aim(self, pair: Call) -> tuple[str, ...]:
+        """As `joins.aim` has it; which calls run tests is known here and not worked out again."""
+        deed = self.deed(pair)
+        if deed.script is None:
+            return joins.aim(pair.call, deed)
+        run = self._of_kind("test_run").get(pair.call.event_id)
+        return "shell", run.summary.partition(", ")[0] if run else " ".join(deed.script.split())
+
+    @cached_property
+    def _derived(self) -> dict[str, dict[int, SessionEvent]]:
+        out: dict[str, dict[int, SessionEvent]] = {}
+        for event in self.whole.derived:
+            out.setdefault(event.kind, {})[event.derived_from or 0] = event
+        return out
+
+    def _of_kind(self, kind: str) -> dict[int, SessionEvent]:
+        return self._derived.get(kind, {})
+
+    @property
+    def retries(self) -> dict[int, SessionEvent]:
+        """Calls that try again what had failed, by their id."""
+        return self._of_kind("retry")
+
+    def edits(self, call: Call) -> bool:
+        """Whether a call changed a file."""
+        return call.call.event_id in self._of_kind("edit")
+
+    def may_change(self, call: Call) -> bool:
+        """Whether a call may have changed anything that a test could see."""
+        if self.edits(call):
+            return True
+        script = self.deed(call).script
+        if script is None:
+            return kinds.tool_kind(call.call.tool or "") not in (
+                "read",
+                "search",
+                "list",
+                "fetch",
+                "web",
+                "plan",
+            )
+        if call.call.event_id in self._of_kind("test_run"):
+            return False
+        return not all(map(_only_looks, shell.programs(script)))
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """Test runs of the line that came to an end."""
+        return list(self._runs(self.calls))
+
+    def _runs(self, calls: Iterable[Call]) -> Iterator[Run]:
+        known = self._of_kind("test_run")
+        for pair in calls:
+            event = known.get(pair.call.event_id)
+            if event is None or pair.result is None or cut_short(pair):
+                continue
+            script = self.deed(pair).script or ""
+            tests = kinds.tests(script, output.text(pair.result.payload))
+            runner = tests.runner if tests else event.summary
+            yield Run(runner, " ".join(script.split()), pair, bool(event.failed), tests)
+
+    @cached_property
+    def faults(self) -> list[Fault]:
+        """Results that failed, wherever, in written order; what a human refused is none."""
+        errors = self._of_kind("error")
+        return [
+            Fault(errors[result.event_id].summary, pair, result)
+            for pair in self.whole.calls
+            if (result := pair.result) is not None
+            and result.event_id in errors
+            and not cut_short(pair)
+        ]
+
+    # -- money --------------------------------------------------------------------------
+
+    @cached_property
+    def bills(self) -> list[Bill]:
+        """All bills, in written order, each once."""
+        counted = joins.bills(self.whole.events)
+        return [
+            Bill(event, counted[event.event_id])
+            for event in self.whole.events
+            if event.event_id in counted
+        ]
+
+    @cached_property
+    def contexts(self) -> list[Bill]:
+        """Bills of single responses of the session itself: they tell how large its context was.
+
+        The bill of a whole turn adds up several and tells nothing of the kind.
+        """
+        summed = {fact.node.id for fact in self.whole.facts if fact.turn_bill is not None}
+        return [
+            bill
+            for bill in self.bills
+            if not bill.event.is_sidechain and bill.event.native_id not in summed and bill.context
+        ]
+
+    @cached_property
+    def branches(self) -> list[DeadBranch]:
+        """Runs of events that the session went back from, in written order."""
+        graph, facts = self.whole.graph, self.whole.facts
+        runs = graph.branches
+        home = {facts[place].node.id: at for at, run in enumerate(runs) for place in run.events}
+        events: list[list[SessionEvent]] = [[] for _ in runs]
+        bills: list[list[Bill]] = [[] for _ in runs]
+        for event in self.whole.events if runs else ():
+            at = home.get(event.native_id)
+            if at is not None and event.state in _GONE and not event.is_sidechain:
+                events[at].append(event)
+        for bill in self.bills if runs else ():
+            at = home.get(bill.event.native_id)
+            if at is not None and bill.event.state in _GONE:
+                bills[at].append(bill)
+        return [
+            DeadBranch(tuple(some), tuple(paid))
+            for some, paid in zip(events, bills, strict=True)
+            if some
+        ]
+
+    @cached_property
+    def summaries(self) -> list[SessionEvent]:
+        """What compactions put in the place of what was said, in written order."""
+        whole = self.whole
+        found = {
+            fact.node.id
+            for fact, state in zip(whole.facts, whole.states, strict=True)
+            if fact.node.flags & Is.SUMMARY and state in _SHOWN
+        }
+        return [e for e in whole.events if e.native_id in found and not e.block] if found else []
+
+    # -- promises -----------------------------------------------------------------------
+
+    @cached_property
+    def todos(self) -> list[Todo]:
+        """What was promised on the line and is not done yet."""
+        return pending(self._steps())
+
+    def _steps(self) -> Iterator[Step]:
+        """The calls that keep lists, and of late all calls and the words that may promise.
+
+        What an agent announces while it works is settled by its turn; what it owes stands in
+        the closing words of a turn, and is old news some turns later. Reading all prose would
+        take longer than reading the log did.
+        """
+        late = self.turns[-_LATELY:]
+        heard = {
+            reply.event_id
+            for back, turn in enumerate(reversed(late))
+            for reply in [e for e in turn.events if e.kind == "assistant_msg"][-1 if back else -3 :]
+        }
+        done = {event.event_id for turn in late for event in turn.events}
+        for event in self.told:
+            name = f"{event.event_id}"
+            if event.kind == "user_msg":
+                yield Step(name, "user", said(event)[:_PROMPT])
+            elif event.event_id in heard:
+                yield Step(name, "assistant", said(event)[-_CLOSING:])
+            elif (pair := self._pairs.get(event.event_id)) is not None and (
+                event.event_id in done or kinds.tool_kind(event.tool or "") == "plan"
+            ):
+                yield _call_step(name, pair)
+
+
+def cut_short(pair: Call) -> bool:
+    """Whether a human, a rule or a crash kept a call from coming to its own end."""
+    return pair.ending is not None and pair.ending.why in ("denied", "interrupted")
+
+
+def waits_for_human(pair: Call) -> bool:
+    """Whether a call is a question whose answer a human gives."""
+    return (pair.call.tool or "").rsplit("__", 1)[-1].lower() in _ANSWERED_BY_HUMAN
+
+
+def took_ms(pair: Call) -> int | None:
+    """How long a call took: as the log says, else from its own time to its result's."""
+    if pair.result is None:
+        return None
+    if pair.result.took_ms is not None:
+        return pair.result.took_ms
+    begin, end = joins.time_of(pair.call.ts), joins.time_of(pair.result.ts)
+    return max(between(begin, end), 0) if begin and end else None
+
+
+def between(begin: datetime, end: datetime) -> int:
+    """Milliseconds from one time to another."""
+    return round(1000 * (end - begin).total_seconds())
+
+
+def ids(events: Sequence[SessionEvent]) -> list[int]:
+    """Give pointers to events."""
+    return [event.event_id for event in events]
+
+
+def _call_step(name: str, pair: Call) -> Step:
+    return Step(
+        name,
+        "assistant",
+        tool=pair.call.tool or "",
+        input=pair.call.payload,
+        result=pair.result.payload if pair.result is not None else None,
+        failed=pair.ending is None or pair.ending.failed,
+    )
+
+
+def _is_blank(event: SessionEvent) -> bool:
+    """Whether it is a text that holds nothing."""
+    return event.kind == "assistant_msg" and not said(event).strip()
+
+
+def _only_looks(words: list[str]) -> bool:
+    name = shell.program_name(words[0]) if words else ""
+    if name == "git":
+        return len(words) > 1 and words[1] in _GIT_LOOKS
+    if name == "sed":
+        return not any(word.startswith(("-i", "--in-place")) for word in words)
+    return name in _LOOKS_ONLY
