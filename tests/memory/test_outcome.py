@@ -11,6 +11,7 @@ import pytest
 
 from thence.adapters.sessions import load
 from thence.format.facts import fact_of
+from thence.format.output import Table
 from thence.format.whole import Whole
 from thence.memory.course import Course
 from thence.memory.outcome import RULES, TASKS, TaskPattern, Verdict, judge, task_of
@@ -268,11 +269,11 @@ def test_every_rule_says_what_it_looks_for() -> None:
 
 
 @pytest.mark.parametrize("table", [FAILURES, ANNOUNCEMENTS, CORRECTIONS, THANKS])
-def test_wordings_match_what_they_should_and_nothing_near_it(table: tuple[object, ...]) -> None:
+def test_wordings_match_what_they_should_and_nothing_near_it(table: Table) -> None:
     """Every row matches its example and not its near miss."""
     wrong = [
-        row.name  # type: ignore[attr-defined]
-        for row, pattern in table.each  # type: ignore[attr-defined]
+        row.name
+        for row, pattern in table.each
         if pattern.match(row.yes) is None or pattern.match(row.no) is not None
     ]
 
@@ -367,3 +368,24 @@ def measured(shared: Path, *, held: bool) -> Counter[tuple[str, str]]:
 def right(found: Counter[tuple[str, str]]) -> float:
     """The share of verdicts that agree with the label."""
     return sum(n for (label, said), n in found.items() if label == said) / found.total()
+
+
+def test_held_back_sessions_are_judged_as_a_reader_judged_them(shared: Path) -> None:
+    """On sessions nothing was tuned on, the rules are far better than always saying success.
+
+    One run when they were written: 60 of 61 right (98 %), a session that stopped with one of
+    three steps done was taken for a success; always saying success is right 47 times (77 %).
+    """
+    found = measured(shared, held=True)
+    always = sum(n for (label, _), n in found.items() if label == "success") / found.total()
+
+    assert (61, 47) == (found.total(), round(always * found.total()))
+    assert right(found) >= 0.95
+
+
+def test_the_rules_still_hold_where_they_were_tuned(shared: Path) -> None:
+    """A change of a rule or of a reader that spoils them is seen."""
+    found = measured(shared, held=False)
+
+    assert 131 == found.total()
+    assert right(found) >= 0.97
