@@ -234,7 +234,7 @@ def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
         elif isinstance(value, list):
             todo += reversed(value)
         elif isinstance(value, dict):
-            kind = value.get("type")
+            kind = word(value.get("type"))  # of a foreign value: it may be anything
             if kind not in _UNREADABLE:
                 said = [value.get(kind)] if kind in ("text", "thinking") else [*value.values()]
                 todo += reversed(said)
