@@ -115,7 +115,7 @@ def test_session_without_anything_is_shown() -> None:
 @pytest.mark.parametrize(
     ("block", "text", "failed", "row"),
     [
-        (call("c", command="ls"), "a", None, ["│    ran ls"]),
+        (call("c", command="ls"), "a", None, ["│  › ran ls"]),
         (call("c", command="pytest"), "3 passed in 1s", None, ["✓    ran pytest   3 passed"]),
         (call("c", command="pytest"), "1 failed, 2 passed in 1s", True, ["✗    ran pytest   1 failed, 2 passed"]),  # noqa: E501
         (call("c", "Edit", file_path="a.py"), "ok", None, ["■    edited a.py"]),
@@ -155,7 +155,7 @@ def test_call_without_a_result_is_shown_as_interrupted() -> None:
     ended = Facts().prompt("a", "go").reply("b", call("c", command="make"), told=(Told("c"),))
 
     assert any(line.startswith("○    ran make") for line in page(facts))
-    assert "│    ran make" in page(ended)
+    assert "│  › ran make" in page(ended)
 
 
 def test_paths_below_the_working_folder_are_short() -> None:
@@ -317,7 +317,7 @@ def test_subagent_stands_below_its_call(how: str) -> None:
     at = closed.index("├─▸  explorer, 1 event")
 
     assert closed[at - 1].startswith(
-        "│    done" if how == "none" else "│    asked a subagent: count"
+        "│    done" if how == "none" else "│  › asked a subagent: count"
     )
     assert ("│    returned: two files" == closed[at + 1]) is (how != "none")
     assert "│ │    two" == opened[opened.index("├─▸  explorer, 1 event") + 1]

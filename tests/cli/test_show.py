@@ -138,7 +138,7 @@ The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find�
 ● 3  you  13:17                                                ctx 1.2k  out 160
 │    Fix alerts.py too and run the whole suite.
 │    A helper looks for other callers while I edit.
-│    asked a subagent: callers of label                                      2 s
+│  › asked a subagent: callers of label                                      2 s
 ■    edited tidepool/alerts.py
 ○    ran pytest -q tests                                  interrupted, no result
 ●    running; its last line is torn
@@ -345,7 +345,6 @@ def test_name_of_a_file_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
         ["show", "--sample", "--branch", "dead"],
         ["inspect"],
         ["nonsense"],
-        [],
     ],
     ids=" ".join,
 )

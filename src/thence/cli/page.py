@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-import msgspec
-
 from thence.adapters.sessions import Loaded
+from thence.cli.calls import Pair, answer_of, pairs_of, run_of, telling
 from thence.cli.reading import flowed, notices, promises, said_in, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
@@ -32,7 +31,7 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.format import joins, kinds, output
-from thence.format.facts import Block, Edge, Fact, Told
+from thence.format.facts import Block, Edge, Fact
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import one_line
@@ -55,48 +54,6 @@ _TURNS = {
     TurnState.INTERRUPTED: ("○", "interrupted", "red"),
     TurnState.DONE: ("●", "done", "cyan"),
 }
-
-
-class Pair(msgspec.Struct, frozen=True):
-    """A call with all that is known of how it went."""
-
-    call: joins.Call
-    told: Told | None = None
-
-    @property
-    def exit_code(self) -> int | None:
-        """What the program returned, if anybody says so."""
-        if self.told is not None and self.told.exit_code is not None:
-            return self.told.exit_code
-        return self.call.ending.exit_code if self.call.ending else None
-
-    @property
-    def failed(self) -> bool:
-        """Whether it is known to have gone wrong."""
-        if self.call.ending is not None and self.call.ending.failed:
-            return True
-        return self.told is not None and (self.told.failed or bool(self.told.exit_code))
-
-    @property
-    def ended(self) -> bool:
-        """Whether it came to an end that was written down."""
-        return self.call.result is not None or (self.told is not None and self.told.ended)
-
-    @property
-    def took(self) -> int | None:
-        """Milliseconds: told, or from the call to its result as far as the clock shows them."""
-        call, result = self.call.call, self.call.result
-        if self.told is not None and self.told.took_ms is not None:
-            return self.told.took_ms
-        if result is None:
-            return None
-        if result.took_ms is not None:
-            return result.took_ms
-        if kinds.touches(call.tool or "", call.payload):
-            return None  # done at once; what passed is the time somebody took to allow it
-        start, end = joins.time_of(call.ts), joins.time_of(result.ts)
-        passed = (end - start).total_seconds() if start and end else 0.0
-        return round(1000 * passed) if 1 <= passed < 86_400 else None
 
 
 class Page:
@@ -139,12 +96,7 @@ class Page:
     @cached_property
     def pairs(self) -> dict[str, Pair]:
         """All calls by their id."""
-        told = {one.call: one for fact in self.whole.facts for one in fact.told}
-        out: dict[str, Pair] = {}
-        for pair in joins.calls(self.whole.events):
-            if (call := pair.call.call) is not None:
-                out.setdefault(call, Pair(pair, told.get(call)))
-        return out
+        return pairs_of(self.whole)
 
     @cached_property
     def sizes(self) -> Counter[str]:
@@ -407,12 +359,13 @@ class Page:
         edits = kinds.is_edit(tool, block.payload)
         mark = "✗" if failed else "✓" if tested else "■" if edits else "│"
         colour = "red" if failed else {"✓": "green", "■": "yellow"}.get(mark, "")
-        counts = _tests(tests) if tests else ""
-        row = f"{step}{mark}    {said}" + (f"   {counts}" if counts else "")
+        counts = run_of(tests) if tests else ""
+        start = "│  › " if mark == "│" else f"{mark}    "
+        row = f"{step}{start}{said}" + (f"   {counts}" if counts else "")
         shown = spaced(row, self._figures(pair, failed=failed), self._row_room)
         yield style(shown, fg=colour) if colour else shown
         if failed and not counts:
-            most = clean(_telling(told, at_end=script is not None))
+            most = clean(telling(told, at_end=script is not None))
             if most:
                 yield self._dim(cut(f"{step}│      {most}", self._prose_room))
 
@@ -526,7 +479,7 @@ class Page:
             yield from self._run(places, f"{step}│ ")
         pair = self.pairs.get(call)
         if pair is not None and pair.call.result is not None:
-            back = _answer(output.text(pair.call.result.payload))
+            back = answer_of(output.text(pair.call.result.payload))
             yield cut(f"{step}│    returned: {clean(back)}", self._prose_room)
 
     # -- the end ------------------------------------------------------------------------
@@ -578,23 +531,6 @@ def _begun(text: str, lines: int, length: int) -> tuple[str, str]:
 def _first(text: str) -> str:
     """The first line that holds something."""
     return next((line.strip() for line in text.split("\n") if line.strip()), "")
-
-
-def _answer(text: str) -> str:
-    """The first line that is no mark-up of the harness."""
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    return next((line for line in lines if not line.startswith("<")), "".join(lines[:1]))
-
-
-def _telling(text: str, *, at_end: bool) -> str:
-    """The line of a failure that says most: a program's last, a tool's first."""
-    lines = output.lines(output.opened(text)[1].replace("<tool_use_error>", ""))
-    return (lines[-1] if at_end else lines[0]).strip() if lines else ""
-
-
-def _tests(tests: kinds.Tests) -> str:
-    named = (("failed", tests.failed), ("passed", tests.passed), ("skipped", tests.skipped))
-    return ", ".join(f"{number:,} {name}" for name, number in named if number)
 
 
 def _clock(fact: Fact) -> str:
