@@ -8,7 +8,7 @@ from typing import Any
 
 from thence.adapters import Cursor, Source
 from thence.adapters.grok import Grok
-from thence.adapters.grok_folder import source_of
+from thence.adapters.grok.folder import source_of
 from thence.adapters.sessions import Loaded, load_source
 from thence.format.facts import Fact
 from thence.format.whole import Whole

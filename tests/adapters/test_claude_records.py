@@ -23,7 +23,7 @@ from tests.adapters.transcripts import (
     write,
 )
 from thence.adapters import Mark
-from thence.adapters.claude_records import Log, is_record
+from thence.adapters.claude.records import Log, is_record
 from thence.format.codec import Found, objects
 from thence.format.facts import Fact
 from thence.format.graph import State

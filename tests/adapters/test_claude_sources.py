@@ -10,7 +10,7 @@ import pytest
 from tests.adapters.transcripts import PROJECT, A, B, Script, found, read, said, text, usage, write
 from thence.adapters import Source
 from thence.adapters.claude import Claude
-from thence.adapters.claude_sources import HEAD, is_claudes
+from thence.adapters.claude.sources import HEAD, is_claudes
 from thence.format.turn import TurnState
 
 

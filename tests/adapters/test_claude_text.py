@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.adapters import claude_text
+from thence.adapters.claude import text as texts
 
 HARNESS = (
     "<local-command-caveat>Caveat: …</local-command-caveat>",
@@ -48,13 +48,13 @@ PROMPTS = (
 @pytest.mark.parametrize("said", HARNESS)
 def test_what_the_harness_says_is_no_prompt(said: str) -> None:
     """T5: each of the known forms."""
-    assert claude_text.prompt(said) is None
+    assert texts.prompt(said) is None
 
 
 @pytest.mark.parametrize(("said", "expected"), PROMPTS)
 def test_a_prompt_is_what_a_human_said(said: str, expected: str) -> None:
     """T5: blocks in front are taken off, and nothing else."""
-    assert expected == claude_text.prompt(said)
+    assert expected == texts.prompt(said)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_prompt_is_what_a_human_said(said: str, expected: str) -> None:
 )  # fmt: skip
 def test_commands_read_as_they_were_typed(said: str, expected: str | None) -> None:
     """T5: a slash command and its arguments."""
-    assert expected == claude_text.command_line(said)
+    assert expected == texts.command_line(said)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_commands_read_as_they_were_typed(said: str, expected: str | None) -> No
 )  # fmt: skip
 def test_of_a_spilled_results_path_only_the_name_counts(payload: Any, expected: str | None) -> None:
     """T7, R15: the folder it names is somebody's claim."""
-    assert expected == claude_text.spill_name(payload)
+    assert expected == texts.spill_name(payload)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_of_a_spilled_results_path_only_the_name_counts(payload: Any, expected: 
 )  # fmt: skip
 def test_details_are_what_the_result_does_not_say(result: Any, content: Any, expected: Any) -> None:
     """T8: text, list or object; only what stands in the result as well is left out."""
-    assert expected == claude_text.details(result, content)
+    assert expected == texts.details(result, content)
 
 
 def test_agents_are_named_at_the_end_of_a_result() -> None:
@@ -106,18 +106,18 @@ def test_agents_are_named_at_the_end_of_a_result() -> None:
         {"type": "text", "text": "agentId: a1 (x"},
     ]
 
-    assert "a1" == claude_text.agent_named(said)
-    assert "a2" == claude_text.agent_named("x" * 9999 + " agentId: a2")
-    assert claude_text.agent_named("agentId: a3" + "x" * 9999) is None
-    assert claude_text.agent_named(None) is None
+    assert "a1" == texts.agent_named(said)
+    assert "a2" == texts.agent_named("x" * 9999 + " agentId: a2")
+    assert texts.agent_named("agentId: a3" + "x" * 9999) is None
+    assert texts.agent_named(None) is None
 
 
 @given(st.text() | st.sampled_from(HARNESS), st.text())
 def test_nothing_raises_on_any_text(said: str, more: str) -> None:
     """R6: pieces of the known forms, put together anyhow."""
     for text in (said + more, more + said, said[:-3] + more):
-        claude_text.prompt(text)
-        claude_text.note(text)
-        claude_text.notified(text)
-        claude_text.spill_name(text)
-        claude_text.details({"a": text, "file": {"content": more}}, more)
+        texts.prompt(text)
+        texts.note(text)
+        texts.notified(text)
+        texts.spill_name(text)
+        texts.details({"a": text, "file": {"content": more}}, more)

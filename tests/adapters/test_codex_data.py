@@ -13,7 +13,7 @@ import pytest
 
 from thence.adapters import Cursor, File, Source
 from thence.adapters.codex import Codex
-from thence.adapters.codex_records import NO_USAGE
+from thence.adapters.codex.records import NO_USAGE
 from thence.adapters.sessions import Loaded, load_source, read_all
 from thence.format import joins
 from thence.format.facts import Fact

@@ -36,7 +36,7 @@ from tests.adapters.rollouts import (
     user,
 )
 from thence.adapters import File, Mark, Source
-from thence.adapters.codex_records import CUT_OFF, NO_USAGE, Rollout
+from thence.adapters.codex.records import CUT_OFF, NO_USAGE, Rollout
 from thence.format import joins, lineage
 from thence.format.codec import Found
 from thence.format.graph import State

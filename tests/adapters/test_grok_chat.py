@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.groks import Folder, Growing, told
-from thence.adapters.grok_chat import NO_BILLS, replacement, row_of
+from thence.adapters.grok.chat import NO_BILLS, replacement, row_of
 from thence.format import joins
 from thence.format.graph import State
 from thence.format.repair import problems

@@ -13,8 +13,8 @@ import pytest
 from tests.adapters.groks import Folder, Growing, log_lines, told
 from thence.adapters import Source
 from thence.adapters.grok import Grok, spilled
-from thence.adapters.grok_chat import NO_BILLS
-from thence.adapters.grok_updates import COMPACTION, KILLED
+from thence.adapters.grok.chat import NO_BILLS
+from thence.adapters.grok.updates import COMPACTION, KILLED
 from thence.adapters.sessions import load, load_source, read_all
 from thence.format import joins, lineage
 from thence.format.repair import problems

@@ -20,7 +20,7 @@ from tests.adapters.groks import (
     log_lines,
     told,
 )
-from thence.adapters.grok_updates import COMPACTION, INCOMPLETE, KILLED
+from thence.adapters.grok.updates import COMPACTION, INCOMPLETE, KILLED
 from thence.format import joins
 from thence.format.graph import State
 from thence.format.records import Usage

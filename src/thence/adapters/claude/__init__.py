@@ -1,6 +1,6 @@
 """Sessions of Claude Code, from 1.0 with its inline subagents to the present.
 
-The adapter finds sessions and reads them (`claude_sources`, `claude_records`), and reads what
+The adapter finds sessions and reads them (`sources`, `records`), and reads what
 else the client keeps: who is running (`sessions/`), what was typed (`history.jsonl`), how long
 sessions are kept (`settings.json`), and outputs too large for a transcript (`tool-results/`).
 Nothing but these is opened; a name from a transcript leads to no other folder.
@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from thence.adapters import Batch, Cursor, File, Live, Mark, Prompt, Source, files
-from thence.adapters import claude_sources as sources
-from thence.adapters.claude_records import Document, Log, is_record
-from thence.adapters.claude_text import spill_name
+from thence.adapters.claude import sources as sources
+from thence.adapters.claude.records import Document, Log, is_record
+from thence.adapters.claude.text import spill_name
 from thence.format.codec import Found, objects
 from thence.format.facts import Block
 from thence.format.normal import SessionEvent

@@ -5,7 +5,7 @@ Pure functions over the values of one record, of any shape; nothing raises.
 
 from __future__ import annotations
 
-from thence.adapters import claude_text
+from thence.adapters.claude import text as texts
 from thence.format import kinds
 from thence.format.facts import Block, Told, message_blocks
 from thence.format.nodes import Is
@@ -67,13 +67,13 @@ def spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
             out.append(_result(block))
         elif kind == "text":
             text = word(block.get("text"))
-            said = claude_text.prompt(text) if human else None
+            said = texts.prompt(text) if human else None
             if said is not None:
                 out.append(Block("user_msg", "user", one_line(said), block))
                 flags |= Is.PROMPT
                 continue
-            out.append(Block("lifecycle", "user", claude_text.note(text), block))
-            if text.startswith(claude_text.INTERRUPTS):
+            out.append(Block("lifecycle", "user", texts.note(text), block))
+            if text.startswith(texts.INTERRUPTS):
                 flags |= Is.INTERRUPTS
         elif human:
             out.append(Block("user_msg", "user", "", block))
@@ -98,7 +98,7 @@ def _result(block: Record) -> Block:
 
 def is_repair(result: Block) -> bool:
     """Whether a result was written by a client that found a call without one."""
-    return text_of(result.payload).startswith(claude_text.REPAIRED)
+    return text_of(result.payload).startswith(texts.REPAIRED)
 
 
 def told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:

@@ -18,8 +18,9 @@ from hashlib import blake2b
 
 import msgspec
 
-from thence.adapters import File, Mark, Source, claude_text
-from thence.adapters import claude_blocks as blocks
+from thence.adapters import File, Mark, Source
+from thence.adapters.claude import blocks
+from thence.adapters.claude import text as texts
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, calls_of, line_name
 from thence.format.nodes import Is, Node, Span
@@ -283,7 +284,7 @@ class Log:
         if parent is not None:
             return None
         text = text_of(content)
-        if text == claude_text.WARMUP:
+        if text == texts.WARMUP:
             return {f"{channel}:automated": "warmup"}
         call = self._tasks.get(_digest(text)) if self._main else None
         return {channel: call} if call is not None else None
@@ -299,14 +300,14 @@ class Log:
         result = record.get("toolUseResult")
         if record.get("toolDenialKind") == "interrupted" and blocks.is_repair(first):
             flags |= Is.SYNTHETIC
-        detail = claude_text.details(result, first.payload)
+        detail = texts.details(result, first.payload)
         if detail is not None:
             given += (Block("lifecycle", "system", "details", detail, None, first.call),)
         about = None
         more: Record = {"told": blocks.told(given, result)}
         fields = result if isinstance(result, dict) else {}
         agent = word(fields.get("agentId")) or (
-            None if fields else claude_text.agent_named(first.payload)
+            None if fields else texts.agent_named(first.payload)
         )
         if agent and first.call is not None:
             about = self._linked(agent, first.call)
@@ -371,9 +372,7 @@ class Log:
         text = content if isinstance(content, str) else ""
         if what == "local_command":
             uuid, parent, channel = self._names(found, record)
-            said = Block(
-                "lifecycle", "user", claude_text.note(text), {"type": "text", "text": text}
-            )
+            said = Block("lifecycle", "user", texts.note(text), {"type": "text", "text": text})
             return self._facts(found, record, Node(uuid, parent), channel, (said,), kind)
         payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
         failed = what in ("api_error", "error", "api_refusal")
@@ -476,7 +475,7 @@ class Log:
                 uuid, parent, channel = self._names(found, record, book=True)
                 node = Node(uuid, parent, flags | Is.INTERNAL)
                 return self._facts(found, record, node, channel, given, kind)
-        named = claude_text.notified(text_of(content))
+        named = texts.notified(text_of(content))
         about = self._linked(*named) if named else None
         return self._note(found, record, kind, None, about)
 
@@ -616,13 +615,13 @@ def _error(record: Record) -> str:
 def _said_of_session(record: Record, content: JSON) -> Record | None:
     """Whether a prompt tells that nobody sits before this session."""
     if isinstance(content, str) and len(content) < 200:
-        if content == claude_text.WARMUP:
+        if content == texts.WARMUP:
             return {"automated": "warmup"}
         probe = record.get("entrypoint") != "cli" and record.get("parentUuid") is None
-        if probe and claude_text.command_line(content) == "/usage":
+        if probe and texts.command_line(content) == "/usage":
             return {"automated": "usage probe"}
     text = content if isinstance(content, str) else text_of(content)
-    if claude_text.is_observer(text):
+    if texts.is_observer(text):
         return {"automated": "memory observer"}
-    named = claude_text.notified(text) if text.startswith("<task-notification>") else None
+    named = texts.notified(text) if text.startswith("<task-notification>") else None
     return {f"agent:{named[0]}": named[1]} if named else None

@@ -20,9 +20,9 @@ from pathlib import Path
 import msgspec
 
 from thence.adapters import Batch, Cursor, File, Live, Prompt, Source, files
-from thence.adapters.codex_items import Item
-from thence.adapters.codex_meta import head_of
-from thence.adapters.codex_records import Rollout, is_ours, is_record
+from thence.adapters.codex.items import Item
+from thence.adapters.codex.meta import head_of
+from thence.adapters.codex.records import Rollout, is_ours, is_record
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.nodes import Node

@@ -6,7 +6,7 @@ A first line names the session, whom it comes from and what it goes on from; in 
 
 from __future__ import annotations
 
-from thence.adapters.codex_items import Item
+from thence.adapters.codex.items import Item
 from thence.format.facts import Base, Edge
 from thence.format.records import JSON, Usage, count, word
 

@@ -15,9 +15,9 @@ from hashlib import blake2b
 import msgspec
 
 from thence.adapters import File, Mark, Source
-from thence.adapters import codex_items as items
-from thence.adapters.codex_items import Item
-from thence.adapters.codex_meta import (
+from thence.adapters.codex import items
+from thence.adapters.codex.items import Item
+from thence.adapters.codex.meta import (
     about_session,
     base_of,
     is_bare_head,

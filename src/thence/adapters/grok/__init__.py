@@ -15,10 +15,10 @@ from urllib.parse import unquote
 import msgspec
 
 from thence.adapters import Batch, Cursor, File, Live, Mark, Prompt, Source, files
-from thence.adapters.grok_chat import ChatLog, Mirror
-from thence.adapters.grok_files import text
-from thence.adapters.grok_folder import LOG, is_session, names, source_of, within
-from thence.adapters.grok_sides import (
+from thence.adapters.grok.chat import ChatLog, Mirror
+from thence.adapters.grok.files import text
+from thence.adapters.grok.folder import LOG, is_session, names, source_of, within
+from thence.adapters.grok.sides import (
     Child,
     ChildUsage,
     Context,
@@ -28,7 +28,7 @@ from thence.adapters.grok_sides import (
     Telemetry,
     UsageDocument,
 )
-from thence.adapters.grok_updates import Updates
+from thence.adapters.grok.updates import Updates
 from thence.format import codec
 from thence.format.records import JSON
 
