@@ -119,7 +119,7 @@ def _text(value: object, depth: int) -> str:
         return value if len(value) <= 2 * CLIP else f"{value[:CLIP]}\n{value[-CLIP:]}"
     parts: list[object] = []
     if isinstance(value, dict) and depth < _DEPTH:
-        parts = [value.get(name) for name in _TEXTS]
+        parts = [part for name in _TEXTS if (part := value.get(name))]
     elif isinstance(value, list) and depth < _DEPTH:
         parts = [*value[:32], *value[max(32, len(value) - 32) :]]
     return _text("\n".join(filter(None, (_text(part, depth + 1) for part in parts))), depth)
