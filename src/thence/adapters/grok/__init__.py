@@ -16,8 +16,8 @@ import msgspec
 
 from thence.adapters import Batch, Cursor, File, Live, Mark, Prompt, Source, files
 from thence.adapters.grok.chat import ChatLog, Mirror
-from thence.adapters.grok.files import text
 from thence.adapters.grok.folder import LOG, is_session, names, source_of, within
+from thence.adapters.grok.reading import text
 from thence.adapters.grok.sides import (
     Child,
     ChildUsage,

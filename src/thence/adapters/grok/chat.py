@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from thence.adapters import File, Mark, Source
-from thence.adapters.grok.files import Reader, text
+from thence.adapters.grok.reading import Reader, text
 from thence.format import kinds
 from thence.format.codec import Found
 from thence.format.facts import Block, Fact, Told, answers_of, calls_of

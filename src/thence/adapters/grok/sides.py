@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from thence.adapters.grok.files import Reader, by_model, cost_of, text, usage_of
+from thence.adapters.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, Share, Told
 from thence.format.nodes import Is, Node

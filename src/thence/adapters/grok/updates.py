@@ -21,8 +21,8 @@ import msgspec
 
 from thence.adapters import File, Mark, Source, files
 from thence.adapters.grok.chat import picture, replacement
-from thence.adapters.grok.files import Reader, by_model, cost_of, text, usage_of
 from thence.adapters.grok.folder import within
+from thence.adapters.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format import kinds
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, Told, TurnBill, line_name
