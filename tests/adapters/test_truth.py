@@ -1,0 +1,105 @@
+"""The commands against programs that know nothing of this code: what is in files, what was sent.
+
+`check_truth.py` counts records, links, calls and tokens in its own way; `check_sent.py` holds
+against a transcript what the real client sent to the API. Here both run the command as a user
+does, once per file, which takes its time; `test_inspect` and `test_claude_data` ask the same
+questions in one process, every day.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+NEVER_SENT = "v2.0.76/tui_history_checkpoints"
+"""The session with one text more than was sent: the last command's caveat, not yet sent on."""
+
+CLIENT_ADDS = ("assistant", "No response requested.")
+"""What 2.1.325 puts between an interrupted turn and the next prompt; no log holds it."""
+
+
+def tool(shared: Path, name: str) -> ModuleType:
+    """One of the independent programs, as a module."""
+    spec = importlib.util.spec_from_file_location(name, shared / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(shared: Path, name: str, command: str, folder: str) -> tuple[int, list[str]]:
+    """Run one of the independent programs on the real command: its exit code, what it said."""
+    thence = Path(sys.executable).with_name("thence")
+    program = shared / "tools" / f"{name}.py"
+    asked = ["--cmd", f"'{thence}' {command}", str(shared / "data" / folder)]
+    done = subprocess.run(
+        [sys.executable, str(program), *asked], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+# -- what is in the files -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_inspect_counts_what_is_in_the_files(shared: Path) -> None:
+    """R4, R7, D3, U1: records, links, calls and tokens of every file, bad lines included."""
+    code, said = run(shared, "check_truth", "inspect {file} --json", "public")
+
+    assert (0, ["172 files equal, 0 different"]) == (code, said)
+
+
+# -- what was sent --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_show_gives_the_history_that_was_sent(shared: Path) -> None:
+    """D5, D11, D14: 49 of 50 sessions are what the client sent; the fiftieth is known."""
+    _, said = run(shared, "check_sent", "show {file} --as messages --json", "claude-code")
+
+    assert "49 sessions equal, 1 different" == said[-1]
+    assert [True] == [NEVER_SENT in line for line in said[:-1]]
+
+
+@pytest.mark.slow
+def test_show_gives_a_crashed_session_as_its_next_request_had_it(shared: Path) -> None:
+    """A1, D11, L7: before the resume all is there that was sent after it, but the new prompt."""
+    check = tool(shared, "check_sent")
+    found = sorted((shared / "data" / "claude-code").glob("*/*/before_resume/projects/*/*.jsonl"))
+    logs = [path for path in found if not path.name.startswith("agent-")]
+    added: set[tuple[str, ...]] = set()
+    for path in logs:
+        mine, sent = check.keys(shown(path)), requests(check, path)
+        after = next(keys for keys in sent if any(key[0] == "user" for key in keys - mine))
+        added |= after - mine
+
+        assert set() == mine - after, path
+
+    assert 4 <= len(logs)
+    assert {("user", "Go on please."), ("user", "Still there?"), CLIENT_ADDS} == added
+
+
+def shown(path: Path) -> Any:
+    """What the command shows of a session; older clients left open calls behind."""
+    orphans = "answer" if "v2.1.325" in path.parts else "drop"
+    thence = Path(sys.executable).with_name("thence")
+    asked = ["show", str(path), "--as", "messages", "--json", "--orphans", orphans]
+    done = subprocess.run([str(thence), *asked], capture_output=True, check=True)
+    return json.loads(done.stdout)
+
+
+def requests(check: ModuleType, path: Path) -> list[set[tuple[str, ...]]]:
+    """What the requests of one session held, in the order in which they were sent."""
+    keys: Callable[[Any], set[tuple[str, ...]]] = check.keys
+    sent = (path.parents[3] / "api_messages.jsonl").read_text(encoding="utf-8").splitlines()
+    told = (json.loads(line) for line in sent)
+    return [keys(r["messages"]) for r in told if (r["kind"], r["session"]) == ("main", path.stem)]
