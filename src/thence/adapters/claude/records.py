@@ -121,7 +121,7 @@ class Log:
         named, parent = record.get("uuid"), record.get("parentUuid")
         if not isinstance(parent, str):
             parent = None
-        native = isinstance(named, str)
+        native = isinstance(named, str) and named != ""
         uuid: str = named if native else line_name(self._key, found.raw)  # type: ignore[assignment]
         if not native and parent is None and not book:
             parent = self._last  # a log without links is a line
@@ -343,7 +343,7 @@ class Log:
             given = tuple(map(blocks.unsaid, given))
             return self._facts(found, record, node, channel, given, "assistant")
         calls = calls_of(given) if len(given) > 1 or given[0].call is not None else ()
-        stop = message.get("stop_reason")
+        stop = word(message.get("stop_reason"))
         flags = Is.REPLY
         # Before 2.1.325 the records of a response that came first said nothing of its end.
         if not calls and (stop in _RESTS if stop else given[-1].kind == "assistant_msg"):
