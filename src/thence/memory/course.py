@@ -46,6 +46,13 @@ _LOOKERS = (
     "date sleep true test [ env sort uniq diff cd cut tr jq"
 )
 _GIT_LOOKERS = "status diff log show blame ls-files rev-parse branch remote"
+_RUNNERS = (
+    "make cmake ninja npm npx yarn pnpm bun deno node cargo rustc go mvn gradle gradlew docker "
+    "podman pip uv poetry pytest tox nox mise just bazel terraform kubectl sleep curl wget gcc "
+    "clang tsc jest vitest playwright brew apt apt-get ffmpeg rsync"
+)
+_SCRIPT = 2_000  # characters of a script that are looked at
+_RUNS_LONG = frozenset(_RUNNERS.split())
 _LOOKS_ONLY = frozenset(_LOOKERS.split())
 _GIT_LOOKS = frozenset(_GIT_LOOKERS.split())
 
@@ -266,9 +273,20 @@ class Course:
                 "web",
                 "plan",
             )
-        if call.call.event_id in self._of_kind("test_run"):
-            return False
-        return not all(map(_only_looks, shell.programs(script)))
+        return call.call.event_id not in self._of_kind("test_run") and not self.only_looks(call)
+
+    def only_looks(self, call: Call) -> bool:
+        """Whether a call runs nothing but programs that look at something."""
+        script = self.deed(call).script
+        return script is not None and all(map(_only_looks, shell.programs(script[:_SCRIPT])))
+
+    def may_run_long(self, call: Call) -> bool:
+        """Whether a call runs tests, builds, installs or fetches: what takes time by itself."""
+        script = self.deed(call).script
+        if script is None:
+            return kinds.tool_kind(call.call.tool or "") in ("fetch", "web")
+        names = (shell.program_name(words[0]) for words in shell.programs(script[:_SCRIPT]))
+        return not _RUNS_LONG.isdisjoint(names)
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -438,7 +456,8 @@ def _is_blank(event: SessionEvent) -> bool:
 def _only_looks(words: list[str]) -> bool:
     name = shell.program_name(words[0]) if words else ""
     if name == "git":
-        return len(words) > 1 and words[1] in _GIT_LOOKS
+        verb = words[3:4] if words[1:2] == ["-C"] else words[1:2]
+        return not _GIT_LOOKS.isdisjoint(verb)
     if name == "sed":
         return not any(word.startswith(("-i", "--in-place")) for word in words)
     return name in _LOOKS_ONLY

@@ -50,7 +50,7 @@ CORRECTIONS: Final = Table(Row(*row) for row in (
     ("wrong", (r"(?:you(?:'re| are)? (?:wrong|missed|forgot|broke|ignored|didn't|did not|should"
                r"(?:n't| not)|misunderst)|wrong\b|incorrect\b)"),
      "you forgot the tests.", "you can merge it."),
-    ("do not", r"(?:please )?(?:do not|don't|never) (?!worry|forget|need|have|you think)\w",
+    ("do not", r"(?:please )?(?:do not|don't|never) (?!mind|worry|forget|need|have|you think)\w",
      "do not stash anything, read the files you need", "don't worry about it"),
     ("not the", r"not (?:the|that|this|there|what|like)\b",
      "not the new session button. this one", "note the button"),
@@ -72,6 +72,13 @@ CORRECTIONS: Final = Table(Row(*row) for row in (
 ))
 """How a prompt begins, in lower case, that corrects what the agent did."""
 
+GO_ON: Final = Table(Row(*row) for row in (
+    ("go on", (r"(?:please )?(?:go on|go ahead|continue|proceed|carry on|keep going|resume|yes|"
+               r"yep|ok(?:ay)?|sure|try again|retry|still there)\b[\s.!?]*(?:please)?[\s.!?]*$"),
+     "go on please.", "go on with the other file"),
+))
+"""A prompt, in lower case, that only lets the agent go on."""
+
 THANKS: Final = Table(Row(*row) for row in (
     ("thanks", r"(?:many )?(?:thanks|thank you|thx)\b", "thanks!", "thankless"),
     ("praise", (r"(?:great|perfect|nice|awesome|excellent|lgtm|cool|good job|well done|looks (?:"
@@ -92,6 +99,11 @@ SUCCESS: Final = re.compile(
 def corrects(prompt: str) -> str | None:
     """Name the way in which a prompt corrects the agent; None when it does not."""
     return _first(CORRECTIONS, prompt)
+
+
+def only_goes_on(prompt: str) -> bool:
+    """Whether a prompt asks for nothing but more of the same."""
+    return _first(GO_ON, prompt) is not None
 
 
 def thanks(prompt: str) -> bool:

@@ -1,0 +1,535 @@
+"""Signals: typed facts worth knowing about a session, each with its evidence.
+
+A signal points at events by their ids and quotes what they said, redacted and short, so that it
+stays meaningful when the events themselves are evicted. Each kind is one pure function over the
+course of a session; its threshold stands beside it with the reason. They count what happened on
+dead branches and in subagents too, where that cost something, and never copies of other sessions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Final, Literal
+
+import msgspec
+
+from thence.format import joins, kinds, output
+from thence.format.joins import Call
+from thence.format.normal import SessionEvent
+from thence.format.records import JSON
+from thence.format.turn import TurnState
+from thence.memory.course import (
+    Bill,
+    Course,
+    Fault,
+    Run,
+    Turn,
+    asked,
+    between,
+    cut_short,
+    ids,
+    said,
+    short,
+    took_ms,
+    waits_for_human,
+)
+from thence.memory.wording import corrects, only_goes_on
+
+Kind = Literal[
+    "repeated_error",
+    "retry_loop",
+    "flaky_test",
+    "rework",
+    "abandoned_branch",
+    "human_correction",
+    "slow_tool",
+    "context_blow_up",
+    "permission_wait",
+]
+Severity = Literal["low", "medium", "high"]
+
+REPEATED: Final = 3
+"""The same error so often: twice is an error and its second try, three times is a pattern."""
+
+LOOP: Final = 3
+"""Failures of the same call in a row, nothing changed in between: trying the same again."""
+
+STUCK: Final = 5
+"""The same with edits in between: work that does not get on. Fewer is how tests are fixed."""
+
+AGAIN: Final = 3
+"""Times a file was edited again after a command failed or a human corrected; two are a fix."""
+
+CHURN: Final = 7
+"""Rounds of editing one file in one turn, with commands in between, though nothing failed."""
+
+BRANCH_TOKENS: Final = 1_000
+"""Tokens from which a dead branch is worth telling: less is a prompt that was worded anew."""
+
+SLOW_MS: Final = 120_000
+"""Two minutes: the time after which clients give up on a command by default."""
+
+JUMP: Final = 40_000
+"""Tokens that one step adds to the context: a fifth of a usual window, for one answer."""
+
+COMPACTIONS: Final = 3
+"""Compactions of one session: by then most of what was said has been summed up twice."""
+
+WAIT_MS: Final = 60_000
+"""A minute of waiting for a human: an agent that could have worked did not."""
+
+MOST: Final = 5
+"""Signals of one kind that are kept of a session: the weightiest."""
+
+POINTERS: Final = 12
+QUOTE: Final = 300
+
+
+class Signal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One fact about a session, with pointers to its evidence and a quote that outlives it."""
+
+    kind: Kind
+    severity: Severity
+    text: str
+    """What happened, in one sentence."""
+    events: tuple[int, ...] = ()
+    """Ids of the events that show it, the first and the last among them."""
+    quote: str = ""
+    """What was said there, redacted."""
+    ts: str | None = None
+    """When it was first seen."""
+    data: dict[str, JSON] = {}
+    """Figures, by name; each kind has its own."""
+
+
+def signals(course: Course) -> list[Signal]:
+    """Give what is worth knowing about a session, kind by kind, the weightiest of each first."""
+    return [signal for find in FINDERS for signal in islice(find(course), MOST)]
+
+
+def _signal(
+    kind: Kind,
+    severity: Severity,
+    text: str,
+    events: Sequence[SessionEvent],
+    quote: str = "",
+    /,
+    **data: JSON,
+) -> Signal:
+    ends = events if len(events) <= POINTERS else [*events[: POINTERS - 1], events[-1]]
+    when = events[0].ts if events else None
+    return Signal(
+        kind, severity, short(text, 300), tuple(ids(ends)), short(quote, QUOTE), when, data
+    )
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+# -- errors ---------------------------------------------------------------------------------
+
+
+def repeated_errors(course: Course) -> Iterator[Signal]:
+    """The same error, by its fingerprint, again and again; one that nothing names is not told."""
+    found: dict[str, list[Fault]] = {}
+    for fault in course.faults:
+        if not fault.vague:
+            found.setdefault(fault.fingerprint, []).append(fault)
+    often = [(name, faults) for name, faults in found.items() if len(faults) >= REPEATED]
+    for name, faults in sorted(often, key=lambda one: -len(one[1])):
+        yield _signal(
+            "repeated_error",
+            "high" if len(faults) >= 2 * REPEATED else "medium",
+            f"the same error {len(faults)} times: {name}",
+            [fault.event for fault in faults],
+            error_line(faults[0]),
+            fingerprint=name,
+            count=len(faults),
+        )
+
+
+def error_line(fault: Fault) -> str:
+    """Give the words of an error, without the envelope a client puts around an output."""
+    text = output.plain(output.opened(said(fault.event))[1])
+    text = text.replace("<tool_use_error>", "").replace("</tool_use_error>", "")
+    kind, _, shape = fault.fingerprint.partition(": ")
+    words = [word for word in re.split(r"<\w+>|\s+", shape) if len(word) > 3]
+    lines = output.lines(text)
+    best = max(lines, key=lambda line: sum(word in line for word in words), default="")
+    return best.strip() or kind
+
+
+def retry_loops(course: Course) -> Iterator[Signal]:
+    """The same call failed again and again."""
+    found = sorted(_loops(course), key=lambda loop: -len(loop))
+    for loop in found:
+        first, last = loop[0], loop[-1]
+        paid = _paid_between(course, first.call, last.result or last.call)
+        yield _signal(
+            "retry_loop",
+            "high" if len(loop) >= 2 * LOOP else "medium",
+            f"failed {len(loop)} times in a row: {first.call.summary}",
+            [pair.call for pair in loop],
+            said(last.result) if last.result is not None else "",
+            tool=first.call.tool or "",
+            count=len(loop),
+            tokens=sum(bill.usage.total for bill in paid),
+            ticks=sum(bill.ticks for bill in paid),
+        )
+
+
+def _loops(course: Course) -> Iterator[list[Call]]:
+    """Runs of failures of one call, long enough; edits in between allow for more of them."""
+    if len(course.faults) < LOOP:
+        return
+    failed: dict[tuple[str, ...], list[Call]] = {}
+    changed: dict[tuple[str, ...], bool] = {}
+    done: list[tuple[list[Call], bool]] = []
+    for pair, key in zip(course.whole.calls, course.aims, strict=True):
+        if pair.ending is not None and pair.ending.failed:
+            if not cut_short(pair):
+                failed.setdefault(key, []).append(pair)
+                changed.setdefault(key, False)
+        elif key in failed:
+            done.append((failed.pop(key), changed.pop(key)))
+        if course.edits(pair):
+            changed = dict.fromkeys(changed, True)
+    done += [(run, changed[key]) for key, run in failed.items()]
+    for run, edited in done:
+        if len(run) >= (STUCK if edited else LOOP):
+            yield run
+
+
+def _paid_between(course: Course, first: SessionEvent, last: SessionEvent) -> list[Bill]:
+    """What was billed from one event to another, in the channel of the first."""
+    order = {event.event_id: at for at, event in enumerate(course.whole.events)}
+    low, high = order.get(first.event_id, 0), order.get(last.event_id, 0)
+    return [
+        bill
+        for bill in course.bills
+        if bill.event.channel == first.channel and low <= order[bill.event.event_id] <= high
+    ]
+
+
+# -- tests and files ------------------------------------------------------------------------
+
+# fmt: off
+_NAMED = re.compile(r"(?:FAILED|ERROR) (\S+::\S+)|--- FAIL: (\S+)|not ok \d+ -? ?(.+)|"
+                    r"test (\S+) \.\.\. FAILED|\u2715 (.+)")
+# fmt: on
+
+
+def failing(run: Run) -> list[str]:
+    """Name the tests that a run says have failed."""
+    text = output.plain(output.text(run.call.result.payload)) if run.call.result else ""
+    found = (next(filter(None, match.groups())) for match in _NAMED.finditer(text))
+    return [short(name, 120) for name in dict.fromkeys(found)][:5]
+
+
+def flaky_tests(course: Course) -> Iterator[Signal]:
+    """The same tests gave another result although nothing had been changed."""
+    red_and_green = {run.command for run in course.runs if run.red} & {
+        run.command for run in course.runs if not run.red
+    }
+    if not red_and_green:
+        return
+    flips: dict[str, list[tuple[Run, Run]]] = {}
+    before: dict[str, Run] = {}
+    runs = {run.call.call.event_id: run for run in course.runs}
+    pairs = {pair.call.event_id: pair for pair in course.calls}
+    for event in course.told:
+        if event.kind == "user_msg":
+            before.clear()  # who speaks may have changed something as well
+        elif (run := runs.get(event.event_id)) is not None:
+            last = before.get(run.command)
+            if last is not None and last.red != run.red:
+                flips.setdefault(run.command, []).append((last, run))
+            before[run.command] = run
+        elif event.event_id in pairs and course.may_change(pairs[event.event_id]):
+            before.clear()
+    for command, found in sorted(flips.items(), key=lambda one: -len(one[1])):
+        red = next(run for run in found[0] if run.red)
+        yield _signal(
+            "flaky_test",
+            "high" if len(found) > 1 else "medium",
+            f"red and green without a change in between: {command}",
+            [run.call.call for run in found[0]],
+            said(red.call.result) if red.call.result is not None else "",
+            runner=red.runner,
+            command=short(command, 200),
+            tests=failing(red),
+            flips=len(found),
+        )
+
+
+def reworks(course: Course) -> Iterator[Signal]:
+    """A file had to be edited again after something failed, or round after round in one turn."""
+    found = _Rounds()
+    corrected = {id(turn) for turn, _ in corrections(course)}
+    for turn in course.turns:
+        found.begin(trouble=id(turn) in corrected)
+        for pair in course.calls_in(turn.events):
+            deed = course.deed(pair)
+            if course.edits(pair):
+                paths = dict.fromkeys(t.path for t in deed.touches if t.how != "read")
+                found.edited(paths, pair.call)
+            elif deed.script is not None:
+                red = pair.ending is not None and pair.ending.failed and not cut_short(pair)
+                found.checked(red=red)
+    often = [(path, *one) for path, one in found.files.items() if found.is_rework(path)]
+    for path, again, edits in sorted(often, key=lambda one: (-one[1], -len(one[2]), one[0])):
+        yield _signal(
+            "rework",
+            "high" if again >= 2 * AGAIN else "low",
+            f"edited again {again} times after something failed, {len(edits)} edits: {path}",
+            edits,
+            edits[-1].summary,
+            path=short(path, 300),
+            again=again,
+            edits=len(edits),
+        )
+
+
+class _Rounds:
+    """Rounds of editing per file. A round ends with a command or a prompt."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[int, list[SessionEvent]]] = {}
+        self._most: dict[str, int] = {}  # rounds in one turn
+        self._turn: dict[str, int] = {}
+        self._last: dict[str, int] = {}  # the command after which it was edited last
+        self._commands = 0
+        self._red = -1
+
+    def begin(self, *, trouble: bool) -> None:
+        """A turn begins, perhaps because the last one went wrong."""
+        self._turn.clear()
+        self.checked(red=trouble)
+
+    def checked(self, *, red: bool) -> None:
+        """Something was run."""
+        self._commands += 1
+        if red:
+            self._red = self._commands
+
+    def edited(self, paths: Iterable[str], event: SessionEvent) -> None:
+        """Files were changed."""
+        for path in paths:
+            last = self._last.get(path)
+            again, edits = self.files.get(path, (0, []))
+            if last != self._commands:
+                again += last is not None and self._red > last
+                self._turn[path] = self._turn.get(path, 0) + 1
+                self._most[path] = max(self._most.get(path, 0), self._turn[path])
+            self._last[path] = self._commands
+            edits.append(event)
+            self.files[path] = again, edits
+
+    def is_rework(self, path: str) -> bool:
+        """Whether that is more than a fix takes."""
+        return self.files[path][0] >= AGAIN or self._most[path] >= CHURN
+
+
+# -- branches and people --------------------------------------------------------------------
+
+
+def abandoned_branches(course: Course) -> Iterator[Signal]:
+    """Work that the session went back from, with what it had cost."""
+    worth = [branch for branch in course.branches if branch.tokens >= BRANCH_TOKENS]
+    for branch in sorted(worth, key=lambda one: (-one.ticks, -one.tokens)):
+        prompts = [event for event in branch.events if event.kind == "user_msg"]
+        replies = [event for event in branch.events if event.kind == "assistant_msg"]
+        said_there = next((asked(event) for event in prompts), "")
+        yield _signal(
+            "abandoned_branch",
+            "high" if branch.tokens >= 100 * BRANCH_TOKENS else "medium",
+            f"given up: {branch.tokens:,} tokens on {_several(len(branch.events), 'event')}",
+            [branch.events[0], branch.events[-1]],
+            said_there or next((said(event) for event in replies), ""),
+            events=len(branch.events),
+            tokens=branch.tokens,
+            ticks=branch.ticks,
+        )
+
+
+def human_corrections(course: Course) -> Iterator[Signal]:
+    """A human said that it was not what was wanted: in words, or by stopping the agent."""
+    for turn, how in corrections(course):
+        what = "stopped the agent and set it right" if how == STOPPED else "corrected the agent"
+        yield _signal(
+            "human_correction", "medium", f"the human {what}", turn.prompt, turn.text, how=how
+        )
+
+
+def corrections(course: Course) -> Iterator[tuple[Turn, str]]:
+    """Give the turns that begin with a correction, and how it was made."""
+    for before, turn in zip(course.turns, course.turns[1:], strict=False):
+        how = corrects(turn.text)
+        if how == "no" and _asks(before):
+            continue  # that is an answer
+        if how is None and _stopped(course, before) and not only_goes_on(turn.text):
+            how = STOPPED
+        if how is not None:
+            yield turn, how
+
+
+STOPPED: Final = "stopped"
+_BY_HAND = re.compile(
+    r"\[Request interrupted by user|The user doesn't want|User (?:rejected|cance)"
+)
+
+
+def _asks(turn: Turn) -> bool:
+    """Whether a turn came to its rest with a question."""
+    last = turn.events[-1] if turn.events else None
+    return last is not None and last.kind == "assistant_msg" and said(last).rstrip().endswith("?")
+
+
+def _stopped(course: Course, turn: Turn) -> bool:
+    """Whether the last thing in a turn is a call that a human refused or cut off."""
+    calls = course.calls_in(turn.events)
+    result = calls[-1].result if calls else None
+    if result is None or result is not turn.events[-1] or not cut_short(calls[-1]):
+        return False
+    return _BY_HAND.match(output.opened(said(result))[1]) is not None
+
+
+# -- time and room --------------------------------------------------------------------------
+
+
+def slow_tools(course: Course) -> Iterator[Signal]:
+    """Calls that took long, questions to humans and the work of subagents apart."""
+    timed = [
+        (took, pair)
+        for pair in course.whole.calls
+        if (took := _own_time(pair, course)) is not None and took >= SLOW_MS
+    ]
+    for took, pair in sorted(timed, key=lambda one: (-one[0], one[1].call.event_id)):
+        yield _signal(
+            "slow_tool",
+            "high" if took >= 5 * SLOW_MS else "low",
+            f"took {took // 1000} s: {pair.call.summary}",
+            [pair.call, *([pair.result] if pair.result else [])],
+            pair.call.summary,
+            tool=pair.call.tool or "",
+            took_ms=took,
+        )
+
+
+def _own_time(pair: Call, course: Course) -> int | None:
+    """How long a call took by itself, as far as that is known.
+
+    Between the times of a call and its result a human may have been asked. Where the log does not
+    measure the call, only commands that are known to run long are believed.
+    """
+    tool = pair.call.tool or ""
+    if pair.result is None or kinds.tool_kind(tool) == "agent" or waits_for_human(pair):
+        return None
+    if cut_short(pair) or (pair.result.took_ms is None and not course.may_run_long(pair)):
+        return None
+    return took_ms(pair)
+
+
+def context_blow_ups(course: Course) -> Iterator[Signal]:
+    """One step filled much of the context, or it had to be compacted again and again."""
+    grown = [
+        (after.context - before.context, before, after)
+        for before, after in zip(course.contexts, course.contexts[1:], strict=False)
+        if after.context - before.context >= JUMP
+        and after.event.state is before.event.state
+        and after.event.model == before.event.model
+    ]
+    order = {event.event_id: at for at, event in enumerate(course.whole.events)}
+    for more, before, after in sorted(grown, key=lambda one: -one[0]):
+        span = course.whole.events[
+            order[before.event.event_id] + 1 : order[after.event.event_id] + 1
+        ]
+        heavy = max(span, key=partial(_weight, channel=after.event.channel))
+        yield _signal(
+            "context_blow_up",
+            "high" if more >= 2 * JUMP else "medium",
+            f"one step added {more:,} tokens to the context, now {after.context:,}",
+            [heavy, after.event],
+            heavy.summary,
+            added=more,
+            context=after.context,
+        )
+    sums = course.summaries
+    if len(sums) >= COMPACTIONS:
+        text = f"the context was compacted {len(sums)} times"
+        yield _signal("context_blow_up", "medium", text, sums, count=len(sums))
+
+
+def _weight(event: SessionEvent, *, channel: str) -> int:
+    if event.channel != channel or event.kind not in ("tool_result", "user_msg", "lifecycle"):
+        return -1
+    return len(output.text(event.payload))
+
+
+def permission_waits(course: Course) -> Iterator[Signal]:
+    """The agent waited for a human's leave or answer, for long or for ever."""
+    waits = sorted(_waits(course), key=lambda one: -one[0])
+    for took, what, events in waits:
+        if took >= WAIT_MS:
+            yield _signal(
+                "permission_wait",
+                "high" if took >= 10 * WAIT_MS else "low",
+                f"waited {took // 1000} s for a human: {what}",
+                events,
+                what,
+                waited_ms=took,
+            )
+    now = course.whole.turn()
+    if now.state is TurnState.WAITING and course.told:
+        last = course.told[-1]
+        text = f"it ends waiting for a human: {last.summary}"
+        yield _signal("permission_wait", "medium", text, [last], last.summary, for_ever=True)
+
+
+def _waits(course: Course) -> Iterator[tuple[int, str, list[SessionEvent]]]:
+    """Waits that the log tells: by its own notes, or as questions whose answer is a result."""
+    open_since: SessionEvent | None = None
+    for event in course.whole.events:
+        if event.native_type in ("permission_requested", "waiting"):
+            open_since = event
+        elif open_since is not None and _ends_wait(event):
+            begin, end = joins.time_of(open_since.ts), joins.time_of(event.ts)
+            if begin is not None and end is not None:
+                yield between(begin, end), open_since.summary, [open_since, event]
+            open_since = None
+    for pair in course.calls:
+        # A look takes no time: what passed until it was done was a question to a human.
+        if pair.result is None or not (waits_for_human(pair) or _was_held_up(course, pair)):
+            continue
+        if (took := took_ms(pair)) is not None:
+            yield took, pair.call.summary, [pair.call, pair.result]
+
+
+def _was_held_up(course: Course, pair: Call) -> bool:
+    unmeasured = pair.result is not None and pair.result.took_ms is None
+    return unmeasured and course.only_looks(pair) and not course.may_run_long(pair)
+
+
+def _ends_wait(event: SessionEvent) -> bool:
+    if event.native_type in ("permission_resolved", "turn_started", "turn_ended"):
+        return True
+    return event.kind in ("user_msg", "tool_result") and not event.is_sidechain
+
+
+Finder = Callable[[Course], Iterable[Signal]]
+FINDERS: Final[Sequence[Finder]] = (
+    repeated_errors,
+    retry_loops,
+    flaky_tests,
+    reworks,
+    abandoned_branches,
+    human_corrections,
+    slow_tools,
+    context_blow_ups,
+    permission_waits,
+)
+"""One for each kind, in the order of `Kind`."""
