@@ -30,6 +30,7 @@ from thence.cli.terminal import (
     size,
     style,
     width,
+    wrap,
 )
 from thence.errors import NotReadable
 from thence.format import codec
@@ -261,4 +262,4 @@ def _damage(told: dict[str, JSON], room: int) -> Iterator[str]:
     if len(skipped) > 10:
         yield f"and {len(skipped) - 10:,} more skipped lines; --json has them all"
     for notice in told["notices"]:
-        yield cut(clean(f"note: {notice.what}: {notice.detail}"), room)
+        yield from wrap(f"note: {notice.what}: {notice.detail}", room)
