@@ -402,15 +402,32 @@ def test_growth_behind_a_changed_start_is_no_append(log: Path) -> None:
     assert [9, 2, 3, 4] == reader.numbers
 
 
+LONG = line(0, text="x" * 9000)
+
+
+def test_a_change_in_the_middle_of_a_long_log_is_seen_by_its_time(tmp_path: Path) -> None:
+    """R2: of the same size, far from both edges, written in place."""
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(LONG + lines(1) + LONG)
+    reader = Reader(path)
+    reader.read()
+    rewrite(path, LONG + lines(2) + LONG)
+    reader.read()
+
+    assert ([0, 2, 0], [1]) == (reader.numbers, reader.gone)
+
+
+@pytest.mark.parametrize("before", [b"", LONG])
 def test_a_change_while_reading_is_noticed_next_time(
-    log: Path, monkeypatch: pytest.MonkeyPatch
+    log: Path, monkeypatch: pytest.MonkeyPatch, before: bytes
 ) -> None:
     """R2: the mark is made of the bytes that were read, not of those that are there after."""
     real = files.Plain.chunks
+    log.write_bytes(before + lines(1, 2, 3))
 
     def meddling(self: files.Plain, offset: int) -> Iterator[bytes]:
         yield from real(self, offset)
-        log.write_bytes(lines(7, 8, 9))
+        log.write_bytes(before + lines(7, 8, 9))
 
     reader = Reader(log)
     with monkeypatch.context() as patch:
@@ -419,7 +436,7 @@ def test_a_change_while_reading_is_noticed_next_time(
     append(log, lines(10))
     reader.read()
 
-    assert [7, 8, 9, 10] == reader.numbers
+    assert [7, 8, 9, 10] == reader.numbers[-4:]
     assert [1, 2, 3] == reader.gone
 
 
@@ -568,7 +585,7 @@ def test_a_line_over_the_limit_costs_itself_only(
     """R5: lines of 64 MB and more are passed over, wherever they stand, and known again after."""
     path = tmp_path / "log.jsonl"
     huge = b'{"n": "' + b"x" * codec.LINE_LIMIT + b'"}\n'
-    path.write_bytes(huge + lines(1) + huge)
+    path.write_bytes(huge + line(1, text="x" * 9000) + huge)
     reader = Reader(path, limits=Limits(bytes=1 << 40))
     first = reader.read()
     append(path, lines(2))
@@ -577,6 +594,37 @@ def test_a_line_over_the_limit_costs_itself_only(
     assert [codec.TOO_LONG] * 2 == [skipped.why for skipped in first.skipped]
     assert ([], 1) == (second.skipped, second.lines)
     assert [1, 2] == reader.numbers
+
+
+def test_a_read_that_is_out_of_time_goes_on_with_no_further_file(log: Path, tmp_path: Path) -> None:
+    """One file was read, so it got on; the others come next time."""
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(lines(4))
+    reader = Reader(log, other, limits=Limits(seconds=-1))
+    read = [(batch.lines, batch.done) for batch in (reader.read() for _ in range(2))]
+
+    assert [(3, False), (1, True)] == read
+
+
+def test_tails_that_are_read_in_vain_count_as_well(tmp_path: Path) -> None:
+    """Many files with long torn tails do not make a read endless."""
+    paths = [tmp_path / f"{n}.jsonl" for n in range(3)]
+    for path in paths:
+        path.write_bytes(b'{"n": "' + b"x" * 1000)
+    reader = Reader(*paths, limits=Limits(bytes=500))
+    read = [(len(batch.cursor.marks), batch.done) for batch in (reader.read() for _ in range(3))]
+
+    assert [(1, False), (2, False), (3, True)] == read
+
+
+def test_long_lines_are_no_endless_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of time, a log of ordinary lines is not given up however many bytes it has."""
+    monkeypatch.setattr(codec, "LINE_LIMIT", 1 << 20)
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"".join(line(n, text="x" * 100_000) for n in range(30)))
+    reader = Reader(path, limits=Limits(seconds=0))
+
+    assert ([], 30) == ((batch := reader.read()).skipped, batch.lines)
 
 
 def test_a_line_that_never_ends_does_not_starve_the_rest(tmp_path: Path) -> None:

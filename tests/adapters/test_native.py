@@ -204,6 +204,16 @@ def test_what_does_not_look_like_ours_is_not_ours(tmp_path: Path, data: bytes) -
     assert None is NATIVE.at(path)
 
 
+def test_a_foreign_log_in_our_place_is_not_ours(home: Path) -> None:
+    """Neither as a session nor as a subagent's."""
+    foreign = b'{"type":"user","uuid":"u","parentUuid":null,"message":{}}\n'
+    side = home / layout.SIDECHAINS / "s" / "agent.jsonl"
+    side.parent.mkdir(parents=True)
+    side.write_bytes(foreign)
+
+    assert [None] * 3 == [NATIVE.at(path) for path in (put(home, foreign), side, side.parent)]
+
+
 def test_folders_pipes_and_names_are_no_sessions(tmp_path: Path, home: Path) -> None:
     """Nothing is waited for, and nothing raises."""
     os.mkfifo(tmp_path / "pipe.jsonl")
@@ -345,6 +355,7 @@ def test_a_version_is_known_to_later_reads(home: Path) -> None:
         cursor = batch.cursor
         times += [fact.ts for fact in batch.events]
 
+        assert [] == batch.notices
     assert [fact.ts for fact in read(path).whole.facts] == times
     assert all(isinstance(time, str) for time in times)
 
@@ -459,6 +470,19 @@ def test_a_subagent_is_a_channel_beside_the_line(home: Path, journal: Journal) -
     assert {child.agent_id} == {event.channel for event in side}
     assert "What do you think?" in [event.summary for event in side]
     assert "/a" == loaded.whole.session().cwd
+
+
+def test_a_subagent_says_nothing_of_its_session(home: Path, journal: Journal) -> None:
+    """Whatever its header claims, the session goes on from nothing."""
+    session = journal.create(cwd="/a")
+    child = Draft("child")
+    child.header(session_id=session.id, resumed_from={"session": "x", "event": "e"}, cwd="/evil")
+    side = home / layout.SIDECHAINS / session.id
+    side.mkdir(parents=True)
+    (side / "agent.jsonl").write_bytes(child.bytes())
+    loaded = read(path_of(session))
+
+    assert ([], [], "/a") == (loaded.notices, loaded.whole.edges, loaded.whole.session().cwd)
 
 
 # -- segments -------------------------------------------------------------------------------

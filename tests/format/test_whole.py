@@ -478,3 +478,26 @@ def test_repeated_records_of_a_rewritten_log_are_kept_apart() -> None:
 
     assert [None, REWRITTEN] == [event.why for event in whole.events]
     assert 2 == len({event.event_id for event in whole.events})
+
+
+def test_session_that_names_book_keeping_sees_the_line_to_it() -> None:
+    """Not the last thing said before it, which may stand on another branch."""
+    older = [*OLDER, linked("beside", "one", 3, flags=Is.INTERNAL, file="a")]
+    base = Base("a", session="a", event="beside")
+    whole = Whole("x:b", [begun(base)], before=Whole("x:a", older).up_to(base))
+
+    assert ["one"] == [text for text in said(whole) if text != "beside"]
+
+
+def test_moves_of_an_ancestors_tip_do_not_move_ours() -> None:
+    """It went back to its first event; the session that named another line goes on with that."""
+    older = [
+        *OLDER,
+        linked("back", "one", 3, flags=Is.INTERNAL, file="a", tip="one"),
+        linked("late", "two", 4, file="a"),
+    ]
+    base = Base("a", session="a", event="late")
+    own = [begun(base), linked("ours", "head", 2, file="b")]
+    whole = Whole("x:b", own, before=Whole("x:a", older).up_to(base))
+
+    assert ["one", "two", "late", "ours"] == [text for text in said(whole) if text != "head"]
