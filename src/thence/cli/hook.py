@@ -1,0 +1,267 @@
+"""`thence hook`: let agents say when a session went on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from thence.cli import hooking, options, wiring
+from thence.cli.columns import DIM, Cell, Column, ago, present, table, tell, tilde
+from thence.cli.terminal import as_json, clean, say, style, width
+from thence.errors import ThenceError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from thence.format.records import JSON
+
+AGENTS = ("claude", "codex", "grok")
+SOON = 3.0
+"""Seconds between the first nudge and the sweep that it starts: more of them come together."""
+
+_agents = click.argument("agents", nargs=-1, type=click.Choice(AGENTS))
+_via = click.option(
+    "--via",
+    type=click.Choice(get_args(hooking.Way)),
+    default="notify",
+    show_default=True,
+    help="Codex: a line in config.toml, or hooks.json, which it asks you to trust.",
+)
+
+
+class NotAnswered(ThenceError):
+    """There is nobody to say yes."""
+
+    exit_code = 2
+
+
+@click.group("hook", help="Let agents say when a session went on, so that sweeps find it at once.")
+def command() -> None:
+    """Group what is done about hooks."""
+
+
+def place_of(agent: str, via: str = "notify") -> hooking.Place:
+    """Give where an agent of this machine is told whom to call."""
+    roots = wiring.adapters()[agent].roots(Path.home(), os.environ)
+    root = next((path for path in roots if path.is_dir()), roots[0])
+    return hooking.places(root, agent, hooks=via == "hooks")
+
+
+def _wanted(agents: Sequence[str]) -> list[str]:
+    """Give the agents that are asked for, else those that are on this machine."""
+    return list(agents or (a for a in AGENTS if _root_of(place_of(a)).is_dir()))
+
+
+def _root_of(place: hooking.Place) -> Path:
+    return place.path.parent.parent if place.agent == "grok" else place.path.parent
+
+
+# -- changing -------------------------------------------------------------------------------
+
+
+@command.command("install", help="Put our lines into agents' settings; shows the change and asks.")
+@_agents
+@_via
+@click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def install(agents: tuple[str, ...], via: str, *, dry_run: bool, yes: bool, json: bool) -> int:
+    """Install the hooks of agents."""
+    names = _wanted(agents)
+    if not names:
+        tell(["no agent found on this machine", "  thence hook install claude makes its settings"])
+        return 0
+    home = wiring.home()
+    edits = [hooking.install(place_of(agent, via), home) for agent in names]
+    return _change(
+        list(zip(names, edits, strict=True)), dry_run=dry_run, yes=yes, json=json, keep=True
+    )
+
+
+@command.command("uninstall", help="Take our lines out again; the file is as it was before.")
+@_agents
+@click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
+    """Take the hooks of agents out."""
+    edits = removals(agents or AGENTS)
+    return _change(edits, dry_run=dry_run, yes=yes, json=json, keep=False)
+
+
+def removals(agents: Sequence[str]) -> list[tuple[str, hooking.Edit]]:
+    """Plan to take our lines out, wherever they are."""
+    home = wiring.home()
+    out = []
+    for agent in agents:
+        ways = get_args(hooking.Way) if agent == "codex" else ("hooks",)
+        edits = [hooking.uninstall(place_of(agent, way), home) for way in ways]
+        out += [(agent, edit) for edit in edits if edit.changes] or [(agent, edits[-1])]
+    return out
+
+
+def _change(
+    edits: list[tuple[str, hooking.Edit]], *, dry_run: bool, yes: bool, json: bool, keep: bool
+) -> int:
+    due = [(agent, edit) for agent, edit in edits if edit.changes]
+    if not json:
+        show(edits, "installed" if keep else "not installed")
+    if due and not dry_run:
+        confirm(yes=yes, json=json, what="write this" if len(due) == 1 else "write these")
+        apply(due, keep=keep)
+    if json:
+        say(
+            as_json(
+                [_told(agent, edit, done=edit.changes and not dry_run) for agent, edit in edits]
+            )
+        )
+    elif due and not dry_run:
+        word = "installed" if keep else "taken out"
+        tell([f"{word}: {', '.join(agent for agent, _ in due)}"])
+    return 0
+
+
+def apply(edits: Sequence[tuple[str, hooking.Edit]], *, keep: bool) -> None:
+    """Write changes of settings."""
+    if keep:
+        (wiring.home() / "queue").mkdir(parents=True, exist_ok=True, mode=0o700)
+    for agent, edit in edits:
+        hooking.carry_out(edit, keep=keep)
+        if agent == "grok" and edit.after is None:
+            with contextlib.suppress(OSError):
+                edit.path.parent.rmdir()  # a folder that held our file only
+
+
+def show(edits: Sequence[tuple[str, hooking.Edit]], already: str) -> None:
+    """Show what would change, as a diff."""
+    for agent, edit in edits:
+        if not edit.changes:
+            tell([f"{agent}: {already} already, nothing to change in {tilde(str(edit.path))}"])
+            continue
+        colours = {"+": "green", "-": "red", "@": "cyan"}
+        for line in edit.diff():
+            colour = colours.get(line[:1])
+            text = clean(line)
+            click.echo(style(text, fg=colour) if colour else text)
+
+
+def confirm(*, yes: bool, what: str, json: bool = False) -> None:
+    """Ask, unless that was answered before; a program is not asked."""
+    if yes:
+        return
+    if json or not sys.stdin.isatty():
+        raise NotAnswered("nothing was done: nobody is there to be asked", hint="--yes says yes")
+    click.confirm(f"{what}?", default=True, abort=True)
+
+
+def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
+    return {
+        "agent": agent,
+        "path": str(edit.path),
+        "changes": edit.changes,
+        "done": done,
+        "diff": "\n".join(edit.diff()),
+    }
+
+
+# -- looking --------------------------------------------------------------------------------
+
+
+@command.command("status", help="Say which agents call us, and when they last did.")
+@_agents
+@options.as_json
+@options.utc
+def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
+    """Print how hooks stand."""
+    found = [_status(agent) for agent in agents or AGENTS]
+    if json:
+        say(as_json(found))
+        return 0
+    now = present(utc=utc)
+    rows = [_cells(one, now) for one in found]
+    tell(table((Column(), Column(), Column(), Column(slack=True)), rows, width()))
+    return 0
+
+
+def _status(agent: str) -> dict[str, JSON]:
+    home = wiring.home()
+    ways = get_args(hooking.Way) if agent == "codex" else ("hooks",)
+    places = [place_of(agent, way) for way in ways]
+    states = [(place, hooking.state(place, home)) for place in places]
+    place, state = next((one for one in states if one[1].installed), states[-1])
+    seen = last_nudge(home, agent)
+    return {
+        "agent": agent,
+        "path": str(place.path),
+        "installed": state.installed,
+        "missing": list(state.missing),
+        "elsewhere": state.elsewhere,
+        "off": state.off,
+        "last_nudge": seen.isoformat() if seen is not None else None,
+    }
+
+
+def told_of(one: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
+    """Say in words how a hook stands: mark, words, colour."""
+    from thence.cli.columns import when
+
+    seen = when(one["last_nudge"])
+    alive = f", last heard {_since(seen, now)}" if seen is not None else ", not heard yet"
+    if not one["installed"]:
+        return "○", "not installed", None
+    for name, words in (
+        ("off", "installed, but the agent is told to run no hooks"),
+        ("elsewhere", "installed for another place: install it again"),
+        ("missing", "installed in part: install it again"),
+    ):
+        if one[name]:
+            return "▲", words, "red"
+    return "✓", f"installed{alive}", "green"
+
+
+def _since(seen: datetime, now: datetime) -> str:
+    told = ago(seen, now)
+    return "just now" if told == "now" else f"{told} ago" if told[0].isdigit() else told
+
+
+def _cells(one: dict[str, JSON], now: datetime) -> list[Cell]:
+    mark, words, colour = told_of(one, now)
+    return [Cell(mark, colour), Cell(one["agent"]), Cell(words), Cell(tilde(one["path"]), DIM)]
+
+
+def last_nudge(home: Path, agent: str) -> datetime | None:
+    """Give when an agent's hook last left a nudge, taken or not."""
+    from datetime import UTC, datetime
+
+    from thence.cli import queue
+
+    times: list[float] = []
+    names = (f"{agent}-", f"{queue.TAKEN}{agent}-")
+    folders = ((home / queue.FOLDER, name) for name in names)
+    for folder, start in (*folders, (home / queue.HEARD, agent)):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            times += [one.stat().st_mtime for one in entries if one.name.startswith(start)]
+    return datetime.fromtimestamp(max(times), UTC) if times else None
+
+
+# -- the sweep that a nudge starts ----------------------------------------------------------
+
+
+def sweep_soon() -> None:
+    """Sweep once, a little later; what comes meanwhile is swept with it."""
+    from thence.cli import main
+
+    time.sleep(SOON)
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    # From here on a nudge starts a new sweep: this one may already have passed its session.
+    (wiring.home() / "sweep.due").unlink(missing_ok=True)
+    sys.argv = ["thence", "sweep", "--json"]
+    main()

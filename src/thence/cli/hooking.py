@@ -1,0 +1,390 @@
+"""Our lines in the agents' own settings: put in, found again, taken out.
+
+Claude Code, Grok and Codex's `hooks.json` share one form: lists of commands by event. Codex also
+has `notify`, one program in `config.toml`; a program that stands there already is run after ours.
+
+Invariants: a change is an `Edit`, made before anything is written, so that it can be shown; what
+others put there stays; a file that says something we do not understand is refused, not mended.
+The file as it was lies beside it until our lines are taken out, and comes back byte for byte
+unless somebody else changed it meanwhile; then only our lines go.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from thence.errors import BadConfig
+
+BACKUP: Final = ".before-thence"
+MARK: Final = "thence/cli/nudge.py"
+"""What our commands are known by."""
+TIMEOUT: Final = 5
+"""Seconds that an agent waits for the hook at most."""
+
+Way = Literal["hooks", "notify"]
+
+EVENTS: Final = (
+    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
+    *("Notification", "Stop", "SessionEnd"),
+)
+"""Of the nine events that every version of Claude Code knows. An older client that meets one it
+does not know drops the whole file. The two around each tool call are left out: the log is written
+without them, and they would cost a process per call."""
+
+CODEX_EVENTS: Final = tuple(event for event in EVENTS if event != "Notification")
+
+
+class Refused(BadConfig):
+    """The agent's settings cannot be changed safely."""
+
+    exit_code = 1
+
+
+class Place(NamedTuple):
+    """Where an agent is told whom to call."""
+
+    agent: str
+    way: Way
+    path: Path
+    events: tuple[str, ...] = EVENTS
+
+
+class Edit(NamedTuple):
+    """A file before and after; None where there is none."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything would be written."""
+        return self.before != self.after
+
+    def diff(self) -> Iterator[str]:
+        """Show the change."""
+        old, new = (_lines(body) for body in (self.before, self.after))
+        here = str(self.path)
+        was, is_ = (here if body is not None else os.devnull for body in (self.before, self.after))
+        yield from difflib.unified_diff(old, new, was, is_, lineterm="")
+
+
+def _lines(body: bytes | None) -> list[str]:
+    return (body or b"").decode("utf-8", "replace").splitlines()
+
+
+def places(root: Path, agent: str, *, hooks: bool = False) -> Place:
+    """Give where an agent whose folder this is reads what to call."""
+    if agent == "claude":
+        return Place(agent, "hooks", root / "settings.json")
+    if agent == "grok":
+        return Place(agent, "hooks", root / "hooks" / "thence.json")
+    if hooks:
+        return Place(agent, "hooks", root / "hooks.json", CODEX_EVENTS)
+    return Place(agent, "notify", root / "config.toml")
+
+
+def program(agent: str, home: Path) -> list[str]:
+    """Give the command that leaves a nudge."""
+    entry = Path(__file__).with_name("nudge.py")
+    return [sys.executable, "-I", "-S", str(entry), agent, str(home)]
+
+
+# -- what is there --------------------------------------------------------------------------
+
+
+class State(NamedTuple):
+    """How our lines stand in an agent's settings."""
+
+    installed: bool
+    missing: tuple[str, ...] = ()
+    """Events without us, though others have us."""
+    elsewhere: bool = False
+    """Some command of ours is of another Python, another home, or no longer there."""
+    off: bool = False
+    """The agent is told to run no hooks at all."""
+
+
+def state(place: Place, home: Path) -> State:
+    """Look how our lines stand."""
+    body = _body(place.path)
+    if body is None:
+        return State(installed=False)
+    wanted = _command(place, home)
+    if place.way == "notify":
+        told = _toml(place.path, body).get("notify") or []
+        ours = _is_ours(told)
+        same = ours and told[: len(program(place.agent, home))] == program(place.agent, home)
+        return State(installed=ours, elsewhere=ours and not same)
+    data = _json(place.path, body)
+    found = {event: list(_commands(entries)) for event, entries in _events(place.path, data)}
+    mine = {event: [c for c in told if _is_ours(c)] for event, told in found.items()}
+    have = {event for event, commands in mine.items() if commands}
+    missing = tuple(event for event in place.events if event not in have)
+    return State(
+        installed=bool(have),
+        missing=missing if have else (),
+        elsewhere=any(c != wanted for commands in mine.values() for c in commands),
+        off=data.get("disableAllHooks") is True,
+    )
+
+
+# -- putting in and taking out --------------------------------------------------------------
+
+
+def install(place: Place, home: Path) -> Edit:
+    """Plan how our lines come in; no change where they are there already."""
+    body = _body(place.path)
+    now = state(place, home)
+    if now.installed and not now.missing and not now.elsewhere:
+        return Edit(place.path, body, body)
+    if place.way == "notify":
+        return Edit(place.path, body, _with_notify(place, body or b"", home))
+    data = _json(place.path, body) if body is not None else {}
+    _without(place.path, data)
+    hooks = data.setdefault("hooks", {})
+    for event in place.events:
+        entry = {"type": "command", "command": _command(place, home), "timeout": TIMEOUT}
+        hooks.setdefault(event, []).append({"hooks": [entry]})
+    return Edit(place.path, body, _written(data, body))
+
+
+def uninstall(place: Place, home: Path) -> Edit:
+    """Plan how our lines go: the file as it was, if nobody else changed it since."""
+    body = _body(place.path)
+    if body is None or not state(place, home).installed:
+        return Edit(place.path, body, body)
+    before = _body(_backup(place.path))
+    if place.way == "notify":
+        return Edit(place.path, body, _without_notify(place, body, before))
+    data = _json(place.path, body)
+    _without(place.path, data)
+    if before is not None and _same_json(data, before):
+        return Edit(place.path, body, before)
+    if before is None and not data:
+        return Edit(place.path, body, None)
+    return Edit(place.path, body, _written(data, body))
+
+
+def carry_out(edit: Edit, *, keep: bool) -> None:
+    """Write a change whole or not at all; `keep` says that the file as it was stays beside it."""
+    path = edit.path.resolve()  # a link, as people have them to where they keep settings, stays one
+    backup = _backup(edit.path)
+    if _body(edit.path) != edit.before:
+        raise Refused(f"{edit.path} was changed meanwhile", hint="do it again")
+    if edit.after is None:
+        path.unlink()
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o7777 if edit.before is not None else 0o600
+        if keep and edit.before is not None and not backup.exists():
+            _write(backup, edit.before, mode)
+        _write(path, edit.after, mode)
+    if not keep:
+        backup.unlink(missing_ok=True)
+
+
+def _write(path: Path, body: bytes, mode: int) -> None:
+    passing = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        passing.chmod(mode)
+        passing.replace(path)
+    except OSError as error:
+        passing.unlink(missing_ok=True)
+        raise Refused(
+            f"{path} cannot be written: {error.strerror}", hint="nothing was changed"
+        ) from (error)
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + BACKUP)
+
+
+def _body(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}", hint="look at it") from error
+
+
+# -- lists of commands by event -------------------------------------------------------------
+
+
+def _command(place: Place, home: Path) -> str:
+    line = shlex.join(program(place.agent, home))
+    # Claude Code hands it to a shell: should this Python be gone some day, nobody notices.
+    return f"{line} 2>/dev/null || :" if place.agent == "claude" else line
+
+
+def _is_ours(command: object) -> bool:
+    if isinstance(command, list):
+        return any(_is_ours(part) for part in command[:6])
+    return isinstance(command, str) and MARK in command
+
+
+def _json(path: Path, body: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(body, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise Refused(
+            f"{path}: not JSON as we know it: {error}", hint="mend it, then try again"
+        ) from error
+    if not isinstance(data, dict):
+        raise Refused(f"{path}: not an object", hint="it should begin with {")
+    return data
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that stands twice: one of the two would be lost."""
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return out
+
+
+def _events(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    hooks = data.get("hooks", {})
+    if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):
+        raise Refused(
+            f"{path}: hooks: not lists by event", hint="see the agent's own documentation"
+        )
+    yield from hooks.items()
+
+
+def _commands(entries: list[Any]) -> Iterator[object]:
+    for entry in entries:
+        told = entry.get("hooks") if isinstance(entry, dict) else None
+        for one in told if isinstance(told, list) else ():
+            yield one.get("command") if isinstance(one, dict) else None
+
+
+def _without(path: Path, data: dict[str, Any]) -> None:
+    """Take our commands out, and what is empty only because of that."""
+    for event, entries in list(_events(path, data)):
+        left = []
+        for entry in entries:
+            told = entry.get("hooks") if isinstance(entry, dict) else None
+            if isinstance(told, list) and any(_is_ours(command) for command in _commands([entry])):
+                rest = [one for one in told if not _is_ours(next(_commands([{"hooks": [one]}])))]
+                if rest:
+                    left.append({**entry, "hooks": rest})
+            else:
+                left.append(entry)
+        if left == entries:
+            continue
+        data["hooks"][event] = left
+        if not left:
+            del data["hooks"][event]
+        if not data["hooks"]:
+            del data["hooks"]
+
+
+def _same_json(data: dict[str, Any], body: bytes) -> bool:
+    try:
+        before = json.loads(body)
+    except ValueError:
+        return False
+    # An empty list of hooks that was there before went with ours.
+    return bool(data == before or data == _pruned(before))
+
+
+def _pruned(data: Any) -> Any:
+    if not isinstance(data, dict) or not isinstance(data.get("hooks"), dict):
+        return data
+    hooks = {event: entries for event, entries in data["hooks"].items() if entries}
+    rest = {name: value for name, value in data.items() if name != "hooks"}
+    return {**rest, "hooks": hooks} if hooks else rest
+
+
+def _written(data: dict[str, Any], like: bytes | None) -> bytes:
+    """Write JSON the way the file was written."""
+    text = (like or b"").decode("utf-8", "replace")
+    indent = re.search(r"\{\r?\n([ \t]+)\"", text)
+    step: str | int = indent[1] if indent else 2
+    out = json.dumps(data, indent=step, ensure_ascii=False)
+    return (out + ("\n" if like is None or text.endswith("\n") else "")).encode()
+
+
+# -- notify ---------------------------------------------------------------------------------
+
+_NOTIFY = re.compile(r"^[ \t]*notify[ \t]*=", re.MULTILINE)
+
+
+def _toml(path: Path, body: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{path}: not TOML: {error}", hint="mend it, then try again") from error
+
+
+def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
+    """Give the file with our program as `notify`, before one that is there already."""
+    told = _toml(place.path, body).get("notify")
+    ours = program(place.agent, home)
+    if told is not None and not _is_texts(told):
+        raise Refused(f"{place.path}: notify: not a list of texts", hint="mend it, then try again")
+    then = _then(told) if _is_ours(told) else told
+    return _set_notify(place, body, [*ours, "--then", *then] if then else ours)
+
+
+def _without_notify(place: Place, body: bytes, before: bytes | None) -> bytes | None:
+    told = _toml(place.path, body).get("notify")
+    after = _set_notify(place, body, _then(told))
+    if before is not None and _toml(place.path, after) == _toml(place.path, before):
+        return before
+    return None if before is None and not after.strip() else after
+
+
+def _then(told: Any) -> list[str]:
+    """Give the program that was there before ours."""
+    return told[told.index("--then") + 1 :] if "--then" in told else []
+
+
+def _set_notify(place: Place, body: bytes, value: list[str]) -> bytes:
+    """Change one line of the text, and make sure that it says that and nothing else changed."""
+    text = body.decode()
+    wanted = {name: old for name, old in _toml(place.path, body).items() if name != "notify"}
+    if value:
+        wanted["notify"] = value
+    line = f"notify = {json.dumps(value, ensure_ascii=False)}\n" if value else ""
+    for start, end in _spans(text):
+        new = text[:start] + line + text[end:]
+        try:
+            if tomllib.loads(new) == wanted:
+                return new.encode()
+        except ValueError:
+            continue
+    raise Refused(
+        f"{place.path}: cannot tell where notify stands",
+        hint=f"write it yourself, above the first [table]: {line.strip() or 'no notify'}",
+    )
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Give where the assignment may stand, whole lines of it; the beginning if it is not there."""
+    for found in _NOTIFY.finditer(text):
+        end = found.end()
+        while end < len(text):
+            end = text.find("\n", end) + 1 or len(text)
+            yield found.start(), end
+    yield 0, 0
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
