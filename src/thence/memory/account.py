@@ -1,0 +1,583 @@
+"""A session told in short: the structure of a digest, and how it is made from a course.
+
+A digest is what is left when the raw session is evicted: how it went and why we say so, what it
+took, which tools, tests and files it used, what went wrong, what is still open. Pointers are event
+ids, quotes are redacted already. Invariants: the same facts give the same digest, in whatever
+order they came; it is at most `LIMIT` bytes however long the session, and says what was left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from thence.format import shell
+from thence.format.joins import Call
+from thence.format.normal import SessionEvent
+from thence.format.records import JSON
+from thence.memory.course import Course, Fault, Run, asked, cut_short, said, short, took_ms
+from thence.memory.outcome import TASKS, Outcome, TaskPattern, judge, task_of
+from thence.memory.signals import error_line
+from thence.memory.store import SessionRow
+from thence.memory.wording import corrects
+
+VERSION: Final = 1
+"""Raise it when a field gets another meaning."""
+
+LIMIT: Final = 64 << 10
+"""Bytes a digest has at most."""
+
+SNIPPETS: Final = 2_000
+"""Bytes of quotes from what was said, together."""
+
+_FIRST: Final = 600  # bytes of the first prompt
+_LAST: Final = 700  # bytes of the last reply
+_MOST: Final = {
+    "tools": 40,
+    "errors": 20,
+    "files": 60,
+    "commands": 20,
+    "todos": 20,
+    "branches": 12,
+    "subagents": 20,
+    "interventions": 12,
+    "tests": 12,
+    "models": 12,
+}
+"""How many of each are kept; how many were left out stands in `left_out`."""
+
+
+class Money(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens, and what they cost in ticks of 1e-10 dollars."""
+
+    tokens: int = 0
+    ticks: int = 0
+
+
+class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session took: on its line, on dead branches, in its subagents."""
+
+    live: Money = Money()
+    dead: Money = Money()
+    side: Money = Money()
+    responses: int = 0
+    unpriced: int = 0
+    """Tokens whose price nobody knows: the money is a lower bound."""
+    lower_bound: tuple[str, ...] = ()
+    """Why the tokens are a lower bound."""
+
+
+class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How often a tool was called, how often in vain, and how long it took together."""
+
+    tool: str
+    calls: int = 0
+    failed: int = 0
+    refused: int = 0
+    """Denied or interrupted; not among the failed ones."""
+    took_ms: int = 0
+
+
+class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was done before an error did not come back."""
+
+    event: int
+    what: str
+
+
+class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One error, by its fingerprint."""
+
+    fingerprint: str
+    count: int
+    first: int
+    last: int
+    tool: str = ""
+    quote: str = ""
+    settled_by: int | None = None
+    """The call that went well after it, where the same thing was tried again."""
+    fix: tuple[Fix, ...] = ()
+    """What was changed in between, the last first."""
+
+
+class Intervention(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A human stepped in: spoke while the agent was at work, or refused or cut off a call."""
+
+    event: int
+    what: str
+
+
+class TestsSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one runner was asked for, and what its last run said."""
+
+    runner: str
+    runs: int
+    red: int
+    """How many of them failed."""
+    last_red: bool
+    last: int
+    """The call of the last run."""
+    passed: int | None = None
+    failed: int | None = None
+    skipped: int | None = None
+
+
+class FileTouched(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file: how often it was read and changed, and how often tests were red after that."""
+
+    path: str
+    reads: int = 0
+    edits: int = 0
+    broke: int = 0
+    """Red test runs that followed an edit of it, before the next run."""
+
+
+class Command(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A command that did more than look: a commit, a push, a release, a deletion."""
+
+    what: str
+    event: int
+    line: str
+    failed: bool = False
+
+
+class Snippets(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was said, in short."""
+
+    first_prompt: str = ""
+    last_prompt: str = ""
+    last_reply: str = ""
+    corrections: tuple[str, ...] = ()
+
+
+class Left(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that was to be done and is not."""
+
+    text: str
+    status: str
+    origin: str
+    event: int | None = None
+
+
+class Branch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A dead branch."""
+
+    first: int
+    last: int
+    events: int
+    cost: Money
+    prompt: str = ""
+
+
+class Subagent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a subagent of this session did. Those that are sessions of their own are edges."""
+
+    channel: str
+    events: int = 0
+    calls: int = 0
+    failed: int = 0
+    tokens: int = 0
+    asked: str = ""
+
+
+class Digest(msgspec.Struct, omit_defaults=True):
+    """The account of one session."""
+
+    version: int
+    agent: str
+    outcome: Outcome
+    confidence: float
+    reasons: tuple[str, ...]
+    title: str | None = None
+    task_ref: str | None = None
+    task_from: str | None = None
+    """Where the task was found: branch, prompt, cwd or commit."""
+    repo: str | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    seconds: float = 0.0
+    turns: int = 0
+    events: int = 0
+    states: dict[str, int] = {}
+    cost: Cost = Cost()
+    models: dict[str, int] = {}
+    """Responses by model, subagents included."""
+    context_peak: int = 0
+    """Tokens that the model was given at once, at most; 0 when no log tells."""
+    compactions: int = 0
+    tools: list[ToolUse] = []
+    errors: list[ErrorSeen] = []
+    retries: int = 0
+    interventions: list[Intervention] = []
+    tests: list[TestsSeen] = []
+    files: list[FileTouched] = []
+    commands: list[Command] = []
+    snippets: Snippets = Snippets()
+    todos: list[Left] = []
+    branches: list[Branch] = []
+    subagents: list[Subagent] = []
+    left_out: dict[str, int] = {}
+    """How many of a list did not fit."""
+    more: dict[str, JSON] = {}
+    """What other digesters say, by their names."""
+
+
+# -- the account ----------------------------------------------------------------------------
+
+
+def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = TASKS) -> Digest:
+    """Tell a session in short."""
+    whole, session = course.whole, row.session
+    verdict = judge(course)
+    task = task_of(course, branch=session.git_branch, cwd=session.cwd, patterns=tasks)
+    title = short(whole.title or "", 300)
+    out = Digest(
+        VERSION,
+        session.flavor,
+        verdict.outcome,
+        verdict.confidence,
+        tuple(short(reason, 300) for reason in verdict.reasons),
+        title=title or None,
+        task_ref=task.ref if task else None,
+        task_from=task.found_in if task else None,
+        repo=_maybe(session.repo, 200),
+        cwd=_maybe(session.cwd, 300),
+        git_branch=_maybe(session.git_branch, 200),
+        started_at=session.started_at,
+        ended_at=session.ended_at,
+        seconds=session.cost.wall_clock_s,
+        turns=session.cost.turns,
+        events=row.events,
+        states=dict(sorted(row.states.items())),
+        cost=_cost(row),
+        context_peak=max((bill.context for bill in course.contexts), default=0),
+        compactions=len(course.summaries),
+        retries=len(course.retries),
+        snippets=_snippets(course),
+    )
+    _fill(out, "models", _models(course))
+    _fill(out, "tools", _tools(whole.calls))
+    _fill(out, "errors", _errors(course))
+    _fill(out, "interventions", _interventions(course))
+    _fill(out, "tests", _tests(course))
+    _fill(out, "files", _files(course, session.cwd))
+    _fill(out, "commands", _commands(course))
+    _fill(out, "todos", _todos(course))
+    _fill(out, "branches", _branches(course))
+    _fill(out, "subagents", _subagents(course))
+    return _bounded(out)
+
+
+def _maybe(text: str | None, size: int) -> str | None:
+    return short(text, size) if text else None
+
+
+_Some = TypeVar("_Some", list[Any], dict[str, Any])
+
+
+def _fill(out: Digest, name: str, found: _Some) -> None:
+    """Keep the first of a list, and count what is left out."""
+    most = _MOST[name]
+    if len(found) > most:
+        out.left_out = {**out.left_out, name: len(found) - most}
+    kept = dict(list(found.items())[:most]) if isinstance(found, dict) else found[:most]
+    setattr(out, name, kept)
+
+
+def _bounded(out: Digest) -> Digest:
+    """Shorten the longest lists until the digest is small enough."""
+    while len(msgspec.json.encode(out)) > LIMIT:
+        sizes = {name: len(msgspec.json.encode(getattr(out, name))) for name in _MOST}
+        name = max(sizes, key=lambda one: sizes[one])
+        held = getattr(out, name)
+        half = len(held) // 2
+        out.left_out = {**out.left_out, name: out.left_out.get(name, 0) + len(held) - half}
+        setattr(
+            out, name, dict(list(held.items())[:half]) if isinstance(held, dict) else held[:half]
+        )
+    return out
+
+
+def _cost(row: SessionRow) -> Cost:
+    spent, ticks = row.spent, row.ticks
+    return Cost(
+        Money(spent.live.total, ticks.get("live", 0)),
+        Money(spent.dead.total, ticks.get("dead", 0)),
+        Money(spent.side.total, ticks.get("side", 0)),
+        spent.responses,
+        row.unpriced,
+        tuple(short(why, 200) for why in row.lower_bound[:5]),
+    )
+
+
+def _models(course: Course) -> dict[str, int]:
+    found = Counter(short(bill.event.model, 120) for bill in course.bills if bill.event.model)
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+
+# -- calls ----------------------------------------------------------------------------------
+
+
+def _tools(calls: Sequence[Call]) -> list[ToolUse]:
+    found: dict[str, list[int]] = {}
+    for pair in calls:
+        sums = found.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
+        sums[0] += 1
+        if cut_short(pair):
+            sums[2] += 1
+        elif pair.ending is not None and pair.ending.failed:
+            sums[1] += 1
+        sums[3] += took_ms(pair) or 0
+    ordered = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
+    return [ToolUse(tool, *sums) for tool, sums in ordered]
+
+
+def _errors(course: Course) -> list[ErrorSeen]:
+    found: dict[str, list[Fault]] = {}
+    for fault in course.faults:
+        found.setdefault(fault.fingerprint, []).append(fault)
+    settled = _settled(course)
+    out = []
+    for name, faults in found.items():
+        last = faults[-1]
+        ends = (settled.get(fault.call.call.event_id) for fault in reversed(faults))
+        by, fix = next((end for end in ends if end is not None), (None, ()))
+        out.append(
+            ErrorSeen(
+                short(name, 240),
+                len(faults),
+                faults[0].event.event_id,
+                last.event.event_id,
+                short(last.call.call.tool or "", 120),
+                "" if last.vague else short(error_line(last), 200),
+                by,
+                fix,
+            )
+        )
+    return sorted(out, key=lambda error: (-error.count, error.first))
+
+
+def _settled(course: Course) -> dict[int, tuple[int, tuple[Fix, ...]]]:
+    """For each call that failed: the next one like it that went well, and what lay between.
+
+    That is the fix that followed: edits, or commands that may have changed something. Where there
+    was none, what was looked at in between is named (a file has to be read before it is edited).
+    """
+    if not course.faults:
+        return {}
+    waiting: dict[tuple[str, ...], Call] = {}
+    since: dict[tuple[str, ...], list[Call]] = {}
+    out: dict[int, tuple[int, tuple[Fix, ...]]] = {}
+    for pair, key in zip(course.whole.calls, course.aims, strict=True):
+        ended = pair.ending
+        if ended is not None and not ended.failed and key in waiting:
+            failed = waiting.pop(key)
+            out[failed.call.event_id] = (pair.call.event_id, _fixes(course, since.pop(key), pair))
+        for other, between in since.items():
+            if other != key and other[0] == pair.call.channel:
+                between.append(pair)
+        if ended is not None and ended.failed and not cut_short(pair):
+            waiting[key] = pair
+            since[key] = []
+            while len(waiting) > _OPEN_ERRORS:
+                oldest = next(iter(waiting))
+                del waiting[oldest], since[oldest]
+    return out
+
+
+_OPEN_ERRORS: Final = 32  # errors that wait for their fix at a time: the work stays linear
+
+
+_NEAR: Final = 50  # calls before the one that went well among which the fix is looked for
+
+
+def _fixes(course: Course, between: Sequence[Call], healed: Call) -> tuple[Fix, ...]:
+    near = between[-_NEAR:]
+    well = [pair for pair in near if pair.ending is not None and not pair.ending.failed]
+    did = [pair for pair in well if course.may_change(pair)] or well
+    steps = did[-3:][::-1] or [healed]
+    return tuple(Fix(pair.call.event_id, short(pair.call.summary, 160)) for pair in steps)
+
+
+# fmt: off
+_NOTEWORTHY: Final = (
+    ("commit", ("git", "commit")), ("push", ("git", "push")), ("merge", ("git", "merge")),
+    ("rebase", ("git", "rebase")), ("reset", ("git", "reset")), ("revert", ("git", "revert")),
+    ("tag", ("git", "tag")), ("stash", ("git", "stash")), ("pull request", ("gh", "pr")),
+    ("release", ("gh", "release")), ("publish", ("npm", "publish")),
+    ("publish", ("twine", "upload")), ("publish", ("cargo", "publish")),
+    ("install", ("npm", "install")), ("install", ("pip", "install")), ("install", ("uv", "add")),
+    ("install", ("cargo", "add")), ("install", ("brew", "install")),
+    ("install", ("apt", "install")), ("install", ("apt-get", "install")),
+    ("deploy", ("kubectl", "apply")), ("deploy", ("terraform", "apply")),
+    ("deploy", ("docker", "push")), ("delete", ("rm",)),
+)
+"""Commands that do more than look, by the words they begin with."""
+# fmt: on
+
+_SCRIPT: Final = 2_000  # characters of a script that are looked at
+_MAY_NOTE: Final = tuple({f"{words[0]} " for _, words in _NOTEWORTHY})  # most scripts hold none
+
+
+def _commands(course: Course) -> list[Command]:
+    """The last ones are kept: what a session came to stands at its end."""
+    out: list[Command] = []
+    for pair in course.calls:
+        script = course.deed(pair).script
+        what = noteworthy(script[:_SCRIPT]) if script is not None else None
+        if what is not None and pair.result is not None:
+            failed = pair.ending is not None and pair.ending.failed
+            line = short(pair.call.summary.removeprefix("ran "), 160)
+            out.append(Command(what, pair.call.event_id, line, failed))
+    return out[::-1]
+
+
+def noteworthy(script: str) -> str | None:
+    """Name what a script does that is worth remembering; None when it only looks."""
+    if not any(name in script for name in _MAY_NOTE):
+        return None
+    for program in shell.programs(script):
+        for what, words in _NOTEWORTHY:
+            if tuple(program[: len(words)]) == words:
+                return what
+    return None
+
+
+def _interventions(course: Course) -> list[Intervention]:
+    return [
+        Intervention(event.derived_from or event.event_id, short(event.summary, 160))
+        for event in course.whole.derived
+        if event.kind == "human_intervention"
+    ]
+
+
+# -- tests and files ------------------------------------------------------------------------
+
+
+def _tests(course: Course) -> list[TestsSeen]:
+    runs: dict[str, list[Run]] = {}
+    for run in course.runs:
+        runs.setdefault(run.runner, []).append(run)
+    out = []
+    for runner, some in runs.items():
+        last = some[-1]
+        counted = last.tests
+        out.append(
+            TestsSeen(
+                short(runner, 80),
+                len(some),
+                sum(run.red for run in some),
+                last.red,
+                last.call.call.event_id,
+                counted.passed if counted else None,
+                counted.failed if counted else None,
+                counted.skipped if counted else None,
+            )
+        )
+    return sorted(out, key=lambda seen: (-seen.runs, seen.runner))
+
+
+def _files(course: Course, cwd: str | None) -> list[FileTouched]:
+    """Files of the line and of subagents, the most edited first; a failed call touches none."""
+    found: dict[str, list[int]] = {}
+    red = {run.call.call.event_id: run.red for run in course.runs}
+    fresh: set[str] = set()
+    for pair in course.whole.calls:
+        if (was := red.get(pair.call.event_id)) is not None:
+            for path in fresh if was else ():
+                found[path][2] += 1
+            fresh.clear()
+        if pair.ending is None or pair.ending.failed:
+            continue
+        for touch in course.deed(pair).touches:
+            path = short(relative(touch.path, cwd), 300)
+            sums = found.setdefault(path, [0, 0, 0])
+            sums[touch.how != "read"] += 1
+            if touch.how != "read":
+                fresh.add(path)
+    ordered = sorted(found.items(), key=lambda one: (-one[1][1], -one[1][0], one[0]))
+    return [FileTouched(path, *sums) for path, sums in ordered]
+
+
+def relative(path: str, cwd: str | None) -> str:
+    """Give a path as seen from the session's folder, so that other checkouts of it agree."""
+    base = (cwd or "").rstrip("/")
+    if base and path.startswith(f"{base}/"):
+        return path[len(base) + 1 :]
+    return path.removeprefix("./")
+
+
+# -- what was said --------------------------------------------------------------------------
+
+
+def _snippets(course: Course) -> Snippets:
+    prompts = [turn.text for turn in course.turns if turn.prompt and turn.text.strip()]
+    replies = [event for event in course.told if event.kind == "assistant_msg"]
+    wrong = [text for text in prompts[1:] if corrects(text) is not None]
+    first = short(prompts[0], _FIRST) if prompts else ""
+    last = short(said(replies[-1]), _LAST) if replies else ""
+    again = short(prompts[-1], 200) if len(prompts) > 1 else ""
+    room = SNIPPETS - sum(len(text.encode()) for text in (first, last, again))
+    kept: list[str] = []
+    for text in wrong[:8]:
+        one = short(text, 160)
+        room -= len(one.encode())
+        if room < 0:
+            break
+        kept.append(one)
+    return Snippets(first, again, last, tuple(kept))
+
+
+def _todos(course: Course) -> list[Left]:
+    return [
+        Left(short(todo.text, 200), todo.status, todo.origin, _pointer(todo.opened_by))
+        for todo in course.todos
+    ]
+
+
+def _pointer(name: str) -> int | None:
+    return int(name) if name.isdigit() else None
+
+
+def _branches(course: Course) -> list[Branch]:
+    found = [
+        Branch(
+            branch.events[0].event_id,
+            branch.events[-1].event_id,
+            len(branch.events),
+            Money(branch.tokens, branch.ticks),
+            next((short(asked(e), 160) for e in branch.events if e.kind == "user_msg"), ""),
+        )
+        for branch in course.branches
+    ]
+    return sorted(found, key=lambda one: (-one.cost.ticks, -one.cost.tokens, -one.events))
+
+
+def _subagents(course: Course) -> list[Subagent]:
+    channels: dict[str, list[SessionEvent]] = {}
+    for event in course.whole.events:
+        if event.is_sidechain:
+            channels.setdefault(event.channel, []).append(event)
+    if not channels:
+        return []
+    tokens: Counter[str] = Counter()
+    for bill in course.bills:
+        tokens[bill.event.channel] += bill.usage.total
+    failed = Counter(fault.event.channel for fault in course.faults)
+    out = [
+        Subagent(
+            short(channel, 120),
+            len(events),
+            sum(event.kind == "tool_call" for event in events),
+            failed[channel],
+            tokens[channel],
+            next((short(said(e), 160) for e in events if e.kind == "user_msg"), ""),
+        )
+        for channel, events in channels.items()
+    ]
+    return sorted(out, key=lambda one: (-one.tokens, one.channel))

@@ -1,0 +1,425 @@
+"""Digests: what they tell, that they stay small, and that order and chance have no say."""
+
+from __future__ import annotations
+
+import random
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.memory.stored import sweep
+from thence.errors import BadConfig
+from thence.format import codec
+from thence.format.facts import Fact, fact_of
+from thence.format.normal import KINDS
+from thence.format.records import JSON
+from thence.format.whole import Whole
+from thence.memory import digest as module
+from thence.memory.account import LIMIT, SNIPPETS, VERSION, Digest, account, noteworthy, relative
+from thence.memory.course import Course, short
+from thence.memory.digest import BuiltIn, Part, digest, digesters
+from thence.memory.keep import restated
+from thence.memory.outcome import TaskPattern
+from thence.memory.signals import Signal
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import SessionRow
+from thence.testing import Draft, sample
+
+UID = "thence:sample"
+
+
+def facts_of(draft: Draft) -> list[Fact]:
+    """The facts of a made-up session."""
+    return [fact_of(event, line=line) for line, event in enumerate(draft.events)]
+
+
+def row_of(whole: Whole) -> SessionRow:
+    """The row a sweep makes of a session."""
+    session = whole.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
+    return restated(whole, None, row=SessionRow(session, change=3)).row
+
+
+def told(draft: Draft) -> Digest:
+    """The digest of a made-up session."""
+    whole = Whole(UID, facts_of(draft))
+    return account(Course(whole), row_of(whole))
+
+
+def shipped() -> list[Fact]:
+    """The facts of the session that ships with thence."""
+    events = codec.decode(sample()).events
+    return [fact_of(event, line=line) for line, event in enumerate(events)]
+
+
+def begun() -> Draft:
+    """A session that begins with a prompt."""
+    draft = Draft()
+    draft.header()
+    draft.prompt("Fix the clock.")
+    return draft
+
+
+def did(draft: Draft, tool: str, text: str = "ok", *, failed: bool = False, **given: JSON) -> None:
+    """One call and its result."""
+    call = f"c{len(draft.events)}"
+    draft.reply(draft.call(call, tool, **given))
+    draft.result(call, text, failed=failed)
+
+
+def ran(draft: Draft, command: str, text: str = "ok", *, failed: bool = False) -> None:
+    """One command."""
+    did(draft, "Bash", text, failed=failed, command=command)
+
+
+# -- what it tells --------------------------------------------------------------------------
+
+
+def test_the_sample_is_told_in_full() -> None:
+    """Outcome, money, tools, tests, files, branches, promises: all of one session."""
+    whole = Whole(UID, shipped())
+    seen = account(Course(whole), row_of(whole))
+
+    assert (VERSION, "thence", "abandoned") == (seen.version, seen.agent, seen.outcome)
+    assert ("ENT-109", "branch") == (seen.task_ref, seen.task_from)
+    assert (3, 334.0, 1) == (seen.turns, seen.seconds, seen.compactions)
+    assert (11520, 2560) == (seen.cost.live.tokens, seen.cost.dead.tokens)
+    assert seen.cost.live.ticks > seen.cost.dead.ticks > 0
+    assert {"claude-opus-5-5": 11} == seen.models
+    assert [("Edit", 4, 0), ("Bash", 3, 1)] == [
+        (one.tool, one.calls, one.failed) for one in seen.tools[:2]
+    ]
+    assert [("pytest", 2, 1, False, 43)] == [
+        (one.runner, one.runs, one.red, one.last_red, one.passed) for one in seen.tests
+    ]
+    assert ("tidepool/windows.py", 1, 2, 1) == (
+        seen.files[0].path,
+        seen.files[0].reads,
+        seen.files[0].edits,
+        seen.files[0].broke,
+    )
+    assert ["try it with fold=1 then"] == [one.prompt for one in seen.branches]
+    assert ["add a test for Lord Howe"] == [one.text for one in seen.todos]
+    assert 1 == len(seen.snippets.corrections)
+
+
+def test_the_same_bills_are_told_as_the_store_has_them() -> None:
+    """The digest adds nothing up by itself: its money is the row's."""
+    whole = Whole(UID, shipped())
+    row = row_of(whole)
+    cost = account(Course(whole), row).cost
+
+    assert row.ticks == {"live": cost.live.ticks, "dead": cost.dead.ticks}
+    assert row.spent.rolled_up == cost.live.tokens + cost.dead.tokens + cost.side.tokens
+
+
+def test_an_error_is_told_with_the_fix_that_followed() -> None:
+    """What was changed before the same command went well."""
+    draft = begun()
+    ran(draft, "make all", "clock.c:3:1: error: missing brace", failed=True)
+    did(draft, "Read", file_path="clock.c")
+    did(draft, "Edit", file_path="clock.c", old_string="a", new_string="b")
+    ran(draft, "make all")
+    (error,) = told(draft).errors
+
+    assert ("compile: <path>: error: missing brace", 1) == (error.fingerprint, error.count)
+    assert ["edited clock.c"] == [fix.what for fix in error.fix]
+    assert error.settled_by is not None
+
+
+def test_an_error_that_stayed_has_no_fix() -> None:
+    """Nothing is called a fix that did not help."""
+    draft = begun()
+    ran(draft, "make all", "clock.c:3:1: error: missing brace", failed=True)
+    did(draft, "Edit", file_path="clock.c", old_string="a", new_string="b")
+    (error,) = told(draft).errors
+
+    assert (None, ()) == (error.settled_by, error.fix)
+
+
+def test_a_refused_call_is_no_failure_of_its_tool() -> None:
+    """What a human or a rule refused is counted apart."""
+    draft = begun()
+    ran(draft, "git push", "This command requires approval", failed=True)
+    ran(draft, "make", "make: *** Error 2", failed=True)
+    (tool,) = told(draft).tools
+
+    assert (2, 1, 1) == (tool.calls, tool.failed, tool.refused)
+    assert ["denied"] == [one.what for one in told(draft).interventions]
+
+
+def test_commands_that_did_something_are_told_the_last_first() -> None:
+    """Commits and the like are remembered, looks are not."""
+    draft = begun()
+    for command in ("git status", "git commit -m x", "ls; git push", "cat rm.txt"):
+        ran(draft, command)
+
+    assert ["push", "commit"] == [one.what for one in told(draft).commands]
+    assert noteworthy("echo 'git push'") is None
+
+
+def test_files_are_told_as_seen_from_the_sessions_folder() -> None:
+    """Two checkouts of one project agree on their names."""
+    assert "a/b.py" == relative("/w/x/a/b.py", "/w/x/")
+    assert "a/b.py" == relative("./a/b.py", "/w/x")
+    assert "/w/xy/b.py" == relative("/w/xy/b.py", "/w/x")
+
+
+def test_derived_events_become_rows() -> None:
+    """Test runs, edits and retries are events of the store, without tokens and payload."""
+    whole = Whole(UID, shipped())
+    rows = digest(whole, row_of(whole)).events
+
+    assert len(whole.derived) == len(rows)
+    assert {0} == {row.tokens for row in rows}
+    assert "test_run" in {KINDS[row.kind] for row in rows}
+
+
+def test_a_subagent_is_told_apart() -> None:
+    """What it did stands under its own name, its tokens beside the session's own."""
+    draft = begun()
+    draft.reply("Asking.")
+    side = Draft("side")
+    side.header(agent_id="a1")
+    side.prompt("Look around.")
+    side.reply(side.call("s1", "Grep", pattern="clock"), usage=(500, 50), id="msg_side")
+    side.result("s1", "clock.py")
+    more = [fact_of(e, channel="agent:a1", line=n, file="side") for n, e in enumerate(side.events)]
+    whole = Whole(UID, [*facts_of(draft), *more])
+    (seen,) = account(Course(whole), row_of(whole)).subagents
+
+    assert ("agent:a1", 1, 550, "Look around.") == (
+        seen.channel,
+        seen.calls,
+        seen.tokens,
+        seen.asked,
+    )
+
+
+# -- small ----------------------------------------------------------------------------------
+
+
+def hostile(rounds: int) -> Draft:
+    """A long session in which everything is of its own kind, and long."""
+    draft = Draft()
+    draft.header()
+    odd = '\x1b\u202e\U0001f600\\"\udc80'
+    for n in range(rounds):
+        draft.prompt(f"No, {n} {odd * 40}")
+        name = f"{'d/' * 60}{odd}{n}.py"
+        draft.reply(
+            f"I still need to add test {n} {odd}",
+            draft.call(f"e{n}", f"tool{n}{odd}", command=f"git push {n}"),
+            draft.call(f"r{n}", "Edit", file_path=name, old_string="a", new_string="b"),
+            draft.call(f"b{n}", "Bash", command=f"make {n}; git push {odd}"),
+        )
+        letters = "".join(random.Random(n).choices("ghijklmnop", k=40))
+        draft.result(f"e{n}", f"Error: {letters} {odd * 90}", failed=True)
+        draft.result(f"r{n}", "ok")
+        draft.result(f"b{n}", f"Error: b{letters} {odd * 90}", failed=True)
+    return draft
+
+
+def test_a_usual_digest_is_a_few_kilobytes() -> None:
+    """What is kept for ever has to be small."""
+    whole = Whole(UID, shipped())
+
+    assert len(msgspec.json.encode(digest(whole, row_of(whole)).digest)) < 8 << 10
+
+
+def test_a_digest_is_bounded_however_long_the_session() -> None:
+    """Lists are cut, what was left out is counted, texts are short and clean."""
+    seen = told(hostile(150))
+    body = msgspec.json.encode(seen)
+    words = seen.snippets
+
+    assert len(body) <= LIMIT
+    assert seen.left_out["errors"] >= 250
+    assert seen.left_out["files"] >= 90
+    assert SNIPPETS >= sum(
+        len(text.encode())
+        for text in (words.first_prompt, words.last_prompt, words.last_reply, *words.corrections)
+    )
+    assert b"\x1b" not in body
+
+
+def test_the_longest_lists_are_halved_when_all_together_are_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the limit, it is kept, and the count of what was left out stays true."""
+    whole = Whole(UID, facts_of(hostile(40)))
+    row = row_of(whole)
+    full = account(Course(whole), row)
+    monkeypatch.setattr("thence.memory.account.LIMIT", 9000)
+    small = account(Course(whole), row)
+
+    assert len(msgspec.json.encode(small)) <= 9000
+    for name in ("errors", "files", "tools"):
+        kept, left = (len(getattr(small, name)), small.left_out.get(name, 0))
+        assert len(getattr(full, name)) + full.left_out.get(name, 0) == kept + left
+
+
+@given(st.text(max_size=200), st.integers(4, 60))
+def test_short_texts_are_bounded_in_bytes_and_printable(text: str, size: int) -> None:
+    """Cut where a character ends, on one line, without controls, and it can be written."""
+    cut = short(text, size)
+
+    assert len(cut.encode()) <= size
+    assert 1 >= len(cut.splitlines())
+    assert cut == short(cut, size)
+
+
+def test_no_session_makes_it_raise() -> None:
+    """An empty one has a digest as well."""
+    whole = Whole("claude:none", [])
+
+    assert "unknown" == digest(whole, row_of(whole)).outcome
+
+
+# -- deterministic --------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_the_order_of_facts_changes_nothing(data: st.DataObject) -> None:
+    """Files come in any order; the same facts give the same digest, byte for byte."""
+    facts = shipped()
+    mixed = Whole(UID, data.draw(st.permutations(facts)))
+    whole = Whole(UID, facts)
+
+    assert msgspec.json.encode(digest(whole, row_of(whole))) == msgspec.json.encode(
+        digest(mixed, row_of(mixed))
+    )
+
+
+def test_it_can_be_read_back() -> None:
+    """What the store gives back is the digest and the signals that went in."""
+    whole = Whole(UID, shipped())
+    row = row_of(whole)
+    made = digest(whole, row)
+    body = msgspec.json.decode(msgspec.json.encode(made.digest))
+    kept = msgspec.json.decode(msgspec.json.encode(made.signals))
+
+    assert account(Course(whole), row) == msgspec.convert(body, Digest)
+    assert ["abandoned_branch", "human_correction"] == [
+        msgspec.convert(one, Signal).kind for one in kept
+    ]
+    assert (UID, 3, "abandoned") == (made.uid, made.change, made.outcome)
+
+
+def test_a_sweep_keeps_it(tmp_path: Path) -> None:
+    """What is read by a sweep has its digest in the store, redacted, with its signals."""
+    home = tmp_path / "home" / "projects" / "p"
+    home.mkdir(parents=True)
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    (home / "0b4a4a7e-7f2b-4c55-9a3d-2a1c7c6b1f10.jsonl").write_bytes(
+        b"".join(
+            msgspec.json.encode(
+                {
+                    "type": kind,
+                    "uuid": f"u{n}",
+                    "parentUuid": f"u{n - 1}" if n else None,
+                    "sessionId": "0b4a4a7e-7f2b-4c55-9a3d-2a1c7c6b1f10",
+                    "timestamp": f"2026-01-01T00:00:0{n}Z",
+                    "message": {"role": kind, "content": [{"type": "text", "text": text}]},
+                }
+            )
+            + b"\n"
+            for n, (kind, text) in enumerate(
+                [
+                    ("user", f"Use {secret} for the push."),
+                    ("assistant", "Pushed."),
+                    ("user", f"No, not with {secret}!"),
+                    ("assistant", "Undone."),
+                ]
+            )
+        )
+    )
+    sweep(tmp_path, {"claude": [tmp_path / "home"]})
+    store = Sqlite(str(tmp_path / "s.db"))
+    (kept,) = store.kept("digests")
+    (signal,) = store.kept("signals")
+    store.close()
+
+    assert ("success", "Undone.") == (kept["outcome"], kept["snippets"]["last_reply"])
+    assert "human_correction" == signal["kind"]
+    assert secret not in repr(kept) + repr(signal)
+
+
+# -- the seam -------------------------------------------------------------------------------
+
+
+class Counts:
+    """A digester that counts."""
+
+    name = "counts"
+
+    def digest(self, course: Course, row: SessionRow) -> Part:
+        """Count the events of the line."""
+        found = Signal("slow_tool", "low", "it was slow")
+        return Part({"line": len(course.line), "change": row.change}, [found])
+
+
+class Breaks:
+    """A digester that fails."""
+
+    name = "breaks"
+
+    def digest(self, course: Course, row: SessionRow) -> Part:
+        """Fail."""
+        raise RuntimeError("out of order")
+
+
+def test_another_digester_adds_its_part() -> None:
+    """What it says stands under its name, its signals beside ours."""
+    whole = Whole(UID, shipped())
+    made = digest(whole, row_of(whole), others={"thence": BuiltIn(), "counts": Counts()})
+
+    assert {"counts": {"line": 25, "change": 3}} == made.digest["more"]
+    assert "it was slow" == made.signals[-1]["text"]
+    assert "abandoned" == made.outcome
+
+
+def test_a_digester_that_fails_costs_its_own_part_only() -> None:
+    """Its reason is kept, and the digest stands."""
+    whole = Whole(UID, shipped())
+    made = digest(whole, row_of(whole), others={"breaks": Breaks()})
+
+    assert {"breaks": {"failed": "RuntimeError('out of order')"}} == made.digest["more"]
+    assert "abandoned" == made.outcome
+
+
+def test_ours_comes_through_the_same_door() -> None:
+    """The built-in one is found by its entry point, like everybody's."""
+    assert isinstance(digesters()["thence"], BuiltIn)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("thence.memory.nothing:None", "cannot be loaded"), ("builtins:dict", "lacks a method")],
+)
+def test_a_digester_that_is_none_is_told_with_a_hint(
+    value: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken package names itself."""
+    point = EntryPoint("odd", value, module.GROUP)
+    monkeypatch.setattr(module, "entry_points", lambda group: [point])
+    digesters.cache_clear()
+
+    with pytest.raises(BadConfig, match=why) as raised:
+        digesters()
+
+    assert raised.value.hint
+    digesters.cache_clear()
+
+
+def test_tasks_are_found_by_the_users_patterns() -> None:
+    """Patterns from the settings take the place of ours."""
+    draft = begun()
+    draft.prompt("This is story 7.")
+    whole = Whole(UID, facts_of(draft))
+    made = digest(whole, row_of(whole), tasks=[TaskPattern("story", r"story (\d+)", r"S\1")])
+
+    assert "S7" == made.task_ref

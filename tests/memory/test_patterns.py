@@ -1,0 +1,295 @@
+"""Patterns: what several sessions have in common, each with its evidence and nothing without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.memory.stored import sweep
+from thence.adapters.sessions import load
+from thence.format import kinds
+from thence.format.facts import fact_of
+from thence.format.whole import Whole
+from thence.memory.account import Digest
+from thence.memory.course import Course
+from thence.memory.digest import digest
+from thence.memory.keep import restated
+from thence.memory.patterns import EVIDENCE, MOST, Memory, Pattern, memories, patterns
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import SessionRow
+from thence.testing import Draft
+
+NOT_READ = "<tool_use_error>File has not been read yet. Read it first.</tool_use_error>"
+
+
+class Day(Draft):
+    """A session of one day, in one project."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"day{number}", start=f"2026-11-{number:02}T08:00:00Z")
+        self.header()
+        self.prompt(f"Work of day {number}.")
+
+    def did(self, tool: str, text: str = "ok", *, failed: bool = False, **given: str) -> None:
+        """One call and its result."""
+        call = f"c{len(self.events)}"
+        self.reply(self.call(call, tool, **given))
+        self.result(call, text, failed=failed)
+
+    def edited(self, path: str) -> None:
+        """One edit."""
+        self.did("Edit", file_path=path, old_string="a", new_string="b")
+
+    def tests(self, *, red: bool) -> None:
+        """One run of the tests."""
+        text = "FAILED t.py::test_tick\n1 failed in 0.1s" if red else "9 passed in 0.1s"
+        self.did("Bash", text, failed=red, command="pytest -q")
+
+    def kept(self, repo: str = "tidepool", cwd: str = "/w/tidepool") -> Memory:
+        """What is left of it."""
+        facts = [fact_of(event, line=line) for line, event in enumerate(self.events)]
+        whole = Whole(f"thence:{self.session}", facts)
+        row = restated(whole, None, row=SessionRow(whole.session(repo=repo, cwd=cwd))).row
+        made = digest(whole, row)
+        body = msgspec.msgpack.decode(msgspec.msgpack.encode([made.digest, made.signals]))
+        (one,) = memories(
+            [{"uid": made.uid, **body[0]}], [{"uid": made.uid, **signal} for signal in body[1]]
+        )
+        return one
+
+
+def found(kind: str, *kept: Memory) -> list[Pattern]:
+    """The patterns of one kind."""
+    return [pattern for pattern in patterns(kept) if pattern.kind == kind]
+
+
+# -- errors ---------------------------------------------------------------------------------
+
+
+def unread(number: int, path: str) -> Memory:
+    """A session that edits a file it has not read, reads it, and edits it."""
+    day = Day(number)
+    day.did("Edit", NOT_READ, failed=True, file_path=path, old_string="a", new_string="b")
+    day.did("Read", "text", file_path=path)
+    day.edited(path)
+    return day.kept()
+
+
+def test_the_same_error_is_told_with_what_helped() -> None:
+    """Two sessions, other files, the same error and the same cure."""
+    first, second = unread(1, "/w/tidepool/a.py"), unread(2, "/w/tidepool/b.py")
+    (error,) = found("recurring_error", first, second)
+    (cure,) = error.cures
+
+    assert "tool: File has not been read yet. Read it first." == error.name
+    assert (2, 2, 2) == (error.sessions, error.count, error.data["settled"])
+    assert ["thence:day2", "thence:day1"] == [one.uid for one in error.evidence]
+    assert "File has not been read yet. Read it first." == error.evidence[0].quote
+    assert ("read the file", 2) == (cure.what, cure.sessions)
+    assert all(one.events for one in (*error.evidence, *cure.evidence))
+
+
+def test_a_command_that_helped_is_told_without_its_plumbing() -> None:
+    """What is done with the output of a command is no part of the cure."""
+    kept = []
+    for number, tail in ((1, ""), (2, " 2>&1 | tail -5")):
+        day = Day(number)
+        day.did("Bash", "error: unrecognized subcommand 'bun'", failed=True, command="rtk bun test")
+        day.did("Bash", "9 pass\n 0 fail", command="rm -rf cache" + tail)
+        day.did("Bash", "9 pass\n 0 fail", command="rtk bun test")
+        kept.append(day.kept())
+    (error,) = found("recurring_error", *kept)
+
+    assert [("ran rm -rf cache", 2)] == [(cure.what, cure.sessions) for cure in error.cures]
+
+
+def test_one_session_makes_no_recurring_error() -> None:
+    """What happened once is told by its session."""
+    day = Day(1)
+    for _ in range(5):
+        day.did("Edit", NOT_READ, failed=True, file_path="a", old_string="a", new_string="b")
+
+    assert [] == found("recurring_error", day.kept())
+
+
+def test_errors_that_nothing_names_are_not_the_same() -> None:
+    """An exit code in two sessions is a coincidence."""
+    days = [Day(1), Day(2)]
+    for day in days:
+        day.did("Bash", "", failed=True, command="grep clock a.py")
+
+    assert [] == found("recurring_error", *(day.kept() for day in days))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("cat: /a/b.txt: No such file or directory", "cat: /c: No such file or directory"),
+        ("KeyError: 'a'", "KeyError: 'b'"),
+        ("a.go:12:3: undefined: foo", "b.go:7:1: undefined: foo"),
+        ("Error: took 12.5 s at 10:11:12", "Error: took 3 s at 2026-01-02T03:04:05Z"),
+        ("fatal: bad object 1234abcd99", "fatal: bad object deadbeef01"),
+        ("Error: 0x7ffe1 of 3f2504e0-4f89-11d3-9a0c-0305e82c3301", "Error: 0x1 of a1b2c3d4"),
+    ],
+)
+def test_fingerprints_leave_out_what_differs_between_sessions(one: str, other: str) -> None:
+    """Paths, names, numbers, hashes and times do not matter; the words do."""
+    shapes = {kinds.error_shape(f"Exit code 1\n{text}") for text in (one, other)}
+
+    assert 1 == len(shapes - {None})
+
+
+def test_fingerprints_of_other_errors_differ() -> None:
+    """Two errors that only look alike stay two."""
+    texts = (
+        "KeyError: 'a'",
+        "ValueError: 'a'",
+        "cat: a: Permission denied",
+        "cat: a: Is a directory",
+    )
+
+    assert len(texts) == len({kinds.error_shape(f"Exit code 1\n{text}") for text in texts})
+
+
+# -- money ----------------------------------------------------------------------------------
+
+
+def given_up(number: int, tokens: int) -> Memory:
+    """A session that went back from an answer of so many tokens."""
+    day = Day(number)
+    kept = day.reply("Two ways.")
+    day.prompt(f"Try way {number}.")
+    day.reply("Tried.", usage=(tokens, 10))
+    day.rewind(kept)
+    day.reply("Works.")
+    return day.kept()
+
+
+def test_the_most_costly_detours_come_first() -> None:
+    """Each with its money, its session and what was asked there."""
+    detours = found("costly_detour", given_up(1, 2000), given_up(2, 90_000), given_up(3, 5000))
+
+    assert [90_010, 5010, 2010] == [one.data["tokens"] for one in detours]
+    assert ("thence:day2", "Try way 2.") == (
+        detours[0].evidence[0].uid,
+        detours[0].evidence[0].quote,
+    )
+    assert detours[0].data["ticks"] > detours[1].data["ticks"] > 0
+
+
+def test_a_loop_of_failures_is_a_detour() -> None:
+    """Trying the same again costs as well."""
+    day = Day(1)
+    for _ in range(4):
+        day.did("Bash", "make: *** Error 2", failed=True, command="make release")
+    (detour,) = found("costly_detour", day.kept())
+
+    assert ("retry_loop", 4 * 1280) == (detour.name, detour.data["tokens"])
+
+
+def test_so_many_detours_are_told_and_no_more() -> None:
+    """The list is for reading."""
+    kept = [given_up(1 + number % 28, 1000 + number) for number in range(MOST + 5)]
+
+    assert MOST == len(found("costly_detour", *kept))
+
+
+# -- files and tests ------------------------------------------------------------------------
+
+
+def broke(number: int, path: str, times: int, **where: str) -> Memory:
+    """A session in which tests are red after edits of a file."""
+    day = Day(number)
+    for _ in range(times):
+        day.edited(path)
+        day.tests(red=True)
+    day.edited(path)
+    day.tests(red=False)
+    return day.kept(**where)
+
+
+def test_a_file_that_keeps_breaking_is_told() -> None:
+    """In two checkouts of one project it is the same file."""
+    first = broke(1, "/w/tidepool/clock.py", 2)
+    second = broke(2, "/w/two/clock.py", 1, cwd="/w/two")
+    (file,) = found("breaking_file", first, second)
+
+    assert ("clock.py", 2, 3) == (file.name, file.sessions, file.count)
+    assert {"project": "tidepool", "edits": 5} == file.data
+    assert "1 of 2 runs of pytest red" == file.evidence[0].quote
+    assert all(one.events for one in file.evidence)
+
+
+def test_files_of_one_name_in_two_projects_are_two() -> None:
+    """A name alone says nothing."""
+    first = broke(1, "/w/tidepool/clock.py", 2)
+    second = broke(2, "/w/tidepool/clock.py", 2, repo="another")
+
+    assert [] == found("breaking_file", first, second)
+
+
+def test_a_file_that_broke_now_and_then_does_not_keep_breaking() -> None:
+    """Once in each of two sessions is work."""
+    assert [] == found("breaking_file", broke(1, "a.py", 1), broke(2, "a.py", 1))
+
+
+def test_a_flaky_test_is_told_by_its_name() -> None:
+    """Two sessions saw it; one is enough."""
+    kept = []
+    for number in (1, 2):
+        day = Day(number)
+        day.tests(red=True)
+        day.tests(red=False)
+        kept.append(day.kept())
+    (both,) = found("flaky_test", *kept)
+    (one,) = found("flaky_test", kept[0])
+
+    assert ("t.py::test_tick", 2, 2) == (both.name, both.sessions, both.count)
+    assert ("t.py::test_tick", 1) == (one.name, one.sessions)
+    assert 2 == len(both.evidence[0].events)
+
+
+# -- all ------------------------------------------------------------------------------------
+
+
+@given(st.permutations([1, 2, 3, 4, 5, 6, 7]))
+def test_the_order_of_sessions_changes_nothing(order: list[int]) -> None:
+    """The same memories give the same patterns; only so much evidence is quoted."""
+    kept = {number: unread(number, f"/w/tidepool/{number}.py") for number in order}
+    (error,) = found("recurring_error", *(kept[number] for number in order))
+
+    assert EVIDENCE == len(error.evidence)
+    assert "thence:day7" == error.evidence[0].uid
+
+
+def test_digests_of_another_version_are_left_out() -> None:
+    """What a newer program wrote is not guessed at."""
+    digest = msgspec.to_builtins(Digest(99, "claude", "success", 0.5, ()))
+
+    assert [] == memories([{"uid": "claude:x", **digest}])
+    assert [] == patterns([])
+
+
+def test_what_a_store_keeps_can_be_asked(shared: Path, tmp_path: Path) -> None:
+    """Real sessions, swept: the error that five of them share, with what helped all of them."""
+    sweep(tmp_path, {"claude": [shared / "data/public/claude/context-evaluator"]})
+    store = Sqlite(str(tmp_path / "s.db"))
+    known = memories(store.kept("digests"), store.kept("signals"))
+    store.close()
+    error = found("recurring_error", *known)[0]
+
+    assert "error: error: unrecognized subcommand <name>" == error.name
+    assert ("ran bun run test", error.sessions) == (error.cures[0].what, error.cures[0].sessions)
+
+
+def test_a_real_session_says_the_same_twice(shared: Path) -> None:
+    """The largest public session gives the same digest whenever it is read."""
+    (path,) = (shared / "data/public/codex").rglob("*97b66f6c*.jsonl")
+    first, second = (load(path).whole for _ in range(2))
+
+    assert Course(first).line == Course(second).line
+    assert [e.event_id for e in first.derived] == [e.event_id for e in second.derived]
