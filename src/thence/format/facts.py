@@ -105,7 +105,7 @@ class Share(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cost_usd: float | None = None
 
 
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one record says. `node.id` is its own id, or made by `line_name` of its bytes."""
 
     node: Node

@@ -22,7 +22,7 @@ from thence.format.records import Usage, text_of, word
 from thence.format.repair import INTERRUPTED
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A tool call and the result it got, if any did come."""
 
     call: SessionEvent

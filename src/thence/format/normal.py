@@ -79,7 +79,7 @@ class Session(msgspec.Struct, frozen=True):
     evicted_at: str | None = None
 
 
-class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One block of one record, or one fact derived from others (`derived_from`)."""
 
     session_uid: str
