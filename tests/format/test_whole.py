@@ -501,3 +501,19 @@ def test_moves_of_an_ancestors_tip_do_not_move_ours() -> None:
     whole = Whole("x:b", own, before=Whole("x:a", older).up_to(base))
 
     assert ["one", "two", "late", "ours"] == [text for text in said(whole) if text != "head"]
+
+
+def test_result_that_an_ancestor_got_later_is_not_ours() -> None:
+    """Forked while a call was open, it stays open here, however it went there."""
+    call = Block("tool_call", "assistant", "ls", {}, "ls", "c")
+    result = Block("tool_result", "tool", "files", "files", None, "c")
+    older = [
+        *OLDER,
+        Fact(Node("ask", "two", Is.REPLY, ("c",)), blocks=(call,), line=3, file="a"),
+        Fact(Node("got", "ask", 0, (), ("c",)), blocks=(result,), line=4, file="a"),
+    ]
+    base = Base("a", session="a", event="ask")
+    before = Whole("x:a", older).up_to(base)
+    whole = Whole("x:b", [begun(base), linked("ours", "head", 2, file="b")], before=before)
+
+    assert ["c"] == [block["id"] for block in whole.messages().open_calls]
