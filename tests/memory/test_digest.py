@@ -159,6 +159,8 @@ def test_commands_that_did_something_are_told_the_last_first() -> None:
 
     assert ["push", "commit"] == [one.what for one in told(draft).commands]
     assert noteworthy("echo 'git push'") is None
+    assert "deploy" == noteworthy("cd infra && terraform apply -auto-approve")
+    assert "delete" == noteworthy("rm -rf build")
 
 
 def test_files_are_told_as_seen_from_the_sessions_folder() -> None:

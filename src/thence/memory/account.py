@@ -18,7 +18,7 @@ from thence.format import shell
 from thence.format.joins import Call
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
-from thence.memory.course import Course, Fault, Run, asked, cut_short, said, short, took_ms
+from thence.memory.course import Course, Fault, Run, asked, cut_short, said, short
 from thence.memory.outcome import TASKS, Outcome, TaskPattern, judge, task_of
 from thence.memory.signals import error_line
 from thence.memory.store import SessionRow
@@ -261,7 +261,7 @@ def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = T
         snippets=_snippets(course),
     )
     _fill(out, "models", _models(course))
-    _fill(out, "tools", _tools(whole.calls))
+    _fill(out, "tools", _tools(course))
     _fill(out, "errors", _errors(course))
     _fill(out, "interventions", _interventions(course))
     _fill(out, "tests", _tests(course))
@@ -323,16 +323,17 @@ def _models(course: Course) -> dict[str, int]:
 # -- calls ----------------------------------------------------------------------------------
 
 
-def _tools(calls: Sequence[Call]) -> list[ToolUse]:
+def _tools(course: Course) -> list[ToolUse]:
     found: dict[str, list[int]] = {}
-    for pair in calls:
+    for pair in course.whole.calls:
         sums = found.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
         sums[0] += 1
         if cut_short(pair):
             sums[2] += 1
         elif pair.ending is not None and pair.ending.failed:
             sums[1] += 1
-        sums[3] += took_ms(pair) or 0
+    for took, pair in course.timed:
+        found[short(pair.call.tool or "", 120)][3] += took
     ordered = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
     return [ToolUse(tool, *sums) for tool, sums in ordered]
 
@@ -421,7 +422,10 @@ _NOTEWORTHY: Final = (
 # fmt: on
 
 _SCRIPT: Final = 2_000  # characters of a script that are looked at
-_MAY_NOTE: Final = tuple({f"{words[0]} " for _, words in _NOTEWORTHY})  # most scripts hold none
+_MAY_NOTE: Final = tuple(
+    " ".join(words) if len(words) > 1 else f"{words[0]} " for _, words in _NOTEWORTHY
+)
+"""What a script holds that does so; most hold none of it, and need not be cut up."""
 
 
 def _commands(course: Course) -> list[Command]:

@@ -219,6 +219,11 @@ class Course:
         ]
 
     @cached_property
+    def timed(self) -> list[tuple[int, Call]]:
+        """All calls of which is known how many milliseconds passed until their result."""
+        return [(took, p) for p in self.whole.calls if (took := _took_ms(p)) is not None]
+
+    @cached_property
     def _deeds(self) -> dict[int, kinds.Deed]:
         whole = self.whole
         return {p.call.event_id: deed for p, deed in zip(whole.calls, whole.deeds, strict=True)}
@@ -417,7 +422,12 @@ def waits_for_human(pair: Call) -> bool:
     return (pair.call.tool or "").rsplit("__", 1)[-1].lower() in _ANSWERED_BY_HUMAN
 
 
-def took_ms(pair: Call) -> int | None:
+def is_measured(pair: Call) -> bool:
+    """Whether the log itself says how long a call took."""
+    return pair.result is not None and pair.result.took_ms is not None
+
+
+def _took_ms(pair: Call) -> int | None:
     """How long a call took: as the log says, else from its own time to its result's."""
     if pair.result is None:
         return None

@@ -31,9 +31,9 @@ from thence.memory.course import (
     between,
     cut_short,
     ids,
+    is_measured,
     said,
     short,
-    took_ms,
     waits_for_human,
 )
 from thence.memory.wording import corrects, only_goes_on
@@ -403,11 +403,7 @@ def _stopped(course: Course, turn: Turn) -> bool:
 
 def slow_tools(course: Course) -> Iterator[Signal]:
     """Calls that took long, questions to humans and the work of subagents apart."""
-    timed = [
-        (took, pair)
-        for pair in course.whole.calls
-        if (took := _own_time(pair, course)) is not None and took >= SLOW_MS
-    ]
+    timed = [(took, pair) for took, pair in course.timed if took >= SLOW_MS and _own(course, pair)]
     for took, pair in sorted(timed, key=lambda one: (-one[0], one[1].call.event_id)):
         yield _signal(
             "slow_tool",
@@ -420,18 +416,15 @@ def slow_tools(course: Course) -> Iterator[Signal]:
         )
 
 
-def _own_time(pair: Call, course: Course) -> int | None:
-    """How long a call took by itself, as far as that is known.
+def _own(course: Course, pair: Call) -> bool:
+    """Whether the time of a call was its own.
 
     Between the times of a call and its result a human may have been asked. Where the log does not
     measure the call, only commands that are known to run long are believed.
     """
-    tool = pair.call.tool or ""
-    if pair.result is None or kinds.tool_kind(tool) == "agent" or waits_for_human(pair):
-        return None
-    if cut_short(pair) or (pair.result.took_ms is None and not course.may_run_long(pair)):
-        return None
-    return took_ms(pair)
+    if kinds.tool_kind(pair.call.tool or "") == "agent" or waits_for_human(pair) or cut_short(pair):
+        return False
+    return is_measured(pair) or course.may_run_long(pair)
 
 
 def context_blow_ups(course: Course) -> Iterator[Signal]:
@@ -501,17 +494,16 @@ def _waits(course: Course) -> Iterator[tuple[int, str, list[SessionEvent]]]:
             if begin is not None and end is not None:
                 yield between(begin, end), open_since.summary, [open_since, event]
             open_since = None
-    for pair in course.calls:
+    for took, pair in course.timed:
         # A look takes no time: what passed until it was done was a question to a human.
-        if pair.result is None or not (waits_for_human(pair) or _was_held_up(course, pair)):
-            continue
-        if (took := took_ms(pair)) is not None:
-            yield took, pair.call.summary, [pair.call, pair.result]
+        long = took >= WAIT_MS and not pair.call.is_sidechain
+        if long and (waits_for_human(pair) or _was_held_up(course, pair)):
+            yield took, pair.call.summary, [pair.call, pair.result or pair.call]
 
 
 def _was_held_up(course: Course, pair: Call) -> bool:
-    unmeasured = pair.result is not None and pair.result.took_ms is None
-    return unmeasured and course.only_looks(pair) and not course.may_run_long(pair)
+    look = not is_measured(pair) and course.only_looks(pair)
+    return look and not course.may_run_long(pair)
 
 
 def _ends_wait(event: SessionEvent) -> bool:
