@@ -245,7 +245,23 @@ def test_a_digest_is_bounded_however_long_the_session() -> None:
         len(text.encode())
         for text in (words.first_prompt, words.last_prompt, words.last_reply, *words.corrections)
     )
-    assert b"\x1b" not in body
+    assert b"u001b" not in body
+
+
+def test_whatever_a_log_holds_can_be_stored() -> None:
+    """Lone surrogates and controls, in names, paths, prompts and errors, are cleaned away."""
+    draft = hostile(8)
+    kept = draft.tip
+    draft.prompt("Go back from \udc80 here")
+    draft.reply("No \udc80", usage=(9000, 9))
+    draft.rewind(kept or "")
+    for _ in range(4):
+        did(draft, "odd\udc80tool", "Error: it \udc80 broke\x1b", failed=True, a="\udc80")
+    whole = Whole(UID, facts_of(draft))
+    made = digest(whole, row_of(whole))
+
+    assert {"repeated_error", "retry_loop", "abandoned_branch"} <= {s["kind"] for s in made.signals}
+    assert b"u001b" not in msgspec.json.encode([made.digest, made.signals, made.title])
 
 
 def test_the_longest_lists_are_halved_when_all_together_are_too_long(

@@ -350,7 +350,7 @@ def _errors(course: Course) -> list[ErrorSeen]:
         by, fix = next((end for end in ends if end is not None), (None, ()))
         out.append(
             ErrorSeen(
-                short(name, 240),
+                name,
                 len(faults),
                 faults[0].event.event_id,
                 last.event.event_id,

@@ -28,6 +28,7 @@ from thence.memory.keep import ticks_of
 _SHOWN = (State.LIVE, State.ORPHANED)
 _GONE = (State.DEAD, State.ROLLED_BACK)
 _SAID = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
+_LONE = re.compile("[\ud800-\udfff]")  # half a character, which nothing can store
 _MESSY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 _LATELY = 3  # turns whose closing words are read for promises
@@ -60,7 +61,7 @@ _GIT_LOOKS = frozenset(_GIT_LOOKERS.split())
 def short(text: str, size: int) -> str:
     """Give a text as one clean line of so many bytes at most, cut where a character ends."""
     flat = _MESSY.sub(" ", text[: 4 * size]).strip()
-    body = flat.encode("utf-8", "replace")
+    body = _LONE.sub("\ufffd", flat).encode()
     if len(body) <= size and len(text) <= 4 * size:
         return body.decode()
     return body[: size - 3].decode("utf-8", "ignore").rstrip() + "…"
@@ -314,7 +315,7 @@ class Course:
         """Results that failed, wherever, in written order; what a human refused is none."""
         errors = self._of_kind("error")
         return [
-            Fault(errors[result.event_id].summary, pair, result)
+            Fault(short(errors[result.event_id].summary, 240), pair, result)
             for pair in self.whole.calls
             if (result := pair.result) is not None
             and result.event_id in errors

@@ -120,7 +120,7 @@ def _signal(
     **data: JSON,
 ) -> Signal:
     ends = events if len(events) <= POINTERS else [*events[: POINTERS - 1], events[-1]]
-    when = events[0].ts if events else None
+    when = events[0].ts if events and joins.time_of(events[0].ts) is not None else None
     return Signal(
         kind, severity, short(text, 300), tuple(ids(ends)), short(quote, QUOTE), when, data
     )
@@ -175,7 +175,7 @@ def retry_loops(course: Course) -> Iterator[Signal]:
             f"failed {len(loop)} times in a row: {first.call.summary}",
             [pair.call for pair in loop],
             said(last.result) if last.result is not None else "",
-            tool=first.call.tool or "",
+            tool=short(first.call.tool or "", 120),
             count=len(loop),
             tokens=sum(bill.usage.total for bill in paid),
             ticks=sum(bill.ticks for bill in paid),
@@ -259,7 +259,7 @@ def flaky_tests(course: Course) -> Iterator[Signal]:
             f"red and green without a change in between: {command}",
             [run.call.call for run in found[0]],
             said(red.call.result) if red.call.result is not None else "",
-            runner=red.runner,
+            runner=short(red.runner, 80),
             command=short(command, 200),
             tests=failing(red),
             flips=len(found),
@@ -411,7 +411,7 @@ def slow_tools(course: Course) -> Iterator[Signal]:
             f"took {took // 1000} s: {pair.call.summary}",
             [pair.call, *([pair.result] if pair.result else [])],
             pair.call.summary,
-            tool=pair.call.tool or "",
+            tool=short(pair.call.tool or "", 120),
             took_ms=took,
         )
 
