@@ -146,6 +146,7 @@ ERRORS = Table(Row(*row) for row in (
 _VAGUE = {"error", "make", "npm", "test"}  # what wraps another program's error is a last resort
 _OPERANDS = {"rm": "delete", "unlink": "delete", "touch": "add", "tee": "add"}
 _HOWS = {"Add": "add", "Update": "edit", "Delete": "delete"}
+_VERBS = {"add": "wrote", "edit": "edited", "delete": "deleted", "move": "moved", "read": "read"}
 _UNCLEAR = re.compile(r"[$*?`{}\[\]]|^\d+$|^/(?:dev|proc|tmp|var/tmp)/")
 _MAY_TOUCH = re.compile(r">|\b(?:rm|mv|tee|sed|perl|unlink|touch|apply_?patch)\b")
 _PATCH_FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
@@ -320,9 +321,11 @@ def summary(tool: str, input: object) -> str:
 
 
 def _touched(touched: list[Touch]) -> str:
-    verbs = {"add": "wrote", "edit": "edited", "delete": "deleted", "move": "moved", "read": "read"}
-    hows = {touch.how for touch in touched}
-    verb = verbs.get(touched[0].how, "touched") if len(hows) == 1 else "edited"
+    verb = _VERBS[touched[0].how]
+    if len(touched) == 1:
+        return f"{verb} {touched[0].path}"
+    if len({touch.how for touch in touched}) > 1:
+        verb = "edited"
     names = ", ".join(touch.path for touch in touched[:3])
     return f"{verb} {names}" + (f" and {len(touched) - 3} more" if touched[3:] else "")
 
@@ -368,7 +371,7 @@ def _short_kind(tool: str) -> str:
 
 def _unfold(tool: object, input: object) -> tuple[str, object]:
     """Give the tool really called and its arguments, decoded when they are JSON text."""
-    args = _decoded(input)
+    args = _decoded(input) if isinstance(input, str) else input
     if tool == "use_tool" and isinstance(args, dict):  # Grok's door to MCP servers
         tool, args = args.get("tool_name"), _decoded(args.get("tool_input"))
     return tool if isinstance(tool, str) else "", args
@@ -385,8 +388,12 @@ def _decoded(value: object) -> object:
 
 def _pick(args: object, names: tuple[str, ...]) -> str | None:
     """Give the first of these arguments that is a text."""
-    values = (args.get(name) for name in names) if isinstance(args, dict) else ()
-    return next((value for value in values if isinstance(value, str)), None)
+    if isinstance(args, dict):
+        for name in names:
+            value = args.get(name)
+            if isinstance(value, str):
+                return value
+    return None
 
 
 def _script(argv: list[object]) -> str | None:
