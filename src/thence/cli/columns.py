@@ -1,0 +1,189 @@
+"""Lists on a terminal: columns without frames, ages, money, marks.
+
+Two spaces between columns, numbers to the right, one column takes the slack; what is cut ends in
+`…`. All cells were cleaned by who made them. Where the terminal knows no UTF-8 the marks are
+ASCII, one for one, so that the columns stay.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import click
+
+from thence.cli.terminal import clean, columns, cut, style
+
+DIM: Final = "bright_black"
+NARROW: Final = 60
+"""Under so many columns a row takes two lines."""
+WIDE: Final = 100
+"""From so many columns on there are further columns, and a head line names them."""
+TICKS: Final = 10**10
+"""Units of money in a dollar."""
+
+_ASCII = str.maketrans(
+    "●◆▲✓✗○╳═■◦·…│├└─┬╮╯┊╌▸━╸╾╼╴┃█░▁▂▃▄▅▆▇▉“”≥→×",
+    '*!!+xox=#o..||`-+\\/::>=->>-|#.__--=+##"">>x',
+)
+
+
+class Cell(NamedTuple):
+    """One text of a row, and how it is coloured."""
+
+    text: str
+    colour: str | None = None
+    bold: bool = False
+
+    def shown(self, text: str) -> str:
+        """Give a text in this cell's colour."""
+        if self.bold:
+            return style(text, fg=self.colour, bold=True) if self.colour else style(text, bold=True)
+        return style(text, fg=self.colour) if self.colour else text
+
+
+class Column(NamedTuple):
+    """How a column is set. One of a table is `slack`: it takes what room the others leave."""
+
+    head: str = ""
+    right: bool = False
+    slack: bool = False
+
+
+Row = Sequence[Cell]
+
+
+def table(
+    columns_of: Sequence[Column], rows: Sequence[Row], room: int, *, head: bool = False
+) -> Iterator[str]:
+    """Set rows whose first cell is a mark under one another, within so many columns."""
+    heads = [Cell(column.head, DIM) for column in columns_of]
+    every = [heads, *rows] if head else list(rows)
+    widths = [
+        max((columns(row[at].text) for row in every), default=0) for at in range(len(columns_of))
+    ]
+    _fit(columns_of, widths, room - 2)
+    for row in every:
+        yield _row(columns_of, row, widths).rstrip()
+
+
+def _fit(columns_of: Sequence[Column], widths: list[int], room: int) -> None:
+    """Give the slack to its column; where there is none, texts are cut, the widest first."""
+    gaps = max(2 * (len(widths) - 1) - 1, 0)  # one space only behind the mark
+    left = room - gaps - sum(widths)
+    slack = next((at for at, column in enumerate(columns_of) if column.slack), None)
+    if slack is not None:
+        widths[slack] = max(widths[slack] + left, 1)
+        left = room - gaps - sum(widths)
+    texts = [at for at, column in enumerate(columns_of) if at and not column.right]
+    while left < 0 and texts:
+        widest = max(texts, key=widths.__getitem__)
+        if widths[widest] <= 1:
+            break
+        widths[widest] -= 1
+        left += 1
+
+
+def _row(columns_of: Sequence[Column], row: Row, widths: Sequence[int]) -> str:
+    out = "  "
+    for at, (column, cell, width) in enumerate(zip(columns_of, row, widths, strict=True)):
+        text = cut(cell.text, width)
+        pad = " " * (width - columns(text))
+        shown = cell.shown(text) if text else ""
+        gap = "" if at == 0 else " " if at == 1 else "  "
+        out += gap + (pad + shown if column.right else shown + pad)
+    return out
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Print lines of text, with the marks that the terminal knows."""
+    if unicode():
+        click.echo("\n".join(lines))
+        return
+    encoding = sys.stdout.encoding or "ascii"
+    text = "\n".join(lines).translate(_ASCII)
+    click.echo(text.encode(encoding, "replace").decode(encoding))
+
+
+def unicode() -> bool:
+    """Whether the terminal shows more than ASCII, as far as it says so."""
+    told = next((v for n in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(n))), "utf-8")
+    knows = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return knows and "utf" in told.lower() and os.environ.get("TERM") != "dumb"
+
+
+# -- words ----------------------------------------------------------------------------------
+
+
+def short_id(name: str) -> str:
+    """Enough of an id to know it by; those that begin with the time need more."""
+    timed = len(name) == 36 and name[14] == "7"
+    return clean(name[:13] if timed else name[:8])
+
+
+def short_ids(names: Sequence[str]) -> dict[str, str]:
+    """Shorten the ids of one list, each so far that no other of the list begins with it."""
+    out: dict[str, str] = {}
+    ordered = sorted(set(names))
+    for at, name in enumerate(ordered):
+        beside = ordered[max(at - 1, 0) : at] + ordered[at + 1 : at + 2]
+        shared = max((_alike(name, other) for other in beside), default=0)
+        out[name] = clean(name[: max(len(short_id(name)), shared + 1)])
+    return out
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def project(cwd: str | None) -> str:
+    """Name the folder a session works in."""
+    return clean((cwd or "").replace("\\", "/").rstrip("/").rpartition("/")[2])
+
+
+def money(ticks: int, unpriced: int = 0) -> str:
+    """Say an amount; one that is not all there is ends in +, one that nobody knows is a ?."""
+    if not ticks and unpriced:
+        return "?"
+    return f"${ticks / TICKS:,.2f}{'+' if unpriced else ''}"
+
+
+def ago(then: datetime | None, now: datetime) -> str:
+    """Say how long ago something was: relative for a week, then its date."""
+    if then is None:
+        return "-"
+    passed = (now - then).total_seconds()
+    if passed < 60:
+        return "now"
+    for size, unit, limit in ((60, "min", 3600), (3600, "h", 86_400), (86_400, "d", 8 * 86_400)):
+        if passed < limit:
+            return f"{int(passed // size)} {unit}"
+    here = then.astimezone(now.tzinfo)
+    recent = passed < 300 * 86_400
+    return f"{here.day} {here:%b}" if recent else f"{here:%Y-%m}"
+
+
+def present(*, utc: bool = False) -> datetime:
+    """Give the time, in the zone that is asked for."""
+    now = datetime.now(UTC)
+    return now if utc else now.astimezone()
+
+
+def when(text: str | None) -> datetime | None:
+    """Read a time of the store."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def tilde(path: str) -> str:
+    """Write a path the way people do."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - text
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path

@@ -1,0 +1,150 @@
+"""Where things stand now: which sessions run, wait for their user, or are about to be deleted.
+
+A log cannot tell a running turn from a dead process, so who says so counts: the agents' own
+registries of what is open. For agents that keep none, a turn that is open and was written a short
+while ago is taken to be going on. At risk is what its agent deletes within a week and thence has
+not kept as it is now.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from thence.adapters import Adapter, Live, Source
+from thence.cli.columns import when
+from thence.format.normal import Session, session_uid
+from thence.format.records import time_text
+from thence.memory.store import Filter, SessionRow, Store
+
+RECENT = 15 * 60
+"""Seconds for which an open turn of an agent that keeps no registry is taken to be going on."""
+WAITS = 24 * 3600
+"""Seconds for which such an agent's question is shown as waiting."""
+SOON = 7
+"""Days before its deletion from which a session is at risk."""
+
+Standing = Literal["waiting", "running", "idle"]
+
+
+class Now(msgspec.Struct, frozen=True):
+    """What the agents' registries say, by the sessions' uids."""
+
+    live: dict[str, Live]
+    telling: frozenset[str]
+    """Agents that told of any session: of theirs, what is not told of does not run."""
+
+    def of(self, row: SessionRow, at: float | None = None) -> Standing | None:
+        """Tell how a session stands; None when nobody is at it."""
+        told = self.live.get(row.session.session_uid)
+        if told is not None:
+            return _told(told, row.turn)
+        if row.session.flavor in self.telling:
+            return None
+        last = when(row.session.ended_at)
+        passed = (at or time.time()) - last.timestamp() if last else float("inf")
+        if row.turn == "waiting" and passed < WAITS:
+            return "waiting"
+        return "running" if row.turn == "running" and passed < RECENT else None
+
+
+def _told(live: Live, turn: str | None) -> Standing:
+    if live.waiting_for or live.status == "waiting" or turn == "waiting":
+        return "waiting"
+    if live.status == "idle" or (live.status != "busy" and turn in ("done", "interrupted")):
+        return "idle"
+    return "running"
+
+
+def now(known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> Now:
+    """Ask all agents which of their sessions are open."""
+    live: dict[str, Live] = {}
+    telling: set[str] = set()
+    for name, places in roots.items():
+        for place in places:
+            for one in known[name].live(place):
+                live[session_uid(name, one.session)] = one
+                telling.add(name)
+    return Now(live, frozenset(telling))
+
+
+# -- at risk --------------------------------------------------------------------------------
+
+
+class Risk(msgspec.Struct, frozen=True):
+    """A session that its agent is about to delete, and thence has not kept as it is now."""
+
+    source: Source
+    size: int
+    modified: float
+    days: float
+    """Until it is deleted."""
+    row: SessionRow | None = None
+    """What was kept of it, if anything was."""
+
+    @property
+    def session(self) -> Session:
+        """Tell what is known of it."""
+        if self.row is not None:
+            return self.row.session
+        source = self.source
+        return Session(
+            source.uid,
+            source.adapter,
+            source.session,
+            ended_at=time_text(self.modified),
+            source_path=source.path,
+            source_bytes=self.size,
+        )
+
+
+def at_risk(
+    known: Mapping[str, Adapter],
+    roots: Mapping[str, Sequence[Path]],
+    store: Store | None,
+    *,
+    at: float | None = None,
+) -> list[Risk]:
+    """Find what will be deleted soon and is not kept, the soonest first."""
+    found = {risk.source.uid: risk for risk in _deleted_soon(known, roots, at or time.time())}
+    if store is not None and found:
+        for row in store.sessions(Filter(uids=tuple(found))):
+            uid = row.session.session_uid
+            if row.session.source_bytes == found[uid].size:
+                del found[uid]
+            else:
+                found[uid] = msgspec.structs.replace(found[uid], row=row)
+    return sorted(found.values(), key=lambda risk: (risk.days, risk.source.uid))
+
+
+def _deleted_soon(
+    known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]], at: float
+) -> Iterator[Risk]:
+    for name, places in roots.items():
+        for place in places:
+            days = known[name].keeps_days(place)
+            if days is None:
+                continue
+            for source in known[name].find(place):
+                size, modified = measured(source)
+                left = days - (at - modified) / 86_400
+                if size and left <= SOON:
+                    yield Risk(source, size, modified, left)
+
+
+def measured(source: Source) -> tuple[int, float]:
+    """Give the bytes of a session's files, and when the last of them was written."""
+    size, modified = 0, 0.0
+    for file in source.files:
+        try:
+            found = os.lstat(file.path)
+        except OSError:
+            continue
+        size += found.st_size
+        modified = max(modified, found.st_mtime)
+    return size, modified

@@ -1,0 +1,86 @@
+"""Lists: columns that fit, ages, money, ids, and marks on terminals that know few signs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thence.cli import columns as lists
+from thence.cli.columns import Cell, Column, ago, money, short_ids, table
+from thence.cli.terminal import columns
+
+NOW = datetime(2026, 11, 15, 18, 6, tzinfo=UTC)
+
+
+@given(
+    st.lists(st.lists(st.text("ab日é ", max_size=30), min_size=4, max_size=4), max_size=5),
+    st.integers(40, 140),
+)
+def test_no_row_is_wider_than_the_screen(texts: list[list[str]], room: int) -> None:
+    """Whatever the cells hold; wide characters count two."""
+    rows = [[Cell("●"), *map(Cell, row[:3]), Cell(row[3][:8])] for row in texts]
+    set_as = (Column(), Column(), Column(slack=True), Column(), Column(right=True))
+
+    assert room >= max((columns(line) for line in table(set_as, rows, room)), default=0)
+
+
+def test_columns_stand_under_one_another() -> None:
+    """Text to the left, numbers to the right, what is cut ends in an ellipsis."""
+    set_as = (Column(), Column("name"), Column("title", slack=True), Column("cost", right=True))
+    rows = [
+        [Cell("●"), Cell("one"), Cell("a long title that is cut"), Cell("$3.54")],
+        [Cell("○"), Cell("three"), Cell("short"), Cell("$12.00")],
+    ]
+
+    assert [
+        "    name   title        cost",
+        "  ● one    a long t…   $3.54",
+        "  ○ three  short      $12.00",
+    ] == list(table(set_as, rows, 28, head=True))
+
+
+@pytest.mark.parametrize(
+    ("passed", "expected"),
+    [
+        (timedelta(seconds=59), "now"),
+        (timedelta(minutes=41), "41 min"),
+        (timedelta(hours=4), "4 h"),
+        (timedelta(days=7), "7 d"),
+        (timedelta(days=28), "18 Oct"),
+        (timedelta(days=400), "2025-10"),
+        (timedelta(seconds=-9), "now"),
+    ],
+)
+def test_ages(passed: timedelta, expected: str) -> None:
+    """Relative for a week, then dates; a clock that was set back breaks nothing."""
+    assert expected == ago(NOW - passed, NOW)
+
+
+@pytest.mark.parametrize(
+    ("ticks", "unpriced", "expected"),
+    [(0, 0, "$0.00"), (35_400_000_000, 0, "$3.54"), (10**14, 5, "$10,000.00+"), (0, 7, "?")],
+)
+def test_money(ticks: int, unpriced: int, expected: str) -> None:
+    """What is not known is not guessed: a lower bound ends in +, nothing known is a ?."""
+    assert expected == money(ticks, unpriced)
+
+
+@given(st.lists(st.text("01a-", min_size=1, max_size=36), unique=True, max_size=8))
+def test_ids_of_a_list_are_unique(names: list[str]) -> None:
+    """Each is a beginning of its id, and of no other in the list unless that goes on from it."""
+    short = short_ids(names)
+    for name, shown in short.items():
+        others = [other for other in names if other != name and other.startswith(shown)]
+
+        assert name.startswith(shown)
+        assert [] == others or shown == name
+
+
+def test_ascii_marks_are_one_for_one() -> None:
+    """So that columns stay where they are."""
+    for mark, plain in lists._ASCII.items():
+        assert 1 == columns(chr(mark))
+        assert chr(plain).isascii()
