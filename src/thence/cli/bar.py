@@ -1,0 +1,89 @@
+"""Progress of a sweep on a terminal: two lines that rewrite themselves, ten times a second.
+
+Nothing of it stays: when the sweep is over, the lines are wiped and the answer is printed in
+their place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TextIO
+
+from thence.cli.columns import unicode
+from thence.cli.terminal import cut, lasted, several, size
+
+if TYPE_CHECKING:
+    from thence.memory.sweep import Progress
+
+EVERY: Final = 0.1
+_UP = "\x1b[1A"
+_WIPE = "\r\x1b[2K"
+_NAMES = {"find": "looking", "read": "sweeping", "digest": "digesting", "evict": "evicting"}
+
+
+class Bar:
+    """One sweep's progress, as lines on a terminal."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        room: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = stream
+        self._room = room
+        self._clock = clock
+        self._began = clock()
+        self._last = float("-inf")
+        self._shown = False
+
+    def __call__(self, progress: Progress) -> None:
+        """Show how far the sweep is, unless that was just done."""
+        now = self._clock()
+        if progress.stage == "done" or now - self._last < EVERY:
+            return
+        self._last = now
+        room = self._room() - 1  # a full line would wrap on some terminals
+        self.wipe()
+        self._stream.write("\n".join(lines(progress, room, now - self._began)))
+        self._stream.flush()
+        self._shown = True
+
+    def wipe(self) -> None:
+        """Take the lines away."""
+        if self._shown:
+            self._stream.write(f"{_WIPE}{_UP}{_WIPE}")
+            self._stream.flush()
+            self._shown = False
+
+
+def lines(progress: Progress, room: int, passed: float) -> list[str]:
+    """Give the two lines of one moment."""
+    name = f"{_NAMES.get(progress.stage, progress.stage):<10}"
+    if progress.stage == "find":
+        return [cut(f"{name}{several(progress.all_sources, 'session')} found", room), ""]
+    if progress.stage == "read":
+        done, of = progress.bytes, progress.all_bytes
+    else:
+        done, of = progress.sources, progress.all_sources
+    share = min(done / of, 1.0) if of else 0.0
+    right = f"{share:4.0%}".replace("%", " %")
+    if progress.stage == "read":
+        right += f"  {size(done)} of {size(of)}"
+        if passed > 0.5 and done:
+            left = (of - done) / (done / passed)
+            right += f"  {size(round(done / passed))}/s  {lasted(round(left) * 1000)} left"
+    bar = _drawn(share, min(max(room - len(name) - len(right) - 2, 0), 60))
+    told = f"{' ' * 10}{progress.sources:,} of {several(progress.all_sources, 'session')} read"
+    told += f", {progress.sessions:,} kept"
+    return [cut(f"{name}{bar}  {right}", room), cut(told, room)]
+
+
+def _drawn(share: float, room: int) -> str:
+    if room < 4:
+        return ""
+    full = round(share * room)
+    if not unicode():
+        return "=" * full + "-" * (room - full)
+    return "━" * (full - 1) + ("╸" if 0 < full < room else "━" * bool(full)) + "─" * (room - full)

@@ -1,0 +1,128 @@
+"""Nudges that hooks left: which sessions of which agents went on.
+
+A hook writes one small file into `queue/`; a sweep takes each by renaming it before it reads it,
+so that none is taken twice and one that is written meanwhile stays for the next sweep. What a
+sweep that was killed had taken is taken again. Nothing a nudge says is trusted: of a path only an
+agent's own reader decides whether it is a session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from thence.adapters import Adapter
+
+FOLDER = "queue"
+TAKEN = ".taken-"
+HEARD = "hooks"
+"""Folder of the last nudge of each agent."""
+LARGEST = 64 << 10
+"""Bytes of a nudge; what is larger is none."""
+
+
+class Nudge(msgspec.Struct, frozen=True):
+    """What a hook says."""
+
+    agent: str
+    session: str = ""
+    transcript_path: str | None = None
+    event: str = ""
+    ts: str | float | None = None
+
+
+_NUDGE = msgspec.json.Decoder(Nudge)
+
+
+class Taken(msgspec.Struct):
+    """The nudges of one sweep, one per session, and the files they were read from."""
+
+    nudges: list[Nudge]
+    files: list[Path]
+
+    def done(self) -> None:
+        """Remove what was taken: the sessions it was about are kept.
+
+        The last of each agent stays elsewhere, to tell when its hook was last heard.
+        """
+        for path in self.files:
+            _heard(path)
+            path.unlink(missing_ok=True)
+
+    def roots(self, known: Mapping[str, Adapter]) -> Iterator[tuple[str, Path]]:
+        """Give the folders of agents in which the sessions lie that were nudged about."""
+        for nudge in self.nudges:
+            if nudge.agent not in known or not nudge.transcript_path:
+                continue
+            source = known[nudge.agent].at(Path(nudge.transcript_path))
+            if source is not None and source.root:
+                yield nudge.agent, Path(source.root)
+
+
+def take(home: Path, *, only: Collection[str] = ()) -> Taken:
+    """Take the nudges that are there; with `only`, those of other agents are left there."""
+    found: dict[tuple[str, str], Nudge] = {}
+    files: list[Path] = []
+    for path in _waiting(home / FOLDER):
+        if (mine := _renamed(path)) is None:
+            continue
+        nudge = _read(mine)
+        if nudge is not None and only and nudge.agent not in only:
+            mine.rename(mine.with_name(mine.name.removeprefix(TAKEN)))
+            continue
+        files.append(mine)
+        if nudge is not None:
+            before = found.get((nudge.agent, nudge.session))
+            if before is None or nudge.transcript_path:  # not every hook is told the path
+                found[nudge.agent, nudge.session] = nudge
+    return Taken(list(found.values()), files)
+
+
+def _heard(path: Path) -> None:
+    """Let a nudge take the place of an earlier one as its agent's last."""
+    agent = path.name.removeprefix(TAKEN).partition("-")[0]
+    last = path.parent.parent / HEARD / agent
+    with contextlib.suppress(OSError):
+        if not agent.isalnum() or (last.exists() and last.stat().st_mtime > path.stat().st_mtime):
+            return
+        last.parent.mkdir(exist_ok=True, mode=0o700)
+        path.replace(last)
+
+
+def _waiting(folder: Path) -> list[Path]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return []
+    names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    return [folder / name for name in names if not name.endswith(".tmp")]
+
+
+def _renamed(path: Path) -> Path | None:
+    """Make a file ours; None when somebody else was quicker."""
+    if path.name.startswith(TAKEN):
+        return path  # of a sweep that was killed: only one sweeps at a time
+    mine = path.with_name(f"{TAKEN}{path.name}")
+    try:
+        path.rename(mine)
+    except OSError:
+        return None
+    return mine
+
+
+def _read(path: Path) -> Nudge | None:
+    """Read a nudge; None when it is none, whatever it is."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return _NUDGE.decode(os.read(handle, LARGEST + 1))
+    except (OSError, ValueError, RecursionError):
+        return None
+    finally:
+        os.close(handle)

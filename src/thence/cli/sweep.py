@@ -1,0 +1,483 @@
+"""`thence sweep`: keep what the agents wrote since the last time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from thence import config
+from thence.cli import options, wiring
+from thence.cli.columns import Cell, Column, present, table, tell, tilde
+from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
+from thence.errors import ThenceError
+
+if TYPE_CHECKING:
+    from thence.adapters import Adapter, Cursor, Live, Prompt, Source
+    from thence.adapters import Batch as Read
+    from thence.format.records import JSON
+    from thence.memory.store import Inventory, Store
+    from thence.memory.sweep import Progress, Report
+
+SKIPS = 3
+STOPPED = 130
+NAMED = 3
+"""Skipped lines that are named before the rest is counted."""
+WAIT = 30.0
+"""Seconds that a watching sweep waits for another one to end."""
+
+Roots = dict[str, list[Path]]
+
+
+class NotKept(ThenceError):
+    """Nothing may be written."""
+
+    exit_code = 2
+
+
+@click.command(
+    "sweep",
+    help="Keep what the agents of this machine wrote since the last time.",
+    epilog="Exit codes: 0 done, 3 done but something was skipped, 11 another sweep is running,"
+    " 130 stopped; what was read by then is kept.",
+)
+@click.option("--watch", is_flag=True, help="Go on, and sweep whenever something is written.")
+@click.option("--agent", "agents", multiple=True, help="Only this agent; may be repeated.")
+@click.option(
+    "--root", "given", multiple=True, metavar="AGENT=PATH", help="Sweep this folder instead."
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be read; write nothing.")
+@click.option("--progress", type=click.Choice(["json"]), help="Progress as lines on stderr.")
+@options.as_json
+def command(
+    agents: tuple[str, ...],
+    given: tuple[str, ...],
+    progress: Literal["json"] | None,
+    *,
+    watch: bool,
+    dry_run: bool,
+    json: bool,
+) -> int:
+    """Sweep once, or again and again."""
+    known = wiring.adapters()
+    roots = {
+        name: list(paths) for name, paths in wiring.roots(known, only=agents, given=given).items()
+    }
+    if dry_run:
+        return _dry(known, roots, json=json)
+    if not config.persistence():
+        hint = f"unset {config.OFF} and {config.OFF_ELSEWHERE}, or look only: thence sweep -n"
+        raise NotKept("keeping sessions is switched off", hint=hint)
+    run = Run(known, roots, agents, _telling(progress, json=json), json=json)
+    with interruptible(), wiring.store(must_exist=False) as store:
+        try:
+            return run.watch(store) if watch else run.once(store)
+        except KeyboardInterrupt:
+            run.stopped(watching=watch)
+            return STOPPED
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C stop this process only: what it started is ended by it, without a word."""
+    if not hasattr(signal, "SIGINT"):
+        yield
+        return
+    here = os.getpid()
+
+    def stop(_number: int, _frame: object) -> None:
+        if os.getpid() == here:
+            raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGINT, stop)
+    except ValueError:  # not in the main thread: who runs us handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Run:
+    """Sweeps of the same roots, one or many."""
+
+    def __init__(
+        self,
+        known: Mapping[str, Adapter],
+        roots: Roots,
+        only: Sequence[str],
+        progress: Telling,
+        *,
+        json: bool,
+    ) -> None:
+        self._known = known
+        self._roots = roots
+        self._only = only
+        self._progress = progress
+        self._json = json
+        self._report: Report | None = None
+        self._far: Progress | None = None
+
+    def once(self, store: Store) -> int:
+        """Sweep everything, and say what was done."""
+        report = self._sweep(store, self._known, self._roots)
+        if self._json:
+            say(as_json(_object(report)))
+        else:
+            tell(said(report, width(), found=bool(self._roots)))
+        return code(report)
+
+    def stopped(self, *, watching: bool) -> None:
+        """Say what is kept of a sweep that was stopped."""
+        self._progress.end()
+        if self._json and self._report is not None and not watching:
+            say(as_json({**_object(self._report), "interrupted": True}))
+        elif watching:
+            tell(["stopped watching"])
+        else:
+            far, of = (self._far.sources, self._far.all_sources) if self._far else (0, 0)
+            what = f"stopped after {far:,} of {several(of, 'session')}" if of else "stopped"
+            tell([f"{what}; what was read is kept, sweep again to go on"])
+
+    def _sweep(
+        self, store: Store, known: Mapping[str, Adapter], roots: Roots, *, wait: float = 0.0
+    ) -> Report:
+        from thence.cli import queue
+        from thence.memory.sweep import Sweep
+
+        with store.sweeping(wait):
+            taken = queue.take(wiring.home(), only=self._only)
+            roots = {name: list(paths) for name, paths in roots.items()}
+            for name, root in taken.roots(known):
+                if root not in roots.setdefault(name, []) and root.is_dir():
+                    roots[name].append(root)
+            told = wiring.settings()
+            sweep = Sweep(
+                store,
+                known,
+                wiring.redactor(),
+                domains=told["session_memory.domains"],
+                exclude=told["session_memory.exclude"],
+                policy=wiring.policy(),
+                progress=self._note,
+                address=wiring.address(),
+            )
+            self._report = sweep.report
+            report = sweep.run(roots)
+            taken.done()
+        self._progress.end()
+        return report
+
+    def _note(self, progress: Progress) -> None:
+        if progress.stage == "read":
+            self._far = progress
+        self._progress(progress)
+
+    # -- watching -----------------------------------------------------------------------
+
+    def watch(self, store: Store) -> int:
+        """Sweep, then again whenever files change; ends when it is stopped."""
+        from thence.cli.watching import changes
+
+        self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
+        folders = [path for paths in self._roots.values() for path in paths]
+        for paths in changes(folders, wiring.home() / "queue"):
+            known, roots = self._changed(paths)
+            self._tell(self._sweep(store, known, roots, wait=WAIT))
+        return 0
+
+    def _changed(self, paths: Iterable[Path]) -> tuple[dict[str, Adapter], Roots]:
+        """Give readers that find only the sessions that files belong to."""
+        sources: dict[str, dict[str, Source]] = {}
+        for path in paths:
+            for name in self._roots:
+                source = self._known[name].at(path)
+                if source is not None:
+                    sources.setdefault(name, {})[source.uid] = source
+                    break
+        known: dict[str, Adapter] = dict(self._known)
+        for name, found in sources.items():
+            known[name] = Only(self._known[name], found.values())
+        return known, {name: self._roots[name][:1] for name in sources}
+
+    def _tell(self, report: Report, *, first: bool = False) -> None:
+        if self._json:
+            import json
+
+            click.echo(json.dumps(_object(report)))
+        elif first or report.events or report.skipped or report.failed:
+            clock = style(f"{present():%H:%M:%S}", fg="bright_black")
+            lines = list(said(report, width() - 10, found=bool(self._roots)))
+            tell([f"{clock}  {lines[0]}", *(f"{' ' * 10}{line}" for line in lines[1:])])
+
+
+class Only:
+    """An agent's reader that finds some of its sessions only."""
+
+    def __init__(self, adapter: Adapter, sources: Iterable[Source]) -> None:
+        self.name = adapter.name
+        self._adapter = adapter
+        self._sources = list(sources)
+
+    def find(self, root: Path) -> Iterator[Source]:  # noqa: ARG002 - the protocol's
+        """Give these sessions."""
+        return iter(self._sources)
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """As the reader says."""
+        return self._adapter.roots(home, env)
+
+    def at(self, path: Path) -> Source | None:
+        """As the reader says."""
+        return self._adapter.at(path)
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Read:
+        """As the reader does."""
+        return self._adapter.read(source, cursor)
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """As the reader says."""
+        return self._adapter.live(root)
+
+    def prompts(self, root: Path) -> Iterator[Prompt]:
+        """As the reader says."""
+        return self._adapter.prompts(root)
+
+    def keeps_days(self, root: Path) -> int | None:
+        """As the reader says."""
+        return self._adapter.keeps_days(root)
+
+
+# -- progress -------------------------------------------------------------------------------
+
+
+class Telling:
+    """Where progress goes, and how what is left of it goes away."""
+
+    def __init__(
+        self, note: Callable[[Progress], None] | None = None, end: Callable[[], None] | None = None
+    ) -> None:
+        self._note = note
+        self._end = end
+
+    def __call__(self, progress: Progress) -> None:
+        """Tell how far it is."""
+        if self._note is not None:
+            self._note(progress)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        if self._end is not None:
+            self._end()
+
+
+def _telling(progress: Literal["json"] | None, *, json: bool) -> Telling:
+    if progress == "json":
+        return Telling(_progress_line)
+    if json or not sys.stdout.isatty() or not sys.stderr.isatty():
+        return Telling()
+    from thence.cli.bar import Bar
+
+    bar = Bar(sys.stderr, width)
+    return Telling(bar, bar.wipe)
+
+
+def _progress_line(progress: Progress) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.encode(progress).decode(), err=True)
+
+
+# -- what was done --------------------------------------------------------------------------
+
+
+def code(report: Report) -> int:
+    """Tell how a sweep ends: a script must notice what was left out."""
+    return SKIPS if report.skipped or report.failed else 0
+
+
+def _object(report: Report) -> dict[str, JSON]:
+    import msgspec
+
+    told: dict[str, JSON] = msgspec.to_builtins(report)
+    return told
+
+
+def said(report: Report, room: int, *, found: bool) -> Iterator[str]:
+    """Say in words what a sweep did."""
+    if not found:
+        yield "no agent's sessions found on this machine"
+        yield "  thence sweep --root claude=PATH reads them from elsewhere"
+        return
+    took = f"{report.seconds:.2f} s" if report.seconds < 1 else f"{report.seconds:.1f} s"
+    if not report.read:
+        yield f"nothing new in {several(report.sources, 'session')}, {took}"
+    else:
+        yield _kept(report, took, room)
+    yield from _redacted(report, room)
+    yield from _left_out(report, room)
+    if report.evicted:
+        yield f"  {several(report.evicted, 'session')} evicted; their digests stay"
+    for note in report.notes:
+        yield style(cut(f"  {clean(note)}", room), fg="yellow")
+
+
+def _kept(report: Report, took: str, room: int) -> str:
+    kept = report.sessions_new + report.sessions_changed
+    if not kept:
+        return f"kept nothing new of {several(report.sources, 'session')}, {took}"
+    new = f" ({report.sessions_new:,} new)" if report.sessions_new else ""
+    return cut(
+        f"kept {several(kept, 'session')}{new}, {several(report.events, 'event')},"
+        f" {size(report.bytes)} in {took}",
+        room,
+    )
+
+
+def _redacted(report: Report, room: int) -> Iterator[str]:
+    counts = Counter(report.redactions)
+    if not (total := counts.total()):
+        return
+    kinds = [f"{number:,} {clean(kind)}" for kind, number in counts.most_common(NAMED)]
+    more = f" and {len(counts) - NAMED} more kinds" if len(counts) > NAMED else ""
+    yield cut(f"  {several(total, 'secret')} redacted: {', '.join(kinds)}{more}", room)
+
+
+def _left_out(report: Report, room: int) -> Iterator[str]:
+    failed = [one for one in report.outcomes if one.what == "failed"]
+    for one in failed[:NAMED]:
+        where = one.path.rpartition("/")[2]
+        yield style(cut(f"  not read: {clean(where)}: {clean(one.why or '')}", room), fg="red")
+    if len(failed) > NAMED:
+        yield f"  and {several(len(failed) - NAMED, 'more session')} not read: thence doctor"
+    if not report.skipped:
+        return
+    skips = [(one.path, skip) for one in report.outcomes for skip in one.skipped]
+    files = len({skip.source or path for path, skip in skips}) or 1
+    rest = "the rest of these files is kept" if files > 1 else "the rest of it is kept"
+    yield f"  {several(report.skipped, 'line')} skipped in {several(files, 'file')}; {rest}"
+    for path, skip in skips[:NAMED]:
+        what = f":{skip.line}   {skip.why}, {size(skip.length)}"
+        where = clean(tilde(skip.source or path))
+        yield f"    {_end_of(where, room - 4 - len(what))}{what}"
+    if report.skipped > NAMED:
+        yield f"    and {report.skipped - NAMED:,} more: thence doctor"
+
+
+def _end_of(path: str, room: int) -> str:
+    """Cut a path at its beginning: the end tells files apart."""
+    return path if len(path) <= room else f"…{path[-max(room - 1, 8) :]}"
+
+
+# -- what would be done ---------------------------------------------------------------------
+
+
+class Pending:
+    """What a sweep would read of one agent."""
+
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
+        self.sources = self.new = self.changed = self.bytes = 0
+
+    def add(self, source: Source, inventory: Inventory | None) -> None:
+        """Count a session: new, grown, or as it was read."""
+        from thence.adapters.files import unchanged
+        from thence.cli.standing import measured
+        from thence.memory.sweep import stale
+
+        self.sources += 1
+        if inventory is not None and inventory.is_forgotten(source.uid):
+            return
+        before = inventory.sessions.get(source.uid) if inventory is not None else None
+        if before is None:
+            self.new += 1
+            self.bytes += measured(source)[0]
+        elif stale(before) or not unchanged(source, before.cursor):
+            self.changed += 1
+            done = 0 if stale(before) else sum(m.offset for m in before.cursor.marks.values())
+            self.bytes += max(measured(source)[0] - done, 0)
+
+    def told(self) -> dict[str, JSON]:
+        """Give it under the names of the other answers."""
+        return {
+            "agent": self.agent,
+            "sources": self.sources,
+            "sessions_new": self.new,
+            "sessions_changed": self.changed,
+            "bytes": self.bytes,
+        }
+
+
+def pending(known: Mapping[str, Adapter], roots: Roots, store: Store | None) -> list[Pending]:
+    """Find out what a sweep would read, and open no session."""
+    inventory = store.known() if store is not None else None
+    out: list[Pending] = []
+    for name, places in roots.items():
+        one = Pending(name)
+        for place in places:
+            for source in known[name].find(place):
+                one.add(source, inventory)
+        out.append(one)
+    return out
+
+
+def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool) -> int:
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(wiring.store()) if wiring.has_store() else None
+        found = pending(known, roots, store)
+    if json:
+        say(
+            as_json(
+                {
+                    "dry_run": True,
+                    "sources": sum(one.sources for one in found),
+                    "sessions_new": sum(one.new for one in found),
+                    "sessions_changed": sum(one.changed for one in found),
+                    "bytes": sum(one.bytes for one in found),
+                    "agents": [one.told() for one in found],
+                    "seconds": time.monotonic() - began,
+                }
+            )
+        )
+        return 0
+    lines = [_would(found), *table(_PENDING, [_cells(one) for one in found], width())]
+    tell([*lines, "nothing was written"])
+    return 0
+
+
+_PENDING = (
+    *(Column(), Column(), Column(right=True), Column(right=True)),
+    *(Column(right=True), Column(right=True)),
+)
+
+
+def _would(found: Sequence[Pending]) -> str:
+    new, changed = sum(one.new for one in found), sum(one.changed for one in found)
+    if not found:
+        return "no agent's sessions found on this machine"
+    if not new + changed:
+        return f"nothing new in {several(sum(one.sources for one in found), 'session')}"
+    much = size(sum(one.bytes for one in found))
+    return f"a sweep would read {several(new + changed, 'session')}, {much}"
+
+
+def _cells(one: Pending) -> list[Cell]:
+    return [
+        Cell(" "),
+        Cell(one.agent),
+        Cell(several(one.sources, "session")),
+        Cell(f"{one.new:,} new"),
+        Cell(f"{one.changed:,} changed"),
+        Cell(size(one.bytes)),
+    ]

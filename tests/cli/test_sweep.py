@@ -1,0 +1,342 @@
+"""`thence sweep`: what is kept, what is said of it, and how it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
+from thence.cli import bar, queue, sweep, watching
+from thence.cli.terminal import columns
+from thence.memory.sweep import Progress, Report
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Two sessions of two agents, not kept yet."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows())
+    desk.write_codex()
+    return desk
+
+
+def test_sweep_says_what_was_kept(desk: Desk) -> None:
+    """One line when all went well; the next one has nothing to do."""
+    first, again = desk.sweep(), desk.sweep()
+
+    assert first.out.startswith("kept 2 sessions (2 new), ")
+    assert again.out.startswith("nothing new in 2 sessions, ")
+
+
+def test_object_has_the_names_of_the_contract(desk: Desk) -> None:
+    """One object on stdout, whatever happened."""
+    told = desk.run("sweep", "--json").json
+    names = "sources read unchanged sessions_new sessions_changed events skipped redactions"
+
+    assert {*names.split(), "evicted", "seconds"} <= set(told)
+    assert (2, 2, 0) == (told["sources"], told["sessions_new"], told["unchanged"])
+
+
+def test_progress_lines_go_to_stderr(desk: Desk) -> None:
+    """So that stdout stays one object."""
+    ran = desk.run("sweep", "--json", "--progress", "json")
+    stages = [json.loads(line)["stage"] for line in ran.err.splitlines()]
+
+    assert 2 == ran.json["sessions_new"]
+    assert ("find", "done") == (stages[0], stages[-1])
+    assert "read" in stages
+
+
+def test_bar_is_shown_on_a_terminal_only_and_leaves_nothing(desk: Desk) -> None:
+    """What stays on the screen is the answer."""
+    quiet, shown = desk.run("sweep", "-n"), desk.run("sweep", tty=True)
+
+    assert "" == quiet.err
+    assert shown.err.endswith("\r\x1b[2K\x1b[1A\r\x1b[2K")
+    assert shown.out.startswith("kept 2 sessions")
+
+
+def test_dry_run_writes_nothing(desk: Desk) -> None:
+    """It counts what is new, and makes no home."""
+    ran = desk.run("sweep", "--dry-run")
+    told = desk.run("sweep", "-n", "--json").json
+
+    assert ran.lines[0].startswith("a sweep would read 2 sessions, ")
+    assert "nothing was written" == ran.lines[-1]
+    assert {"claude": 1, "codex": 1} == {
+        one["agent"]: one["sessions_new"] for one in told["agents"]
+    }
+    assert not desk.home.exists()
+    desk.sweep()
+    assert "nothing new in 2 sessions" == desk.run("sweep", "-n").lines[0]
+    desk.write_claude(alerts())
+    assert 1 == desk.run("sweep", "-n", "--json").json["sessions_new"]
+
+
+def test_one_agent_or_one_folder_can_be_swept_alone(desk: Desk, tmp_path: Path) -> None:
+    """Roots that are given take the place of the usual ones."""
+    assert 1 == desk.run("sweep", "--agent", "codex", "--json").json["sources"]
+    elsewhere = tmp_path / "old"
+    (elsewhere / "projects" / "p").mkdir(parents=True)
+    (elsewhere / "projects" / "p" / f"{ALERTS}.jsonl").write_bytes(alerts().data)
+
+    told = desk.run("sweep", "--root", f"claude={elsewhere}", "--json").json
+
+    assert (1, 1) == (told["sources"], told["sessions_new"])
+    assert 2 == desk.run("sweep", "--root", "nobody=/").code
+    assert 1 == desk.run("sweep", "--root", f"claude={tmp_path}/none").code
+    assert 2 == desk.run("sweep", "--agent", "nobody").code
+
+
+def test_skipped_lines_are_named_and_change_the_exit_code(desk: Desk) -> None:
+    """A script notices that something was left out; the rest is kept."""
+    script = alerts()
+    folder = desk.write_claude(script)
+    path = folder / f"{ALERTS}.jsonl"
+    path.write_bytes(b'{"torn": \n' + script.data)
+
+    ran = desk.run("sweep")
+
+    assert 3 == ran.code
+    assert "  1 line skipped in 1 file; the rest of it is kept" in ran.lines
+    assert f"{ALERTS}.jsonl:1 " in ran.out
+    assert 80 >= max(map(columns, ran.lines))
+
+
+def test_secrets_are_counted_by_kind(desk: Desk) -> None:
+    """What was taken out is told, and is not in the store."""
+    secret = "ghp_" + "x1Y2z3W4v5U6t7S8r9Q0p1O2n3M4l5K6j7H8"
+    desk.write_claude(alerts(said=f"use {secret} to push"))
+
+    ran = desk.run("sweep")
+
+    assert "1 secret redacted: 1 " in ran.out
+    assert [] == [
+        path
+        for path in desk.home.rglob("*")
+        if path.is_file() and secret.encode() in path.read_bytes()
+    ]
+
+
+def test_nothing_is_written_when_that_is_switched_off(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The switch of other tools counts as well."""
+    monkeypatch.setenv("CLAUDE_NO_SESSION_PERSISTENCE", "1")
+
+    ran = desk.run("sweep")
+
+    assert (2, "") == (ran.code, ran.out)
+    assert not desk.home.exists()
+
+
+def test_excluded_projects_are_not_kept(desk: Desk) -> None:
+    """As the settings say, before a file is read."""
+    desk.home.mkdir()
+    settings = '[session_memory]\nexclude = ["/home/dev/tidepool"]\n'
+    (desk.home / "config.toml").write_text(settings, encoding="utf-8")
+    desk.sweep()
+
+    assert [] == [one for one in desk.run("ls", "--json").json if "tidepool" in one["cwd"]]
+
+
+def test_machine_without_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, and how to name a folder."""
+    ran = Desk(tmp_path, monkeypatch).run("sweep")
+
+    assert 0 == ran.code
+    assert "--root" in ran.out
+
+
+def test_sweep_beside_another_one_is_refused(desk: Desk) -> None:
+    """Exit code 11, and a hint."""
+    from thence.cli import wiring
+
+    desk.sweep()
+    with wiring.store() as store, store.sweeping():
+        ran = desk.run("sweep")
+
+    assert 11 == ran.code
+    assert "another sweep" in ran.err
+
+
+def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends with 130 and says how to go on; the next sweep does."""
+    from thence.memory.sweep import Sweep
+
+    run = Sweep.run
+
+    def stopped(self: Sweep, roots: object) -> Report:
+        run(self, roots)  # type: ignore[arg-type]
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("not stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sweep, "run", stopped)
+        ran = desk.run("sweep")
+
+    assert 130 == ran.code
+    assert ran.out.startswith("stopped after 2 of 2 sessions; what was read is kept")
+    assert desk.sweep().out.startswith("nothing new")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interruption_ends_only_the_process_that_was_asked() -> None:
+    """What a sweep started gets the same signal, and must not print a trace of it."""
+    with sweep.interruptible():
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            os._exit(7)
+        _, status = os.waitpid(child, 0)
+
+    assert 7 == os.waitstatus_to_exitcode(status)
+
+
+# -- the queue ------------------------------------------------------------------------------
+
+
+def nudge(desk: Desk, name: str, **fields: object) -> Path:
+    """What a hook leaves."""
+    folder = desk.home / "queue"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    return path
+
+
+def test_nudges_are_drained_and_lead_to_folders_nobody_named(desk: Desk, tmp_path: Path) -> None:
+    """A session outside the usual folders is found through its hook."""
+    elsewhere = tmp_path / "other"
+    (elsewhere / "projects" / "p").mkdir(parents=True)
+    path = elsewhere / "projects" / "p" / f"{ALERTS}.jsonl"
+    path.write_bytes(alerts().data)
+    nudge(desk, "a.json", agent="claude", session=ALERTS, transcript_path=str(path), ts=1.5)
+    nudge(desk, "b.json", agent="claude", session=ALERTS, event="Stop", ts="2026")
+    nudge(desk, "c.json.17.tmp", agent="claude")
+    (desk.home / "queue" / "broken.json").write_text("{", encoding="utf-8")
+
+    told = desk.run("sweep", "--json").json
+
+    assert 3 == told["sessions_new"]
+    assert ["c.json.17.tmp"] == [one.name for one in (desk.home / "queue").iterdir()]
+
+
+def test_nudges_of_other_agents_wait(desk: Desk) -> None:
+    """Who sweeps one agent leaves the others' nudges for the next sweep."""
+    nudge(desk, "a.json", agent="claude", session="x")
+    nudge(desk, "b.json", agent="codex", session="y")
+
+    taken = queue.take(desk.home, only=["codex"])
+
+    assert ["y"] == [one.session for one in taken.nudges]
+    assert {"a.json", ".taken-b.json"} == {one.name for one in (desk.home / "queue").iterdir()}
+    assert {"x", "y"} == {one.session for one in queue.take(desk.home).nudges}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"agent": "claude", "transcript_path": "/etc/passwd"},
+        {"agent": "claude", "transcript_path": "../../x"},
+        {"agent": "nobody", "transcript_path": "/tmp"},
+        {"agent": "claude", "transcript_path": None},
+    ],
+)
+def test_nudges_are_not_believed(desk: Desk, fields: dict[str, object]) -> None:
+    """A path counts only if the agent's own reader takes it for a session."""
+    from thence.adapters import adapters
+
+    nudge(desk, "a.json", session="x", **fields)
+
+    assert [] == list(queue.take(desk.home).roots(adapters()))
+
+
+# -- watching -------------------------------------------------------------------------------
+
+
+def test_files_that_change_are_told(desk: Desk) -> None:
+    """Looking every so often finds what was written, and nudges; other files do not matter."""
+    watched = watching.polled([desk.claude], desk.home / "queue", every=0.01, rounds=1)
+    path = desk.claude / "projects" / "p" / "new.jsonl"
+
+    def written() -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}\n", encoding="utf-8")
+        (path.parent / "note.txt").write_text("x", encoding="utf-8")
+
+    before = watching.stamps
+    rounds = iter([before, before])
+    made = iter([lambda: None, written])
+
+    def stamps(folders: list[Path]) -> object:
+        next(made)()
+        return next(rounds)(folders)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watching, "stamps", stamps)
+
+        assert [{path}] == list(watched)
+
+
+def test_watching_sweeps_what_changed_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first sweep takes everything, each further one the sessions of the files that changed."""
+    folder = desk.claude / "projects" / "-home-dev-project"
+
+    def changes(_folders: object, _queue: object) -> object:
+        desk.write_claude(alerts())
+        with (folder / f"{WINDOWS}.jsonl").open("ab") as file:
+            file.write(b"\n")
+        yield {folder / f"{ALERTS}.jsonl"}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching, "changes", changes)
+    ran = desk.run("sweep", "--watch", "--json")
+    *reports, _stopped = ran.lines
+
+    assert 130 == ran.code
+    assert [(2, 2), (1, 1)] == [
+        (told["sources"], told["sessions_new"]) for told in map(json.loads, reports)
+    ]
+
+
+def test_watching_ends_when_it_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while nothing happens."""
+    monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)  # as if not installed
+    monkeypatch.setattr(watching, "POLL", 0.01)
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    ran = desk.run("sweep", "--watch")
+    timer.cancel()
+
+    assert 130 == ran.code
+    assert "kept 2 sessions (2 new)" in ran.lines[0]
+    assert "stopped watching" == ran.lines[-1]
+
+
+# -- the bar --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [79, 119])
+def test_bar_fits_its_line(room: int) -> None:
+    """Bytes, speed, what is left, and how many sessions."""
+    progress = Progress("read", 71_000_000, 103_000_000, 144, 212, 139)
+    first, second = bar.lines(progress, room, 2.3)
+
+    assert room >= max(columns(first), columns(second))
+    assert "69 %  71 MB of 103 MB  31 MB/s  1 s left" in first
+    assert "144 of 212 sessions read, 139 kept" in second
+
+
+@pytest.mark.parametrize("stage", ["find", "read", "digest", "evict"])
+def test_bar_of_any_stage(stage: str) -> None:
+    """Nothing to do, or nothing known yet, breaks nothing."""
+    for progress in (Progress(stage), Progress(stage, 5, 0, 3, 2, 9)):  # type: ignore[arg-type]
+        assert 2 == len(bar.lines(progress, 40, 0.0))
