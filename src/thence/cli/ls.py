@@ -1,0 +1,352 @@
+"""`thence ls`: the sessions that are kept, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, get_args
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import (
+    DIM,
+    NARROW,
+    WIDE,
+    Cell,
+    Column,
+    ago,
+    money,
+    present,
+    project,
+    short_id,
+    short_ids,
+    table,
+    tell,
+    when,
+)
+from thence.cli.terminal import as_json, clean, columns, cut, say, several, size, spaced, width
+
+if TYPE_CHECKING:
+    from thence.cli.standing import Now, Risk, Standing
+    from thence.format.records import JSON
+    from thence.memory.store import Filter, SessionRow, Store, Total
+
+Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
+Outcome = Literal["success", "fail", "abandoned", "unknown"]
+SHOWN = 20
+
+_STANDING: dict[Standing, tuple[str, str]] = {
+    "waiting": ("◆", "yellow"),
+    "running": ("●", "cyan"),
+    "idle": ("●", DIM),
+}
+_OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
+
+
+@click.command("ls", help="List sessions, the newest first.")
+@options.agent
+@options.project
+@options.model
+@options.since
+@click.option("--outcome", type=click.Choice(get_args(Outcome)), help="Only those that ended so.")
+@click.option("--running", is_flag=True, help="Only sessions that run or wait for you now.")
+@click.option("--at-risk", is_flag=True, help="Only what its agent deletes soon and is not kept.")
+@click.option("--tree", is_flag=True, help="Forks and subagents under what they come from.")
+@click.option("--sort", type=click.Choice(get_args(Sort)), default="recent", show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.utc
+@options.as_json
+def command(
+    *,
+    agent: str | None,
+    project: str | None,
+    model: str | None,
+    since: str | None,
+    outcome: Outcome | None,
+    sort: Sort,
+    number: int,
+    running: bool,
+    at_risk: bool,
+    tree: bool,
+    utc: bool,
+    json: bool,
+) -> int:
+    """Print the sessions that are wanted."""
+    from thence.memory.search import moment
+    from thence.memory.store import Filter
+
+    wanted = Filter(
+        agent=agent,
+        project=project,
+        model=model,
+        outcome=outcome,
+        after=moment(since) if since else None,
+        order=sort,
+        limit=number,
+    )
+    with wiring.store() as store:
+        if at_risk:
+            return _at_risk(store, wanted, json=json)
+        from thence.cli import standing
+
+        known = wiring.adapters()
+        now = standing.now(known, wiring.roots(known))
+        listing = Listing(store, wanted, now, present(utc=utc), running=running)
+        if json:
+            say(as_json([listing.object(row) for row in listing.rows]))
+        else:
+            tell(listing.lines(width(), tree=tree))
+    return 0
+
+
+class Listing:
+    """Some sessions, and what is to be said of them together."""
+
+    def __init__(
+        self, store: Store, wanted: Filter, now: Now, at: datetime, *, running: bool = False
+    ) -> None:
+        self.now = now
+        self.at = at
+        self._wanted = wanted
+        self._running = running
+        self.rows = open_ones(store, wanted, now, at) if running else list(store.sessions(wanted))
+        self._ids = short_ids([row.session.native_session_id for row in self.rows])
+        self.total = _total(store, wanted, self.rows if running else None)
+
+    def object(self, row: SessionRow) -> JSON:
+        """Give a session as others read it: its fields, and what a list shows besides."""
+        return session_object(row, self.now.of(row, self.at.timestamp()))
+
+    # -- text ---------------------------------------------------------------------------
+
+    def lines(self, room: int, *, tree: bool = False) -> Iterator[str]:
+        """Give the list as text, the sums last."""
+        rows = list(_descent(self.rows)) if tree else [(row, 0) for row in self.rows]
+        if room < NARROW:
+            yield from self._narrow(rows, room)
+        else:
+            wide = room >= WIDE
+            cells = [self._cells(row, depth, wide=wide) for row, depth in rows]
+            yield from table(_WIDE if wide else _USUAL, cells, room, head=wide and bool(rows))
+        yield self._sums(room)
+
+    def _cells(self, row: SessionRow, depth: int, *, wide: bool) -> list[Cell]:
+        session = row.session
+        step = "  " * (depth - 1) + "└ " if depth else ""
+        name = step + self._ids[session.native_session_id]
+        first = [
+            self._mark(row),
+            Cell(name, DIM),
+            Cell(clean(session.flavor)),
+            Cell(ago(when(session.ended_at), self.at), DIM),
+        ]
+        title, cost = Cell(_title(row)), Cell(money(sum(row.ticks.values()), row.unpriced))
+        if not wide:
+            return [*first, title, cost]
+        dead = row.ticks.get("dead", 0)
+        return [
+            *first,
+            Cell(cut(project(session.cwd), 16)),
+            Cell(cut(clean(session.git_branch or ""), 16)),
+            title,
+            Cell(_graph(row, open_turn=self.now.of(row, self.at.timestamp()) is not None)),
+            Cell(money(dead) if dead else "·", DIM),
+            cost,
+        ]
+
+    def _mark(self, row: SessionRow) -> Cell:
+        standing = self.now.of(row, self.at.timestamp())
+        mark = _STANDING[standing] if standing else _OUTCOMES.get(row.session.outcome)
+        return Cell(*mark) if mark else Cell("○")
+
+    def _narrow(self, rows: Iterable[tuple[SessionRow, int]], room: int) -> Iterator[str]:
+        for row, depth in rows:
+            mark, session = self._mark(row), row.session
+            yield f"{mark.shown(mark.text)} {cut('  ' * depth + _title(row), room - 2)}"
+            told = "  ".join(
+                (
+                    self._ids[session.native_session_id],
+                    clean(session.flavor),
+                    ago(when(session.ended_at), self.at),
+                )
+            )
+            cost = money(sum(row.ticks.values()), row.unpriced)
+            yield Cell("", DIM).shown(f"  {spaced(told, cost, room - 2)}")
+
+    def _sums(self, room: int) -> str:
+        total = self.total
+        if not total.sessions:
+            return "no session runs now" if self._running else "no session fits"
+        parts = [several(total.sessions, "session"), money(total.ticks, total.unpriced)]
+        if total.dead:
+            parts.append(f"{money(total.dead)} of it dead")
+        said = ", ".join(parts)
+        if (more := total.sessions - len(self.rows)) > 0:
+            said += f" · {more:,} more: -n {total.sessions}"
+        if total.unpriced and columns(said) + 40 < room:
+            said += f" · + at least, {total.unpriced:,} tokens have no price"
+        return cut(said, room)
+
+
+_START = (Column(), Column("id"), Column("agent"), Column("age", right=True))
+_USUAL = (*_START, Column("title", slack=True), Column("cost", right=True))
+_WIDE = (
+    *_START,
+    Column("project"),
+    Column("branch"),
+    Column("title", slack=True),
+    Column("graph"),
+    Column("dead", right=True),
+    Column("cost", right=True),
+)
+
+
+def session_object(row: SessionRow, standing: Standing | None = None) -> JSON:
+    """Give a session's fields under their names, and what is known of it besides."""
+    import msgspec
+
+    fields: dict[str, JSON] = msgspec.to_builtins(row.session)
+    fields |= {
+        "title": row.title,
+        "turn": row.turn,
+        "standing": standing,
+        "usd": {name: ticks / 10**10 for name, ticks in row.ticks.items()},
+        "unpriced_tokens": row.unpriced,
+        "lower_bound": list(row.lower_bound),
+        "events": row.events,
+        "states": row.states,
+        "skipped": row.skipped,
+        "source_gone": row.gone,
+        "pinned": row.pinned,
+    }
+    return fields
+
+
+def _title(row: SessionRow) -> str:
+    return clean(" ".join((row.title or "").split())) or "empty session"
+
+
+def _graph(row: SessionRow, *, open_turn: bool) -> str:
+    """Draw what became of a session's events: branches left behind, subagents, its end."""
+    states = row.states
+    drawn = "┬" if states.get("dead") or states.get("rolled_back") else "─"
+    agents = any(edge.link == "subagent" and edge.child for edge in row.edges)
+    drawn += "◦" if agents or states.get("side") else ""
+    return f"╾{drawn}{'╼' if open_turn else '╴'}"
+
+
+def open_ones(store: Store, wanted: Filter, now: Now, at: datetime) -> list[SessionRow]:
+    """Find the sessions that somebody is at: those told of, and those just written."""
+    import msgspec
+
+    from thence.cli.standing import WAITS
+
+    day = int((at.timestamp() - WAITS) * 1000)
+    told = msgspec.structs.replace(wanted, uids=tuple(now.live), limit=None)
+    late = msgspec.structs.replace(wanted, after=max(wanted.after or 0, day), limit=None)
+    found = {row.session.session_uid: row for one in (told, late) for row in store.sessions(one)}
+    open_ones = [row for row in found.values() if now.of(row, at.timestamp())]
+    open_ones.sort(key=lambda row: row.session.ended_at or "", reverse=True)
+    return open_ones[: wanted.limit]
+
+
+def _total(store: Store, wanted: Filter, rows: Sequence[SessionRow] | None) -> Total:
+    import msgspec
+
+    if rows is not None:
+        uids = tuple(row.session.session_uid for row in rows)
+        wanted = msgspec.structs.replace(wanted, uids=uids)
+    return store.totals((), wanted)[0]
+
+
+def _descent(rows: Sequence[SessionRow]) -> Iterator[tuple[SessionRow, int]]:
+    """Give sessions with those that come from them right below; each with its depth."""
+    known = {row.session.session_uid: row for row in rows}
+    above: dict[str, str] = {}
+    for name, row in known.items():
+        for edge in row.edges:  # either side may be the one that tells of a tie
+            other = f"{row.session.flavor}:{edge.session}"
+            origin, child = (name, other) if edge.child else (other, name)
+            if origin in known and child in known and origin != child:
+                above.setdefault(child, origin)
+    below: dict[str, list[str]] = {}
+    for child, origin in above.items():
+        below.setdefault(origin, []).append(child)
+    seen: set[str] = set()
+    for name in sorted(known, key=above.__contains__):  # origins first; the rest are circles
+        yield from _below(name, known, below, seen)
+
+
+def _below(
+    name: str, by_name: Mapping[str, SessionRow], below: Mapping[str, list[str]], seen: set[str]
+) -> Iterator[tuple[SessionRow, int]]:
+    waiting = [(name, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        yield by_name[one], depth
+        waiting += [(child, depth + 1) for child in reversed(below.get(one, ()))]
+
+
+# -- at risk --------------------------------------------------------------------------------
+
+
+def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
+    from thence.cli.standing import at_risk
+
+    known = wiring.adapters()
+    only = [wanted.agent] if wanted.agent else []
+    found = at_risk(known, wiring.roots(known, only=only), store)
+    found = [risk for risk in found if _fits(risk, wanted)]
+    if json:
+        say(as_json([_risk_object(risk) for risk in found[: wanted.limit]]))
+        return 0
+    shown = found[: wanted.limit]
+    lines = list(risk_lines(shown, width()))
+    kept = "; thence sweep keeps them" if found else ""
+    lines.append(f"{several(len(found), 'session')} at risk{kept}")
+    tell(lines)
+    return 0
+
+
+def _fits(risk: Risk, wanted: Filter) -> bool:
+    return wanted.project is None or wanted.project.lower() in risk.source.path.lower()
+
+
+def _risk_object(risk: Risk) -> JSON:
+    import msgspec
+
+    fields: dict[str, JSON] = msgspec.to_builtins(risk.session)
+    return {**fields, "deleted_in_days": round(risk.days, 2), "kept": risk.row is not None}
+
+
+def risk_lines(risks: Sequence[Risk], room: int) -> Iterator[str]:
+    """Give the rows of sessions that are about to be deleted."""
+    yield from table(_RISKS, [_risk_cells(risk) for risk in risks], room)
+
+
+_RISKS = (
+    *(Column(), Column(), Column(), Column(slack=True)),
+    *(Column(right=True), Column(right=True)),
+)
+
+
+def _risk_cells(risk: Risk) -> list[Cell]:
+    known = clean(" ".join((risk.row.title or "").split())) if risk.row else ""
+    days = "today" if risk.days < 1 else f"in {int(risk.days)} d"
+    return [
+        Cell("▲", "red"),
+        Cell(short_id(risk.source.session), DIM),
+        Cell(risk.source.adapter),
+        Cell(f"{known}, grown since" if known else clean(_place(risk.source.path))),
+        Cell(size(risk.size)),
+        Cell(days, "red"),
+    ]
+
+
+def _place(path: str) -> str:
+    """Name the folder that a session's file lies in."""
+    return path.rpartition("/")[0].rpartition("/")[2]

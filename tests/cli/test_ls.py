@@ -1,0 +1,199 @@
+"""`thence ls`: the list as people and programs read it."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import ALERTS, DUMP, TITLE, WINDOWS, Desk, alerts, windows
+from thence.cli.terminal import columns
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Three sessions of two agents, kept."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows())
+    desk.write_claude(alerts(), ago=timedelta(days=2, hours=1))
+    desk.write_codex()
+    desk.sweep()
+    return desk
+
+
+def test_list_at_80_columns(desk: Desk) -> None:
+    """The newest first; mark, id, agent, age, title, cost; the sums last."""
+    ran = desk.run("ls")
+    first, second, third, sums = ran.lines
+
+    assert 0 == ran.code
+    assert ["7f3a91c2", "claude", "3", "h"] == first.split()[1:5]
+    assert TITLE[:36] in first
+    assert ["01a00000-0000", "codex", "1", "d"] == second.split()[1:5]
+    assert ["a41e90bd", "claude", "2", "d"] == third.split()[1:5]
+    assert sums.startswith("3 sessions, $")
+    assert "of it dead" in sums
+    assert 80 >= max(map(columns, ran.lines))
+    assert {80} == {columns(line) for line in (first, second, third)}
+
+
+def test_list_at_120_columns_has_more_columns(desk: Desk) -> None:
+    """Project, branch, a drawing, and what dead branches cost."""
+    head, first, *_ = desk.run("ls", columns=120).lines
+
+    assert ["id", "agent", "age", "project", "branch", "title", "graph", "dead", "cost"] == (
+        head.split()
+    )
+    assert ["tidepool", "fix/dst-gap"] == first.split()[5:7]
+    assert "╾┬╴" in first
+
+
+def test_narrow_list_takes_two_lines_a_session(desk: Desk) -> None:
+    """Under 60 columns the title has a line of its own."""
+    lines = desk.run("ls", "-n", "1", columns=44).lines
+
+    assert 44 >= max(map(columns, lines))
+    assert lines[0].startswith("✗ Hourly windows")
+    assert ["7f3a91c2", "claude"] == lines[1].split()[:2]
+
+
+def test_objects_are_sessions(desk: Desk) -> None:
+    """Every field of a Session is there under its name, and what the list shows besides."""
+    from thence.format.normal import Session
+
+    found = desk.run("ls", "--json").json
+
+    assert set(Session.__struct_fields__) <= set(found[0])
+    assert [WINDOWS, DUMP, ALERTS] == [one["native_session_id"] for one in found]
+    assert (TITLE, "/home/dev/tidepool") == (found[0]["title"], found[0]["cwd"])
+    assert found[0]["usd"]["dead"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--agent", "codex"], [DUMP]),
+        (["--project", "TIDE"], [WINDOWS]),
+        (["--model", "sonnet"], [WINDOWS, ALERTS]),
+        (["--since", "1d"], [WINDOWS]),
+        (["--sort", "oldest"], [ALERTS, DUMP, WINDOWS]),
+        (["--sort", "cost", "-n", "1"], [WINDOWS]),
+        (["--project", "nowhere"], []),
+        (["--running"], []),
+    ],
+)
+def test_filters(desk: Desk, options: list[str], expected: list[str]) -> None:
+    """Each option leaves out what does not fit."""
+    found = desk.run("ls", "--json", *options).json
+
+    assert expected == [one["native_session_id"] for one in found]
+
+
+def test_what_is_left_out_is_counted(desk: Desk) -> None:
+    """The sums are of all that fit, and the last line says how to see the rest."""
+    assert desk.run("ls", "-n", "1").lines[-1].endswith("2 more: -n 3")
+    assert ["no session fits"] == desk.run("ls", "--agent", "grok").lines
+    assert ["no session runs now"] == desk.run("ls", "--running").lines
+
+
+def test_running_sessions_are_those_with_a_process(desk: Desk) -> None:
+    """The agent's own registry decides; this process is one that runs."""
+    registry = desk.claude / "sessions"
+    registry.mkdir()
+    told = {"pid": os.getpid(), "sessionId": ALERTS, "status": "waiting", "cwd": "/home/dev/lumen"}
+    told["waitingFor"] = "permission prompt"
+    (registry / "1.json").write_text(json.dumps(told), encoding="utf-8")
+
+    assert [(ALERTS, "waiting")] == [
+        (one["native_session_id"], one["standing"])
+        for one in desk.run("ls", "--running", "--json").json
+    ]
+    assert desk.run("ls", "--running").lines[0].startswith("  ◆ a41e90bd")
+
+
+def test_at_risk_is_what_is_deleted_soon_and_not_kept(desk: Desk) -> None:
+    """A session that was kept as it is, is not at risk; one that never was, is."""
+    other = "2b90f4d1-0000-4000-8000-000000000009"
+    desk.write_claude(alerts(other), ago=timedelta(days=27, hours=12))
+
+    found = desk.run("ls", "--at-risk", "--json").json
+    ran = desk.run("ls", "--at-risk")
+
+    assert [(other, False)] == [(one["native_session_id"], one["kept"]) for one in found]
+    assert 2 < found[0]["deleted_in_days"] < 3
+    assert ran.lines[0].startswith("  ▲ 2b90f4d1  claude")
+    assert ran.lines[0].endswith("in 2 d")
+    desk.sweep()
+    assert [] == desk.run("ls", "--at-risk", "--json").json
+
+
+def test_forks_stand_below_their_origin(desk: Desk) -> None:
+    """With --tree a session that comes from another one is drawn under it."""
+    fork = "b20c77e1-0000-4000-8000-00000000000b"
+    script = windows()
+    script.session = fork
+    script.records = [
+        {**record, "sessionId": fork, "forkedFrom": {"sessionId": WINDOWS, "messageUuid": "w8"}}
+        for record in script.records[1:9]
+    ]
+    last = script.records[-1]["uuid"]
+    script.user("Try it with an ordinal key instead", uuid="own1", parentUuid=last)
+    desk.write_claude(script, ago=timedelta(hours=1))
+    desk.sweep()
+
+    lines = desk.run("ls", "--tree").lines
+    at = next(number for number, line in enumerate(lines) if "7f3a91c2" in line)
+
+    assert ["└", "b20c77e1"] == lines[at + 1].split()[1:3]
+
+
+def test_marks_without_utf8_are_ascii(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columns stay where they are."""
+    usual = desk.run("ls")
+    monkeypatch.setenv("TERM", "dumb")
+    plain = desk.run("ls")
+
+    assert plain.out.isascii()
+    assert list(map(len, usual.lines)) == list(map(len, plain.lines))
+
+
+def test_terminal_of_another_encoding_gets_what_it_knows(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A title in Greek breaks nothing on a terminal of Latin letters."""
+    desk.write_claude(alerts("cc000000-0000-4000-8000-00000000000c", "Ελλάδα"))
+    desk.sweep()
+    monkeypatch.setenv("LC_ALL", "en_US.ISO-8859-1")
+
+    ran = desk.run("ls", encoding="iso-8859-1")
+
+    assert 0 == ran.code
+    assert "??????" in ran.out
+
+
+def test_titles_cannot_command_the_terminal(desk: Desk) -> None:
+    """What a log says is cleaned, on every line."""
+    evil = "\x1b[2J\u202egnp.exe\nsecond line"
+    desk.write_claude(alerts("ee000000-0000-4000-8000-00000000000e", evil))
+    desk.sweep()
+
+    out = desk.run("ls").out
+
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+
+
+def test_without_a_store_the_hint_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is made by asking."""
+    desk = Desk(tmp_path, monkeypatch)
+
+    ran = desk.run("ls")
+
+    assert (10, "") == (ran.code, ran.out)
+    assert "error: nothing is kept yet\nhint:  thence sweep" in ran.err
+    assert not desk.home.exists()
