@@ -1,0 +1,437 @@
+"""`thence` alone: where you stand, on one screen; before the first sweep, what it would do.
+
+The screen is made of what is kept and of what the agents say of themselves. It writes nothing and
+reads no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from thence.cli import wiring
+from thence.cli.columns import (
+    DIM,
+    TICKS,
+    WIDE,
+    Cell,
+    Column,
+    ago,
+    money,
+    present,
+    project,
+    short_ids,
+    table,
+    tell,
+    tilde,
+    when,
+)
+from thence.cli.standing import Now, Risk, Standing, at_risk, measured, now
+from thence.cli.terminal import as_json, clean, cut, say, several, size, spaced, style, width
+from thence.memory.store import Filter, SessionRow, Store, Total
+
+if TYPE_CHECKING:
+    from thence.adapters import Adapter
+    from thence.format.records import JSON
+    from thence.memory.retention import Policy
+
+FEW: Final = 5
+"""Rows of a section that are shown before the rest is counted."""
+RISKS: Final = 2
+DAYS: Final = 14
+KEPT_SHARE: Final = 0.6
+"""Bytes that are kept for a byte that is read, at most."""
+PACE: Final = 25_000_000
+"""Bytes that a first sweep reads in a second, as a careful guess."""
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+Roots = Mapping[str, Sequence[Path]]
+
+
+def show(*, json: bool, utc: bool) -> None:
+    """Print the screen."""
+    known = wiring.adapters()
+    roots = wiring.roots(known)
+    at = present(utc=utc)
+    if not wiring.has_store():
+        first = First(known, roots, at)
+        if json:
+            say(as_json(first.object()))
+        else:
+            tell(first.lines(width()))
+        return
+    with wiring.store() as store:
+        home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
+        if json:
+            say(as_json(home.object()))
+        else:
+            tell(home.lines(width()))
+
+
+class Home:
+    """Where things stand."""
+
+    def __init__(
+        self, store: Store, now: Now, risks: Sequence[Risk], at: datetime, policy: Policy
+    ) -> None:
+        from thence.cli.ls import open_ones
+
+        self.at = at
+        self.now = now
+        self.risks = risks
+        self.policy = policy
+        open_now = open_ones(store, Filter(), now, at)
+        self.standing: dict[Standing, list[SessionRow]] = {}
+        for row in open_now:
+            if (how := now.of(row, at.timestamp())) is not None:
+                self.standing.setdefault(how, []).append(row)
+        self._ids = short_ids([row.session.native_session_id for row in open_now])
+        # Bills are kept by days of UTC.
+        self._today = present(utc=True).date()
+        self._days = store.totals(["agent", "day"], Filter(after=self._back(DAYS)))
+        self._week = {
+            one.key[0]: one for one in store.totals(["agent"], Filter(after=self._back(7)))
+        }
+        self.total = store.totals()[0]
+
+    def _back(self, days: int) -> int:
+        """Give the start of the day so many days ago, today counted."""
+        first = self._today - timedelta(days=days - 1)
+        return int(datetime.fromisoformat(f"{first}T00:00:00+00:00").timestamp() * 1000)
+
+    # -- as an object -------------------------------------------------------------------
+
+    def object(self) -> JSON:
+        """Give everything that the screen says."""
+        from thence.cli.ls import session_object
+
+        return {
+            "sessions": self.total.sessions,
+            **{
+                how: [session_object(row, how) for row in self.standing.get(how, ())]
+                for how in ("waiting", "running", "idle")
+            },
+            "at_risk": [
+                {
+                    "session_uid": risk.source.uid,
+                    "path": risk.source.path,
+                    "bytes": risk.size,
+                    "deleted_in_days": round(risk.days, 2),
+                    "kept": risk.row is not None,
+                }
+                for risk in self.risks
+            ],
+            "spent": [
+                {
+                    "agent": agent,
+                    "today": _spent(self._on(agent, self._today.isoformat())),
+                    "week": _spent(week),
+                    "days": [_usd(self._on(agent, day)) for day in self._dates()],
+                }
+                for agent, week in sorted(self._week.items(), key=lambda one: one[0] or "")
+            ],
+            "store": {
+                "raw_bytes": self.total.raw_bytes,
+                "raw_soft_cap_bytes": self.policy.raw_soft_cap_bytes,
+                "raw_hard_cap_bytes": self.policy.raw_hard_cap_bytes,
+            },
+        }
+
+    # -- as text ------------------------------------------------------------------------
+
+    def lines(self, room: int) -> Iterator[str]:
+        """Give the screen, sections without rows left out."""
+        waiting = self.standing.get("waiting", [])
+        verb = "waits" if len(waiting) == 1 else "wait"
+        first = f"{several(len(waiting), 'session')} {verb} for you" if waiting else ""
+        clock = f"{self.at:%a} {self.at.day} {self.at:%b %Y, %H:%M}"
+        yield style(spaced(first or "Nothing waits for you", clock, room), bold=True)
+        yield from self._section("", "waiting", room)
+        yield from self._section("running", "running", room)
+        yield from self._section("open, at rest", "idle", room)
+        yield from self._at_risk(room)
+        yield from self._spending(room)
+        yield ""
+        yield self._size(room)
+        yield ""
+        yield from commands(self._next(), room)
+
+    def _section(self, name: str, how: Standing, room: int) -> Iterator[str]:
+        rows = self.standing.get(how, [])
+        if not rows:
+            return
+        yield ""
+        if name:
+            yield name
+        wide = room >= WIDE
+        cells = [self._open(row, how, wide=wide) for row in rows[:FEW]]
+        yield from table(_OPEN_WIDE if wide else _OPEN, cells, room)
+        if len(rows) > FEW:
+            yield style(f"    and {len(rows) - FEW} more: thence ls --running", fg=DIM)
+
+    def _open(self, row: SessionRow, how: Standing, *, wide: bool) -> list[Cell]:
+        mark, colour = {"waiting": ("◆", "yellow"), "running": ("●", "cyan")}.get(how, ("●", DIM))
+        session = row.session
+        told = self.now.live.get(session.session_uid)
+        title = clean(" ".join((row.title or "").split())) or "empty session"
+        if how == "waiting" and told is not None and told.waiting_for:
+            title = f"{clean(told.waiting_for)}: {title}"
+        cells = [
+            Cell(mark, colour),
+            Cell(self._ids[session.native_session_id], DIM),
+            Cell(clean(session.flavor)),
+            Cell(cut(project(session.cwd), 16)),
+        ]
+        if wide:
+            cells.append(Cell(cut(clean(session.git_branch or ""), 16)))
+        cells.append(Cell(title))
+        if wide:
+            cells.append(Cell(money(sum(row.ticks.values()), row.unpriced)))
+        return [*cells, Cell(ago(when(session.ended_at), self.at))]
+
+    def _at_risk(self, room: int) -> Iterator[str]:
+        from thence.cli.ls import risk_lines
+
+        if not self.risks:
+            return
+        agents = " and ".join(sorted({risk.source.adapter for risk in self.risks}))
+        yield ""
+        yield cut(f"at risk: {agents} deletes these, thence has not kept them yet", room)
+        yield from risk_lines(self.risks[:RISKS], room)
+        if len(self.risks) > RISKS:
+            yield style(f"    and {len(self.risks) - RISKS} more within a week", fg=DIM)
+
+    # -- money --------------------------------------------------------------------------
+
+    def _dates(self, days: int = DAYS) -> list[str]:
+        return [(self._today - timedelta(days=back)).isoformat() for back in range(days)][::-1]
+
+    def _on(self, agent: str | None, day: str) -> Total:
+        return next((one for one in self._days if one.key == (agent, day)), Total(()))
+
+    def _spending(self, room: int) -> Iterator[str]:
+        if not self._week:
+            return
+        yield ""
+        wide = room >= WIDE
+        dates = self._dates(DAYS if wide else 7)
+        today = dates[-1]
+        rows: list[list[Cell]] = [
+            [
+                Cell(" "),
+                Cell(clean(agent or "")),
+                *_figures(self._on(agent, today)),
+                *_figures(week),
+                Cell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
+            ]
+            for agent, week in sorted(self._week.items(), key=lambda one: one[0] or "")
+        ]
+        now, week = _sum(self._on(agent, today) for agent in self._week), _sum(self._week.values())
+        dead = f"dead branches {money(now.dead)} and {money(week.dead)}" if week.dead else ""
+        if len(rows) > 1 or dead:
+            rows.append([Cell(" "), Cell("all"), *_figures(now), *_figures(week), Cell(dead, DIM)])
+        heads = ["", "", "", "today", "", "this week", f"{len(dates)} days"]
+        yield from table(_SPENDING, [[Cell(head, DIM) for head in heads], *rows], room)
+
+    def _size(self, room: int) -> str:
+        """Say what the store takes, against its caps."""
+        soft, hard = self.policy.raw_soft_cap_bytes, self.policy.raw_hard_cap_bytes
+        used = self.total.raw_bytes
+        bar = 21 if room >= 72 else 0
+        drawn = f"{_gauge(used, soft, hard, bar)}  " if bar and hard else ""
+        caps = f"soft {size(soft)}, hard {size(hard)}"
+        held = several(self.total.sessions, "session")
+        return cut(f"store  {size(used)}  {drawn}{caps}  {held}", room)
+
+    def _next(self) -> list[tuple[str, str]]:
+        """Give what is worth typing now, the most pressing first."""
+        found: list[tuple[str, str]] = []
+        for row in self.standing.get("waiting", [])[:1]:
+            name = self._ids[row.session.native_session_id]
+            found.append((f"resume {name}", "go on where it waits"))
+        if self.risks:
+            found.append(("sweep", f"keep the {len(self.risks)} at risk"))
+        found += [
+            ("sweep", "keep what was written since"),
+            ("ls", "all sessions, the newest first"),
+            ("search WORDS", "find what was said or done"),
+            ("serve", "look at it in the browser"),
+        ]
+        return found
+
+
+_OPEN = (
+    *(Column(), Column(), Column(), Column()),
+    *(Column(slack=True), Column(right=True)),
+)
+_OPEN_WIDE = (
+    *(Column(), Column(), Column(), Column(), Column()),
+    *(Column(slack=True), Column(right=True), Column(right=True)),
+)
+_SPENDING = (
+    *(Column(), Column(), Column(right=True), Column(right=True)),
+    *(Column(right=True), Column(right=True), Column()),
+)
+
+
+def commands(found: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
+    """Give up to three commands that there are, each with its reason."""
+    from thence.cli import COMMANDS
+
+    shown: dict[str, tuple[str, str]] = {}
+    for typed, why in found:
+        name = typed.split()[0]
+        if name in COMMANDS:
+            shown.setdefault(name, (typed, why))
+    for typed, why in list(shown.values())[:3]:
+        left = f"  thence {typed}"
+        pad = " " * max(25 - len(left), 2)
+        yield style(left, bold=True) + style(cut(f"{pad}{why}", room - len(left)), fg=DIM)
+
+
+def spark(values: Sequence[int]) -> str:
+    """Draw values as a row of bars: the largest is the highest, a little is more than nothing."""
+    top = max(values, default=0)
+    if top <= 0:
+        return _LEVELS[0] * len(values)
+    return "".join(_LEVELS[max(value * 7 // top, int(value > 0))] for value in values)
+
+
+def _gauge(used: int, soft: int, hard: int, room: int) -> str:
+    """Draw how full something is; bars stand at the two caps."""
+    full = min(round(used / hard * room), room)
+    marks = {min(round(soft / hard * room), room - 1), room - 1}
+    return "".join(
+        "┃" if at in marks and at >= full else "█" if at < full else "░" for at in range(room)
+    )
+
+
+def _figures(total: Total) -> tuple[Cell, Cell]:
+    return Cell(f"{total.sessions}"), Cell(money(total.ticks, total.unpriced))
+
+
+def _sum(totals: Iterable[Total]) -> Total:
+    out = Total(())
+    for one in totals:
+        out = Total(
+            (),
+            sessions=out.sessions + one.sessions,
+            live=out.live + one.live,
+            dead=out.dead + one.dead,
+            side=out.side + one.side,
+            unpriced=out.unpriced + one.unpriced,
+        )
+    return out
+
+
+def _spent(total: Total) -> JSON:
+    return {
+        "sessions": total.sessions,
+        "usd": _usd(total),
+        "dead_usd": total.dead / TICKS,
+        "unpriced_tokens": total.unpriced,
+    }
+
+
+def _usd(total: Total) -> float:
+    return total.ticks / TICKS
+
+
+# -- before the first sweep -----------------------------------------------------------------
+
+
+class First:
+    """What is on this machine, and what a sweep would do with it."""
+
+    def __init__(self, known: Mapping[str, Adapter], roots: Roots, at: datetime) -> None:
+        self._known = known
+        self._at = at
+        self.found = [self._look(name, roots.get(name, ())) for name in known]
+        self.bytes = sum(one["bytes"] for one in self.found)
+        self.sessions = sum(one["sessions"] for one in self.found)
+        self.risks = at_risk(known, roots, None, at=at.timestamp())
+
+    def _look(self, name: str, places: Sequence[Path]) -> dict[str, JSON]:
+        sessions = much = 0
+        oldest = None
+        for place in places:
+            for source in self._known[name].find(place):
+                bytes_, modified = measured(source)
+                sessions += 1
+                much += bytes_
+                oldest = modified if oldest is None else min(oldest, modified)
+        days = None if oldest is None else int((self._at.timestamp() - oldest) // 86_400)
+        roots = [str(place) for place in places]
+        return {
+            "agent": name,
+            "sessions": sessions,
+            "bytes": much,
+            "roots": roots,
+            "oldest_days": days,
+        }
+
+    def object(self) -> JSON:
+        """Give what was found."""
+        return {"first_run": True, "found": self.found, "at_risk": len(self.risks)}
+
+    def lines(self, room: int) -> Iterator[str]:
+        """Say what was found and what would be done, before anything is."""
+        yield style(
+            "Nothing kept yet. Found on this machine:" if self.sessions else "Nothing kept yet.",
+            bold=True,
+        )
+        yield ""
+        rows = [self._cells(one) for one in self.found]
+        yield from table(_FOUND, rows, room)
+        yield ""
+        kept = f", about {size(int(self.bytes * KEPT_SHARE))}" if self.bytes else ""
+        place = clean(tilde(str(wiring.home())))
+        said = (
+            "thence reads these files and never changes them. It would keep a copy without secrets"
+            f" in {place}{kept}. Nothing leaves this machine."
+        )
+        from thence.cli.terminal import wrap
+
+        yield from wrap(said, room)
+        if self.risks:
+            whose = " and ".join(sorted({risk.source.adapter for risk in self.risks}))
+            deleted = f"{several(len(self.risks), 'session')} will be deleted by {whose}"
+            yield style(cut(f"{deleted} within a week.", room), fg="red")
+        yield ""
+        if self.sessions:
+            about = max(round(self.bytes / PACE), 1)
+            found = [("sweep", f"keep them, about {about} s")]
+            yield from commands(found, room)
+            yield from commands([("sweep -n", "show what it would do")], room)
+        else:
+            sample, made_up = "a session to look at", "made-up sessions to try it on"
+            yield from commands([("show --sample", sample), ("demo", made_up)], room)
+
+    def _cells(self, one: dict[str, JSON]) -> list[Cell]:
+        if not one["sessions"]:
+            return [
+                Cell(" "),
+                Cell(one["agent"]),
+                Cell("-"),
+                Cell(""),
+                Cell("not found", DIM),
+                Cell(""),
+            ]
+        days = one["oldest_days"]
+        return [
+            Cell(" "),
+            Cell(one["agent"]),
+            Cell(several(one["sessions"], "session")),
+            Cell(size(one["bytes"])),
+            Cell(clean(", ".join(map(tilde, one["roots"])))),
+            Cell(f"oldest {several(days, 'day')}" if days else "", DIM),
+        ]
+
+
+_FOUND = (
+    *(Column(), Column(), Column(right=True), Column(right=True)),
+    *(Column(slack=True), Column(right=True)),
+)

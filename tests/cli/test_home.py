@@ -1,0 +1,165 @@
+"""`thence` alone: where you stand, and the first screen before anything is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
+from thence.cli.home import spark
+from thence.cli.terminal import columns
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A machine with sessions of two agents, nothing kept yet."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows(), ago=timedelta(seconds=30))
+    desk.write_codex()
+    return desk
+
+
+def runs(desk: Desk, session: str, **told: str) -> None:
+    """Let the agent say that this very process is at a session."""
+    registry = desk.claude / "sessions"
+    registry.mkdir(exist_ok=True)
+    body = {"pid": os.getpid(), "sessionId": session, "status": "busy", **told}
+    (registry / f"{session}.json").write_text(json.dumps(body), encoding="utf-8")
+
+
+def test_first_screen_says_what_it_found_and_would_do(desk: Desk) -> None:
+    """Before anything is written, and without writing anything."""
+    ran = desk.run()
+
+    assert 0 == ran.code
+    assert "Nothing kept yet. Found on this machine:" == ran.lines[0]
+    assert ["claude", "1", "session"] == ran.lines[2].split()[:3]
+    assert "~/.claude" in ran.lines[2]
+    assert "Nothing leaves this machine." in ran.out
+    assert any(line.startswith("  thence sweep ") for line in ran.lines)
+    assert 80 >= max(map(columns, ran.lines))
+    assert not desk.home.exists()
+
+
+def test_first_screen_warns_of_what_is_deleted_soon(desk: Desk) -> None:
+    """That is the reason to sweep today."""
+    desk.write_claude(alerts(), ago=timedelta(days=29))
+
+    assert "1 session will be deleted by claude within a week." in desk.run().lines
+    assert 1 == desk.run("--json").json["at_risk"]
+
+
+def test_first_screen_of_a_machine_without_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is still something to try."""
+    ran = Desk(tmp_path, monkeypatch).run()
+
+    assert "Nothing kept yet." == ran.lines[0]
+    assert "thence show --sample" in ran.out
+
+
+def test_quiet_day(desk: Desk) -> None:
+    """Money by agent, the store against its caps, and what to type next."""
+    desk.sweep()
+    ran = desk.run()
+    body = ran.out.partition("\n")[2]
+    claude = next(line for line in ran.lines if line.startswith("    claude"))
+
+    assert ran.lines[0].startswith("Nothing waits for you ")
+    assert "running" not in body
+    assert "at risk" not in body
+    assert ["1", "$0.37"] == claude.split()[3:5]  # of the week: today may have just begun
+    assert "█" in claude
+    assert "and $0.14" in body
+    assert "soft 4.3 GB, hard 6.4 GB" in body
+    assert 3 == sum(line.startswith("  thence ") for line in ran.lines)
+    assert 80 >= max(map(columns, ran.lines))
+
+
+def test_what_waits_and_runs_comes_first(desk: Desk) -> None:
+    """The first line counts it, with what it waits for; resume is the first thing to type."""
+    desk.write_claude(alerts(), ago=timedelta(minutes=5))
+    desk.sweep()
+    runs(desk, WINDOWS, status="waiting", waitingFor="permission prompt")
+    runs(desk, ALERTS)
+    ran = desk.run()
+
+    assert ran.lines[0].startswith("1 session waits for you ")
+    assert ran.lines[2].startswith("  ◆ 7f3a91c2  claude  tidepool  permission prompt: Hourly")
+    assert ran.lines[2].endswith(" now")
+    assert "running" == ran.lines[4]
+    assert ran.lines[5].startswith("  ● a41e90bd  claude  lumen")
+    assert ran.lines[5].endswith(" 5 min")
+
+
+def test_at_risk_is_shown_with_the_days_that_are_left(desk: Desk) -> None:
+    """Two are named, the rest is counted, and a sweep is what to type."""
+    desk.sweep()
+    for number in range(4):
+        name = f"2b90f4d{number}-0000-4000-8000-000000000009"
+        desk.write_claude(alerts(name), ago=timedelta(days=24 + number))
+    ran = desk.run()
+    at = ran.lines.index("at risk: claude deletes these, thence has not kept them yet")
+
+    assert ran.lines[at + 1].startswith("  ▲ 2b90f4d3  claude")
+    assert ran.lines[at + 1].endswith("in 2 d")
+    assert "    and 2 more within a week" == ran.lines[at + 3]
+    assert "  thence sweep           keep the 4 at risk" in ran.lines
+
+
+def test_wide_screen_has_more(desk: Desk) -> None:
+    """At 120 columns: branch, cost, two weeks."""
+    desk.sweep()
+    runs(desk, WINDOWS)
+    ran = desk.run(columns=120)
+
+    assert "fix/dst-gap" in ran.out
+    assert "14 days" in ran.out
+    assert 120 >= max(map(columns, ran.lines))
+
+
+@pytest.mark.parametrize("room", [40, 59, 80, 100, 200])
+def test_no_line_is_longer_than_the_screen(desk: Desk, room: int) -> None:
+    """On any terminal."""
+    assert room >= max(map(columns, desk.run(columns=room).lines))
+    desk.sweep()
+    runs(desk, WINDOWS, status="waiting")
+
+    assert room >= max(map(columns, desk.run(columns=room).lines))
+
+
+def test_object_says_the_same(desk: Desk) -> None:
+    """For status bars and scripts."""
+    desk.sweep()
+    runs(desk, WINDOWS)
+    told = desk.run("--json").json
+
+    assert [WINDOWS] == [one["native_session_id"] for one in told["running"]]
+    assert ["claude", "codex"] == [one["agent"] for one in told["spent"]]
+    assert 0.37 == round(told["spent"][0]["week"]["usd"], 2)
+    assert 0.37 == round(sum(told["spent"][0]["days"]), 2)
+    assert 0 < told["store"]["raw_bytes"] < told["store"]["raw_soft_cap_bytes"]
+
+
+def test_turn_of_an_agent_that_tells_nothing_goes_on_for_a_while(desk: Desk) -> None:
+    """Codex keeps no registry: a turn that was just written is taken to be running."""
+    path = desk.write_codex(ago=timedelta(seconds=5))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(lines[:3]) + "\n", encoding="utf-8")  # the call has no result yet
+    desk.sweep()
+
+    assert [1] == [len(desk.run("--json").json["running"])]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([], ""), ([0, 0], "▁▁"), ([1, 7, 0], "▂█▁"), ([5], "█"), ([1, 1000], "▂█")],
+)
+def test_sparks(values: list[int], expected: str) -> None:
+    """The largest is highest, nothing is lowest, and a little is more than nothing."""
+    assert expected == spark(values)
