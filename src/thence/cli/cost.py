@@ -1,0 +1,190 @@
+"""`thence cost`: what sessions took, and what of it dead branches and subagents took.
+
+A parent's money never holds its children's: subagents stand in a column of their own. What has no
+known price is not guessed, and makes a sum a lower bound; so does a bill that was never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, get_args
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import (
+    DIM,
+    TICKS,
+    WIDE,
+    Cell,
+    Column,
+    money,
+    project,
+    short_ids,
+    table,
+    tell,
+)
+from thence.cli.terminal import as_json, clean, cut, say, several, short, width
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.memory.store import Filter, SessionRow, Store, Total
+
+By = Literal["day", "model", "project", "agent", "session"]
+SHOWN = 30
+
+
+@click.command("cost", help="What sessions cost, dead branches and subagents apart.")
+@click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True)
+@options.agent
+@options.project
+@options.model
+@options.since
+@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.as_json
+def command(
+    *,
+    by: By,
+    agent: str | None,
+    project: str | None,
+    model: str | None,
+    since: str | None,
+    number: int,
+    json: bool,
+) -> int:
+    """Print what was spent. Days are those of UTC, as bills are kept."""
+    from thence.memory.search import moment
+    from thence.memory.store import Filter
+
+    wanted = Filter(
+        agent=agent, project=project, model=model, after=moment(since) if since else None
+    )
+    with wiring.store() as store:
+        bill = Bill(store, by, wanted)
+        if json:
+            say(as_json(bill.object()))
+        else:
+            tell(bill.lines(width(), number))
+    return 0
+
+
+class Bill:
+    """What was spent, by one thing."""
+
+    def __init__(self, store: Store, by: By, wanted: Filter) -> None:
+        from thence.memory.store import Filter
+
+        self.by = by
+        self.parts = [one for one in store.totals([by], wanted) if one.responses or one.unpriced]
+        self.parts.sort(key=lambda one: one.key[0] or "" if by == "day" else -one.ticks)
+        self.total = store.totals((), wanted)[0]
+        self.bounds = [row for row in store.sessions(wanted) if row.lower_bound]
+        self._rows: dict[str, SessionRow] = {}
+        self._ids: dict[str, str] = {}
+        if by == "session":
+            uids = tuple(f"{one.key[0]}" for one in self.parts)
+            found = store.sessions(Filter(uids=uids))
+            self._rows = {row.session.session_uid: row for row in found}
+            self._ids = short_ids([uid.partition(":")[2] for uid in uids])
+
+    def object(self) -> JSON:
+        """Give it all, in dollars and tokens."""
+        return {
+            "by": self.by,
+            "parts": [{"key": one.key[0], **_object(one)} for one in self.parts],
+            "total": _object(self.total),
+            "lower_bounds": [
+                {"session_uid": row.session.session_uid, "why": list(row.lower_bound)}
+                for row in self.bounds
+            ],
+        }
+
+    def lines(self, room: int, number: int) -> Iterator[str]:
+        """Give it as a table, the sum first."""
+        total = self.total
+        if not self.parts:
+            yield "no bill in the sessions that fit"
+            return
+        of = f"{money(total.ticks, total.unpriced)} in {several(total.sessions, 'session')}"
+        parts = [of]
+        if total.dead:
+            share = f" ({total.dead / total.ticks:.0%})" if total.ticks else ""
+            parts.append(f"{money(total.dead)}{share.replace('%', ' %')} of it on dead branches")
+        if total.side:
+            parts.append(f"{money(total.side)} by subagents")
+        yield cut(", ".join(parts), room)
+        yield ""
+        wide = room >= WIDE
+        shown = self.parts[-number:] if self.by == "day" else self.parts[:number]
+        rows = [self._cells(one, wide=wide) for one in shown]
+        yield from table(_WIDE if wide else _USUAL, [self._heads(wide=wide), *rows], room)
+        if len(shown) < len(self.parts):
+            yield f"    and {len(self.parts) - len(shown):,} more: -n {len(self.parts)}"
+        yield from self._bounds(room)
+
+    def _heads(self, *, wide: bool) -> list[Cell]:
+        heads = ["", f"{self.by}", "sessions", "live", "dead", "subagents", "all"]
+        if wide:
+            heads[3:3] = ["in", "cached", "out"]
+        return [Cell(head, DIM) for head in heads]
+
+    def _cells(self, one: Total, *, wide: bool) -> list[Cell]:
+        tokens = [Cell(short(n), DIM) for n in (one.input, one.cache, one.output)] if wide else []
+        unknown = one.unpriced and not one.ticks
+        return [
+            Cell("▲", "yellow") if one.unpriced else Cell(" "),
+            Cell(self._name(one.key[0])),
+            Cell(f"{one.sessions:,}"),
+            *tokens,
+            Cell("unknown" if unknown else money(one.live, one.unpriced)),
+            Cell(money(one.dead) if one.dead else "·", DIM),
+            Cell(money(one.side) if one.side else "·", "bright_magenta" if one.side else DIM),
+            Cell("unknown" if unknown else money(one.ticks, one.unpriced)),
+        ]
+
+    def _name(self, key: str | None) -> str:
+        if not key:
+            return "unknown"
+        if self.by == "project":
+            return project(key) or clean(key)
+        if self.by != "session":
+            return clean(key)
+        row = self._rows.get(key)
+        title = clean(" ".join(((row.title if row else None) or "").split()))
+        return f"{self._ids[key.partition(':')[2]]}  {title}"
+
+    def _bounds(self, room: int) -> Iterator[str]:
+        """Say why the sums are lower bounds, where they are."""
+        if self.total.unpriced:
+            lost = f"▲ + at least: {self.total.unpriced:,} tokens of models without a known price"
+            yield cut(lost, room)
+        if self.bounds:
+            reasons: dict[str, int] = {}
+            for row in self.bounds:
+                for why in row.lower_bound:
+                    reasons[why] = reasons.get(why, 0) + 1
+            most = max(reasons, key=reasons.__getitem__)
+            what = several(len(self.bounds), "session")
+            yield cut(
+                f"▲ at least: {what} with bills that were never written ({clean(most)})", room
+            )
+
+
+_USUAL: Sequence[Column] = (
+    *(Column(), Column(slack=True), Column(right=True), Column(right=True)),
+    *(Column(right=True), Column(right=True), Column(right=True)),
+)
+_WIDE = (*_USUAL[:3], Column(right=True), Column(right=True), Column(right=True), *_USUAL[3:])
+
+
+def _object(total: Total) -> dict[str, JSON]:
+    return {
+        "sessions": total.sessions,
+        "responses": total.responses,
+        "usd": None if total.unpriced and not total.ticks else total.ticks / TICKS,
+        "live_usd": total.live / TICKS,
+        "dead_usd": total.dead / TICKS,
+        "subagents_usd": total.side / TICKS,
+        "unpriced_tokens": total.unpriced,
+        "tokens": {"input": total.input, "output": total.output, "cache": total.cache},
+    }

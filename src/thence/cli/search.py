@@ -1,0 +1,200 @@
+"""`thence search`: find what was said or done in any session."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, ago, present, short_ids, tell, when
+from thence.cli.terminal import (
+    as_json,
+    clean,
+    columns,
+    cut,
+    lasted,
+    say,
+    several,
+    spaced,
+    style,
+    width,
+)
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.memory.search import Hit, Hits
+    from thence.memory.store import Store
+
+SHOWN = 20
+FEW = 3
+"""Hits of one session that are shown before the rest is counted."""
+
+_KINDS = {
+    "user_msg": "you",
+    "assistant_msg": "answer",
+    "thinking": "thought",
+    "tool_call": "call",
+    "tool_result": "result",
+    "lifecycle": "note",
+    "human_intervention": "you",
+}
+
+
+@click.command(
+    "search",
+    help="Find what was said or done, in the sessions of all agents.",
+    epilog='Words, "a phrase", begin*, -without, this OR that, and filters: agent:codex'
+    " project:tidepool model:opus tool:Bash kind:error file:app.py after:2026-01-01"
+    " before:7d outcome:fail cost>1.50. A word that begins with - goes behind --.",
+)
+@click.argument("query", nargs=-1, required=True)
+@click.option("-n", "number", type=click.IntRange(1, 500), default=SHOWN, show_default=True)
+@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many hits.")
+@options.utc
+@options.as_json
+def command(query: tuple[str, ...], number: int, offset: int, *, utc: bool, json: bool) -> int:
+    """Print what was found, session by session."""
+    from thence.memory.search import hits, parse
+
+    # What the shell took for one word, quoted, was meant as one phrase only if it says so.
+    asked = parse(" ".join(query))
+    with wiring.store() as store:
+        began = time.monotonic()
+        answer = hits(store.search(asked, number, offset), asked, store.blobs)
+        took = round(1000 * (time.monotonic() - began))
+        if json:
+            say(as_json(as_object(answer)))
+            return 0
+        found = Found(store, answer, present(utc=utc), more=len(answer.hits) == number)
+        tell(found.lines(width(), took))
+    return 0
+
+
+def as_object(answer: Hits) -> JSON:
+    """Give an answer under the names of the contract; `marks` say where in a snippet it is."""
+    import msgspec
+
+    out: list[JSON] = []
+    for hit in answer.hits:
+        text, marks = marked(hit.snippet)
+        fields: dict[str, JSON] = msgspec.to_builtins(hit)
+        out.append({**fields, "snippet": text, "marks": marks})
+    return {
+        "hits": out,
+        "capped": answer.capped,
+        "searched_back_to": answer.searched_back_to,
+    }
+
+
+def marked(snippet: str) -> tuple[str, list[list[int]]]:
+    """Part a snippet into its text and the places that were asked for."""
+    from thence.memory.search import CLOSE, OPEN
+
+    text, marks = "", []
+    for piece in re.split(f"({OPEN}[^{CLOSE}]*{CLOSE})", snippet):
+        if piece.startswith(OPEN):
+            marks.append([len(text), len(text) + len(piece) - 2])
+        text += piece.strip(OPEN + CLOSE) if piece.startswith(OPEN) else piece
+    return text, marks
+
+
+class Found:
+    """Hits, gathered by their sessions."""
+
+    def __init__(self, store: Store, answer: Hits, at: datetime, *, more: bool) -> None:
+        from thence.memory.store import Filter
+
+        self._answer = answer
+        self._more = more or answer.capped
+        self._at = at
+        self._by: dict[str, list[Hit]] = {}
+        for hit in answer.hits:
+            self._by.setdefault(hit.session_uid, []).append(hit)
+        rows = store.sessions(Filter(uids=tuple(self._by)))
+        self._rows = {row.session.session_uid: row for row in rows}
+        self._ids = short_ids([uid.partition(":")[2] for uid in self._by])
+
+    def lines(self, room: int, took: int) -> Iterator[str]:
+        """Give the answer as text."""
+        if not self._by:
+            yield f"nothing found, {lasted(took)}{self._far()}"
+            return
+        least = "at least " if self._more else ""
+        number, sessions = len(self._answer.hits), len(self._by)
+        said = f"{least}{several(number, 'hit')} in {several(sessions, 'session')}, {lasted(took)}"
+        yield cut(f"{said}{self._far()}", room)
+        yield ""
+        for uid, hits in self._by.items():
+            yield from self._session(uid, hits, room)
+        first = next((hit for hit in self._answer.hits if hit.seq is not None), None)
+        if first is not None:
+            name = self._ids[first.session_uid.partition(":")[2]]
+            yield ""
+            yield style("open one at the hit:", fg=DIM) + style(
+                f"  thence show {name} --around e{first.seq}", bold=True
+            )
+
+    def _far(self) -> str:
+        """Say how far back the search went, where it did not reach the beginning."""
+        back = when(self._answer.searched_back_to)
+        if not self._answer.capped or back is None:
+            return ""
+        return f", back to {back.astimezone(self._at.tzinfo):%Y-%m-%d} only"
+
+    def _session(self, uid: str, hits: Sequence[Hit], room: int) -> Iterator[str]:
+        row = self._rows.get(uid)
+        name = self._ids[uid.partition(":")[2]]
+        title = clean(" ".join(((row.title if row else None) or "empty session").split()))
+        age = ago(when(row.session.ended_at), self._at) if row else ""
+        evicted = "digest only  " if row and row.session.evicted_at else ""
+        right = f"{evicted}{age}"
+        shown = spaced(title, right, room - 4 - len(name))
+        yield f"  {style(name, fg=DIM)}  {style(shown, bold=True)}"
+        for hit in hits[:FEW]:
+            yield self._hit(hit, room)
+        if len(hits) > FEW:
+            yield style(f"    and {len(hits) - FEW} more", fg=DIM)
+
+    def _hit(self, hit: Hit, room: int) -> str:
+        place = f"e{hit.seq}" if hit.seq is not None else ""
+        kind = _KINDS.get(hit.kind, hit.kind)
+        if hit.state in ("dead", "rolled_back"):
+            kind = f"╳ {kind}"
+        left = f"    {place:<6}{kind:<9}"
+        return style(left, fg=DIM) + highlighted(hit.snippet, room - columns(left))
+
+
+def highlighted(snippet: str, room: int) -> str:
+    """Cut a snippet to a line and point at what was asked for: in colour, or in brackets."""
+    import sys
+
+    text, marks = marked(snippet)
+    text = clean(text)  # one sign for one: the places stay
+    plain = not sys.stdout.isatty()
+    start = 0
+    if marks and columns(text[: marks[0][1]]) > room - 8:
+        start = max(marks[0][0] - room // 3, 0)
+    out, at, used = ("…" if start else ""), start, 1 if start else 0
+    for begin, end in [*marks, [len(text), len(text)]]:
+        if begin < at:
+            continue
+        before = text[at:begin]
+        left = room - used
+        if columns(before) > left or left <= 0:
+            return out + cut(before + text[begin:], left)
+        out += before
+        used += columns(before)
+        word = text[begin:end]
+        extra = 2 if plain else 0
+        if columns(word) + extra > room - used:
+            return out + ("…" if room > used and word else "")
+        if word:
+            out += f"[{word}]" if plain else style(word, fg="yellow", bold=True)
+        used += columns(word) + extra * bool(word)
+        at = end
+    return out

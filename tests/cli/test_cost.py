@@ -1,0 +1,83 @@
+"""`thence cost`: sums that say what they leave out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.transcripts import usage
+from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
+from thence.cli.terminal import columns
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Two sessions with prices and one without a bill."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows(), ago=timedelta(minutes=1))
+    desk.write_claude(alerts(), ago=timedelta(days=2))
+    desk.write_codex()
+    desk.sweep()
+    return desk
+
+
+def test_days_are_the_default(desk: Desk) -> None:
+    """Oldest first, dead branches apart, the sum and its dead share in the first line."""
+    ran = desk.run("cost")
+    rows = [line.split() for line in ran.lines if line.startswith("    20")]
+
+    assert "in 3 sessions, $0.14" in ran.lines[0]
+    assert "of it on dead branches" in ran.lines[0]
+    assert sorted(row[0] for row in rows) == [row[0] for row in rows]
+    assert "$0.14" in {row[3] for row in rows}
+
+
+@pytest.mark.parametrize("by", ["day", "model", "project", "agent", "session"])
+@pytest.mark.parametrize("room", [50, 80, 120])
+def test_sums_agree_however_they_are_cut(desk: Desk, by: str, room: int) -> None:
+    """Every grouping adds up to the same, and fits the screen."""
+    told = desk.run("cost", "--by", by, "--json").json
+    parts = told["parts"]
+
+    for name in ("usd", "live_usd", "dead_usd", "subagents_usd"):
+        assert round(told["total"][name], 8) == round(sum(one[name] for one in parts), 8)
+    assert room >= max(map(columns, desk.run("cost", "--by", by, columns=room).lines))
+
+
+def test_costs_of_sessions_have_their_names(desk: Desk) -> None:
+    """Id and title; the dearest first."""
+    rows = desk.run("cost", "--by", "session").lines[3:]
+
+    assert "7f3a91c2  Hourly" in rows[0]
+    assert "a41e90bd  Alerts" in rows[1]
+
+
+def test_unknown_prices_are_not_guessed(desk: Desk) -> None:
+    """They are called unknown, and the sum a lower bound."""
+    script = alerts("dd000000-0000-4000-8000-00000000000d")
+    block = [{"type": "text", "text": "hm"}]
+    script.reply(block, stop="end_turn", usage=usage(1234), model="nobody-knows-1")
+    desk.write_claude(script)
+    desk.sweep()
+
+    ran = desk.run("cost", "--by", "model")
+    told = desk.run("cost", "--by", "model", "--json").json
+    part = next(one for one in told["parts"] if one["key"] == "nobody-knows-1")
+
+    assert (None, 1244) == (part["usd"], part["unpriced_tokens"])
+    assert any("nobody-knows-1" in line and "unknown" in line for line in ran.lines)
+    assert ran.lines[0].split()[0].endswith("+")
+    assert "▲ + at least: 1,244 tokens of models without a known price" in ran.lines
+
+
+def test_filters(desk: Desk) -> None:
+    """What was spent in a time is told by its days."""
+    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    told = desk.run("cost", "--by", "session", "--since", yesterday, "--json").json
+
+    assert [f"claude:{WINDOWS}"] == [one["key"] for one in told["parts"]]
+    lumen = desk.run("cost", "--by", "session", "--project", "lumen", "--json").json
+    assert [f"claude:{ALERTS}"] == [one["key"] for one in lumen["parts"]]
+    assert ["no bill in the sessions that fit"] == desk.run("cost", "--agent", "grok").lines
