@@ -1,0 +1,233 @@
+"""`thence digest`: the account of one session that stays when its events are evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, money, project, short_id, tell, when
+from thence.cli.reading import flowed
+from thence.cli.terminal import (
+    as_json,
+    clean,
+    cut,
+    lasted,
+    say,
+    several,
+    short,
+    style,
+    width,
+    wrap,
+)
+from thence.errors import SessionNotFound
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.memory.store import SessionRow, Store
+
+FEW = 6
+_NAME = 10
+
+
+@click.command("digest", help="Read the account of one session that is kept for good.")
+@click.argument("session")
+@options.utc
+@options.as_json
+def command(session: str, *, utc: bool, json: bool) -> int:
+    """Print the digest of a session."""
+    with wiring.store() as store:
+        row = wiring.session(store, session)
+        digest, signals = kept(store, row)
+    if json:
+        uid = row.session.session_uid
+        say(as_json({"session_uid": uid, **digest, "signals": signals}))
+    else:
+        tell(Account(row, digest, signals, utc=utc).lines(width()))
+    return 0
+
+
+def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
+    """Give what tier 2 keeps of a session."""
+    from thence.memory.store import Filter
+
+    wanted = Filter(uids=(row.session.session_uid,))
+    digest = next(iter(store.kept("digests", wanted)), None)
+    if digest is None:
+        raise SessionNotFound(
+            f"no digest of {row.session.session_uid} yet", hint="thence sweep makes what is missing"
+        )
+    own = {name: value for name, value in digest.items() if name not in ("uid", "change", "at")}
+    signals = [
+        {name: value for name, value in one.items() if name != "uid"}
+        for one in store.kept("signals", wanted)
+    ]
+    return own, signals
+
+
+class Account:
+    """A digest as text. What is not there is not said; any shape is tolerated."""
+
+    def __init__(
+        self, row: SessionRow, digest: Mapping[str, JSON], signals: Sequence[JSON], *, utc: bool
+    ) -> None:
+        self._row = row
+        self._digest = digest
+        self._signals = signals
+        self._utc = utc
+
+    def lines(self, room: int) -> Iterator[str]:
+        """Give the account."""
+        row, told = self._row, self._digest
+        yield style(cut(_flat(told.get("title") or row.title or "empty session"), room), bold=True)
+        for line in flowed(self._about(), room):
+            yield style(line, fg=DIM)
+        yield ""
+        yield from self._outcome(room)
+        yield from self._part("took", [self._took()], room)
+        yield from self._said(room)
+        yield from self._part("tests", map(_tests, self._list("tests")), room)
+        yield from self._part("files", map(_file, self._list("files")), room)
+        yield from self._part(
+            "did", (_flat(one.get("line")) for one in self._list("commands")), room
+        )
+        yield from self._part("errors", map(_error, self._list("errors")), room)
+        yield from self._part(
+            "you", (_flat(o.get("what")) for o in self._list("interventions")), room
+        )
+        yield from self._part("branches", map(_branch, self._list("branches")), room)
+        yield from self._part("subagents", map(_agent, self._list("subagents")), room)
+        yield from self._part(
+            "left open", (_flat(o.get("text")) for o in self._list("todos")), room
+        )
+        yield from self._part("signals", map(_signal, self._signals), room)
+
+    def _list(self, name: str) -> list[dict[str, JSON]]:
+        found = self._digest.get(name)
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    def _about(self) -> Iterator[str]:
+        session = self._row.session
+        start = when(session.started_at)
+        zone = None if not self._utc else start.tzinfo if start else None
+        parts = [
+            short_id(session.native_session_id),
+            session.flavor,
+            session.model,
+            " ".join(filter(None, (project(session.cwd), session.git_branch))),
+            f"{start.astimezone(zone):%Y-%m-%d %H:%M}" if start else None,
+            "raw events evicted" if session.evicted_at else None,
+        ]
+        yield from filter(None, parts)
+
+    def _outcome(self, room: int) -> Iterator[str]:
+        told = self._digest
+        outcome = told.get("outcome") or self._row.session.outcome
+        sure = told.get("confidence")
+        share = f", {sure:.0%} sure".replace("%", " %") if isinstance(sure, float) else ""
+        task = f" · {_flat(told['task_ref'])}" if told.get("task_ref") else ""
+        colour = {"success": "green", "fail": "red"}.get(outcome, "")
+        word = style(outcome, fg=colour) if colour else outcome
+        rest = cut(f"{share}{task}", room - _NAME - 2 - len(outcome))
+        yield f"  {'outcome':<{_NAME}}{word}{rest}"
+        reasons = told.get("reasons")
+        for reason in reasons if isinstance(reasons, list | tuple) else ():
+            yield cut(f"  {'':<{_NAME}}because {_flat(reason)}", room)
+
+    def _took(self) -> str:
+        row, told = self._row, self._digest
+        ticks = row.ticks
+        parts = [money(sum(ticks.values()), row.unpriced)]
+        if ticks.get("dead"):
+            parts.append(f"{money(ticks['dead'])} dead")
+        if ticks.get("side"):
+            parts.append(f"{money(ticks['side'])} by subagents")
+        parts.append(several(row.session.cost.turns, "turn"))
+        parts.append(several(row.events, "event"))
+        if seconds := row.session.cost.wall_clock_s:
+            parts.append(lasted(round(1000 * seconds)))
+        if peak := told.get("context_peak"):
+            parts.append(f"context up to {short(peak)}")
+        if number := told.get("compactions"):
+            parts.append(several(number, "compaction"))
+        if row.session.cost.retries:
+            retries = row.session.cost.retries
+            parts.append("1 retry" if retries == 1 else f"{retries} retries")
+        return ", ".join(parts)
+
+    def _said(self, room: int) -> Iterator[str]:
+        said = self._digest.get("snippets")
+        said = said if isinstance(said, dict) else {}
+        first, last = _flat(said.get("first_prompt")), _flat(said.get("last_prompt"))
+        yield from self._prose("asked", first, room)
+        if last != first:
+            yield from self._prose("last", last, room)
+        yield from self._prose("answered", _flat(said.get("last_reply")), room)
+
+    def _prose(self, name: str, text: str, room: int) -> Iterator[str]:
+        if text:
+            for at, line in enumerate(wrap(text, room - _NAME - 2)[:4]):
+                yield f"  {name if not at else '':<{_NAME}}{line}"
+
+    def _part(self, name: str, found: Iterator[str] | Sequence[str], room: int) -> Iterator[str]:
+        lines = [line for line in found if line]
+        for at, line in enumerate(lines[:FEW]):
+            yield cut(f"  {name if not at else '':<{_NAME}}{line}", room)
+        if len(lines) > FEW:
+            yield style(f"  {'':<{_NAME}}and {len(lines) - FEW} more: --json", fg=DIM)
+
+
+# -- rows -----------------------------------------------------------------------------------
+
+
+def _flat(value: JSON) -> str:
+    return clean(" ".join(value.split())) if isinstance(value, str) else ""
+
+
+def _number(one: Mapping[str, JSON], name: str) -> int:
+    value = one.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _tests(one: Mapping[str, JSON]) -> str:
+    counts = [f"{_number(one, n)} {n}" for n in ("failed", "passed", "skipped") if one.get(n)]
+    mark = "✗" if one.get("last_red") else "✓"
+    runs = f"{several(_number(one, 'runs'), 'run')}, {_number(one, 'red')} red"
+    return f"{mark} {_flat(one.get('runner'))}  {', '.join(counts)}  ({runs})"
+
+
+def _file(one: Mapping[str, JSON]) -> str:
+    counts = [
+        several(_number(one, "edits"), "edit") if one.get("edits") else "",
+        several(_number(one, "reads"), "read") if one.get("reads") else "",
+        f"tests red after it {_number(one, 'broke')}×" if one.get("broke") else "",
+    ]
+    return f"{_flat(one.get('path'))}  {', '.join(filter(None, counts))}"
+
+
+def _error(one: Mapping[str, JSON]) -> str:
+    times = f"{_number(one, 'count')}× " if _number(one, "count") > 1 else ""
+    fixes = one.get("fix")
+    fixed = fixes[0].get("what") if isinstance(fixes, list) and fixes else None
+    after = f"  fixed by {_flat(fixed)}" if fixed else ""
+    return f"{times}{_flat(one.get('quote')) or _flat(one.get('fingerprint'))}{after}"
+
+
+def _branch(one: Mapping[str, JSON]) -> str:
+    cost = one.get("cost")
+    ticks = _number(cost, "ticks") if isinstance(cost, dict) else 0
+    much = f", {money(ticks)}" if ticks else ""
+    asked = f": {prompt}" if (prompt := _flat(one.get("prompt"))) else ""
+    return f"dead, {several(_number(one, 'events'), 'event')}{much}{asked}"
+
+
+def _agent(one: Mapping[str, JSON]) -> str:
+    name = _flat(one.get("channel")).removeprefix("agent:")
+    return f"{name}, {several(_number(one, 'events'), 'event')}: {_flat(one.get('asked'))}"
+
+
+def _signal(one: Mapping[str, JSON]) -> str:
+    mark = {"high": "▲", "medium": "◆"}.get(_flat(one.get("severity")), "·")
+    return f"{mark} {_flat(one.get('text'))}"

@@ -1,0 +1,169 @@
+"""`thence history`: prompts of all agents together, the newest first.
+
+They come from the agents' own histories and from the sessions that are kept; one that stands in
+both is shown once. Everything is redacted before it is printed as it is before it is kept: a
+history file of an agent may hold what was pasted into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, NARROW, Cell, Column, ago, present, table, tell, when
+from thence.cli.columns import project as folder
+from thence.cli.terminal import as_json, clean, cut, say, width
+
+if TYPE_CHECKING:
+    from thence.adapters import Adapter
+    from thence.format.records import JSON
+    from thence.memory.store import Store
+
+SHOWN = 50
+MOST = 2_000
+"""Prompts of kept sessions that are looked at."""
+_NOT_TYPED = frozenset({"side", "replayed", "internal"})
+
+
+@click.command("history", help="Prompts of all agents together, the newest first.")
+@click.argument("text", nargs=-1)
+@options.agent
+@options.project
+@click.option("--prefix", is_flag=True, help="Only prompts that begin with the text.")
+@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.utc
+@options.as_json
+def command(
+    *,
+    text: tuple[str, ...],
+    agent: str | None,
+    project: str | None,
+    prefix: bool,
+    number: int,
+    utc: bool,
+    json: bool,
+) -> int:
+    """Print prompts that hold a text."""
+    known = wiring.adapters()
+    roots = wiring.roots(known, only=[agent] if agent else [])
+    typed = Typed(" ".join(text), agent=agent, project=project, prefix=prefix)
+    for name, places in roots.items():
+        typed.add(own(name, known[name], places))
+    if wiring.has_store():
+        with wiring.store() as store:
+            typed.add(said(store, typed.text, agent))
+    found = typed.newest(number)
+    redact = wiring.redactor().redact if wiring.has_store() else None
+    if redact is not None:
+        found = [{**one, "text": redact(one["text"])} for one in found]
+    if json:
+        say(as_json(found))
+    else:
+        tell(lines(found, present(utc=utc), width()))
+    return 0
+
+
+class Typed:
+    """Prompts from many places, each once."""
+
+    def __init__(self, text: str, *, agent: str | None, project: str | None, prefix: bool) -> None:
+        self.text = text
+        self._agent = agent
+        self._project = (project or "").lower()
+        self._prefix = prefix
+        self._found: dict[tuple[str, str], dict[str, JSON]] = {}
+
+    def add(self, prompts: Iterable[dict[str, JSON]]) -> None:
+        """Take those that are wanted; of a prompt that was typed again the last one counts."""
+        for one in prompts:
+            if not self._wanted(one):
+                continue
+            key = one["agent"], " ".join(one["text"].split())
+            before = self._found.get(key)
+            if before is None or (one["ts"] or "") > (before["ts"] or ""):
+                more = before or {}
+                self._found[key] = {name: one[name] or more.get(name) for name in one}
+
+    def _wanted(self, one: Mapping[str, JSON]) -> bool:
+        text, wanted = one["text"].lower(), self.text.lower()
+        fits = text.startswith(wanted) if self._prefix else wanted in text
+        here = self._project in (one["cwd"] or "").lower()
+        return bool(text.strip()) and fits and here and self._agent in (None, one["agent"])
+
+    def newest(self, number: int) -> list[dict[str, JSON]]:
+        """Give the last so many, the newest first."""
+        found = sorted(self._found.values(), key=lambda one: one["ts"] or "", reverse=True)
+        return found[:number]
+
+
+def own(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[str, JSON]]:
+    """Give the prompts of an agent's own history."""
+    for place in places:
+        for prompt in adapter.prompts(place):
+            moment = when(prompt.ts)
+            yield {
+                "ts": _utc(moment),
+                "agent": name,
+                "session": prompt.session,
+                "cwd": prompt.cwd,
+                "text": prompt.text,
+            }
+
+
+def _utc(moment: datetime | None) -> str | None:
+    if moment is None:
+        return None
+    told = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return told.replace("+00:00", "Z")
+
+
+def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
+    """Give the prompts of sessions that are kept, by the index where a text is asked for."""
+    import msgspec
+
+    from thence.format.facts import Block, words_of
+    from thence.memory.search import parse
+    from thence.memory.store import Filter
+
+    quoted = " ".join(f'"{word}"' for word in text.replace('"', " ").split())
+    asked = f"kind:user_msg {quoted}" + (f" agent:{agent}" if agent else "")
+    found = [
+        one
+        for one in store.search(parse(asked), MOST).found
+        if one.state not in _NOT_TYPED and one.ref is not None
+    ]
+    rows = store.sessions(Filter(uids=tuple({one.session_uid for one in found})))
+    folders = {row.session.session_uid: row.session.cwd for row in rows}
+    for one in found:
+        name, _, session = one.session_uid.partition(":")
+        payload = msgspec.json.decode(store.blobs.read(one.ref or ""))
+        moment = datetime.fromtimestamp(one.ts / 1000, UTC) if one.ts else None
+        yield {
+            "ts": _utc(moment),
+            "agent": name,
+            "session": session,
+            "cwd": folders.get(one.session_uid),
+            "text": words_of(Block("user_msg", "user", payload=payload)),
+        }
+
+
+def lines(found: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Iterator[str]:
+    """Give prompts as rows, one line each."""
+    if not found:
+        yield "no such prompt"
+        return
+    narrow = room < NARROW
+    columns = [Column(), Column(right=True), Column(), Column(), Column(slack=True)]
+    if narrow:
+        del columns[2:4]
+    rows: list[list[Cell]] = []
+    for one in found:
+        where = [] if narrow else [Cell(one["agent"]), Cell(cut(folder(one["cwd"]), 14), DIM)]
+        said = Cell(clean(" ".join(one["text"].split())))
+        rows.append([Cell("›", "blue"), Cell(ago(when(one["ts"]), at), DIM), *where, said])
+    yield from table(columns, rows, room)

@@ -1,0 +1,88 @@
+"""`thence patterns`: what comes back in many sessions, with what helped and where it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, short_id, tell
+from thence.cli.terminal import as_json, clean, cut, say, several, style, width
+
+if TYPE_CHECKING:
+    from thence.memory.patterns import Pattern
+
+SHOWN = 5
+"""Patterns of one kind that are shown before the rest is counted."""
+
+_HEADS = {
+    "recurring_error": ("the same error again", "red"),
+    "costly_detour": ("detours that cost most", "yellow"),
+    "breaking_file": ("files that keep breaking", "yellow"),
+    "flaky_test": ("tests that are now red, now green", "magenta"),
+}
+
+
+@click.command("patterns", help="What comes back in many sessions.")
+@click.option("--kind", type=click.Choice(list(_HEADS)), help="Only patterns of this kind.")
+@options.agent
+@options.project
+@options.since
+@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.as_json
+def command(
+    *,
+    kind: str | None,
+    agent: str | None,
+    project: str | None,
+    since: str | None,
+    number: int,
+    json: bool,
+) -> int:
+    """Print patterns, the weightiest of each kind first."""
+    from thence.memory.patterns import memories, patterns
+    from thence.memory.search import moment
+    from thence.memory.store import Filter
+
+    wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
+    with wiring.store() as store:
+        known = memories(store.kept("digests", wanted), store.kept("signals", wanted))
+    found = [one for one in patterns(known) if kind in (None, one.kind)]
+    if json:
+        say(as_json(found))
+    else:
+        tell(lines(found, len(known), number, width()))
+    return 0
+
+
+def lines(found: Sequence[Pattern], sessions: int, number: int, room: int) -> Iterator[str]:
+    """Give patterns, kind by kind, each with what helped and where to look."""
+    if not found:
+        yield f"no patterns in {several(sessions, 'session')} yet"
+        return
+    yield f"{several(len(found), 'pattern')} in {several(sessions, 'session')}"
+    for kind, (head, colour) in _HEADS.items():
+        some = [one for one in found if one.kind == kind]
+        if not some:
+            continue
+        yield ""
+        yield style(head, bold=True)
+        for one in some[:number]:
+            yield from _pattern(one, colour, room)
+        if len(some) > number:
+            yield style(f"    and {len(some) - number} more: -n {len(some)}", fg=DIM)
+
+
+def _pattern(one: Pattern, colour: str, room: int) -> Iterator[str]:
+    yield style("  ▲ ", fg=colour) + cut(_flat(one.text), room - 4)
+    for cure in one.cures[:2]:
+        helped = f"helped in {several(cure.sessions, 'session')}: {_flat(cure.what)}"
+        yield style("    ✓ ", fg="green") + cut(helped, room - 6)
+    seen = ", ".join(short_id(proof.uid.partition(":")[2]) for proof in one.evidence[:4])
+    yield style(cut(f"      {seen}", room), fg=DIM)
+
+
+def _flat(text: str) -> str:
+    return clean(" ".join(text.split()))

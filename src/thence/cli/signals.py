@@ -1,0 +1,92 @@
+"""`thence signals`: what went wrong in sessions, each with its evidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, Cell, Column, ago, present, short_ids, table, tell, when
+from thence.cli.terminal import as_json, clean, cut, say, several, style, width
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+
+SHOWN = 30
+_WEIGHT = {"high": 0, "medium": 1, "low": 2}
+_MARKS = {"high": Cell("▲", "red"), "medium": Cell("◆", "yellow")}
+
+
+@click.command("signals", help="What went wrong in sessions: loops, repeated errors, corrections.")
+@click.argument("session", required=False)
+@click.option("--kind", help="Only signals of this kind, such as retry_loop.")
+@options.agent
+@options.project
+@options.since
+@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.utc
+@options.as_json
+def command(
+    *,
+    session: str | None,
+    kind: str | None,
+    agent: str | None,
+    project: str | None,
+    since: str | None,
+    number: int,
+    utc: bool,
+    json: bool,
+) -> int:
+    """Print signals, the weightiest and newest first."""
+    from thence.memory.search import moment
+    from thence.memory.store import Filter
+
+    with wiring.store() as store:
+        uid = wiring.session(store, session).session.session_uid if session else None
+        wanted = Filter(
+            uids=(uid,) if uid else None,
+            agent=agent,
+            project=project,
+            after=moment(since) if since else None,
+        )
+        found = [one for one in store.kept("signals", wanted) if kind in (None, one.get("kind"))]
+    found.sort(key=lambda one: one.get("ts") or "", reverse=True)
+    found.sort(key=lambda one: _WEIGHT.get(f"{one.get('severity')}", 3))
+    if json:
+        renamed = [{"session_uid": one.pop("uid"), **one} for one in found[:number]]
+        say(as_json(renamed))
+    else:
+        tell(lines(found, number, present(utc=utc), width()))
+    return 0
+
+
+def lines(found: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
+    """Give signals as rows, what kinds there are first."""
+    if not found:
+        yield "no signals: nothing that stands out"
+        return
+    kinds = Counter(f"{one.get('kind')}".replace("_", " ") for one in found)
+    named = ", ".join(f"{count} {clean(name)}" for name, count in kinds.most_common(4))
+    yield cut(f"{several(len(found), 'signal')}: {named}", room)
+    yield ""
+    shown = found[:number]
+    ids = short_ids([one["uid"].partition(":")[2] for one in shown])
+    rows = [
+        [
+            _MARKS.get(f"{one.get('severity')}", Cell("·")),
+            Cell(ids[one["uid"].partition(":")[2]], DIM),
+            Cell(clean(" ".join(f"{one.get('text') or ''}".split()))),
+            Cell(ago(when(one.get("ts")), at), DIM),
+        ]
+        for one in shown
+    ]
+    yield from table(_COLUMNS, rows, room)
+    if len(found) > number:
+        yield style(f"    and {len(found) - number:,} more: -n {len(found)}", fg=DIM)
+
+
+_COLUMNS = (Column(), Column(), Column(slack=True), Column(right=True))

@@ -1,0 +1,102 @@
+"""`thence todos`: what agents promised and did not do, over all sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, NARROW, Cell, Column, ago, present, short_ids, table, tell, when
+from thence.cli.columns import project as folder
+from thence.cli.terminal import as_json, clean, cut, say, several, style, width
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.memory.store import Filter, Store
+
+SHOWN = 30
+
+
+@click.command("todos", help="What agents promised and did not do, over all sessions.")
+@options.agent
+@options.project
+@options.since
+@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.utc
+@options.as_json
+def command(
+    *,
+    agent: str | None,
+    project: str | None,
+    since: str | None,
+    number: int,
+    utc: bool,
+    json: bool,
+) -> int:
+    """Print open promises, those of the newest sessions first."""
+    from thence.memory.search import moment
+    from thence.memory.store import Filter
+
+    wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
+    with wiring.store() as store:
+        found = promised(store, wanted)
+    if json:
+        say(as_json(found[:number]))
+    else:
+        tell(lines(found, number, present(utc=utc), width()))
+    return 0
+
+
+def promised(store: Store, wanted: Filter) -> list[dict[str, JSON]]:
+    """Give what is open, as the digests tell it, the newest first."""
+    out: list[dict[str, JSON]] = []
+    for digest in store.kept("digests", wanted):
+        todos = digest.get("todos")
+        for todo in todos if isinstance(todos, list) else ():
+            if not isinstance(todo, dict) or not isinstance(todo.get("text"), str):
+                continue
+            out.append(
+                {
+                    "session_uid": digest["uid"],
+                    "text": todo["text"],
+                    "status": todo.get("status"),
+                    "origin": todo.get("origin"),
+                    "event_id": todo.get("event"),
+                    "cwd": digest.get("cwd"),
+                    "title": digest.get("title"),
+                    "ended_at": digest.get("ended_at"),
+                }
+            )
+    out.sort(key=lambda one: one["ended_at"] or "", reverse=True)
+    return out
+
+
+def lines(found: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
+    """Give promises as rows; started ones have a mark."""
+    if not found:
+        yield "nothing was left open"
+        return
+    sessions = len({one["session_uid"] for one in found})
+    yield f"{several(len(found), 'open promise')} in {several(sessions, 'session')}"
+    yield ""
+    shown = found[:number]
+    ids = short_ids([one["session_uid"].partition(":")[2] for one in shown])
+    rows = [
+        [
+            Cell("◆", "yellow") if one["status"] == "in_progress" else Cell("○"),
+            Cell(clean(" ".join(one["text"].split()))),
+            *([Cell(cut(folder(one["cwd"]), 16))] if room >= NARROW else []),
+            Cell(ids[one["session_uid"].partition(":")[2]], DIM),
+            Cell(ago(when(one["ended_at"]), at), DIM),
+        ]
+        for one in shown
+    ]
+    columns = [Column(), Column(slack=True), Column(), Column(), Column(right=True)]
+    if room < NARROW:
+        del columns[2]
+    yield from table(columns, rows, room)
+    if len(found) > number:
+        yield style(f"    and {len(found) - number:,} more: -n {len(found)}", fg=DIM)

@@ -1,0 +1,405 @@
+"""`thence tree`: one session drawn, its line at the left, what parted from it where it parted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, TICKS, WIDE, Cell, money, present, short_id, tell, when
+from thence.cli.terminal import (
+    as_json,
+    clean,
+    columns,
+    cut,
+    say,
+    several,
+    short,
+    spaced,
+    style,
+    width,
+)
+from thence.format import joins
+from thence.format.graph import Branch, State
+from thence.format.nodes import Is
+from thence.format.normal import one_line
+
+if TYPE_CHECKING:
+    from thence.adapters.sessions import Loaded
+    from thence.cli.page import Page
+    from thence.format.facts import Edge, Fact
+    from thence.format.records import JSON
+
+_GONE = (State.DEAD, State.ROLLED_BACK)
+OPEN = timedelta(hours=1)
+"""A turn that nobody wrote to for so long is not going on; its process may be dead."""
+FEW = 4
+"""Prompts of one dead branch that are shown before the rest is counted."""
+
+
+@click.command("tree", help="Draw one session: its line, what parted from it, what came of it.")
+@click.argument("session")
+@click.option("--all", "everything", is_flag=True, help="Every event, not only the prompts.")
+@options.utc
+@options.as_json
+def command(session: str, *, everything: bool, utc: bool, json: bool) -> int:
+    """Draw a session that is kept, or one that lies in a file."""
+    tree = Tree(_found(session), present(utc=utc), everything=everything)
+    if json:
+        say(as_json(tree.object()))
+    else:
+        tell(tree.lines(width()))
+    return 0
+
+
+def _found(name: str) -> Loaded:
+    from thence.cli.kept import loaded
+
+    path = Path(name)
+    if "/" in name or path.is_file():
+        from thence.adapters.sessions import load
+
+        return load(path)
+    with wiring.store() as store:
+        return loaded(store, wiring.session(store, name))
+
+
+class Tree:
+    """The drawing of one session."""
+
+    def __init__(self, loaded: Loaded, at: datetime, *, everything: bool = False) -> None:
+        from thence.cli.page import Page
+
+        self.whole = loaded.whole
+        self._page: Page = Page(loaded, 80)
+        self._at = at
+        self._zone = at.tzinfo
+        self._everything = everything
+
+    @cached_property
+    def _costs(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Money and tokens without a price, by the record they were billed with."""
+        from thence.memory.keep import ticks_of
+
+        money_of: dict[str, int] = {}
+        unknown: dict[str, int] = {}
+        bills = joins.bills(self.whole.events)
+        for event in self.whole.events:
+            usage = bills.get(event.event_id)
+            if usage is None:
+                continue
+            ticks = ticks_of(event, usage)
+            into, much = (unknown, usage.total) if ticks is None else (money_of, ticks)
+            into[event.native_id] = into.get(event.native_id, 0) + much
+        return money_of, unknown
+
+    def _cost(self, places: Iterable[int]) -> tuple[int, int]:
+        names = {self.whole.facts[place].node.id for place in places}
+        priced, unknown = self._costs
+        return sum(priced.get(n, 0) for n in names), sum(unknown.get(n, 0) for n in names)
+
+    @cached_property
+    def _turns(self) -> dict[int, list[int]]:
+        """The facts of each turn of the line, by its prompt; -1 holds what came before."""
+        out: dict[int, list[int]] = {}
+        now = -1
+        for place in self._page.line:
+            if place in self._page.turns or self._is_summary(place):
+                now = place
+            out.setdefault(now, []).append(place)
+        return out
+
+    def _is_summary(self, place: int) -> bool:
+        return bool(self.whole.facts[place].node.flags & Is.SUMMARY)
+
+    @cached_property
+    def _channels(self) -> dict[str, list[int]]:
+        out: dict[str, list[int]] = {}
+        for place, fact in enumerate(self.whole.facts):
+            if fact.channel != "main":
+                out.setdefault(fact.channel, []).append(place)
+        return out
+
+    # -- as an object -------------------------------------------------------------------
+
+    def object(self) -> JSON:
+        """Give the branches and ties with the events they are made of."""
+        facts = self.whole.facts
+        return {
+            "session_uid": self.whole.uid,
+            "title": self.whole.title,
+            "turn": self.whole.turn().state.value,
+            "turns": [
+                {
+                    "event": facts[place].node.id,
+                    "number": number,
+                    "ts": facts[place].ts,
+                    "prompt": self._said(facts[place]),
+                    **self._money(self._turns.get(place, ())),
+                }
+                for place, number in self._page.turns.items()
+            ],
+            "branches": [
+                {
+                    "from": facts[at].node.id if at >= 0 else None,
+                    "state": self.whole.states[branch.start].value,
+                    "events": [facts[place].node.id for place in branch.events],
+                    **self._money(branch.events),
+                }
+                for at, branches in self._page.parted.items()
+                for branch in branches
+            ],
+            "boundaries": [
+                facts[place].node.id for place in self._page.line if self._is_summary(place)
+            ],
+            "subagents": [
+                {"channel": channel, "events": len(places), **self._money(places)}
+                for channel, places in self._channels.items()
+            ],
+            "edges": self.whole.edges,
+        }
+
+    def _money(self, places: Iterable[int]) -> dict[str, JSON]:
+        ticks, unknown = self._cost(places)
+        return {"usd": ticks / TICKS, "unpriced_tokens": unknown}
+
+    # -- as text ------------------------------------------------------------------------
+
+    def lines(self, room: int) -> Iterator[str]:
+        """Give the drawing."""
+        everything = range(len(self.whole.facts))
+        title = clean(" ".join((self.whole.title or "").split())) or "empty session"
+        model = clean(self.whole.session().model or "") if room >= WIDE else ""
+        right = f"{model}   {_amount(*self._cost(everything))}".strip()
+        name = short_id(self.whole.native)
+        first = spaced(title, right, room - len(name) - 2)
+        yield f"{style(name, fg=DIM)}  {style(first, bold=True)}"
+        yield ""
+        yield from self._before(room)
+        yield from self._parted(-1, room)
+        for place in self._page.line:
+            yield from self._place(place, room)
+        yield from self._loose(room)
+        yield self._end(room)
+        yield ""
+        yield cut(self._sums(), room)
+
+    def _before(self, room: int) -> Iterator[str]:
+        for edge in self.whole.edges:
+            if not edge.child:
+                said = f"{_CAME.get(edge.link, edge.link)} {short_id(edge.session)}"
+                yield self._row("┊", said, room, colour=DIM)
+
+    def _place(self, place: int, room: int) -> Iterator[str]:
+        fact = self.whole.facts[place]
+        if place in self._page.turns:
+            yield self._prompt(place, room)
+        elif self._is_summary(place):
+            much = self._page._sum(self._summed(place))  # noqa: SLF001 - one drawing of two
+            cost = _amount(*self._cost(self._turns.get(place, ())))
+            yield self._row("═", f"compacted, {much}", room, fact, cost=cost, colour="cyan")
+        elif self._everything and fact.blocks and not fact.node.flags & Is.INTERNAL:
+            yield self._row("│", self._said(fact), room, fact, colour=DIM)
+        for call in fact.node.calls:
+            yield from self._call(call, room)
+        if self.whole.states[place] is State.ORPHANED and fact.node.calls:
+            lost = [call for call in fact.node.calls if self._is_open(call)]
+            for call in lost:
+                said = f"○ {self._call_said(fact, call)}"
+                yield self._row("│", said, room, fact, name="orphaned", colour="red")
+        yield from self._parted(place, room)
+
+    def _prompt(self, place: int, room: int) -> str:
+        fact = self.whole.facts[place]
+        corrects = place in self._corrections
+        cost = _amount(*self._cost(self._turns.get(place, ())))
+        number = f"{self._page.turns[place]:>2}"
+        mark, colour = ("◆", "magenta") if corrects else ("●", "blue")
+        return self._row(
+            mark, self._said(fact), room, fact, number=number, cost=cost, colour=colour
+        )
+
+    @cached_property
+    def _corrections(self) -> set[int]:
+        """Prompts by which a human stepped in."""
+        told = {e.native_id for e in self.whole.derived if e.kind == "human_intervention"}
+        return {place for place in self._page.turns if self.whole.facts[place].node.id in told}
+
+    def _summed(self, place: int) -> list[int]:
+        """The facts of the line that a summary stands for: those since the one before."""
+        out: list[int] = []
+        for one in self._page.line:
+            if one == place:
+                break
+            if self._is_summary(one):
+                out.clear()
+            else:
+                out.append(one)
+        return out
+
+    # -- what parted --------------------------------------------------------------------
+
+    def _parted(self, place: int, room: int) -> Iterator[str]:
+        for branch in self._page.parted.get(place, ()):
+            yield from self._branch(branch, room)
+        if place < 0:
+            return
+        event = self.whole.facts[place].node.id
+        for edge in self._forks.get(event, ()):
+            yield self._tie(edge, room)
+
+    def _branch(self, branch: Branch, room: int) -> Iterator[str]:
+        yield style("  ├─╮", fg=DIM)
+        facts, state = self.whole.facts, self.whole.states[branch.start]
+        told = [p for p in branch.events if facts[p].node.flags & Is.PROMPT]
+        told = told or [p for p in branch.events if facts[p].blocks][:1] or [branch.start]
+        cost = _amount(*self._cost(branch.events))
+        for place in told[:FEW]:
+            last = place == told[:FEW][-1]
+            mark = "│ ╳" if last else "│ ○"
+            name = "rolled back" if state is State.ROLLED_BACK else "dead"
+            said = self._said(facts[place]) or facts[place].type
+            if last and len(told) > FEW:
+                said = f"{said} … {several(len(told) - FEW, 'more prompt')}"
+            right = name if last else ""
+            row = self._row(mark, said, room, facts[place], name=right, cost=cost if last else "")
+            yield style(row, fg=DIM)
+
+    @cached_property
+    def _forks(self) -> dict[str, list[Edge]]:
+        out: dict[str, list[Edge]] = {}
+        for edge in self.whole.edges:
+            if edge.child and edge.event is not None and edge.session not in self._channels:
+                out.setdefault(edge.event, []).append(edge)
+        return out
+
+    def _tie(self, edge: Edge, room: int) -> str:
+        said = f"{short_id(edge.session)}  {edge.link}, a session of its own"
+        return self._row("├─▸", said, room, colour="bright_magenta")
+
+    # -- subagents ----------------------------------------------------------------------
+
+    def _call(self, call: str, room: int) -> Iterator[str]:
+        channel = self._page.agents.get(call)
+        if channel is not None:
+            yield self._agent(channel, room)
+        for edge in self.whole.edges:
+            if edge.child and edge.call == call and edge.session not in self._channels:
+                yield self._tie(edge, room)
+
+    def _agent(self, channel: str, room: int) -> str:
+        self._drawn.add(channel)
+        places = self._channels[channel]
+        first = self.whole.facts[places[0]]
+        name = self.whole.about.get(f"{channel}:type")
+        known = isinstance(name, str) and name
+        named = clean(f"{name}") if known else short_id(channel.removeprefix("agent:"))
+        said = f"{named}  {self._said(first)}"
+        cost = _amount(*self._cost(places))
+        return self._row("├─▸", said, room, first, name="side", cost=cost, colour="bright_magenta")
+
+    @cached_property
+    def _drawn(self) -> set[str]:
+        return set()
+
+    def _loose(self, room: int) -> Iterator[str]:
+        """Draw what no event of the line tells of: subagents and ties without a place."""
+        for channel in self._channels:
+            if channel not in self._drawn:
+                yield self._agent(channel, room)
+        calls = {call for fact in self.whole.facts for call in fact.node.calls}
+        events = {fact.node.id for fact in self.whole.facts}
+        for edge in self.whole.edges:
+            placed = edge.call in calls or edge.event in events
+            if edge.child and not placed and edge.session not in self._channels:
+                yield self._tie(edge, room)
+
+    # -- words --------------------------------------------------------------------------
+
+    def _said(self, fact: Fact) -> str:
+        from thence.cli.reading import said_in
+
+        texts = (said_in(block) or block.summary for block in fact.blocks)
+        return clean(one_line(next((text for text in texts if text.strip()), ""), 200))
+
+    def _call_said(self, fact: Fact, call: str) -> str:
+        found = (block.summary for block in fact.blocks if block.call == call)
+        return clean(next(found, call))
+
+    def _is_open(self, call: str) -> bool:
+        pair = self._page.pairs.get(call)
+        return pair is None or not pair.ended
+
+    def _row(
+        self,
+        mark: str,
+        said: str,
+        room: int,
+        fact: Fact | None = None,
+        *,
+        number: str = "",
+        name: str = "",
+        cost: str = "",
+        colour: str = "",
+    ) -> str:
+        """Set one row: mark, number, words, and at the right what it is, when, how much."""
+        left = f"  {mark:<3}{number:<2} " if len(mark) < 3 else f"  {mark:<5} "
+        moment = when(fact.ts) if fact is not None else None
+        clock = f"{moment.astimezone(self._zone):%H:%M}" if moment is not None else ""
+        right = f"{name:<11}  {clock:<5}  {cost:>7}" if room >= 70 else cost
+        said = cut(said, max(room - columns(left) - columns(right) - 2, 8))
+        pad = " " * max(room - columns(left) - columns(said) - columns(right), 1)
+        shown = Cell(left, colour or None).shown(left)
+        return f"{shown}{said}{pad}{right}".rstrip()
+
+    def _end(self, room: int) -> str:
+        turn = self.whole.turn().state.value
+        end = self._page.line[-1] if self._page.line else None
+        fact = self.whole.facts[end] if end is not None else None
+        moment = when(fact.ts) if fact is not None else None
+        if turn in ("running", "waiting") and moment and self._at - moment > OPEN:
+            turn = "open"
+        mark, said, colour = _ENDS.get(turn, ("●", "done", "cyan"))
+        return self._row(mark, said, room, fact, colour=colour)
+
+    def _sums(self) -> str:
+        """Say what became of all events, and what each part cost."""
+        states = self.whole.states
+        parts: list[str] = []
+        for name, wanted in (
+            ("live", (State.LIVE, State.ORPHANED)),
+            ("dead", _GONE),
+            ("side", (State.SIDE,)),
+            ("replayed", (State.REPLAYED,)),
+        ):
+            places = [place for place, state in enumerate(states) if state in wanted]
+            number = self._page._events(places)  # noqa: SLF001 - one drawing of two
+            if number:
+                ticks, unknown = self._cost(places)
+                cost = f" {money(ticks, unknown)}" if ticks or unknown else ""
+                parts.append(f"{name} {several(number, 'event')}{cost}")
+        internal = sum(1 for state in states if state is State.INTERNAL)
+        return " · ".join([*parts, *([f"{short(internal)} internal"] if internal else [])])
+
+
+_ENDS = {
+    "running": ("●", "running", "cyan"),
+    "waiting": ("◆", "waits for you", "yellow"),
+    "interrupted": ("○", "interrupted", "red"),
+    "open": ("○", "left open, nothing came after", "red"),
+}
+_CAME = {
+    "fork": "forked from",
+    "resume": "goes on from",
+    "adopt": "adopted from",
+    "subagent": "a subagent of",
+}
+
+
+def _amount(ticks: int, unknown: int) -> str:
+    return money(ticks, unknown) if ticks or unknown else ""

@@ -1,0 +1,119 @@
+"""`thence digest`, `signals`, `patterns`, `todos`: what is kept for good, read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import WINDOWS, Desk, alerts, windows
+from thence.cli import wiring
+from thence.cli.digest import Account
+from thence.cli.terminal import columns
+from thence.memory.store import Filter
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Two sessions, kept."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows(), alerts())
+    desk.sweep()
+    return desk
+
+
+def test_account_of_a_session(desk: Desk) -> None:
+    """How it ended and why, what it took, what was asked, changed and left open."""
+    ran = desk.run("digest", "7f3a")
+    named = {line.split()[0] for line in ran.lines[3:] if line[2:3] != " "}
+
+    assert "Hourly windows lose an hour when the clock changes" == ran.lines[0]
+    assert ran.lines[1].startswith("7f3a91c2 · claude · claude-sonnet-4-5 · tidepool fix/dst-gap")
+    assert {"outcome", "took", "asked", "answered", "files", "left"} <= named
+    assert "windows.py  1 edit, 1 read" in ran.out
+    assert "Fix alerts.py too" in ran.out
+    assert 80 >= max(map(columns, ran.lines))
+
+
+def test_object_is_the_digest(desk: Desk) -> None:
+    """As it is kept, with its signals."""
+    told = desk.run("digest", "7f3a", "--json").json
+
+    assert f"claude:{WINDOWS}" == told["session_uid"]
+    assert {"outcome", "files", "todos", "signals"} <= set(told)
+
+
+def test_digest_outlives_its_session(desk: Desk) -> None:
+    """An evicted session is read by its digest; its tree says where to look."""
+    with wiring.store() as store:
+        store.remove([f"claude:{WINDOWS}"], why={})
+    (desk.claude / "projects" / "-home-dev-project" / f"{WINDOWS}.jsonl").unlink()
+
+    assert "raw events evicted" in desk.run("digest", "7f3a").out
+    tree = desk.run("tree", "7f3a")
+    assert 1 == tree.code
+    assert "thence digest 7f3a91c2" in tree.err
+
+
+@pytest.mark.parametrize("odd", [{}, {"files": 3, "snippets": [], "tests": [None], "reasons": "x"}])
+def test_digests_of_any_shape_are_shown(desk: Desk, odd: dict[str, object]) -> None:
+    """One of another version, or of nobody's, costs no traceback."""
+    with wiring.store() as store:
+        row = next(iter(store.sessions(Filter(uid="7f3a"))))
+
+    assert "outcome" in "\n".join(Account(row, odd, [{}], utc=True).lines(80))
+
+
+def test_signals_are_listed_by_weight(desk: Desk) -> None:
+    """Each with its session; kinds can be chosen; nothing is no error."""
+    told = desk.run("signals", "--json").json
+    ran = desk.run("signals")
+    kind = told[0]["kind"]
+
+    assert f"claude:{WINDOWS}" == told[0]["session_uid"]
+    assert ran.lines[0].startswith(f"{len(told)} signal")
+    assert "7f3a91c2" in ran.out
+    assert {kind} == {one["kind"] for one in desk.run("signals", "--kind", kind, "--json").json}
+    assert ["no signals: nothing that stands out"] == desk.run("signals", "a41e").lines
+
+
+def test_open_promises_of_all_sessions(desk: Desk) -> None:
+    """What a todo tool was told and nobody did; what is done is not there."""
+    ran = desk.run("todos")
+    told = desk.run("todos", "--json").json
+
+    assert "1 open promise in 1 session" == ran.lines[0]
+    assert ran.lines[2].startswith("  ○ Fix alerts.py too")
+    assert ["Fix alerts.py too"] == [one["text"] for one in told]
+    assert ["nothing was left open"] == desk.run("todos", "--project", "lumen").lines
+
+
+def test_patterns_need_several_sessions(desk: Desk) -> None:
+    """The same error in two sessions is one, with the sessions that show it."""
+    told = "ModuleNotFoundError: No module named 'lantern'"
+    for number in range(2):
+        script = alerts(f"ab{number}00000-0000-4000-8000-00000000000{number}")
+        script.call(f"p{number}", "Bash", command="python run.py")
+        script.result(f"p{number}", f"Traceback:\n{told}", wrong=True)
+        desk.write_claude(script)
+    desk.sweep()
+
+    found = desk.run("patterns", "--json").json
+    ran = desk.run("patterns")
+    error = next(one for one in found if one["kind"] == "recurring_error")
+
+    assert 2 == error["sessions"]
+    assert "the same error again" in ran.lines
+    assert "ab100000, ab000000" in ran.out or "ab000000, ab100000" in ran.out
+    assert (
+        [] == desk.run("patterns", "--project", "tidepool", "--kind", "flaky_test", "--json").json
+    )
+
+
+@pytest.mark.parametrize("room", [40, 59, 80, 130])
+@pytest.mark.parametrize("name", ["signals", "patterns", "todos", "digest"])
+def test_any_width(desk: Desk, name: str, room: int) -> None:
+    """No line is longer than the screen."""
+    given = ["7f3a"] if name == "digest" else []
+
+    assert room >= max(map(columns, desk.run(name, *given, columns=room).lines))
