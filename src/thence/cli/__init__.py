@@ -16,8 +16,20 @@ from thence import __version__
 from thence.errors import ThenceError
 
 COMMANDS = {
+    "sweep": "Keep what the agents of this machine wrote since the last time.",
+    "ls": "List sessions, the newest first.",
+    "search": "Find what was said or done, in the sessions of all agents.",
     "show": "Read one session: its live chain, branches and damage.",
+    "tree": "Draw one session: its line, what parted from it, what came of it.",
+    "digest": "Read the account of one session that is kept for good.",
+    "cost": "What sessions cost, dead branches and subagents apart.",
+    "signals": "What went wrong in sessions: loops, repeated errors, corrections.",
+    "patterns": "What comes back in many sessions.",
+    "todos": "What agents promised and did not do, over all sessions.",
+    "files": "Which sessions touched a file, and why.",
+    "history": "Prompts of all agents together, the newest first.",
     "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",
+    "hook": "Let agents say when a session went on.",
 }
 
 
@@ -44,10 +56,24 @@ class Lazy(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Lazy,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="thence")
-def thence() -> None:
-    """Keep the sessions of coding agents: records, reads, remembers and shows them."""
+@click.option("--json", "json", is_flag=True, help="Without a command: print JSON.")
+@click.option("--utc", is_flag=True, help="Without a command: tell times in UTC.")
+@click.pass_context
+def thence(ctx: click.Context, *, json: bool, utc: bool) -> None:
+    """Keep the sessions of coding agents: records, reads, remembers and shows them.
+
+    Without a command: where you stand.
+    """
+    if ctx.invoked_subcommand is None:
+        from thence.cli.home import show
+
+        show(json=json, utc=utc)
 
 
 def _tell(error: ThenceError) -> None:
