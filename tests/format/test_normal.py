@@ -431,6 +431,15 @@ def test_cut_text_says_so() -> None:
     assert "aaaaa" == one_line("aaaaa", 5)
 
 
+@given(st.text("ab \n", max_size=60), st.integers(1, 16))
+def test_summary_holds_the_first_words_of_four_times_its_length(text: str, length: int) -> None:
+    """However much white space stands before and between them."""
+    flat = " ".join(text[: 4 * length].split())
+    short = flat if len(flat) <= length else flat[: length - 1] + "…"
+
+    assert short == one_line(text, length)
+
+
 # -- numbers for the eye ----------------------------------------------------------------------
 
 

@@ -150,8 +150,8 @@ def _utf8(text: str) -> str:
 
 def one_line(text: str, length: int = SUMMARY_LENGTH) -> str:
     """Give the beginning of a text as one short line."""
-    flat = " ".join(text[: length + 40].split())
-    if len(flat) <= length and len(text) > length + 40:  # much white space: look further
+    flat = " ".join(text[: 2 * length].split())
+    if len(flat) <= length and len(text) > 2 * length:  # much white space: look further
         flat = " ".join(text[: 4 * length].split())
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
