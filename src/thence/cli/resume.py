@@ -1,0 +1,259 @@
+"""`thence resume`: go on with a session, with its own agent, in its own folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import (
+    DIM,
+    Cell,
+    Column,
+    ago,
+    money,
+    present,
+    project,
+    short_ids,
+    table,
+    tell,
+    tilde,
+    when,
+)
+from thence.cli.terminal import as_json, clean, cut, say, several, width
+from thence.errors import NotReadable, SessionNotFound
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from thence.adapters import Adapter
+    from thence.cli.picker import Choice
+    from thence.format.records import JSON
+    from thence.memory.store import SessionRow, Store
+
+LISTED = 20
+PICKED_FROM = 500
+
+_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME", "grok": "GROK_HOME"}
+_NOT_BACK = {
+    "claude": "permissions granted for that session only; Claude Code asks again",
+    "codex": "approvals granted for that session only; Codex asks again",
+    "grok": "permissions granted for that session only; Grok asks again",
+    "thence": "permissions: the ledger of a resumed session is empty",
+}
+
+
+class Way(NamedTuple):
+    """How a session is gone on with."""
+
+    row: SessionRow
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str | None
+
+    @property
+    def line(self) -> str:
+        """Give it as something to type."""
+        env = "".join(f"{name}={shlex.quote(value)} " for name, value in self.env.items())
+        place = f"cd {shlex.quote(self.cwd)} && " if self.cwd else ""
+        return f"{place}{env}{shlex.join(self.argv)}"
+
+    def told(self) -> JSON:
+        """Give it for programs."""
+        session = self.row.session
+        return {
+            "session_uid": session.session_uid,
+            "agent": session.flavor,
+            "title": self.row.title,
+            "ended_at": session.ended_at,
+            "cwd": self.cwd,
+            "env": self.env,
+            "argv": self.argv,
+            "command": self.line,
+            "not_restored": [_NOT_BACK.get(session.flavor, "permissions")],
+        }
+
+
+@click.command("resume", help="Go on with a session: its agent, its folder. Without ID: choose.")
+@click.argument("wanted", metavar="[ID]", required=False)
+@click.option("--exec", "run", is_flag=True, help="Run it, instead of printing what to type.")
+@options.agent
+@options.project
+@options.as_json
+def command(
+    wanted: str | None, agent: str | None, project: str | None, *, run: bool, json: bool
+) -> int:
+    """Print how a session is gone on with, or do it."""
+    known = wiring.adapters()
+    with wiring.store() as store:
+        if wanted is None:
+            rows = _rows(store, agent, project)
+            if json:
+                say(as_json([way_of(row, known).told() for row in rows[:LISTED]]))
+                return 0
+            row = _chosen(rows)
+            if row is None:
+                return 0
+        else:
+            row = wiring.session(store, wanted)
+    way = way_of(row, known)
+    if json:
+        say(as_json(way.told()))
+        return 0
+    _check(way, run=run)
+    for note in _notes(way):
+        click.echo(clean(note), err=True)
+    if run:
+        _become(way)
+    click.echo(clean(way.line))
+    return 0
+
+
+def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
+    """Tell how a session is gone on with."""
+    session = row.session
+    name, flavor = session.native_session_id, session.flavor
+    argv = {
+        "claude": ["claude", "--resume", name],
+        "codex": ["codex", "resume", name],
+        "grok": ["grok", "-r", name],
+    }.get(flavor)
+    if argv is None:
+        opened = f"import thence; session = thence.Journal().resume({name!r})"
+        argv = [sys.executable, "-i", "-c", opened]
+    return Way(row, argv, _env(row, known), session.cwd or None)
+
+
+def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
+    """Give the variable that leads an agent to a folder that is not its usual one."""
+    flavor, path = row.session.flavor, row.session.source_path
+    adapter, variable = known.get(flavor), _HOMES.get(flavor)
+    if adapter is None or variable is None or not path:
+        return {}
+    source = adapter.at(Path(path))
+    if source is None or not source.root:
+        return {}
+    root = Path(source.root)
+    usual = adapter.roots(Path.home(), os.environ)
+    return {} if root in usual or not root.is_dir() else {variable: str(root)}
+
+
+def _check(way: Way, *, run: bool) -> None:
+    """Refuse what cannot go well."""
+    session = way.row.session
+    name = session.native_session_id[:13]
+    if way.row.gone or (session.source_path and not Path(session.source_path).exists()):
+        raise SessionNotFound(
+            f"{session.flavor} has deleted {name}, so it cannot go on with it",
+            hint=f"what thence kept of it: thence show {name}",
+        )
+    if not run:
+        return
+    if way.cwd and not Path(way.cwd).is_dir():
+        raise NotReadable(
+            f"the folder of {name} is gone: {way.cwd}",
+            hint="make it again, or run what thence resume prints somewhere else",
+        )
+    if shutil.which(way.argv[0]) is None:
+        raise NotReadable(f"{way.argv[0]} is not installed", hint="is it on your PATH?")
+
+
+def _notes(way: Way) -> Iterator[str]:
+    row = way.row
+    yield f"{cut(_title(row), 72)}"
+    yield f"not back: {_NOT_BACK.get(row.session.flavor, 'permissions')}"
+    if way.cwd and not Path(way.cwd).is_dir():
+        yield f"its folder is gone: {way.cwd}"
+    if row.turn and row.turn != "done":
+        yield f"its last turn: {row.turn.replace('_', ' ')}"
+
+
+def _become(way: Way) -> None:
+    """Turn into the agent."""
+    if way.cwd:
+        os.chdir(way.cwd)
+    os.environ.update(way.env)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp(way.argv[0], way.argv)  # noqa: S606 - the agent, asked for
+
+
+# -- choosing -------------------------------------------------------------------------------
+
+
+def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionRow]:
+    from thence.memory.store import Filter
+
+    rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
+    found = [row for row in rows if not row.gone]
+    if not found:
+        raise SessionNotFound("no session fits", hint="thence ls lists what is kept")
+    return found
+
+
+def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:
+    """Let the user choose; where that cannot be, list them."""
+    from thence.cli import picker
+
+    now = present()
+    if not picker.possible():
+        tell([*_list(rows[:LISTED], now), "thence resume ID prints how to go on; --exec does it"])
+        return None
+    ids = short_ids([row.session.native_session_id for row in rows])
+    choices = [_choice(row, ids[row.session.native_session_id], now) for row in rows]
+    return rows[picker.pick(choices)]
+
+
+_COLUMNS = (
+    *(Column(), Column("id"), Column("agent"), Column("age", right=True)),
+    *(Column("title", slack=True), Column("project", right=True)),
+)
+
+
+def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
+    ids = short_ids([row.session.native_session_id for row in rows])
+    cells = [
+        [
+            Cell("○"),
+            Cell(ids[row.session.native_session_id], DIM),
+            Cell(clean(row.session.flavor)),
+            Cell(ago(when(row.session.ended_at), now), DIM),
+            Cell(_title(row)),
+            Cell(cut(project(row.session.cwd), 16)),
+        ]
+        for row in rows
+    ]
+    yield from table(_COLUMNS, cells, width())
+
+
+def _choice(row: SessionRow, name: str, now: datetime) -> Choice:
+    from thence.cli import picker
+
+    session = row.session
+    title, place = _title(row), project(session.cwd)
+    age = ago(when(session.ended_at), now)
+    branch = clean(session.git_branch or "")
+    cost = money(sum(row.ticks.values()), row.unpriced)
+    facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
+    left = row.turn.replace("_", " ") if row.turn else ""
+    return picker.Choice(
+        f"{name}  {clean(session.flavor):6}  {age:>6}  {cut(place, 14):14}  {title}",
+        f"{session.session_uid} {title} {place} {branch}",
+        (
+            title,
+            clean(tilde(session.cwd or "")),
+            " · ".join(fact for fact in facts if fact),
+            f"last turn: {left}" if left else "",
+        ),
+    )
+
+
+def _title(row: SessionRow) -> str:
+    return clean(" ".join((row.title or "").split())) or "empty session"

@@ -1,0 +1,50 @@
+"""A made-up machine with sessions of all agents, swept, for commands that act on what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from thence.cli import madeup, thence
+
+Run = Callable[..., Result]
+
+
+def built(folder: Path, patch: pytest.MonkeyPatch) -> madeup.Homes:
+    """Write the sessions, let all variables lead there, and sweep."""
+    homes = madeup.write(folder, datetime.now(UTC))
+    for name, value in (homes.env | {"HOME": str(folder), "COLUMNS": "80"}).items():
+        patch.setenv(name, value)
+    for name in ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSISTENCE"):
+        patch.delenv(name, raising=False)
+    done = CliRunner().invoke(thence, ["sweep", "--json"], catch_exceptions=False)
+    assert 0 == done.exit_code, done.output
+    return homes
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> madeup.Homes:
+    """A machine of one's own, to change things on."""
+    return built(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[madeup.Homes]:
+    """A machine for a whole file of tests that change nothing."""
+    patch = pytest.MonkeyPatch()
+    yield built(tmp_path_factory.mktemp("machine"), patch)
+    patch.undo()
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command in this process; its errors are raised."""
+
+    def run(*arguments: str, **more: str) -> Result:
+        return CliRunner().invoke(thence, arguments, catch_exceptions=False, env=more or None)
+
+    return run

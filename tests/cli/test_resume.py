@@ -1,0 +1,215 @@
+"""`thence resume`: the right command of the right agent in the right folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.conftest import Run
+from thence.cli import thence
+from thence.cli.madeup import Homes, made_id
+from thence.cli.picker import Choice, Left, Picker
+from thence.errors import NotReadable, SessionNotFound
+
+CLOCK = made_id("clock-change")
+
+
+def ways(run: Run, *more: str) -> list[dict[str, Any]]:
+    """Every session and how it is gone on with."""
+    told: list[dict[str, Any]] = json.loads(run("resume", "--json", *more).stdout)
+    return told
+
+
+def test_each_agent_is_called_its_own_way(looked_at: Homes, run: Run) -> None:
+    """The command is the agent's own, in the session's folder."""
+    by_agent = {way["agent"]: way for way in ways(run)}
+    name = {agent: way["session_uid"].partition(":")[2] for agent, way in by_agent.items()}
+
+    assert ["codex", "resume", name["codex"]] == by_agent["codex"]["argv"]
+    assert ["grok", "-r", name["grok"]] == by_agent["grok"]["argv"]
+    assert ["claude", "--resume", name["claude"]] == by_agent["claude"]["argv"]
+    assert str(looked_at.work / "tidepool") == by_agent["grok"]["cwd"]
+    assert name["thence"] in by_agent["thence"]["command"]
+
+
+def test_the_command_alone_is_on_stdout(looked_at: Homes, run: Run) -> None:
+    """A shell can take it as it is; what does not come back is said beside it."""
+    result = run("resume", CLOCK[:8])
+
+    assert f"cd {looked_at.work}/tidepool && claude --resume {CLOCK}\n" == result.stdout
+    assert "not back: permissions" in result.stderr
+
+
+def test_a_folder_that_is_not_the_usual_one_is_named(
+    looked_at: Homes, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that would look elsewhere is told where."""
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR")
+    monkeypatch.setenv("HOME", str(looked_at.work))
+    line = run("resume", CLOCK).stdout
+
+    assert f"&& CLAUDE_CONFIG_DIR={looked_at.claude} claude --resume" in line
+
+
+def test_exec_becomes_the_agent_in_the_folder(looked_at: Homes, tmp_path: Path) -> None:
+    """`--exec` runs it there, with its arguments."""
+    agent = tmp_path / "claude"
+    agent.write_text('#!/bin/sh\necho "$PWD $*"\n')
+    agent.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", "from thence.cli import main; main()", "resume", CLOCK, "--exec"],
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+
+    assert f"{looked_at.work}/tidepool --resume {CLOCK}\n" == done.stdout
+
+
+def test_exec_says_what_is_missing(
+    looked_at: Homes, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that is not installed is named."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+    with pytest.raises(NotReadable, match="claude is not installed"):
+        run("resume", CLOCK, "--exec")
+
+
+def test_our_own_sessions_open_through_the_library(looked_at: Homes, run: Run) -> None:
+    """The line that is printed opens the session."""
+    way = next(way for way in ways(run) if way["agent"] == "thence")
+    argv = [part for part in way["argv"] if part != "-i"]
+    code = f"{argv[-1]}; print(len(session.messages))"
+    done = subprocess.run(
+        [*argv[:-1], code], capture_output=True, text=True, check=True, timeout=30
+    )
+
+    assert int(done.stdout) > 0
+
+
+def test_without_a_terminal_there_is_a_list(looked_at: Homes, run: Run) -> None:
+    """Where nobody can choose, the newest are listed with their ids."""
+    lines = run("resume").stdout.splitlines()
+
+    assert any(re.match(f"  ○ {CLOCK[:8]} +claude ", line) for line in lines)
+    assert all(len(line) <= 80 for line in lines)
+    assert "thence resume ID" in lines[-1]
+
+
+def test_filters_and_unknown_ids(looked_at: Homes, run: Run) -> None:
+    """Agents and projects narrow the list; what is not there is said."""
+    assert {"codex"} == {way["agent"] for way in ways(run, "--agent", "codex")}
+    with pytest.raises(SessionNotFound):
+        run("resume", "--project", "nowhere")
+    with pytest.raises(SessionNotFound):
+        run("resume", "zzz")
+
+
+def test_what_the_agent_deleted_cannot_go_on(machine: Homes, run: Run) -> None:
+    """The session is still kept, and the hint says how to read it."""
+    for path in machine.claude.rglob(f"{CLOCK}.jsonl"):
+        path.unlink()
+    run("sweep")
+    result = CliRunner().invoke(thence, ["resume", CLOCK])
+
+    assert isinstance(result.exception, SessionNotFound)
+    assert f"thence show {CLOCK[:13]}" in (result.exception.hint or "")
+
+
+# -- choosing -------------------------------------------------------------------------------
+
+CHOICES = [
+    Choice("one  red fish", "one red fish", ("about one",)),
+    Choice("two  blue fish", "two blue fish", ("about two",)),
+    Choice("three  red bird", "three red bird"),
+]
+
+
+def typed(*keys: str) -> Picker:
+    """A picker after some keys."""
+    picker = Picker(CHOICES, colour=False)
+    for key in keys:
+        assert picker.press(key) is None
+    return picker
+
+
+def test_typing_filters_by_all_words_in_any_order() -> None:
+    """Each word must be somewhere; taking letters back widens it again."""
+    assert [0, 1, 2] == typed().fitting
+    assert [0] == typed(*"fish RED").fitting
+    assert [0, 1] == typed(*"fishx", "\x7f").fitting
+    assert [0, 1, 2] == typed(*"zzz", "\x15").fitting
+
+
+def test_enter_takes_what_is_marked() -> None:
+    """Arrows move the mark and stop at the ends; nothing fitting takes nothing."""
+    assert 1 == typed("\x1b[B").press("\r")
+    assert 2 == typed(*["\x1b[B"] * 9).press("\r")
+    assert 0 == typed("\x1b[B", "\x1b[A", "\x1b[A").press("\n")
+    assert 2 == typed(*"red", "\x0e").press("\r")
+    assert typed(*"nothing").press("\r") is None
+    for key in ("\x1b", "\x03"):
+        with pytest.raises(Left):
+            typed().press(key)
+
+
+def test_the_screen_fits_and_shows_what_is_marked() -> None:
+    """Mark, count and preview are there at any size."""
+    lines = list(typed("\x1b[B").lines(30, 12))
+
+    assert "> " == lines[0][:2]
+    assert "3 of 3" == lines[0][-6:]
+    assert ["  one  red fish", "▸ two  blue fish"] == lines[1:3]
+    assert "  about two" in lines
+    for width, height in ((20, 5), (80, 40)):
+        screen = list(typed().lines(width, height))
+
+        assert all(len(line) <= width for line in screen)
+
+
+def test_choosing_on_a_terminal(looked_at: Homes) -> None:
+    """Typing on a real terminal finds the session, and stdout has the command only."""
+    here, there = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from thence.cli import main; main()", "resume"],
+        stdin=there,
+        stderr=there,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TERM": "xterm"},
+        text=True,
+    )
+    os.close(there)
+    seen = _until(here, "esc leaves")
+    os.write(here, b"gauge import")
+    seen += _until(here, "1 of ")
+    os.write(here, b"\r")
+    stdout, _ = child.communicate(timeout=30)
+    os.close(here)
+
+    assert re.search(r"\x1b\[\?1049h", seen)
+    assert made_id("gauge-import") in shlex.split(stdout)
+    assert 0 == child.returncode
+
+
+def _until(handle: int, wanted: str) -> str:
+    seen, until = "", time.monotonic() + 30
+    while wanted not in seen and time.monotonic() < until:
+        if select.select([handle], [], [], 1)[0]:
+            seen += os.read(handle, 65536).decode("utf-8", "replace")
+    assert wanted in seen
+    return seen
