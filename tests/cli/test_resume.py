@@ -122,13 +122,14 @@ def test_filters_and_unknown_ids(looked_at: Homes, run: Run) -> None:
 
 def test_what_the_agent_deleted_cannot_go_on(machine: Homes, run: Run) -> None:
     """The session is still kept, and the hint says how to read it."""
-    for path in machine.claude.rglob(f"{CLOCK}.jsonl"):
+    gone = made_id("what-does-clock-do")
+    for path in machine.claude.rglob(f"{gone}.jsonl"):
         path.unlink()
     run("sweep")
-    result = CliRunner().invoke(thence, ["resume", CLOCK])
+    result = CliRunner().invoke(thence, ["resume", gone])
 
     assert isinstance(result.exception, SessionNotFound)
-    assert f"thence show {CLOCK[:13]}" in (result.exception.hint or "")
+    assert f"thence show {gone[:13]}" in (result.exception.hint or "")
 
 
 # -- choosing -------------------------------------------------------------------------------
