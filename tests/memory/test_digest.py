@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.memory.stored import sweep
+from thence.adapters import adapters
 from thence.errors import BadConfig
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
@@ -24,9 +24,11 @@ from thence.memory.course import Course, short
 from thence.memory.digest import BuiltIn, Part, digest, digesters
 from thence.memory.keep import restated
 from thence.memory.outcome import TaskPattern
+from thence.memory.redact import Redactor
 from thence.memory.signals import Signal
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow
+from thence.memory.sweep import Sweep
 from thence.testing import Draft, sample
 
 UID = "thence:sample"
@@ -73,6 +75,16 @@ def did(draft: Draft, tool: str, text: str = "ok", *, failed: bool = False, **gi
 def ran(draft: Draft, command: str, text: str = "ok", *, failed: bool = False) -> None:
     """One command."""
     did(draft, "Bash", text, failed=failed, command=command)
+
+
+def sweep(folder: Path, home: Path) -> Sqlite:
+    """Sweep Claude's sessions into a new store, and give it."""
+    store = Sqlite(str(folder / "s.db"))
+    with store.sweeping():
+        Sweep(store, adapters(), Redactor(key=b"a key for tests, 32 bytes long!!")).run(
+            {"claude": [home]}
+        )
+    return store
 
 
 # -- what it tells --------------------------------------------------------------------------
@@ -355,8 +367,7 @@ def test_a_sweep_keeps_it(tmp_path: Path) -> None:
             )
         )
     )
-    sweep(tmp_path, {"claude": [tmp_path / "home"]})
-    store = Sqlite(str(tmp_path / "s.db"))
+    store = sweep(tmp_path, tmp_path / "home")
     (kept,) = store.kept("digests")
     (signal,) = store.kept("signals")
     store.close()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.memory.stored import sweep
+from thence.adapters import adapters
 from thence.adapters.sessions import load
 from thence.format import kinds
 from thence.format.facts import fact_of
@@ -19,8 +19,10 @@ from thence.memory.course import Course
 from thence.memory.digest import digest
 from thence.memory.keep import restated
 from thence.memory.patterns import EVIDENCE, MOST, Memory, Pattern, memories, patterns
+from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow
+from thence.memory.sweep import Sweep
 from thence.testing import Draft
 
 NOT_READ = "<tool_use_error>File has not been read yet. Read it first.</tool_use_error>"
@@ -276,8 +278,10 @@ def test_digests_of_another_version_are_left_out() -> None:
 
 def test_what_a_store_keeps_can_be_asked(shared: Path, tmp_path: Path) -> None:
     """Real sessions, swept: the error that five of them share, with what helped all of them."""
-    sweep(tmp_path, {"claude": [shared / "data/public/claude/context-evaluator"]})
     store = Sqlite(str(tmp_path / "s.db"))
+    with store.sweeping():
+        reader = Sweep(store, adapters(), Redactor(key=b"a key for tests, 32 bytes long!!"))
+        reader.run({"claude": [shared / "data/public/claude/context-evaluator"]})
     known = memories(store.kept("digests"), store.kept("signals"))
     store.close()
     error = found("recurring_error", *known)[0]
