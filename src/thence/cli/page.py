@@ -187,7 +187,11 @@ class Page:
                 cut(f"┊    goes on from {clean(name)}, {several(number, what)}", self.room), fg=_DIM
             )
 
-    def _run(self, places: Sequence[int], step: str) -> Iterator[str]:
+    def part(self, places: Sequence[int]) -> Iterator[str]:
+        """Give some facts of a line, and nothing that parted from it."""
+        return self._run(places, "", parted=False)
+
+    def _run(self, places: Sequence[int], step: str, *, parted: bool = True) -> Iterator[str]:
         """Give a run of facts, a step to the right if it is a branch."""
         copies: list[int] = []
         for place in places:
@@ -197,7 +201,7 @@ class Page:
             yield from self._copied(copies, step)
             copies = []
             yield from self._fact(place, step)
-            if not step:
+            if parted and not step:
                 yield from self._branches(place)
         yield from self._copied(copies, step)
 

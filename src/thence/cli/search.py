@@ -12,6 +12,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, ago, present, short_ids, tell, when
+from thence.cli.kept import event_name
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -131,12 +132,12 @@ class Found:
         yield ""
         for uid, hits in self._by.items():
             yield from self._session(uid, hits, room)
-        first = next((hit for hit in self._answer.hits if hit.seq is not None), None)
-        if first is not None:
+        first = next((hit for hit in self._answer.hits if hit.event_id is not None), None)
+        if first is not None and first.event_id is not None:
             name = self._ids[first.session_uid.partition(":")[2]]
             yield ""
             yield style("open one at the hit:", fg=DIM) + style(
-                f"  thence show {name} --around e{first.seq}", bold=True
+                f"  thence show {name} --around {event_name(first.event_id)}", bold=True
             )
 
     def _far(self) -> str:
@@ -161,11 +162,11 @@ class Found:
             yield style(f"    and {len(hits) - FEW} more", fg=DIM)
 
     def _hit(self, hit: Hit, room: int) -> str:
-        place = f"e{hit.seq}" if hit.seq is not None else ""
+        place = event_name(hit.event_id) if hit.event_id is not None else ""
         kind = _KINDS.get(hit.kind, hit.kind)
         if hit.state in ("dead", "rolled_back"):
             kind = f"╳ {kind}"
-        left = f"    {place:<6}{kind:<9}"
+        left = f"    {place:<9}{kind:<9}"
         return style(left, fg=DIM) + highlighted(hit.snippet, room - columns(left))
 
 

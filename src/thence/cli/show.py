@@ -1,9 +1,8 @@
-"""`thence show`: one session of any agent, read from its files, without a store."""
+"""`thence show`: one session of any agent, from its files, or as it is kept."""
 
 from __future__ import annotations
 
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import click
@@ -23,9 +22,9 @@ Shown = Literal["live", "all"]
 @click.command(
     "show",
     help="Read one session: its live chain, branches and damage.",
-    epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such file.",
+    epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such session.",
 )
-@click.argument("path", required=False)
+@click.argument("path", required=False, metavar="ID|PATH")
 @click.option("--sample", is_flag=True, help="Show the session that ships with thence.")
 @click.option("--as", "form", type=click.Choice(get_args(Form)), default="text", show_default=True)
 @click.option(
@@ -37,6 +36,7 @@ Shown = Literal["live", "all"]
     help="all: dead branches, subagents and what was compacted are opened.",
 )
 @click.option("--full", is_flag=True, help="Leave out no part of a long text.")
+@click.option("--around", metavar="EVENT", help="Only what was said around an event.")
 @click.option(
     "--orphans",
     type=click.Choice(get_args(Orphans)),
@@ -50,6 +50,7 @@ def command(
     form: Form,
     shown: Shown,
     orphans: Orphans,
+    around: str | None,
     *,
     full: bool,
     sample: bool,
@@ -57,11 +58,12 @@ def command(
 ) -> int:
     """Print a session in the form that was asked for."""
     if sample == bool(path):
-        message = "give the path of one session file, or --sample"
+        message = "give the id of a session or the path of its file, or --sample"
         raise click.UsageError(message)
-    from thence.adapters.sessions import load
+    from thence.cli.kept import around as near
+    from thence.cli.kept import named
 
-    loaded = _sample() if path is None else load(Path(path))
+    loaded = _sample() if path is None else named(path)
     if form == "messages":
         lines = as_json(loaded.whole.messages(orphans).messages)
     elif form == "events" or json:
@@ -69,7 +71,8 @@ def command(
     else:
         from thence.cli.page import Page
 
-        lines = iter(Page(loaded, width(), opened=shown == "all", full=full).lines())
+        page = Page(loaded, width(), opened=shown == "all", full=full)
+        lines = iter(page.lines() if around is None else near(page, around))
     say(lines)
     return exit_code(loaded.skipped)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options, wiring
+from thence.cli import options
 from thence.cli.columns import DIM, TICKS, WIDE, Cell, money, present, short_id, tell, when
 from thence.cli.terminal import (
     as_json,
@@ -49,24 +48,14 @@ FEW = 4
 @options.as_json
 def command(session: str, *, everything: bool, utc: bool, json: bool) -> int:
     """Draw a session that is kept, or one that lies in a file."""
-    tree = Tree(_found(session), present(utc=utc), everything=everything)
+    from thence.cli.kept import named
+
+    tree = Tree(named(session), present(utc=utc), everything=everything)
     if json:
         say(as_json(tree.object()))
     else:
         tell(tree.lines(width()))
     return 0
-
-
-def _found(name: str) -> Loaded:
-    from thence.cli.kept import loaded
-
-    path = Path(name)
-    if "/" in name or path.is_file():
-        from thence.adapters.sessions import load
-
-        return load(path)
-    with wiring.store() as store:
-        return loaded(store, wiring.session(store, name))
 
 
 class Tree:

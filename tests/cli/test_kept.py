@@ -1,0 +1,94 @@
+"""Sessions by their id: shown as they are kept, whole or around one event."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import WINDOWS, Desk, alerts, windows
+from thence.cli import wiring
+from thence.cli.kept import event_name
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Two sessions, kept."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows(), alerts())
+    desk.sweep()
+    return desk
+
+
+def test_kept_session_reads_as_its_file_does(desk: Desk) -> None:
+    """By the beginning of its id, with or without the agent, or by its path."""
+    path = desk.claude / "projects" / "-home-dev-project" / f"{WINDOWS}.jsonl"
+    by_path = desk.run("show", str(path))
+
+    assert 0 == by_path.code
+    for name in ("7f3a", WINDOWS, f"claude:{WINDOWS}"):
+        assert by_path.out == desk.run("show", name).out
+    assert desk.run("show", "7f3a", "--as", "messages").json == (
+        desk.run("show", str(path), "--as", "messages").json
+    )
+
+
+def test_kept_session_outlives_its_file(desk: Desk) -> None:
+    """And one whose events were evicted is read from its file while that is there."""
+    path = desk.claude / "projects" / "-home-dev-project" / f"{WINDOWS}.jsonl"
+    with wiring.store() as store:
+        store.remove([f"claude:{WINDOWS}"], why={})
+    evicted = desk.run("show", "7f3a")
+    path.unlink()
+
+    assert (0, 1) == (evicted.code, desk.run("show", "7f3a").code)
+    assert "Cut the windows in UTC" in evicted.out
+    assert 0 == desk.run("show", "a41e").code
+
+
+def test_search_leads_to_the_event(desk: Desk) -> None:
+    """The command that a search ends with shows what it found, on a dead branch too."""
+    for word in ("lighthouse", "lantern"):
+        last = desk.run("search", word).lines[-1]
+        shown = re.findall(r"thence (show \S+ --around \S+)", last)
+
+        assert word in desk.run(*shown[0].split()).out
+
+
+def test_only_what_stands_around_is_shown(desk: Desk) -> None:
+    """What comes before and after is counted."""
+    script = alerts()
+    for number in range(40):
+        script.user(f"question {number}")
+        script.say(f"answer {number}")
+    desk.write_claude(script)
+    desk.sweep()
+    hit = next(
+        hit
+        for hit in desk.run("search", '"question 20"', "--json").json["hits"]
+        if hit["snippet"] == "question 20"
+    )
+
+    by_name = desk.run("show", "a41e", "--around", event_name(hit["event_id"]))
+    by_id = desk.run("show", "a41e", "--around", f"{hit['event_id']}")
+
+    assert by_name.out == by_id.out
+    assert "question 20" in by_name.out
+    assert ("question 2\n" in by_name.out, "question 39" in by_name.out) == (False, False)
+    assert "┊    36 records before" in by_name.lines
+    assert "┊    29 records after" in by_name.lines
+
+
+@pytest.mark.parametrize("wanted", ["e000000", "nonsense", "e", ""])
+def test_unknown_events_are_told(desk: Desk, wanted: str) -> None:
+    """Exit code 10."""
+    assert 10 == desk.run("show", "7f3a", "--around", wanted).code
+
+
+def test_without_a_store_a_name_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before anything was kept."""
+    ran = Desk(tmp_path, monkeypatch).run("show", "7f3a")
+
+    assert 10 == ran.code
+    assert "no such file: 7f3a" in ran.err
