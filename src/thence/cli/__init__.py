@@ -31,6 +31,11 @@ COMMANDS = {
     "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",
     "resume": "Go on with a session: its agent, its folder.",
     "hook": "Let agents say when a session went on.",
+    "gc": "Keep the caps: let go of old transcripts, clean up our own sessions.",
+    "evict": "Let go of transcripts; digests, costs and signals stay.",
+    "keep": "Never evict these sessions.",
+    "forget": "Remove a session for good, with proof.",
+    "backup": "Save what is kept for good into one file.",
 }
 
 

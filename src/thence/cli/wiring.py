@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
     from thence.memory.store import SessionRow, Store
+    from thence.memory.sweep import Sweep
 
 KEY = "redact.key"
 SHOWN = 5
@@ -149,6 +150,21 @@ def policy() -> Policy:
         name.removeprefix(prefix): told[name] for name in told.values if name.startswith(prefix)
     }
     return Policy(**knobs)
+
+
+def sweep_of(opened: Store) -> Sweep:
+    """Make a sweep of this home that evicts nothing."""
+    from thence.memory.sweep import Sweep
+
+    told = settings()
+    return Sweep(
+        opened,
+        adapters(),
+        redactor(),
+        domains=told["session_memory.domains"],
+        exclude=told["session_memory.exclude"],
+        address=address(),
+    )
 
 
 def session(opened: Store, wanted: str) -> SessionRow:

@@ -1,0 +1,41 @@
+"""`thence backup`: save what is kept for good into one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import tell, tilde
+from thence.cli.terminal import as_json, clean, say, several, size
+from thence.errors import BadConfig, NotReadable
+
+
+@click.command("backup", help="Save digests, costs and what else is kept for good into one file.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@options.as_json
+def command(file: Path, *, force: bool, json: bool) -> int:
+    """Save tier 2 while others go on."""
+    from thence.memory import backup
+
+    address = wiring.address()
+    if not address.startswith("sqlite:"):
+        hint = "databases have tools of their own for this, such as pg_dump"
+        raise BadConfig(f"only an SQLite store is saved this way, not {address}", hint=hint)
+    if file.exists() and not force:
+        raise NotReadable(f"{file} exists", hint="give another name, or --force")
+    with wiring.store() as store:
+        sessions = sum(1 for _ in store.sessions())
+        written = backup.save(Path(address.removeprefix("sqlite:")), file.absolute())
+    if json:
+        say(as_json({"path": str(file.absolute()), "bytes": written, "sessions": sessions}))
+        return 0
+    tell(
+        [
+            f"saved {several(sessions, 'session')}, {size(written)}: {clean(tilde(str(file)))}",
+            f"  digests, costs and signals; not the {wiring.KEY} and no transcripts",
+        ]
+    )
+    return 0

@@ -1,0 +1,83 @@
+"""`thence evict`: let go of transcripts; what was learned from them stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import short_id, tell
+from thence.cli.hook import confirm
+from thence.cli.keep import WAIT
+from thence.cli.terminal import as_json, clean, cut, say, several, size, width
+from thence.errors import ThenceError
+
+if TYPE_CHECKING:
+    from thence.memory.store import SessionRow
+
+WHY = "asked for by thence evict"
+
+
+class NotEvicted(ThenceError):
+    """Something would be lost that nobody asked to lose."""
+
+
+@click.command("evict", help="Let go of transcripts; digests, costs and signals stay.")
+@click.argument("wanted", metavar="ID...", nargs=-1, required=True)
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would go; change nothing.")
+@click.option("--lose", is_flag=True, help="Also what no digest covers yet.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def command(wanted: tuple[str, ...], *, dry_run: bool, lose: bool, yes: bool, json: bool) -> int:
+    """Evict sessions."""
+    with wiring.store() as store, store.sweeping(WAIT):
+        rows = [wiring.session(store, one) for one in dict.fromkeys(wanted)]
+        due = [row for row in rows if not row.session.evicted_at]
+        _check(due, lose=lose)
+        if not json:
+            _tell(rows, due)
+        pending: list[str] = []
+        if due and not dry_run:
+            confirm(yes=yes, json=json, what="let them go" if len(due) > 1 else "let it go")
+            for lost in (False, True):
+                some = [r.session.session_uid for r in due if bool(r.session.analyzed_at) != lost]
+                if some:
+                    pending += store.remove(some, why=dict.fromkeys(some, WHY), lost=lost)
+    if json:
+        items = [
+            {
+                "session_uid": row.session.session_uid,
+                "bytes": row.raw_bytes,
+                "source_gone": row.gone,
+            }
+            for row in due
+        ]
+        say(as_json({"dry_run": dry_run, "pending": pending, "items": items}))
+    elif due and not dry_run:
+        freed = size(sum(row.raw_bytes for row in due))
+        wait = "; some pages wait for a reader, the next sweep clears them" if pending else ""
+        tell([f"let go of {several(len(due), 'session')}, {freed}{wait}"])
+    return 0
+
+
+def _check(rows: Sequence[SessionRow], *, lose: bool) -> None:
+    for row in rows:
+        name = short_id(row.session.native_session_id)
+        if row.pinned:
+            raise NotEvicted(f"{name} is kept for good", hint=f"thence keep --off {name}")
+        if not row.session.analyzed_at and not lose:
+            raise NotEvicted(
+                f"no digest covers all of {name}, so it would be lost",
+                hint="thence sweep digests it; --lose lets it go all the same",
+            )
+
+
+def _tell(rows: Sequence[SessionRow], due: Sequence[SessionRow]) -> None:
+    for row in rows:
+        name = short_id(row.session.native_session_id)
+        title = clean(" ".join((row.title or "").split())) or "empty session"
+        what = size(row.raw_bytes) if row in due else "evicted already"
+        gone = ", its source is gone: this is the only copy" if row.gone and row in due else ""
+        tell([cut(f"  {name}  {what}{gone}  {title}", width())])

@@ -1,0 +1,230 @@
+"""`thence forget`: a session that is gone everywhere, with proof.
+
+Everywhere is: the rows, index, digest and packs of the store; nudges; and, of a session of our
+own, its files and its prompts in the history. What other agents wrote is theirs: it is named and
+left alone, and sweeps will not read it again. The proof is a look through every byte of the home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import short_id, tell, tilde
+from thence.cli.hook import confirm
+from thence.cli.keep import WAIT
+from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
+from thence.errors import SessionBusy, ThenceError
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.memory.store import SessionRow, Store
+
+OURS = "thence"
+BUSY = 11
+LONG_ENOUGH = 24
+"""Characters of a text that is looked for: shorter ones may be anywhere by chance."""
+
+
+class StillThere(ThenceError):
+    """The proof failed."""
+
+
+class Proof(NamedTuple):
+    """What was looked through, and what was found."""
+
+    files: list[Path]
+    bytes: int
+    traces: list[tuple[Path, str]]
+
+
+@click.command(
+    "forget",
+    help="Remove a session for good: store, index, digest, packs; files of our own.",
+    epilog="Other agents' files are named and left alone; sweeps do not read them again.",
+)
+@click.argument("wanted", metavar="ID")
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would go; change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
+    """Forget a session, and prove it."""
+    with wiring.store() as store, store.sweeping(WAIT):
+        row = wiring.session(store, wanted)
+        own = list(own_files(row))
+        if not json:
+            tell(_plan(row, own))
+        if dry_run:
+            if json:
+                say(as_json({**_about(row), "dry_run": True, "files": [str(p) for p in own]}))
+            return 0
+        confirm(yes=yes, json=json, what="forget it")
+        needles = _needles(store, row)
+        pending = _forget(store, row)
+    proof = prove(wiring.home(), needles)
+    if json:
+        say(as_json({**_about(row), **_told(proof), "pending": bool(pending)}))
+    else:
+        tell(_proven(proof))
+    if pending:
+        raise SessionBusy(
+            "some pages wait until a reader of the store has ended",
+            hint="thence sweep clears them; then look again",
+        )
+    if proof.traces:
+        path, what = proof.traces[0]
+        raise StillThere(f"{what} is still in {path}", hint="thence doctor --deep says more")
+    return 0
+
+
+def _forget(store: Store, row: SessionRow) -> list[str]:
+    uid = row.session.session_uid
+    pending = store.remove([uid], why={uid: "asked for by thence forget"}, forget=True)
+    home, name = wiring.home(), row.session.native_session_id
+    for path in _nudges(home, row):
+        path.unlink(missing_ok=True)
+    if row.session.flavor == OURS:
+        _remove_own(home, name)
+    return pending
+
+
+def _remove_own(home: Path, name: str) -> None:
+    """Remove the files of a session of our own."""
+    from thence.format import layout
+    from thence.journal import cleanup
+
+    for held in cleanup.inventory(home):
+        if held.session == name:
+            cleanup.remove(held)
+    (home / layout.AUDIT / f"{name}.jsonl").unlink(missing_ok=True)
+    for path in home.glob(f"{layout.HISTORY}*"):
+        if not path.name.endswith((".lock", ".tmp")):
+            _drop_lines(path, name)
+
+
+def _drop_lines(path: Path, name: str) -> None:
+    """Write a history without the prompts of a session; what is added meanwhile is not lost."""
+    told = f'"{name}"'.encode()
+    while True:
+        body = path.read_bytes()
+        lines = body.splitlines(keepends=True)
+        kept = b"".join(line for line in lines if told not in line)
+        if kept == body:
+            return
+        passing = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        passing.write_bytes(kept)
+        passing.chmod(0o600)
+        if path.stat().st_size == len(body):
+            passing.replace(path)
+            return
+
+
+def own_files(row: SessionRow) -> Iterator[Path]:
+    """Give the files that are ours to remove."""
+    if row.session.flavor != OURS:
+        return
+    from thence.journal import cleanup
+
+    for held in cleanup.inventory(wiring.home()):
+        if held.session == row.session.native_session_id:
+            if held.running:
+                raise SessionBusy(f"{held.session} is being written", hint="end it first")
+            yield from (file.path for file in held.segments)
+            yield from held.beside
+
+
+def _nudges(home: Path, row: SessionRow) -> Iterator[Path]:
+    from thence.cli import queue
+
+    name = f"{row.session.flavor}-{row.session.native_session_id}.json"
+    yield from (home / queue.FOLDER / start for start in (name, queue.TAKEN + name))
+    last = home / queue.HEARD / row.session.flavor
+    with contextlib.suppress(OSError):
+        if row.session.native_session_id.encode() in last.read_bytes():
+            last.write_bytes(b"{}")  # that the hook was heard may be known, of what not
+
+
+# -- proof ----------------------------------------------------------------------------------
+
+
+def _needles(store: Store, row: SessionRow) -> list[str]:
+    """Give texts that must be nowhere afterwards: only this session has them."""
+    session = row.session
+    others = [one for one in store.sessions() if one.session.session_uid != session.session_uid]
+    name = session.native_session_id  # what comes from it may go on naming it
+    named = any(edge.session == name for one in others for edge in one.edges)
+    needles = [] if named else [name]
+    titles = {one.title for one in others}
+    if row.title and len(row.title) >= LONG_ENOUGH and row.title not in titles:
+        needles.append(row.title)
+    return needles
+
+
+def prove(home: Path, needles: list[str]) -> Proof:
+    """Look through every byte of the home."""
+    files: list[Path] = []
+    traces: list[tuple[Path, str]] = []
+    total = 0
+    wanted = [(needle, needle.encode("utf-8", "replace")) for needle in needles]
+    for path in sorted(home.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        files.append(path)
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            count = os.fstat(file.fileno()).st_size
+            total += count
+            if not count:
+                continue
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as body:
+                found = [needle for needle, raw in wanted if body.find(raw) >= 0]
+            traces += [(path, needle) for needle in found]
+    return Proof(files, total, traces)
+
+
+# -- telling --------------------------------------------------------------------------------
+
+
+def _about(row: SessionRow) -> dict[str, JSON]:
+    session = row.session
+    return {
+        "session_uid": session.session_uid,
+        "bytes": row.raw_bytes,
+        "source_path": session.source_path,
+        "source_left": session.flavor != OURS and not row.gone,
+    }
+
+
+def _told(proof: Proof) -> dict[str, JSON]:
+    return {
+        "files_checked": [str(path) for path in proof.files],
+        "bytes_checked": proof.bytes,
+        "traces": [{"path": str(path), "text": text} for path, text in proof.traces],
+    }
+
+
+def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
+    session = row.session
+    title = clean(" ".join((row.title or "").split())) or "empty session"
+    yield cut(f"forget {short_id(session.native_session_id)}  {title}", width())
+    yield f"  {several(row.events, 'event')}, {size(row.raw_bytes)}, its digest and what it cost"
+    for path in own:
+        yield cut(f"  {clean(tilde(str(path)))}", width())
+    if session.flavor != OURS and session.source_path and not row.gone:
+        yield f"  {clean(session.flavor)}'s own file stays, and is not read again; remove it too:"
+        yield style(f"    rm {clean(tilde(session.source_path))}", bold=True)
+
+
+def _proven(proof: Proof) -> Iterator[str]:
+    yield f"forgotten; looked through {several(len(proof.files), 'file')}, {size(proof.bytes)}:"
+    for path in proof.files[:12]:
+        found = any(path == place for place, _ in proof.traces)
+        yield cut(f"  {'✗' if found else '✓'} {clean(tilde(str(path)))}", width())
+    if len(proof.files) > 12:
+        yield f"    and {len(proof.files) - 12:,} more, no trace in any; --json names them"

@@ -1,0 +1,229 @@
+"""`thence gc`: keep the caps. Shows what goes and why, then does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, Cell, Column, short_id, table, tell
+from thence.cli.hook import confirm
+from thence.cli.keep import WAIT
+from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.journal import Journal
+    from thence.journal.cleanup import Step
+    from thence.memory.retention import Plan, Planned
+    from thence.memory.store import Inventory, Store
+
+_COLOURS = {"drop_unanalysed": "red", "alert": "yellow", "remove": "red"}
+_WORDS = {"drop_unanalysed": "lose", "analyse": "analyse"}
+
+
+@click.command(
+    "gc",
+    help="Keep the caps: let go of old transcripts, clean up our own sessions.",
+    epilog="It asks before anything is lost: sessions without a digest, sessions of our own.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would go and why; change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def command(*, dry_run: bool, yes: bool, json: bool) -> int:
+    """Plan, show, and do it."""
+    from thence import Journal
+
+    journal = Journal()
+    steps = [step for step in journal.cleanup(dry_run=True) if step.what != "keep"]
+    if not wiring.has_store():
+        return _without_store(journal, steps, dry_run=dry_run, yes=yes, json=json)
+    with wiring.store() as store, store.sweeping(WAIT):
+        collection = Collection(store)
+        plan = collection.plan() if dry_run else collection.final()
+        if not json:
+            tell(lines(plan, steps, width(), would=dry_run))
+        pending: list[str] = []
+        if not dry_run:
+            if plan.of("drop_unanalysed") or any(step.what == "remove" for step in steps):
+                confirm(yes=yes, json=json, what="go on")
+            pending = collection.carry_out(plan)
+            _clean_up(journal, steps)
+    if json:
+        say(as_json(_object(plan, steps, dry_run=dry_run) | {"pending": pending}))
+    return 0
+
+
+def _without_store(
+    journal: Journal, steps: Sequence[Step], *, dry_run: bool, yes: bool, json: bool
+) -> int:
+    """Our own sessions can be cleaned up though nothing was ever swept."""
+    from thence.memory.retention import Plan
+
+    plan = Plan((), 0, 0)
+    if not json:
+        tell(lines(plan, steps, width(), would=dry_run))
+    if not dry_run:
+        if any(step.what == "remove" for step in steps):
+            confirm(yes=yes, json=json, what="go on")
+        _clean_up(journal, steps)
+    if json:
+        say(as_json(_object(plan, steps, dry_run=dry_run)))
+    return 0
+
+
+def _clean_up(journal: Journal, steps: Sequence[Step]) -> None:
+    """Do exactly what was shown."""
+    if steps and journal.enabled:
+        from thence.journal import cleanup
+
+        cleanup.apply(steps)
+
+
+class Collection:
+    """What the store holds, planned against the policy of this home."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._policy = wiring.policy()
+        self._running = _running()
+
+    def plan(self, failed: frozenset[str] = frozenset()) -> Plan:
+        """Plan for what is there now."""
+        from thence.memory import retention
+
+        held = inventory(self._store.known(), self._running, failed)
+        return retention.plan(self._policy, held, datetime.now(UTC))
+
+    def final(self) -> Plan:
+        """Analyse what the plan wants analysed first, and plan again until it asks no more."""
+        plan = self.plan()
+        if not plan.again:
+            return plan
+        wiring.sweep_of(self._store).run({})  # no folders: what is here and not digested, is
+        known = self._store.known().sessions
+        failed = frozenset(uid for uid, one in known.items() if one.analysed is None)
+        plan = self.plan(failed)
+        return plan if not plan.again else self.plan(frozenset(known))
+
+    def carry_out(self, plan: Plan) -> list[str]:
+        """Let go of what the plan names; the uids of which some page may still hold words."""
+        pending: list[str] = []
+        for lost in (False, True):
+            items = plan.of("drop_unanalysed" if lost else "evict")
+            why = {item.session_uid: item.reason for item in items if item.session_uid}
+            if why:
+                pending += self._store.remove(list(why), why=why, lost=lost)
+        return pending
+
+
+def inventory(known: Inventory, running: set[str], failed: frozenset[str]) -> JSON:
+    """Give what the store holds as the planner wants it."""
+    from thence.memory import retention
+
+    def moment(millis: int | None) -> datetime | None:
+        return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+
+    items = tuple(
+        retention.Item(
+            uid,
+            one.bytes,
+            last_event=moment(one.ended),
+            ingested_at=moment(one.ingested),
+            analyzed_at=moment(one.analysed),
+            pinned=one.pinned,
+            running=uid in running,
+            analysis_failed=uid in failed,
+        )
+        for uid, one in known.sessions.items()
+        if one.evicted is None
+    )
+    return retention.Inventory(items, known.distilled_bytes)
+
+
+def _running() -> set[str]:
+    known = wiring.adapters()
+    return {
+        f"{name}:{live.session}"
+        for name, places in wiring.roots(known).items()
+        for place in places
+        for live in known[name].live(place)
+    }
+
+
+# -- telling --------------------------------------------------------------------------------
+
+
+def _object(plan: Plan, steps: Sequence[Step], *, dry_run: bool) -> dict[str, JSON]:
+    import msgspec
+
+    return {
+        "dry_run": dry_run,
+        "usage_before": plan.usage_before,
+        "usage_after": plan.usage_after,
+        "items": msgspec.to_builtins(plan.items),
+        "journal": [
+            {
+                "action": step.what,
+                "session": step.session,
+                "project": step.held.project,
+                "bytes": step.segment.size if step.segment else step.held.size,
+                "reason": step.reason,
+            }
+            for step in steps
+        ],
+    }
+
+
+def lines(plan: Plan, steps: Sequence[Step], room: int, *, would: bool) -> Iterator[str]:
+    """Say what goes and why."""
+    gone = [*plan.of("evict"), *plan.of("drop_unanalysed")]
+    if not plan.items and not steps:
+        held = size(plan.usage_before)
+        yield f"nothing to do: the transcripts take {held}, under all caps"
+        return
+    yield f"{'would let' if would else 'lets'} go of {_counted(gone, steps)}"
+    rows = [_cells(item) for item in plan.items] + [_step_cells(step) for step in steps]
+    if room >= 100:
+        yield from table((*_START, Column(slack=True)), rows, room)
+        return
+    for row in rows:  # the reason is what matters: it has a line of its own
+        yield from table(_START, [row[:-1]], room)
+        yield style(cut(f"      {row[-1].text}", room), fg=DIM)
+
+
+_START = (Column(), Column(), Column(), Column(right=True))
+
+
+def _counted(gone: Sequence[Planned], steps: Sequence[Step]) -> str:
+    removed = [step for step in steps if step.what == "remove"]
+    told = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
+    if removed:
+        told += f", and of {several(len(removed), 'session')} of our own"
+    return told
+
+
+def _cells(item: Planned) -> list[Cell]:
+    agent, _, name = (item.session_uid or ":").partition(":")
+    colour = _COLOURS.get(item.action)
+    return [
+        Cell("▲" if colour else "○", colour),
+        Cell(_WORDS.get(item.action, item.action), colour),
+        Cell(f"{clean(agent)} {short_id(name)}".strip()),
+        Cell(size(item.bytes)),
+        Cell(clean(item.reason)),
+    ]
+
+
+def _step_cells(step: Step) -> list[Cell]:
+    colour = _COLOURS.get(step.what)
+    return [
+        Cell("▲" if colour else "○", colour),
+        Cell(step.what, colour),
+        Cell(f"thence {short_id(step.session)}"),
+        Cell(size(step.segment.size if step.segment else step.held.size)),
+        Cell(clean(step.reason)),
+    ]

@@ -1,0 +1,44 @@
+"""`thence keep`: a session that is never evicted."""
+
+from __future__ import annotations
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import short_id, tell
+from thence.cli.terminal import as_json, clean, say
+
+WAIT = 30.0
+"""Seconds that a change waits for a sweep to end."""
+
+
+@click.command("keep", help="Never evict these sessions; --off takes that back.")
+@click.argument("wanted", metavar="ID...", nargs=-1, required=True)
+@click.option("--off", is_flag=True, help="Let them go again when their time comes.")
+@options.as_json
+def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
+    """Pin sessions, or let them go."""
+    import msgspec
+
+    from thence.memory.store import Change
+
+    with wiring.store() as store, store.sweeping(WAIT):
+        rows = [wiring.session(store, one) for one in wanted]
+        known = store.known().sessions
+        changes = [
+            Change(
+                msgspec.structs.replace(row, pinned=not off), known[row.session.session_uid].cursor
+            )
+            for row in rows
+            if row.pinned is off
+        ]
+        store.write(changes)
+        evicted = [row for row in rows if row.session.evicted_at]
+    if json:
+        say(as_json([{"session_uid": r.session.session_uid, "pinned": not off} for r in rows]))
+        return 0
+    names = ", ".join(short_id(row.session.native_session_id) for row in rows)
+    tell([f"{'kept no longer than others' if off else 'kept for good'}: {clean(names)}"])
+    if evicted and not off:
+        tell(["  evicted already, so only the digest is there; thence show reads the source"])
+    return 0

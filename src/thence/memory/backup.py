@@ -1,0 +1,69 @@
+"""A copy of what is kept for good: tier 2 of an SQLite store, taken while others go on writing.
+
+The copy is a store of its own in which every session was evicted: sessions, what they took,
+digests, signals and who owns what are there; events, words, packs and the key of the redactor are
+not. Put in the place of a lost store, the next sweep reads on from where that one was.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from thence.errors import NotAppendable, NotReadable
+
+_TIER1: Final = ("events", "facts", "shares", "pending")
+_PAGES: Final = 4096
+"""Pages that are copied at a time, so that writers wait for a moment only."""
+
+
+def save(store: Path, to: Path) -> int:
+    """Write the copy, whole or not at all; its size."""
+    if not store.is_file():
+        raise NotReadable(f"no store at {store}", hint="thence sweep makes one")
+    passing = to.with_name(f".{to.name}.{os.getpid()}.tmp")
+    try:
+        os.close(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        _copy(store, passing)
+        with passing.open("rb") as file:
+            os.fsync(file.fileno())
+        passing.replace(to)
+    except (OSError, apsw.Error) as error:
+        raise NotAppendable(f"cannot save to {to}: {error}", hint="is there room?") from error
+    finally:
+        for left in ("", "-wal", "-shm", "-journal"):
+            passing.with_name(passing.name + left).unlink(missing_ok=True)
+    return to.stat().st_size
+
+
+def _copy(store: Path, to: Path) -> None:
+    source = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
+    copy = apsw.Connection(str(to))
+    try:
+        source.set_busy_timeout(5_000)
+        with copy.backup("main", source, "main") as going:
+            while not going.done:
+                going.step(_PAGES)
+        _reduce(copy)
+    finally:
+        copy.close()
+        source.close()
+
+
+def _reduce(copy: apsw.Connection) -> None:
+    """Take tier 1 out, and let every session say that it was evicted."""
+    copy.execute("PRAGMA journal_mode=DELETE")
+    copy.execute("PRAGMA secure_delete=ON")
+    with copy:
+        for (name,) in copy.execute("SELECT name FROM tables").fetchall():
+            copy.execute(f"DROP TABLE {name}")
+        for table in ("tables", *_TIER1):
+            copy.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own
+        now = time.time_ns() // 1_000_000
+        copy.execute("UPDATE sessions SET evicted=? WHERE evicted IS NULL", (now,))
+        copy.execute("UPDATE sessions SET raw_bytes=0")
+    copy.execute("VACUUM")

@@ -1,0 +1,291 @@
+"""`thence gc`, `evict`, `keep`, `forget`, `backup`: what goes, why, and what surely stays."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.conftest import Run
+from thence.cli import forget, thence, wiring
+from thence.cli.evict import NotEvicted
+from thence.cli.hook import NotAnswered
+from thence.cli.madeup import Homes, made_id
+from thence.errors import NotReadable, SessionNotFound
+from thence.journal import Journal
+from thence.memory.store import Filter, SessionRow
+
+IMPORT = made_id("gauge-import")
+QUESTION = made_id("what-does-clock-do")
+
+
+def configure(homes: Homes, **knobs: object) -> None:
+    """Set the policy."""
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in knobs.items())
+    (homes.thence / "config.toml").write_text(f"[session_memory.retention]\n{lines}")
+
+
+def rows(**wanted: Any) -> list[SessionRow]:
+    """The sessions of the store."""
+    with wiring.store() as store:
+        return list(store.sessions(Filter(**wanted)))
+
+
+def row(name: str) -> SessionRow:
+    """One session of the store."""
+    return rows(uid=name)[0]
+
+
+# -- gc -------------------------------------------------------------------------------------
+
+
+def test_under_all_caps_there_is_nothing_to_do(machine: Homes, run: Run) -> None:
+    """Nothing goes, and it says how much there is."""
+    told = json.loads(run("gc", "--json").stdout)
+
+    assert ([], []) == (told["items"], told["journal"])
+    assert "nothing to do" in run("gc").stdout
+    assert all(one.session.evicted_at is None for one in rows())
+
+
+def test_the_plan_has_a_reason_for_each_and_changes_nothing(machine: Homes, run: Run) -> None:
+    """A dry run says what it would do, item by item."""
+    configure(machine, raw_soft_cap_bytes=1)
+    told = json.loads(run("gc", "--dry-run", "--json").stdout)
+
+    assert {"evict"} == {item["action"] for item in told["items"]}
+    assert all("over the soft cap" in item["reason"] for item in told["items"])
+    assert told["usage_after"] < told["usage_before"]
+    assert all(one.session.evicted_at is None for one in rows())
+
+    text = run("gc", "-n").stdout
+
+    assert text.startswith("would let go of")
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_what_is_planned_is_done_and_what_is_kept_stays(machine: Homes, run: Run) -> None:
+    """Evicted sessions keep their digest; a pinned one keeps everything."""
+    run("keep", IMPORT[:8])
+    configure(machine, raw_soft_cap_bytes=1)
+    run("gc")
+    left = [one.session.native_session_id for one in rows(evicted=False)]
+
+    assert [IMPORT] == left
+    assert len(rows()) == len(rows(analysed=True))
+    assert json.loads(run("gc", "--json").stdout)["usage_before"] > 0
+
+
+def test_old_sessions_of_our_own_go_only_after_a_yes(
+    machine: Homes, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the cap of a project the plan names them; nobody is there to say yes: all stay."""
+    monkeypatch.setattr("thence.journal.journal.Journal.cleanup.__kwdefaults__", {
+        "dry_run": False, "max_sessions": 1,
+    })  # fmt: skip
+    told = json.loads(run("gc", "-n", "--json").stdout)
+
+    assert {"remove"} == {step["action"] for step in told["journal"]}
+    assert all(step["reason"] for step in told["journal"])
+    with pytest.raises(NotAnswered):
+        run("gc")
+    assert 3 == len(list((machine.thence / "sessions").rglob("*.jsonl")))
+
+    run("gc", "--yes")
+
+    assert 3 > len(list((machine.thence / "sessions").rglob("*.jsonl")))
+
+
+# -- keep and evict -------------------------------------------------------------------------
+
+
+def test_kept_is_kept_until_it_is_taken_back(machine: Homes, run: Run) -> None:
+    """The pin survives a sweep of the session that goes on."""
+    run("keep", IMPORT)
+    path = next(machine.claude.rglob(f"{IMPORT}.jsonl"))
+    path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[-1])
+    run("sweep")
+
+    assert row(IMPORT).pinned
+    with pytest.raises(NotEvicted, match="kept for good"):
+        run("evict", IMPORT, "--yes")
+
+    run("keep", IMPORT, "--off")
+
+    assert not row(IMPORT).pinned
+
+
+def test_evicting_leaves_the_digest(machine: Homes, run: Run) -> None:
+    """Rows and packs go, the digest and the costs stay; again is no error."""
+    told = json.loads(run("evict", IMPORT, QUESTION, "--yes", "--json").stdout)
+    after = row(IMPORT)
+
+    assert 2 == len(told["items"])
+    assert (0, True) == (after.raw_bytes, after.session.evicted_at is not None)
+    assert after.session.analyzed_at is not None
+    with wiring.store() as store:
+        assert [IMPORT] == [
+            one["uid"].partition(":")[2]
+            for one in store.kept("digests", Filter(uids=(f"claude:{IMPORT}",)))
+        ]
+        assert store.held(f"claude:{IMPORT}") is None
+    assert "evicted already" in run("evict", IMPORT, "--yes").stdout
+
+
+def test_evicting_asks(machine: Homes, run: Run) -> None:
+    """Without a yes nothing goes; a dry run needs none."""
+    with pytest.raises(NotAnswered):
+        run("evict", IMPORT)
+    run("evict", IMPORT, "-n")
+
+    assert row(IMPORT).session.evicted_at is None
+
+
+# -- forget ---------------------------------------------------------------------------------
+
+
+def test_a_forgotten_session_is_in_no_byte_of_the_home(machine: Homes, run: Run) -> None:
+    """Rows, index, digest, pack and nudge go; the proof names the files; it does not come back."""
+    nudge = machine.thence / "queue" / f"claude-{IMPORT}.json"
+    nudge.parent.mkdir(exist_ok=True)
+    nudge.write_text(json.dumps({"agent": "claude", "session": IMPORT}))
+    title = row(IMPORT).title or ""
+    told = json.loads(run("forget", IMPORT[:8], "--yes", "--json").stdout)
+
+    assert ([], False) == (told["traces"], told["pending"])
+    assert str(machine.thence / "memory/thence.db") in told["files_checked"]
+    for path in machine.thence.rglob("*"):
+        if path.is_file():
+            assert IMPORT.encode() not in path.read_bytes(), path
+            assert title.encode() not in path.read_bytes(), path
+
+    run("sweep")
+
+    assert [] == rows(uid=IMPORT)
+    with pytest.raises(SessionNotFound):
+        run("forget", IMPORT, "--yes")
+
+
+def test_others_files_are_left_alone_and_named(machine: Homes, run: Run) -> None:
+    """What Claude Code wrote is its own; the way to remove it is said."""
+    path = next(machine.claude.rglob(f"{IMPORT}.jsonl"))
+    before = path.read_bytes()
+    text = run("forget", IMPORT, "--yes").stdout
+
+    assert before == path.read_bytes()
+    assert f"rm ~/{path.relative_to(machine.work.parent)}"[:60] in text
+    assert "forgotten; looked through" in text
+
+
+def test_a_session_of_our_own_goes_with_its_files_and_prompts(machine: Homes, run: Run) -> None:
+    """Transcript, sidechains, spill, checkpoints and prompts; other prompts stay."""
+    journal = Journal(machine.thence)
+    with journal.create(cwd=str(machine.work)) as made:
+        made.record("user", {"role": "user", "content": "an unusual sentence about barnacles"})
+        journal.history.add("an unusual sentence about barnacles", session_id=made.id)
+        journal.history.add("something else", session_id="other")
+        made.flush()
+    run("sweep")
+    run("forget", made.id, "--yes")
+
+    assert not list(machine.thence.rglob(f"*{made.id}*"))
+    assert [] == forget.prove(machine.thence, [made.id, "about barnacles"]).traces
+    assert ["something else"] == [one.prompt for one in journal.history.recent(9)]
+
+
+def test_the_proof_can_fail(tmp_path: Path) -> None:
+    """A trace anywhere is found, in whatever file."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/clean").write_bytes(b"nothing")
+    (tmp_path / "a/dirty").write_bytes(b"\x00" * 5000 + b"needle" + b"\xff")
+    (tmp_path / "empty").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "a/dirty")
+    proof = forget.prove(tmp_path, ["needle"])
+
+    assert [(tmp_path / "a/dirty", "needle")] == proof.traces
+    assert 3 == len(proof.files)
+
+
+def test_forgetting_asks(machine: Homes, run: Run) -> None:
+    """Without a yes, and in a dry run, all stays."""
+    with pytest.raises(NotAnswered):
+        run("forget", IMPORT)
+    assert json.loads(run("forget", IMPORT, "-n", "--json").stdout)["dry_run"]
+    assert 1 == len(rows(uid=IMPORT))
+
+
+# -- backup ---------------------------------------------------------------------------------
+
+
+def test_a_backup_is_a_store_without_transcripts(
+    machine: Homes, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Digests and costs are the same there; no event, no word, no pack, no key."""
+    saved = tmp_path / "saved.db"
+    before = rows()
+    told = json.loads(run("backup", str(saved), "--json").stdout)
+
+    assert len(before) == told["sessions"]
+    assert 0o600 == saved.stat().st_mode & 0o777
+    assert ["saved.db"] == [path.name for path in tmp_path.glob("*saved*")]
+    db = apsw.Connection(str(saved))
+    count = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM facts)"
+
+    assert [(0,)] == db.execute(count).fetchall()
+    assert [] == db.execute("SELECT name FROM sqlite_master WHERE name LIKE 'words%'").fetchall()
+    db.close()
+    monkeypatch.setenv("THENCE_STORE", f"sqlite:{saved}")
+    after = {one.session.session_uid: one.ticks for one in rows()}
+
+    assert {one.session.session_uid: one.ticks for one in before} == after
+    assert run("digest", IMPORT, "--json").exit_code == 0
+
+
+def test_a_backup_in_the_place_of_a_lost_store_goes_on(
+    machine: Homes, run: Run, tmp_path: Path
+) -> None:
+    """The next sweep reads nothing again, and what grows is read whole."""
+    run("sweep")
+    run("backup", str(tmp_path / "saved.db"))
+    shutil.rmtree(machine.thence / "memory")
+    (machine.thence / "memory").mkdir()
+    (tmp_path / "saved.db").replace(machine.thence / "memory/thence.db")
+
+    assert 0 == json.loads(run("sweep", "--json").stdout)["read"]
+
+    path = next(machine.claude.rglob(f"{QUESTION}.jsonl"))
+    path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[-1])
+    run("sweep")
+
+    assert row(QUESTION).session.evicted_at is None
+
+
+def test_a_file_that_is_there_is_not_overwritten_unasked(
+    machine: Homes, run: Run, tmp_path: Path
+) -> None:
+    """`--force` says that it may be."""
+    saved = tmp_path / "saved.db"
+    saved.write_text("mine")
+    with pytest.raises(NotReadable, match="exists"):
+        run("backup", str(saved))
+
+    assert "mine" == saved.read_text()
+
+    run("backup", str(saved), "--force")
+
+    assert saved.read_bytes().startswith(b"SQLite format 3")
+
+
+def test_without_a_store_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each says what to do first; gc has nothing to do."""
+    monkeypatch.setenv("THENCE_HOME", str(tmp_path / "none"))
+    for command in (["keep", "x"], ["evict", "x"], ["forget", "x"], ["backup", "f"]):
+        result = CliRunner().invoke(thence, command)
+
+        assert isinstance(result.exception, SessionNotFound), command
+    assert 0 == CliRunner().invoke(thence, ["gc"]).exit_code
