@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import threading
 import time
 from pathlib import Path
@@ -124,6 +125,15 @@ def test_secrets_are_counted_by_kind(desk: Desk) -> None:
     ]
 
 
+def test_home_is_the_owners_alone(desk: Desk) -> None:
+    """Everything that is made: it holds what people said to their agents."""
+    desk.sweep()
+    made = [desk.home, *desk.home.rglob("*")]
+
+    assert {0o700} == {stat.S_IMODE(one.stat().st_mode) for one in made if one.is_dir()}
+    assert {0o600} == {stat.S_IMODE(one.stat().st_mode) for one in made if one.is_file()}
+
+
 def test_nothing_is_written_when_that_is_switched_off(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +192,7 @@ def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.Mo
         ran = desk.run("sweep")
 
     assert 130 == ran.code
-    assert ran.out.startswith("stopped after 2 of 2 sessions; what was read is kept")
+    assert ran.out.startswith("stopped after 2 of 2 sessions, 2 new ones are kept; sweep again")
     assert desk.sweep().out.startswith("nothing new")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -331,7 +341,7 @@ def test_bar_fits_its_line(room: int) -> None:
     first, second = bar.lines(progress, room, 2.3)
 
     assert room >= max(columns(first), columns(second))
-    assert "69 %  71 MB of 103 MB  31 MB/s  1 s left" in first
+    assert "68 %  71 MB of 103 MB  31 MB/s  1 s left" in first
     assert "144 of 212 sessions read, 139 kept" in second
 
 
@@ -340,3 +350,15 @@ def test_bar_of_any_stage(stage: str) -> None:
     """Nothing to do, or nothing known yet, breaks nothing."""
     for progress in (Progress(stage), Progress(stage, 5, 0, 3, 2, 9)):  # type: ignore[arg-type]
         assert 2 == len(bar.lines(progress, 40, 0.0))
+
+
+def test_what_the_system_refuses_is_told_in_two_lines(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that cannot be made: no traceback, and a hint."""
+    monkeypatch.setenv("THENCE_HOME", "/proc/none/of/this")
+
+    ran = desk.run("sweep")
+
+    assert (1, "") == (ran.code, ran.out)
+    assert ["error:", "hint: "] == [line[:6] for line in ran.err.splitlines()]

@@ -94,6 +94,16 @@ def _tell(error: ThenceError) -> None:
         click.echo(f"hint:  {clean(error.hint)}", err=True)
 
 
+def _of_the_system(error: OSError) -> ThenceError:
+    """Say what the system refused; what else is waiting to be printed would be refused too."""
+    import io
+
+    sys.stdout = io.StringIO()
+    where = f": {error.filename}" if error.filename else ""
+    hint = "is the disk full, the folder yours, the name right? THENCE_HOME names another home"
+    return ThenceError(f"{error.strerror or error}{where}", hint=hint)
+
+
 def main() -> None:
     """Run the command line and leave with the contract's exit code."""
     try:
@@ -106,5 +116,8 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except OSError as error:
+        _tell(_of_the_system(error))
+        sys.exit(1)
     if code:
         sys.exit(code)

@@ -68,7 +68,7 @@ def lines(progress: Progress, room: int, passed: float) -> list[str]:
     else:
         done, of = progress.sources, progress.all_sources
     share = min(done / of, 1.0) if of else 0.0
-    right = f"{share:4.0%}".replace("%", " %")
+    right = f"{int(100 * share)} %"
     if progress.stage == "read":
         right += f"  {size(done)} of {size(of)}"
         if passed > 0.5 and done:

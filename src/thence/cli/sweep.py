@@ -78,10 +78,11 @@ def command(
         raise NotKept("keeping sessions is switched off", hint=hint)
     run = Run(known, roots, agents, _telling(progress, json=json), json=json)
     with interruptible(), wiring.store(must_exist=False) as store:
+        before = store.totals()[0].sessions
         try:
             return run.watch(store) if watch else run.once(store)
         except KeyboardInterrupt:
-            run.stopped(watching=watch)
+            run.stopped(store.totals()[0].sessions - before, watching=watch)
             return STOPPED
 
 
@@ -137,17 +138,18 @@ class Run:
             tell(said(report, width(), found=bool(self._roots)))
         return code(report)
 
-    def stopped(self, *, watching: bool) -> None:
-        """Say what is kept of a sweep that was stopped."""
+    def stopped(self, kept: int, *, watching: bool) -> None:
+        """Say what is kept of a sweep that was stopped: what was read last may not be."""
         self._progress.end()
         if self._json and self._report is not None and not watching:
-            say(as_json({**_object(self._report), "interrupted": True}))
+            told = {**_object(self._report), "sessions_new": kept, "interrupted": True}
+            say(as_json(told))
         elif watching:
             tell(["stopped watching"])
         else:
             far, of = (self._far.sources, self._far.all_sources) if self._far else (0, 0)
             what = f"stopped after {far:,} of {several(of, 'session')}" if of else "stopped"
-            tell([f"{what}; what was read is kept, sweep again to go on"])
+            tell([f"{what}, {kept:,} new ones are kept; sweep again to go on"])
 
     def _sweep(
         self, store: Store, known: Mapping[str, Adapter], roots: Roots, *, wait: float = 0.0

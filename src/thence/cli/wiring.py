@@ -61,6 +61,8 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
 
     if must_exist and not has_store():
         raise SessionNotFound("nothing is kept yet", hint="thence sweep reads your agents' logs")
+    if not must_exist:
+        home().mkdir(parents=True, exist_ok=True, mode=0o700)  # the mode of what is made inside
     opened = open_store(address())
     try:
         yield opened
