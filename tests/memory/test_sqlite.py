@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from thence.errors import BadConfig
-from thence.memory import sqlite
+from thence.memory import index
 from thence.memory.sqlite import MIGRATIONS, Sqlite
 from thence.memory.store import Store, open_store
 from thence.testing.stores import CHECKS, StoreSuite
@@ -39,7 +39,7 @@ def test_story_over_many_tables(
     suite: StoreSuite, check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same when every text begins a new table of the index."""
-    monkeypatch.setattr(sqlite, "TABLE_BYTES", 4)
+    monkeypatch.setattr(index, "TABLE_BYTES", 4)
 
     assert [] == suite.complaints(check)
 

@@ -21,11 +21,10 @@ from thence.memory.store import Change, Held, Store, owner_key
 
 
 def settled(store: Store, conflicts: Mapping[str, set[str]]) -> Iterator[list[Change]]:
-    """Give, family by family, what has to be written anew."""
+    """Give, family by family, what is to be written: each member is settled then."""
     for family in _families(conflicts):
         held = {uid: found for uid in family if (found := store.held(uid)) is not None}
-        if changes := _settled(held, evicted=len(held) < len(family)):
-            yield changes
+        yield _settled(held, evicted=len(held) < len(family))
 
 
 def _families(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
@@ -50,14 +49,21 @@ def _settled(held: Mapping[str, Held], *, evicted: bool) -> list[Change]:
         name = _native(uid)
         replayed = shared.replayed[name] | _copies(facts[name], name)
         billed = shared.billed[name] | _bills(one)
+        ties = tuple(shared.edges[name])
         if evicted:
-            replayed, billed = replayed | one.replayed, billed | one.billed
-        if (replayed, billed) != (one.replayed, one.billed):
-            ties = tuple(shared.edges[name]) or one.ties
+            # What nobody else here holds was found to be another's by those that are gone.
+            others = [found for other, found in held.items() if other != uid]
+            replayed |= one.replayed.difference(*map(_record_keys, others))
+            billed |= one.billed.difference(*map(_bill_keys, others))
+            here = {_native(other) for other in held}
+            ties += tuple(tie for tie in one.ties if tie.session not in here)
+        if (replayed, billed, ties) != (one.replayed, one.billed, one.ties):
             changes.append(_reclaimed(uid, one, replayed, billed, ties))
     if changes:
         changes[0].owned = list(_owned(held, shared))
-    return changes
+    changed = {change.row.session.session_uid for change in changes}
+    same = (one for uid, one in held.items() if uid not in changed)
+    return changes + [Change(one.row, one.cursor, settled=True) for one in same]
 
 
 def _with_owner(facts: Sequence[Fact], told: Mapping[str, Sequence[Fact]]) -> list[Fact]:
@@ -81,21 +87,27 @@ def _bills(one: Held) -> frozenset[str]:
     """Bills that evicted sessions pay."""
     if not one.foreign:
         return frozenset()
-    keys = {fact.usage_key for fact in one.facts if fact.usage_key is not None}
-    return frozenset(key for key in keys if owner_key("bill", key) in one.foreign)
+    return frozenset(key for key in _bill_keys(one) if owner_key("bill", key) in one.foreign)
+
+
+def _bill_keys(one: Held) -> set[str]:
+    return {fact.usage_key for fact in one.facts if fact.usage_key is not None}
+
+
+def _record_keys(one: Held) -> set[str]:
+    return {fact.copy_key or fact.node.id for fact in one.facts}
 
 
 def _owned(held: Mapping[str, Held], shared: lineage.Shared) -> Iterator[tuple[int, str]]:
     """Say who owns each bill that several members hold."""
     holders: dict[str, list[str]] = {}
     for uid, one in held.items():
-        keys = {fact.usage_key for fact in one.facts if fact.usage_key is not None}
         copied = {
             fact.usage_key
             for fact in one.facts
             if lineage.key_of(fact) in shared.replayed[_native(uid)]
         }
-        for key in keys:
+        for key in _bill_keys(one):
             mine = key not in shared.billed[_native(uid)] and key not in copied
             holders.setdefault(key, []).append(uid if mine else "")
     for key, names in holders.items():
@@ -112,10 +124,17 @@ def _reclaimed(
     ties: tuple[Edge, ...],
 ) -> Change:
     whole = Whole(uid, held.facts, replayed=replayed, billed=billed, torn=held.row.torn)
-    row = msgspec.structs.replace(held.row, change=held.row.change + 1)
+    known = {
+        name: getattr(held.row.session, name)
+        for name in ("repo", "domain", "source_path", "source_bytes")
+    }
+    row = msgspec.structs.replace(
+        held.row, session=whole.session(**known), change=held.row.change + 1
+    )
     held.ties = ties
     change = restated(whole, held, row=row)
     change.replayed, change.billed, change.ties = replayed, billed, ties
+    change.settled = True
     return change
 
 

@@ -15,7 +15,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ from thence.adapters import Cursor
 from thence.errors import BadConfig, SessionNotFound
 from thence.format.facts import Edge, Fact
 from thence.format.joins import time_of
-from thence.format.normal import KINDS, Session
-from thence.format.records import JSON, time_text
+from thence.format.normal import Session
+from thence.format.records import JSON
+from thence.memory.index import Search, Words, digest_text, every, first, time_told
 from thence.memory.packs import Blobs, Packs
-from thence.memory.search import BUDGET, CAP, Answer, Found, Query
+from thence.memory.search import Answer, Query
 from thence.memory.store import (
     DATA_LOSS,
-    STATES,
     Change,
     Digested,
     EventRow,
@@ -53,9 +53,6 @@ from thence.memory.store import (
 )
 
 BUSY_MS = 5_000
-TABLE_BYTES = 32 << 20
-"""Text that one table of the index holds; evicting a session rewrites no more than that."""
-
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE sessions(
@@ -112,6 +109,18 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
+_SWEEPING: set[int] = set()
+
+
+def _let_go() -> None:
+    """A process that was forked off a sweep must not hold the right to it when that has ended."""
+    while _SWEEPING:
+        os.close(_SWEEPING.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
 class Sqlite:
     """A store in one file, with its packs beside it."""
 
@@ -157,7 +166,7 @@ class Sqlite:
 
     def _migrate(self) -> None:
         db = self._db
-        version = _one(db, "PRAGMA user_version")
+        version = first(db, "PRAGMA user_version")
         if version > len(MIGRATIONS):
             raise BadConfig(
                 f"{self.path} was made by a newer thence (schema {version})",
@@ -165,7 +174,7 @@ class Sqlite:
             )
         for number in range(version, len(MIGRATIONS)):
             with self._transaction():
-                if _one(db, "PRAGMA user_version") > number:
+                if first(db, "PRAGMA user_version") > number:
                     continue  # another process was first
                 db.execute(MIGRATIONS[number])
                 db.execute(f"PRAGMA user_version={number + 1}")
@@ -195,6 +204,7 @@ class Sqlite:
         """Hold the right to sweep; StoreLocked when somebody else has it."""
         lock = self.path.with_name("sweep.lock")
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        _SWEEPING.add(handle)
         until = time.monotonic() + wait
         try:
             while not _locked(handle):
@@ -206,6 +216,7 @@ class Sqlite:
                 time.sleep(0.05)
             yield
         finally:
+            _SWEEPING.discard(handle)
             os.close(handle)
 
     def close(self) -> None:
@@ -219,7 +230,7 @@ class Sqlite:
     def known(self) -> Inventory:
         """Give the cursors of all sessions, and which ones must not come back."""
         db = self._db
-        rows = _all(
+        rows = every(
             db,
             "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
             " ingested, analysed, evicted FROM sessions",
@@ -230,38 +241,51 @@ class Sqlite:
             )
             for uid, cursor, change, redactor, reader, path, gone, pin, *more in rows
         }
-        pending = [name for (name,) in _all(db, "SELECT name FROM pending")]
+        pending = [name for (name,) in every(db, "SELECT name FROM pending")]
         return Inventory(
             sessions,
-            frozenset(found for (found,) in _all(db, "SELECT uid_hash FROM tombstones")),
-            _one(db, "SELECT sum(distilled) FROM sessions") or 0,
+            frozenset(found for (found,) in every(db, "SELECT uid_hash FROM tombstones")),
+            first(db, "SELECT sum(distilled) FROM sessions") or 0,
             frozenset(n.removeprefix(_REPACK) for n in pending if n.startswith(_REPACK)),
-            any(not name.startswith(_REPACK) for name in pending),
+            {
+                name.removeprefix(_SETTLE): self._kin_of(name.removeprefix(_SETTLE))
+                for name in pending
+                if name.startswith(_SETTLE)
+            },
+            any(not name.startswith((_REPACK, _SETTLE)) for name in pending),
         )
+
+    def _kin_of(self, uid: str) -> set[str]:
+        session = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
+        return set() if session is None else _kin(self._db, session)
 
     def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
         """Write what reads found: all of it or nothing."""
         conflicts: dict[str, set[str]] = {}
         with self._transaction(full=any(change.renamed for change in changes)) as db:
-            words = _Words(db)
+            words = Words(db)
             for change in changes:
                 session, restated = _put_session(db, change)
+                uid = change.row.session.session_uid
                 if change.renamed:
                     _rename(db, session, change)
                 elif not restated:
                     _put_events(db, words, session, change)
                     _claim(db, session, change)
                     if others := _kin(db, session):
-                        conflicts[change.row.session.session_uid] = others
+                        conflicts[uid] = others
+                        db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (_SETTLE + uid,))
+                if change.settled:
+                    db.execute("DELETE FROM pending WHERE name=?", (_SETTLE + uid,))
         return conflicts
 
     def digested(self, digests: Sequence[Digested]) -> None:
         """Write digests, durable on return."""
         now = _now()
         with self._transaction(full=True) as db:
-            words = _Words(db)
+            words = Words(db)
             for one in digests:
-                session = _one(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
+                session = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
                 if session is not None:
                     _put_digest(db, words, session, one, now)
 
@@ -270,17 +294,17 @@ class Sqlite:
         db = self._db
         with db:  # one moment, though another process may write meanwhile
             found = db.execute("SELECT id, row, cursor, evicted FROM sessions WHERE uid=?", (uid,))
-            first = found.fetchone()
-            if first is None or first[3] is not None:
+            there = found.fetchone()
+            if there is None or there[3] is not None:
                 return None
-            session, row, cursor, _ = first
+            session, row, cursor, _ = there
             parts = db.execute("SELECT body FROM facts WHERE session=? ORDER BY part", (session,))
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
             rows = db.execute(
                 "SELECT event_id, state FROM events WHERE session=? AND NOT derived", (session,)
             )
             states = dict(rows)
-            shares = _one(db, "SELECT body FROM shares WHERE session=?", session)
+            shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = _foreign(db, session, facts)
         shared = _SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         return Held(_ROW.decode(row), _cursor(cursor), facts, states, *shared, foreign)
@@ -303,7 +327,7 @@ class Sqlite:
     def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
         """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         if what == "audit":
-            for at, kind, body in _all(self._db, "SELECT at, what, body FROM audit ORDER BY id"):
+            for at, kind, body in every(self._db, "SELECT at, what, body FROM audit ORDER BY id"):
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
         where, given = _where(wanted)
@@ -322,9 +346,9 @@ class Sqlite:
         for test, moment in ((">=", wanted.after), ("<", wanted.before)):
             if moment is not None:
                 days.append(f"{_GROUPS['day']}{test}?")
-                given = (*given, (_moment(moment) or "")[:10])
+                given = (*given, (time_told(moment) or "")[:10])
         keys = ", ".join(_GROUPS[one] for one in by)
-        rows = _all(
+        rows = every(
             self._db,
             f"SELECT {keys}{', ' if by else ''}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
             f" LEFT JOIN spend ON spend.session=sessions.id WHERE {' AND '.join(days)}"
@@ -346,12 +370,12 @@ class Sqlite:
         """Give what sessions take in tier 1, by the same keys."""
         group = f" GROUP BY {keys}" if keys else ""
         sql = f"SELECT sum(raw_bytes){keys and ', '}{keys} FROM sessions WHERE {where}{group}"  # noqa: S608
-        for size, *key in _all(self._db, sql, *given):
+        for size, *key in every(self._db, sql, *given):
             yield tuple(key), size or 0
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the newest first, within a budget of time."""
-        return _Search(self._db, query).run(limit, offset)
+        return Search(self._db, query).run(limit, offset)
 
     # -- removing -----------------------------------------------------------------------
 
@@ -367,12 +391,12 @@ class Sqlite:
         pending: set[str] = set()
         what = "forget" if forget else DATA_LOSS if lost else "evict"
         with self._transaction(full=True) as db:
-            words = _Words(db)
+            words = Words(db)
             for uid in uids:
-                session = _one(db, "SELECT id FROM sessions WHERE uid=?", uid)
+                session = first(db, "SELECT id FROM sessions WHERE uid=?", uid)
                 if session is None:
                     raise SessionNotFound(f"no session {uid} in the store")
-                size = _one(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
+                size = first(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
                 pending |= {_PACK + uid, *words.delete(session)}
                 _empty(db, session, forget=forget, uid=uid)
                 name = "(forgotten)" if forget else uid
@@ -387,15 +411,15 @@ class Sqlite:
         however often it is cut short.
         """
         db = self._db
-        pending = [name for (name,) in _all(db, "SELECT name FROM pending")]
+        pending = [name for (name,) in every(db, "SELECT name FROM pending")]
         for name in pending:
             if name.startswith(_PACK):
                 self.blobs.evict(name.removeprefix(_PACK))
         with self._transaction(full=True):
             for name in pending:
-                if _one(db, "SELECT 1 FROM tables WHERE name=?", name):
+                if name == _DIGESTS or first(db, "SELECT 1 FROM tables WHERE name=?", name):
                     db.execute(f"INSERT INTO {name}({name}) VALUES('optimize')")
-            done = [(name,) for name in pending if not name.startswith(_REPACK)]
+            done = [(name,) for name in pending if not name.startswith((_REPACK, _SETTLE))]
             db.executemany("DELETE FROM pending WHERE name=?", done)
         for _ in db.execute("PRAGMA incremental_vacuum"):
             pass
@@ -406,204 +430,13 @@ class Sqlite:
         return not busy
 
 
-# -- the index ------------------------------------------------------------------------------
-
-
-class _Words:
-    """The tables of the index, inside one transaction. The newest takes what comes."""
-
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
-        self._name, self._bytes = "", TABLE_BYTES
-        last = db.execute("SELECT name, bytes FROM tables ORDER BY name DESC LIMIT 1").fetchone()
-        if last is not None:
-            self._name, self._bytes = last
-        self.next_id = (_one(db, "SELECT max(id) FROM events") or 0) + 1
-
-    def add(self, rows: Iterable[tuple[int, str, str]]) -> None:
-        """Index texts by the row of their event."""
-        batch: list[tuple[int, str, str]] = []
-        size = 0
-        for row in rows:
-            batch.append(row)
-            size += len(row[1])
-            if self._bytes + size >= TABLE_BYTES:
-                self._flush(batch, size)
-                batch, size = [], 0
-        self._flush(batch, size)
-
-    def _flush(self, batch: list[tuple[int, str, str]], size: int) -> None:
-        if not batch:
-            return
-        if self._bytes >= TABLE_BYTES:
-            self._begin(batch[0][0])
-        self._db.executemany(
-            f"INSERT INTO {self._name}(rowid, body, meta) VALUES(?,?,?)",
-            batch,
-        )
-        self._bytes += size
-        self._db.execute("UPDATE tables SET bytes=? WHERE name=?", (self._bytes, self._name))
-
-    def _begin(self, first: int) -> None:
-        number = int(self._name.rpartition("_")[2] or 0) + 1
-        self._name, self._bytes = f"words_{number:06d}", 0
-        db, name = self._db, self._name
-        db.execute(
-            f"CREATE VIRTUAL TABLE {name} USING fts5(body, meta, content='',"
-            " contentless_delete=1, tokenize='unicode61')"
-        )
-        for setting in (f"'hashsize', {TABLE_BYTES}", "'secure-delete', 1"):
-            db.execute(f"INSERT INTO {name}({name}, rank) VALUES({setting})")
-        db.execute("INSERT INTO tables VALUES(?, 0, ?)", (name, first))
-
-    def delete(self, session: int) -> set[str]:
-        """Take a session's words out; the tables that were touched and still hold others."""
-        db = self._db
-        tables = _all(db, "SELECT name, first FROM tables ORDER BY first")
-        touched: set[str] = set()
-        for at, (name, first) in enumerate(tables):
-            end = tables[at + 1][1] if at + 1 < len(tables) else 2**62
-            ids = db.execute(
-                "SELECT id FROM events WHERE session=? AND id>=? AND id<?", (session, first, end)
-            ).fetchall()
-            if not ids:
-                continue
-            others = "SELECT 1 FROM events WHERE id>=? AND id<? AND session!=? LIMIT 1"
-            if at + 1 < len(tables) and not db.execute(others, (first, end, session)).fetchone():
-                db.execute(f"DROP TABLE {name}")
-                db.execute("DELETE FROM tables WHERE name=?", (name,))
-            else:
-                db.executemany(f"DELETE FROM {name} WHERE rowid=?", ids)  # noqa: S608
-                touched.add(name)
-        return touched
-
-
-class _Search:
-    """One question to the tables of the index, from the newest back."""
-
-    def __init__(self, db: apsw.Connection, query: Query) -> None:
-        self._db = db
-        self._query = query
-        self._sessions = _session_ids(db, query) if query.narrows_sessions else None
-        self._rows: list[Any] = []
-
-    def run(self, limit: int, offset: int) -> Answer:
-        """Look until there is enough, or no time left."""
-        until = time.monotonic() + BUDGET
-        tables = _all(self._db, "SELECT name, first FROM tables ORDER BY first DESC")
-        back, capped = None, False
-        wanted = limit + offset
-        for name, first in tables if self._query.match else ():
-            if capped := len(self._rows) >= CAP or (
-                len(self._rows) > wanted and time.monotonic() > until
-            ):
-                break
-            self._rows += self._table(name)
-            back = first
-        found = [self._found(row) for row in self._rows]
-        found += self._digests() if self._query.match else []
-        found.sort(key=lambda f: (-f.score, -f.ts))
-        capped = capped or len(self._rows) >= CAP
-        since = _one(self._db, "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1", back or 0)
-        page = [self._numbered(one) for one in found[offset:wanted]]
-        return Answer(page, capped, _moment(since) if back is not None else None)
-
-    def _table(self, name: str) -> list[Any]:
-        """Give the newest candidates of one table, filters applied before the cap."""
-        tests, given = ["words MATCH ?"], [self._query.match]
-        if self._sessions is not None:
-            marks = ",".join(map(str, self._sessions)) or "NULL"
-            tests.append(f"e.session IN ({marks})")
-        for test, value in (("e.ts>=?", self._query.after), ("e.ts<?", self._query.before)):
-            if value is not None:
-                tests.append(test)
-                given.append(f"{value}")
-        sql = (
-            "SELECT e.session, s.uid, e.event_id, e.ts, e.kind, e.state, e.ref, e.id"  # noqa: S608
-            f" FROM {name} AS words JOIN events AS e ON e.id=words.rowid"
-            f" JOIN sessions AS s ON s.id=e.session WHERE {' AND '.join(tests)}"
-            f" ORDER BY words.rowid DESC LIMIT {CAP - len(self._rows)}"
-        )
-        return _all(self._db, sql.replace("words MATCH", f"{name} MATCH"), *given)
-
-    def _found(self, row: Any) -> Found:
-        session, uid, event, ts, kind, state, ref, number = row
-        name = KINDS[kind]
-        told = STATES[state].value
-        # What people and models say is worth more than what tools print; newer beats older.
-        score = _WORTH.get(name, 1.0) * (0.5 if told in _OFF_LINE else 1.0)
-        score += min(max(ts - _ERA, 0) / _SPAN, 1.0)
-        return Found(uid, event, ts, name, told, ref, score, seq=None, row=number, session=session)
-
-    def _numbered(self, found: Found) -> Found:
-        if found.row is None:
-            return found
-        seq = _one(
-            self._db,
-            "SELECT count(*) FROM events WHERE session=? AND id<?",
-            *(found.session, found.row),
-        )
-        return msgspec.structs.replace(found, seq=seq)
-
-    def _digests(self) -> list[Found]:
-        """Sessions whose events are gone are found by their digest."""
-        rows = _all(
-            self._db,
-            "SELECT s.uid, s.ended, d.body FROM digest_words AS w"
-            " JOIN sessions AS s ON s.id=w.rowid"
-            " JOIN digests AS d ON d.session=s.id"
-            " WHERE digest_words MATCH ? AND s.evicted IS NOT NULL ORDER BY w.rowid DESC LIMIT 50",
-            self._query.match,
-        )
-        return [
-            Found(uid, None, ended or 0, "digest", None, None, 1.0, text=_digest_text(body))
-            for uid, ended, body in rows
-        ]
-
-
-def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
-    """Give the sessions that a question is about."""
-    tests: dict[str, Any] = {
-        "instr(lower(ifnull(project, '')), lower(?))>0": query.project,
-        "instr(lower(ifnull(model, '')), lower(?))>0": query.model,
-        "outcome=?": query.outcome,
-        "ended>=?": query.after,
-        "started<?": query.before,
-        "ticks>?": query.ticks_over,
-        "ticks<?": query.ticks_under,
-    }
-    asked = {test: value for test, value in tests.items() if value is not None}
-    sql = f"SELECT id FROM sessions WHERE {' AND '.join(asked)}"  # noqa: S608
-    return [number for (number,) in _all(db, sql, *asked.values())]
-
-
-def _digest_text(body: bytes) -> str:
-    return "\n".join(_strings(msgspec.msgpack.decode(body)))
-
-
-def _strings(value: JSON) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)
-
-
-_WORTH = {"user_msg": 1.5, "assistant_msg": 1.3, "error": 1.3, "tool_call": 1.1, "thinking": 0.9}
-_OFF_LINE = frozenset({"dead", "rolled_back", "replayed"})
-_ERA = 1_700_000_000_000
-_SPAN = 200_000_000_000.0
-
-
 # -- rows -----------------------------------------------------------------------------------
 
 _ROW = msgspec.msgpack.Decoder(SessionRow)
 _CURSOR = msgspec.msgpack.Decoder(Cursor)
 _SHARES = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
-_PACK, _REPACK = "pack:", "repack:"  # what is pending, beside names of tables
+_PACK, _REPACK, _SETTLE = "pack:", "repack:", "settle:"  # what is pending, beside tables
+_DIGESTS = "digest_words"
 _PARTS = 64  # pieces of a session's facts, before they are put together
 _ORDER = {
     "recent": "ended DESC, id DESC",
@@ -651,12 +484,19 @@ def _put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
     """Write the row of a session; its number, and whether that was all there is to write."""
     row = change.row
     known = db.execute(
-        "SELECT id, change FROM sessions WHERE uid=?", (_clean(row.session.session_uid),)
+        "SELECT id, change, redactor FROM sessions WHERE uid=?", (_clean(row.session.session_uid),)
     ).fetchone()
     if known is not None and known[1] == row.change:
+        if change.settled:
+            return known[0], True
+        if known[2] != row.redactor:  # its digest was made anew by newer rules
+            db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (_DIGESTS,))
         db.execute(
-            "UPDATE sessions SET gone=?, pinned=?, redactor=?, row=? WHERE id=?",
-            (row.gone, row.pinned, row.redactor, msgspec.msgpack.encode(row), known[0]),
+            "UPDATE sessions SET gone=?, pinned=?, redactor=?, path=?, row=? WHERE id=?",
+            (
+                *(row.gone, row.pinned, row.redactor, row.session.source_path or ""),
+                *(msgspec.msgpack.encode(row), known[0]),
+            ),
         )
         return known[0], True
     columns = _columns(change)
@@ -696,13 +536,13 @@ def _columns(change: Change) -> dict[str, Any]:
     }
 
 
-def _put_events(db: apsw.Connection, words: _Words, session: int, change: Change) -> None:
-    if change.fresh and _one(db, "SELECT 1 FROM facts WHERE session=?", session):
-        words.delete(session)
-        db.execute("DELETE FROM events WHERE session=?", (session,))
-        db.execute("DELETE FROM facts WHERE session=?", (session,))
-        uid = change.row.session.session_uid
-        db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (_REPACK + uid,))
+def _put_events(db: apsw.Connection, words: Words, session: int, change: Change) -> None:
+    if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
+        # What is replaced may have been kept by rules that did not know a secret.
+        stale = {_REPACK + change.row.session.session_uid, _DIGESTS, *words.delete(session)}
+        for table in ("events", "facts", "shares"):
+            db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
+        db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
     if change.facts:
         _put_facts(db, session, change.facts)
     ids = _put_rows(db, words, session, change.events)
@@ -725,9 +565,9 @@ def _put_events(db: apsw.Connection, words: _Words, session: int, change: Change
 
 def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
     """Add a piece of facts; many small ones are put together, as a live session makes them."""
-    part = (_one(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
+    part = (first(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
     if part >= _PARTS:
-        held = _all(db, "SELECT body FROM facts WHERE session=? ORDER BY part", session)
+        held = every(db, "SELECT body FROM facts WHERE session=? ORDER BY part", session)
         facts = [fact for (one,) in [*held, (body,)] for fact in unpack_facts(one)]
         body, part = pack_facts(facts), 1
         db.execute("DELETE FROM facts WHERE session=?", (session,))
@@ -754,7 +594,7 @@ def _spend_row(session: int, spend: Spend) -> tuple[Any, ...]:
 
 def _put_rows(
     db: apsw.Connection,
-    words: _Words,
+    words: Words,
     session: int,
     events: Sequence[EventRow],
     *,
@@ -773,21 +613,21 @@ def _put_rows(
     return ids
 
 
-def _put_digest(db: apsw.Connection, words: _Words, session: int, one: Digested, now: int) -> None:
+def _put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, now: int) -> None:
     body = msgspec.msgpack.encode(one.digest)
     db.execute("INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, one.change, now, body))
     db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
     db.execute(
         "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
         " WHERE id=?",
-        (_digest_text(body), session),
+        (digest_text(body), session),
     )
     db.execute("DELETE FROM signals WHERE session=?", (session,))
     signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals]
     db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
     db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
     _put_rows(db, words, session, one.events, derived=True)
-    row = _ROW.decode(_one(db, "SELECT row FROM sessions WHERE id=?", session))
+    row = _ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
     told = msgspec.structs.replace(row, session=_judged(row.session, one))
     db.execute(
         "UPDATE sessions SET outcome=?, distilled=?, row=? WHERE id=?",
@@ -832,9 +672,9 @@ def _claim(db: apsw.Connection, session: int, change: Change) -> None:
 
 def _kin(db: apsw.Connection, session: int) -> set[str]:
     """Give all sessions that have claims in common with one, directly or through others."""
-    if _one(db, "SELECT 1 FROM kin WHERE session=?", session) is None:
+    if first(db, "SELECT 1 FROM kin WHERE session=?", session) is None:
         return set()
-    rows = _all(
+    rows = every(
         db,
         "WITH RECURSIVE near(id) AS (VALUES(?) UNION SELECT other FROM kin, near WHERE session=id)"
         " SELECT uid FROM sessions JOIN near USING(id) WHERE id!=?",
@@ -845,7 +685,7 @@ def _kin(db: apsw.Connection, session: int) -> set[str]:
 
 def _foreign(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozenset[int]:
     """Give the claims of a session that evicted ones own: these are counted in their digests."""
-    evicted = _all(
+    evicted = every(
         db,
         "SELECT other FROM kin JOIN sessions ON id=other WHERE session=? AND evicted IS NOT NULL",
         session,
@@ -855,7 +695,7 @@ def _foreign(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozen
     marks = ",".join(str(other) for (other,) in evicted)
     keys = {
         key
-        for (key,) in _all(db, f"SELECT key FROM owners WHERE session IN ({marks})")  # noqa: S608
+        for (key,) in every(db, f"SELECT key FROM owners WHERE session IN ({marks})")  # noqa: S608
     }
     return frozenset(keys.intersection(claims(facts)))
 
@@ -864,7 +704,7 @@ def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None
     tier1 = ("events", "facts", "shares")
     for table in (*tier1, "spend", "digests", "signals") if forget else tier1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-    db.execute("DELETE FROM pending WHERE name=?", (_REPACK + uid,))
+    db.execute("DELETE FROM pending WHERE name IN (?, ?)", (_REPACK + uid, _SETTLE + uid))
     if forget:
         db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
         db.execute("INSERT INTO digest_words(digest_words) VALUES('optimize')")
@@ -911,10 +751,10 @@ def _with_marks(row: SessionRow, *marks: Any) -> SessionRow:
     discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes = marks
     session = msgspec.structs.replace(
         row.session,
-        discovered_at=_moment(discovered),
-        ingested_at=_moment(ingested),
-        analyzed_at=_moment(analysed),
-        evicted_at=_moment(evicted),
+        discovered_at=time_told(discovered),
+        ingested_at=time_told(ingested),
+        analyzed_at=time_told(analysed),
+        evicted_at=time_told(evicted),
         outcome=outcome,
     )
     return msgspec.structs.replace(
@@ -923,17 +763,6 @@ def _with_marks(row: SessionRow, *marks: Any) -> SessionRow:
 
 
 # -- small things ---------------------------------------------------------------------------
-
-
-def _all(db: apsw.Connection, sql: str, *given: Any) -> list[Any]:
-    """Give all rows at once, so that no reader stays open behind."""
-    return db.execute(sql, given).fetchall()
-
-
-def _one(db: apsw.Connection, sql: str, *given: Any) -> Any:
-    """Give the first column of the first row; None when there is none."""
-    found = db.execute(sql, given).fetchone()
-    return None if found is None else found[0]
 
 
 def _locked(handle: int) -> bool:
@@ -951,11 +780,6 @@ def _now() -> int:
 def _millis(text: str | None) -> int | None:
     moment = time_of(text)
     return None if moment is None else int(moment.timestamp() * 1000)
-
-
-def _moment(millis: int | None) -> str | None:
-    told: str | None = None if millis is None else time_text(millis / 1000)
-    return told
 
 
 def _clean(text: str | None) -> str | None:

@@ -153,6 +153,8 @@ class Change(msgspec.Struct):
     """What other sessions own of this one's records and bills, when that has been worked out."""
     ties: tuple[Edge, ...] = ()
     """Edges that were found together with it."""
+    settled: bool = False
+    """It has been compared with its kin; with the number of the stored change nothing else."""
     owned: list[tuple[int, str]] = []
     """Keys and the sessions that own them from now on, whoever claimed them first."""
     renamed: dict[str, str] = {}
@@ -202,6 +204,8 @@ class Inventory(msgspec.Struct):
     distilled_bytes: int = 0
     untidy: frozenset[str] = frozenset()
     """Sessions with payloads in their packs that were replaced: to be repacked."""
+    unsettled: dict[str, set[str]] = {}
+    """Sessions that were not compared with their kin since they changed, and these."""
     pending: bool = False
     """An eviction is not yet in every page: `remove` nothing more to have it tried again."""
 

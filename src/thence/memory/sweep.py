@@ -56,7 +56,10 @@ ALONE = 8 << 20
 """Bytes up to which one process does everything: starting another would take longer."""
 
 BATCH = 2 << 20
-"""Source bytes that go into one transaction."""
+"""Source bytes that go to the writer together."""
+
+COMMIT = 16 << 20
+"""Source bytes that go into one transaction: fewer of them leave the index in fewer pieces."""
 
 DIGESTS = 256
 """Digests that are written together: each such write waits for the disk."""
@@ -180,10 +183,8 @@ class Sweep:
         began = time.monotonic()
         places = {name: list(paths) for name, paths in roots.items()}
         known = self._store.known()
-        if known.pending:
-            self._store.remove((), why={})
         jobs = self._jobs(places, known)
-        conflicts = self._write(self._pieces(jobs, known), jobs)
+        conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
         self._redact_again(known)
         for changes in families.settled(self._store, conflicts):
             self._store.write(changes)
@@ -208,8 +209,8 @@ class Sweep:
                 for source in self._adapters[name].find(place):
                     self.report.sources += 1
                     uid = source.uid
-                    # Of two places that hold the same session the one counts that did before.
-                    if uid not in found or _is_known(source, known):
+                    # Of two places that hold the same session the one with more of it counts.
+                    if uid not in found or _size(source) > _size(found[uid][1]):
                         found[uid] = name, source
                 self._progress(Progress("find", all_sources=self.report.sources))
         self._mark_gone(found, roots, known)
@@ -226,17 +227,19 @@ class Sweep:
         if self._exclude and self._is_excluded(source):
             self.report.excluded += 1
             return None
-        stats = [found for file in source.files if (found := _stat(file.path)) is not None]
         done = 0
         if before is not None and not before.evicted and not stale(before):
             done = sum(mark.offset for mark in before.cursor.marks.values())
-        size = max(sum(found.st_size for found in stats) - done, 0)
-        return Job(name, source, size, max((found.st_mtime for found in stats), default=0.0))
+        modified = max((found.st_mtime for found in _stats(source)), default=0.0)
+        return Job(name, source, max(_size(source) - done, 0), modified)
 
     def _is_due(self, source: Source, before: Known) -> bool:
         """Whether a known session is to be read: it changed, or was read by older rules."""
         if not unchanged(source, before.cursor):
-            return True
+            elsewhere = before.path != printable(source.path) and os.path.lexists(before.path)
+            return not elsewhere or _size(source) > sum(
+                mark.size for mark in before.cursor.marks.values()
+            )
         if before.evicted is None:
             return stale(before)
         if before.redactor != VERSION:
@@ -255,33 +258,33 @@ class Sweep:
         roots: Mapping[str, Sequence[Path]],
         known: Inventory,
     ) -> None:
-        """Mark sessions whose source is no longer there, and those whose source came back."""
+        """Mark sessions whose source is no longer there, came back, or was moved."""
         starts = {name: tuple(f"{place}/" for place in places) for name, places in roots.items()}
-        changed = {}
+        changed: dict[str, str] = {}
         for uid, one in known.sessions.items():
             if uid in found:
-                if one.gone:
-                    changed[uid] = False
-                continue
-            inside = one.path.startswith(starts.get(uid.partition(":")[0], ()))
-            if inside and not os.path.lexists(one.path):
-                if not one.gone:
-                    changed[uid] = True
+                path = printable(found[uid][1].path)
+                if one.gone or (path != one.path and not os.path.lexists(one.path)):
+                    changed[uid] = path
+            elif one.path.startswith(starts.get(uid.partition(":")[0], ())):
+                if not one.gone and not os.path.lexists(one.path):
+                    changed[uid] = ""
                 if one.redactor != VERSION:
                     self._again.append(uid)
         if changed:
             self._restate(changed, known)
 
-    def _restate(self, gone: Mapping[str, bool], known: Inventory) -> None:
+    def _restate(self, paths: Mapping[str, str], known: Inventory) -> None:
+        """Write where sources lie now; those without a path are gone."""
         changes = []
-        for row in self._store.sessions(Filter(uids=tuple(gone))):
+        for row in self._store.sessions(Filter(uids=tuple(paths))):
             uid = row.session.session_uid
-            changes.append(
-                Change(msgspec.structs.replace(row, gone=gone[uid]), known.sessions[uid].cursor)
-            )
-            if gone[uid]:
+            path = paths[uid] or row.session.source_path or ""
+            session = msgspec.structs.replace(row.session, source_path=path)
+            told = msgspec.structs.replace(row, session=session, gone=not paths[uid])
+            changes.append(Change(told, known.sessions[uid].cursor))
+            if not paths[uid]:
                 self.report.gone += 1
-                path = row.session.source_path or ""
                 self.report.outcomes.append(Outcome(uid, path, "gone"))
         self._store.write(changes)
 
@@ -366,7 +369,7 @@ class Sweep:
         for piece in pieces:
             batch.append(piece)
             size += piece.bytes
-            if size >= BATCH:
+            if size >= COMMIT:
                 self._commit(batch, conflicts)
                 batch, size = [], 0
             self._count(piece)
@@ -495,6 +498,8 @@ class Sweep:
         known = self._store.known()
         for uid in sorted(known.untidy):
             self._repack(uid)
+        if known.pending:
+            self._store.remove((), why={})
         if self._policy is None:
             return
         failed: set[str] = set()
@@ -613,11 +618,6 @@ def _spend_of(told: Mapping[str, object]) -> Spend:
     return Spend(told["day"], told["model"], told["place"], usage, **rest)  # type: ignore[arg-type]
 
 
-def _is_known(source: Source, known: Inventory) -> bool:
-    before = known.sessions.get(source.uid)
-    return before is not None and before.path == printable(source.path)
-
-
 def _why(error: Exception) -> str:
     return error.message if isinstance(error, ThenceError) else repr(error)
 
@@ -626,8 +626,11 @@ def _moment(millis: int | None) -> datetime | None:
     return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
 
 
-def _stat(path: str) -> os.stat_result | None:
-    try:
-        return os.lstat(path)
-    except OSError:
-        return None
+def _stats(source: Source) -> Iterator[os.stat_result]:
+    for file in source.files:
+        with contextlib.suppress(OSError):
+            yield os.lstat(file.path)
+
+
+def _size(source: Source) -> int:
+    return sum(found.st_size for found in _stats(source))

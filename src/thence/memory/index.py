@@ -1,0 +1,233 @@
+"""The words of a store in SQLite: FTS5 tables of bounded size, and questions to them.
+
+The newest table takes what comes; when it is full a new one begins, so that evicting a session
+rewrites no more than the tables it stands in, and a search may stop at any table, going back
+from the newest. Rows of the index are numbered as rows of events are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apsw
+import msgspec
+
+from thence.format.normal import KINDS
+from thence.format.records import JSON, time_text
+from thence.memory.search import BUDGET, CAP, Answer, Found, Query
+from thence.memory.store import STATES
+
+TABLE_BYTES = 32 << 20
+"""Text that one table of the index holds; evicting a session rewrites no more than that."""
+
+
+class Words:
+    """The tables of the index, inside one transaction. The newest takes what comes."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._name, self._bytes = "", TABLE_BYTES
+        last = db.execute("SELECT name, bytes FROM tables ORDER BY name DESC LIMIT 1").fetchone()
+        if last is not None:
+            self._name, self._bytes = last
+        self.next_id = (first(db, "SELECT max(id) FROM events") or 0) + 1
+
+    def add(self, rows: Iterable[tuple[int, str, str]]) -> None:
+        """Index texts by the row of their event."""
+        batch: list[tuple[int, str, str]] = []
+        size = 0
+        for row in rows:
+            batch.append(row)
+            size += len(row[1])
+            if self._bytes + size >= TABLE_BYTES:
+                self._flush(batch, size)
+                batch, size = [], 0
+        self._flush(batch, size)
+
+    def _flush(self, batch: list[tuple[int, str, str]], size: int) -> None:
+        if not batch:
+            return
+        if self._bytes >= TABLE_BYTES:
+            self._begin(batch[0][0])
+        self._db.executemany(
+            f"INSERT INTO {self._name}(rowid, body, meta) VALUES(?,?,?)",
+            batch,
+        )
+        self._bytes += size
+        self._db.execute("UPDATE tables SET bytes=? WHERE name=?", (self._bytes, self._name))
+
+    def _begin(self, start: int) -> None:
+        number = int(self._name.rpartition("_")[2] or 0) + 1
+        self._name, self._bytes = f"words_{number:06d}", 0
+        db, name = self._db, self._name
+        db.execute(
+            f"CREATE VIRTUAL TABLE {name} USING fts5(body, meta, content='',"
+            " contentless_delete=1, tokenize='unicode61')"
+        )
+        for setting in (f"'hashsize', {TABLE_BYTES}", "'secure-delete', 1"):
+            db.execute(f"INSERT INTO {name}({name}, rank) VALUES({setting})")
+        db.execute("INSERT INTO tables VALUES(?, 0, ?)", (name, start))
+
+    def delete(self, session: int) -> set[str]:
+        """Take a session's words out; the tables that were touched and still hold others."""
+        db = self._db
+        tables = every(db, "SELECT name, first FROM tables ORDER BY first")
+        touched: set[str] = set()
+        for at, (name, start) in enumerate(tables):
+            end = tables[at + 1][1] if at + 1 < len(tables) else 2**62
+            ids = db.execute(
+                "SELECT id FROM events WHERE session=? AND id>=? AND id<?", (session, start, end)
+            ).fetchall()
+            if not ids:
+                continue
+            others = "SELECT 1 FROM events WHERE id>=? AND id<? AND session!=? LIMIT 1"
+            if at + 1 < len(tables) and not db.execute(others, (start, end, session)).fetchone():
+                db.execute(f"DROP TABLE {name}")
+                db.execute("DELETE FROM tables WHERE name=?", (name,))
+            else:
+                db.executemany(f"DELETE FROM {name} WHERE rowid=?", ids)  # noqa: S608
+                touched.add(name)
+        return touched
+
+
+class Search:
+    """One question to the tables of the index, from the newest back."""
+
+    def __init__(self, db: apsw.Connection, query: Query) -> None:
+        self._db = db
+        self._query = query
+        self._sessions = _session_ids(db, query) if query.narrows_sessions else None
+        self._rows: list[Any] = []
+
+    def run(self, limit: int, offset: int) -> Answer:
+        """Look until there is enough, or no time left."""
+        until = time.monotonic() + BUDGET
+        tables = every(self._db, "SELECT name, first FROM tables ORDER BY first DESC")
+        back, capped = None, False
+        wanted = limit + offset
+        for name, start in tables if self._query.match else ():
+            if capped := len(self._rows) >= CAP or (
+                len(self._rows) > wanted and time.monotonic() > until
+            ):
+                break
+            self._rows += self._table(name)
+            back = start
+        found = [self._found(row) for row in self._rows]
+        found += self._digests() if self._query.match else []
+        found.sort(key=lambda f: (-f.score, -f.ts))
+        capped = capped or len(self._rows) >= CAP
+        since = first(self._db, "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1", back or 0)
+        page = [self._numbered(one) for one in found[offset:wanted]]
+        return Answer(page, capped, time_told(since) if back is not None else None)
+
+    def _table(self, name: str) -> list[Any]:
+        """Give the newest candidates of one table, filters applied before the cap."""
+        tests, given = ["words MATCH ?"], [self._query.match]
+        if self._sessions is not None:
+            marks = ",".join(map(str, self._sessions)) or "NULL"
+            tests.append(f"e.session IN ({marks})")
+        for test, value in (("e.ts>=?", self._query.after), ("e.ts<?", self._query.before)):
+            if value is not None:
+                tests.append(test)
+                given.append(f"{value}")
+        sql = (
+            "SELECT e.session, s.uid, e.event_id, e.ts, e.kind, e.state, e.ref, e.id"  # noqa: S608
+            f" FROM {name} AS words JOIN events AS e ON e.id=words.rowid"
+            f" JOIN sessions AS s ON s.id=e.session WHERE {' AND '.join(tests)}"
+            f" ORDER BY words.rowid DESC LIMIT {CAP - len(self._rows)}"
+        )
+        return every(self._db, sql.replace("words MATCH", f"{name} MATCH"), *given)
+
+    def _found(self, row: Any) -> Found:
+        session, uid, event, ts, kind, state, ref, number = row
+        name = KINDS[kind]
+        told = STATES[state].value
+        # What people and models say is worth more than what tools print; newer beats older.
+        score = _WORTH.get(name, 1.0) * (0.5 if told in _OFF_LINE else 1.0)
+        score += min(max(ts - _ERA, 0) / _SPAN, 1.0)
+        return Found(uid, event, ts, name, told, ref, score, seq=None, row=number, session=session)
+
+    def _numbered(self, found: Found) -> Found:
+        if found.row is None:
+            return found
+        seq = first(
+            self._db,
+            "SELECT count(*) FROM events WHERE session=? AND id<?",
+            *(found.session, found.row),
+        )
+        return msgspec.structs.replace(found, seq=seq)
+
+    def _digests(self) -> list[Found]:
+        """Sessions whose events are gone are found by their digest."""
+        rows = every(
+            self._db,
+            "SELECT s.uid, s.ended, d.body FROM digest_words AS w"
+            " JOIN sessions AS s ON s.id=w.rowid"
+            " JOIN digests AS d ON d.session=s.id"
+            " WHERE digest_words MATCH ? AND s.evicted IS NOT NULL ORDER BY w.rowid DESC LIMIT 50",
+            self._query.match,
+        )
+        return [
+            Found(uid, None, ended or 0, "digest", None, None, 1.0, text=digest_text(body))
+            for uid, ended, body in rows
+        ]
+
+
+def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
+    """Give the sessions that a question is about."""
+    tests: dict[str, Any] = {
+        "instr(lower(ifnull(project, '')), lower(?))>0": query.project,
+        "instr(lower(ifnull(model, '')), lower(?))>0": query.model,
+        "outcome=?": query.outcome,
+        "ended>=?": query.after,
+        "started<?": query.before,
+        "ticks>?": query.ticks_over,
+        "ticks<?": query.ticks_under,
+    }
+    asked = {test: value for test, value in tests.items() if value is not None}
+    sql = f"SELECT id FROM sessions WHERE {' AND '.join(asked)}"  # noqa: S608
+    return [number for (number,) in every(db, sql, *asked.values())]
+
+
+def digest_text(body: bytes) -> str:
+    """Give all that a digest says."""
+    return "\n".join(_strings(msgspec.msgpack.decode(body)))
+
+
+def _strings(value: JSON) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+_WORTH = {"user_msg": 1.5, "assistant_msg": 1.3, "error": 1.3, "tool_call": 1.1, "thinking": 0.9}
+_OFF_LINE = frozenset({"dead", "rolled_back", "replayed"})
+_ERA = 1_700_000_000_000
+_SPAN = 200_000_000_000.0
+
+
+# -- small things ---------------------------------------------------------------------------
+
+
+def every(db: apsw.Connection, sql: str, *given: Any) -> list[Any]:
+    """Give all rows at once, so that no reader stays open behind."""
+    return db.execute(sql, given).fetchall()
+
+
+def first(db: apsw.Connection, sql: str, *given: Any) -> Any:
+    """Give the first column of the first row; None when there is none."""
+    found = db.execute(sql, given).fetchone()
+    return None if found is None else found[0]
+
+
+def time_told(millis: int | None) -> str | None:
+    """Spell a time."""
+    told: str | None = None if millis is None else time_text(millis / 1000)
+    return told

@@ -1,0 +1,73 @@
+"""Made-up sessions of Claude Code on disk, for sweeps."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from tests.adapters.transcripts import Script, usage
+
+WORDS = (
+    *("harbour", "lantern", "cobble", "thistle", "marble", "orchard", "ferry", "copper"),
+    *("willow", "saffron", "tundra", "velvet", "anchor", "bramble", "cinder", "dapple"),
+)
+
+
+def name(number: int) -> str:
+    """The id of a session."""
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def script(number: int, turns: int = 3, seed: int = 0, **frame: Any) -> Script:
+    """A session: prompts, calls with results, answers with bills, a branch left behind."""
+    chance = random.Random(seed * 1000 + number)
+    made = Script(name(number), f"s{number}-", **frame)
+    back = ""
+    for turn in range(turns):
+        more: dict[str, Any] = {"parentUuid": back} if back and chance.random() < 0.3 else {}
+        made.user(said(chance, 12), **more)
+        call = f"c{number}-{turn}"
+        made.reply(
+            [{"type": "tool_use", "id": call, "name": "Bash", "input": {"command": "make test"}}],
+            stop="tool_use",
+            usage=usage(chance.randrange(1, 99), cache_read_input_tokens=chance.randrange(9000)),
+        )
+        made.result(call, said(chance, 60), wrong=chance.random() < 0.2)
+        made.reply(
+            [{"type": "text", "text": said(chance, 20)}],
+            stop="end_turn",
+            usage=usage(chance.randrange(1, 99)),
+        )
+        back = made.records[-1]["uuid"]
+    return made
+
+
+def fork(number: int, parent: Script, at: int, turns: int = 2) -> Script:
+    """A session that begins with copies of another's first records, as older clients fork."""
+    made = script(number, turns)
+    for record in made.records:
+        record["timestamp"] = record["timestamp"].replace("2026-01-01", "2026-01-02")
+    copies = [{**record, "sessionId": made.session} for record in parent.records[:at]]
+    if copies and made.records:
+        made.records[0]["parentUuid"] = copies[-1].get("uuid")
+    made.records[:0] = copies
+    return made
+
+
+def said(chance: random.Random, count: int) -> str:
+    """Some words."""
+    return " ".join(chance.choices(WORDS, k=count))
+
+
+def write(home: Path, *scripts: Script, project: str = "-home-dev-project") -> None:
+    """Write sessions into a configuration folder."""
+    folder = home / "projects" / project
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in scripts:
+        path(home, one, project).write_bytes(one.data)
+
+
+def path(home: Path, one: Script, project: str = "-home-dev-project") -> Path:
+    """Where a session lies."""
+    return home / "projects" / project / f"{one.session}.jsonl"

@@ -1,0 +1,129 @@
+"""Everything a store holds, in a form that two stores can be compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from thence.adapters import adapters
+from thence.memory.redact import Redactor
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import Filter
+from thence.memory.sweep import Report, Sweep
+
+KEY = b"a key for tests, 32 bytes long!!"
+_PASSING = {"change", "at", "raw_bytes", "pack_bytes", "carried_change", "ms"}
+
+
+def sweep(folder: Path, roots: Mapping[str, Iterable[Path]], **more: Any) -> Report:
+    """Sweep into the store of a folder, and close it."""
+    store = Sqlite(str(folder / "s.db"))
+    try:
+        with store.sweeping():
+            return Sweep(store, adapters(), Redactor(key=KEY), **more).run(roots)
+    finally:
+        store.close()
+
+
+def dump(folder: Path) -> dict[str, Any]:
+    """Give all that is told of all sessions: rows, events, facts, words, spend, digests, kin.
+
+    Left out is what depends on when and in how many pieces something was written.
+    """
+    store = Sqlite(str(folder / "s.db"))
+    try:
+        return {
+            "sessions": {row.session.session_uid: _row(row) for row in store.sessions()},
+            "events": sorted(_events(store)),
+            "facts": {uid: _facts(store, uid) for uid in store.known().sessions},
+            "words": sorted(_words(store)),
+            "spend": sorted(map(repr, store.kept("spend"))),
+            "digests": {d["uid"]: _lasting(d) for d in store.kept("digests")},
+            "signals": sorted(repr(_lasting(s)) for s in store.kept("signals")),
+            "families": _families(store),
+        }
+    finally:
+        store.close()
+
+
+def spent(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Give, of every session, tokens by what became of them."""
+    store = Sqlite(str(folder / "s.db"))
+    try:
+        return {
+            row.session.session_uid: (
+                row.spent.live.total,
+                row.spent.dead.total,
+                row.spent.side.total,
+            )
+            for row in store.sessions(Filter())
+        }
+    finally:
+        store.close()
+
+
+def _lasting(told: Any) -> Any:
+    return {name: value for name, value in told.items() if name not in _PASSING}
+
+
+def _row(row: Any) -> Any:
+    told = _lasting(msgspec.to_builtins(row))
+    passing = ("discovered_at", "ingested_at", "analyzed_at", "evicted_at")
+    session = {n: v for n, v in told.pop("session").items() if n not in passing}
+    session["analysed"] = row.session.analyzed_at is not None
+    session["evicted"] = row.session.evicted_at is not None
+    return {**told, **session}
+
+
+def _events(store: Sqlite) -> Iterable[tuple[Any, ...]]:
+    rows = _named(
+        store,
+        "SELECT uid, event_id, ts, kind, state, ifnull(tool, ''), events.tokens, derived, ref"
+        " FROM events JOIN sessions ON sessions.id=session",
+    )
+    for *told, ref in rows:
+        yield (*told, store.blobs.read(ref) if ref else b"")
+
+
+def _facts(store: Sqlite, uid: str) -> list[Any]:
+    held = store.held(uid)
+    facts = [] if held is None else held.facts
+    told = [
+        msgspec.structs.replace(
+            fact,
+            blocks=tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks),
+        )
+        for fact in facts
+    ]
+    return sorted(map(repr, told))
+
+
+def _words(store: Sqlite) -> Iterable[tuple[Any, ...]]:
+    db = store._db
+    for (name,) in db.execute("SELECT name FROM tables").fetchall():
+        db.execute(f"CREATE VIRTUAL TABLE temp.seen USING fts5vocab(main, {name}, instance)")
+        yield from db.execute(
+            "SELECT term, uid, event_id, col, offset FROM temp.seen JOIN events ON events.id=doc"
+            " JOIN sessions ON sessions.id=session"
+        ).fetchall()
+        db.execute("DROP TABLE temp.seen")
+
+
+def _families(store: Sqlite) -> list[list[str]]:
+    pairs = _named(
+        store,
+        "SELECT a.uid, b.uid FROM kin JOIN sessions AS a ON a.id=session"
+        " JOIN sessions AS b ON b.id=other",
+    )
+    group: dict[str, set[str]] = {}
+    for one, other in pairs:
+        together = {one, other} | group.get(one, set()) | group.get(other, set())
+        group |= dict.fromkeys(together, together)
+    return sorted(sorted(members) for members in {frozenset(g) for g in group.values()})
+
+
+def _named(store: Sqlite, sql: str) -> list[Any]:
+    return store._db.execute(sql).fetchall()

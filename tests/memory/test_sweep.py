@@ -1,0 +1,903 @@
+"""A sweep comes to the same store in any order, any pieces, however often it is cut short."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.memory import logs
+from tests.memory.stored import KEY, dump, spent, sweep
+from thence.adapters import Source, adapters, files
+from thence.adapters.sessions import read_all
+from thence.format import lineage
+from thence.format.facts import COPIES_OF
+from thence.format.whole import Whole
+from thence.memory import keep, sqlite
+from thence.memory import sweep as module
+from thence.memory.digest import digest
+from thence.memory.packs import Packs
+from thence.memory.redact import Redactor
+from thence.memory.retention import Policy
+from thence.memory.search import parse
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import DATA_LOSS, Change, Filter, StoreLocked
+from thence.memory.sweep import Report, Sweep
+
+KILLS = int(os.environ.get("THENCE_KILLS", "0")) or settings().max_examples // 5
+"""At how many points a sweep is killed; 300 for a release."""
+
+CANARY = "quetzalcoatlus"
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder in memory where there is one: every digest waits for the disk otherwise."""
+    memory = Path("/dev/shm")
+    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder in memory."""
+    with _folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A configuration folder with some sessions, two of them forks."""
+    first = logs.script(1)
+    logs.write(tmp_path / "home", first, logs.script(2), logs.script(3, turns=6))
+    logs.write(tmp_path / "home", logs.fork(4, first, 6), logs.fork(5, first, 9))
+    return tmp_path / "home"
+
+
+def rows(folder: Path) -> dict[str, Any]:
+    """The rows of all sessions by native id."""
+    store = Sqlite(str(folder / "s.db"))
+    try:
+        return {row.session.native_session_id: row for row in store.sessions()}
+    finally:
+        store.close()
+
+
+def kept(folder: Path, what: Any) -> list[dict[str, Any]]:
+    """What tier 2 keeps."""
+    store = Sqlite(str(folder / "s.db"))
+    try:
+        return list(store.kept(what))
+    finally:
+        store.close()
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    """Files below a folder that hold a text."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return [path.name for path in found if text.encode() in path.read_bytes()]
+
+
+# -- once, twice, in any order --------------------------------------------------------------
+
+
+def test_second_sweep_parses_no_line(home: Path, tmp_path: Path) -> None:
+    """What has not changed is not opened, and nothing is written."""
+    first = sweep(tmp_path, {"claude": [home]})
+    before = dump(tmp_path)
+    second = sweep(tmp_path, {"claude": [home]})
+
+    assert (5, 5, 5) == (first.sources, first.read, first.sessions_new)
+    assert (5, 0, 5, 0, 0) == (
+        *(second.sources, second.read, second.unchanged),
+        *(second.lines, second.digested),
+    )
+    assert before == dump(tmp_path)
+
+
+def test_store_that_was_deleted_is_made_again(home: Path, tmp_path: Path) -> None:
+    """Rows, digests and index follow from the logs alone."""
+    sweep(tmp_path / "one", {"claude": [home]})
+    before = dump(tmp_path / "one")
+    shutil.rmtree(tmp_path / "one")
+    sweep(tmp_path / "one", {"claude": [home]})
+
+    assert before == dump(tmp_path / "one")
+
+
+def test_two_processes_come_to_the_same_as_one(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads, and however small the parcels."""
+    sweep(tmp_path / "one", {"claude": [home]})
+    monkeypatch.setattr(module, "ALONE", 0)
+    monkeypatch.setattr(module, "BATCH", 1500)
+    monkeypatch.setattr(module, "COMMIT", 4000)
+    report = sweep(tmp_path / "two", {"claude": [home]}, address=str(tmp_path / "two" / "s.db"))
+
+    assert 5 == report.read
+    assert dump(tmp_path / "one") == dump(tmp_path / "two")
+    assert [] == list((tmp_path / "two" / "tmp").iterdir())
+
+
+@settings(max_examples=max(settings().max_examples // 4, 5))
+@given(st.data())
+def test_any_order_of_growth_comes_to_the_same(data: st.DataObject) -> None:
+    """Sessions of a family that turn up and grow in any order, cut at any byte, swept between."""
+    count = data.draw(st.integers(2, 4))
+    made = [logs.script(0, turns=2)]
+    for number in range(1, count):
+        parent = data.draw(st.sampled_from(made))
+        made.append(logs.fork(number, parent, data.draw(st.integers(0, 6)), turns=1))
+    steps = data.draw(st.lists(st.tuples(st.integers(0, count - 1), st.floats(0, 1)), max_size=5))
+    with _folder() as folder:
+        home = folder / "home"
+        for number, share in steps:
+            one = made[number]
+            path = logs.path(home, one)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            size = path.stat().st_size if path.exists() else 0
+            with path.open("ab") as file:
+                file.write(one.data[size : max(size, int(share * len(one.data)))])
+            sweep(folder / "some", {"claude": [home]})
+        for one in made:
+            path = logs.path(home, one)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            size = path.stat().st_size if path.exists() else 0
+            with path.open("ab") as file:
+                file.write(one.data[size:])
+        sweep(folder / "some", {"claude": [home]})
+        sweep(folder / "once", {"claude": [home]})
+        some, once = dump(folder / "some"), dump(folder / "once")
+
+    # That a line was skipped while it was torn is remembered; it changes nothing else.
+    for told in (*some["sessions"].values(), *once["sessions"].values()):
+        told.pop("skipped", None)
+    assert once == some
+
+
+def test_fork_is_counted_once_whoever_comes_first(tmp_path: Path) -> None:
+    """A parent that turns up late takes over what is its own."""
+    parent = logs.script(1)
+    child = logs.fork(2, parent, 8)
+    logs.write(tmp_path / "home", child)
+    sweep(tmp_path, {"claude": [tmp_path / "home"]})
+    alone = spent(tmp_path)
+    logs.write(tmp_path / "home", parent)
+    sweep(tmp_path, {"claude": [tmp_path / "home"]})
+    both = spent(tmp_path)
+    own = {name: both[f"claude:{logs.name(name)}"] for name in (1, 2)}
+    logs.write(tmp_path / "only", parent)
+    sweep(tmp_path / "third", {"claude": [tmp_path / "only"]})
+
+    assert sum(alone[f"claude:{child.session}"]) > sum(own[2])
+    assert spent(tmp_path / "third")[f"claude:{parent.session}"] == own[1]
+    edges = rows(tmp_path)[child.session].edges
+    assert [("fork", parent.session)] == [(edge.link, edge.session) for edge in edges]
+
+
+# -- killed ---------------------------------------------------------------------------------
+
+
+def _killed(point: int, roots: Any, folder: Path) -> bool:
+    """Sweep in a process group of its own that is killed at one of its points; whether it was."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            _arm(point)
+            sweep(folder, roots, address=str(folder / "s.db"))
+        except BaseException:  # noqa: BLE001 - no test runner must go on in here
+            os._exit(7)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    _gone(child)
+    assert status != 7 << 8
+    return os.WIFSIGNALED(status)
+
+
+def _gone(group: int) -> None:
+    """Wait until the last process of a group is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.killpg(group, signal.SIGKILL)
+            time.sleep(0.001)
+
+
+def _arm(point: int) -> None:
+    """Kill the whole group when that many things have been done to the disk."""
+    left = [point]
+
+    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*args: Any, **more: Any) -> Any:
+            _tick(left)
+            out = work(*args, **more)
+            _tick(left)
+            return out
+
+        return done
+
+    for owner, name in (
+        *((Sqlite, name) for name in ("write", "digested", "_migrate")),
+        *((Packs, name) for name in ("append", "_sync", "evict")),
+        *((sqlite, name) for name in ("_put_session", "_put_events", "_put_digest", "_claim")),
+    ):
+        setattr(owner, name, counted(getattr(owner, name)))
+
+
+def _tick(left: list[int]) -> None:
+    left[0] -= 1
+    if left[0] == 0:
+        os.killpg(0, signal.SIGKILL)
+        time.sleep(60)
+
+
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ALONE", 0)
+    monkeypatch.setattr(module, "BATCH", 2500)
+    monkeypatch.setattr(module, "COMMIT", 2500)
+    monkeypatch.setattr(module, "DIGESTS", 2)
+
+
+def test_sweep_that_is_killed_anywhere_converges(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows, digests and index are those of a sweep that nobody disturbed."""
+    _small(monkeypatch)
+    roots = {"claude": [home]}
+    sweep(tmp_path / "calm", roots)
+    calm = dump(tmp_path / "calm")
+    chance = random.Random(KILLS)
+    killed = 0
+    for number in range(KILLS):
+        folder = tmp_path / "killed"
+        shutil.rmtree(folder, ignore_errors=True)
+        point = number + 1 if KILLS >= 100 else chance.randrange(1, 100)
+        killed += _killed(point, roots, folder)
+        sweep(folder, roots)
+
+        assert calm == dump(folder), point
+    assert killed
+
+
+def test_sweep_that_is_killed_at_any_time_converges(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clock, not by what it is doing; and again and again."""
+    _small(monkeypatch)
+    roots = {"claude": [home]}
+    sweep(tmp_path / "calm", roots)
+    folder = tmp_path / "killed"
+    chance = random.Random(KILLS)
+    for _ in range(KILLS):
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            try:
+                sweep(folder, roots, address=str(folder / "s.db"))
+            finally:
+                os._exit(0)
+        time.sleep(chance.random() * 0.06)
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            with contextlib.suppress(ProcessLookupError):  # it may not lead a group yet
+                os.killpg(child, signal.SIGKILL)
+        _gone(child)
+        if chance.random() < 0.3:
+            sweep(folder, roots)
+            assert dump(tmp_path / "calm") == dump(folder)
+            shutil.rmtree(folder)
+    sweep(folder, roots)
+
+    assert dump(tmp_path / "calm") == dump(folder)
+
+
+def test_reader_that_dies_is_told(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was read before is kept; the next sweep goes on."""
+    _small(monkeypatch)
+    calls = [0]
+    whole = keep.Keeper.keep
+
+    def keeps(*args: Any, **more: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 3:
+            os._exit(9)
+        return whole(*args, **more)
+
+    monkeypatch.setattr(keep.Keeper, "keep", keeps)
+    with pytest.raises(module.SweepBroken, match="ended with 9"):
+        sweep(tmp_path / "s", {"claude": [home]}, address=str(tmp_path / "s" / "s.db"))
+    monkeypatch.setattr(keep.Keeper, "keep", whole)
+    sweep(tmp_path / "s", {"claude": [home]})
+    sweep(tmp_path / "calm", {"claude": [home]})
+
+    assert dump(tmp_path / "calm") == dump(tmp_path / "s")
+
+
+def test_others_read_while_one_sweeps(home: Path, tmp_path: Path) -> None:
+    """A second sweep says busy; whoever reads sees all of a session or nothing."""
+    store = Sqlite(str(tmp_path / "s.db"))
+    other = Sqlite(str(tmp_path / "s.db"))
+    seen: list[int] = []
+
+    def look(_: Any) -> None:
+        seen.extend(len(list(other.sessions())) for _ in range(1))
+        with pytest.raises(StoreLocked), other.sweeping():
+            pass
+
+    with store.sweeping():
+        Sweep(store, adapters(), Redactor(key=KEY), progress=look).run({"claude": [home]})
+    with other.sweeping():
+        pass
+    counts = [len(other.search(parse("harbour")).found) > 0, max(seen)]
+    store.close()
+    other.close()
+
+    assert [True, 5] == counts
+
+
+# -- sources that change --------------------------------------------------------------------
+
+
+def test_vanished_source_is_marked_once_and_keeps_everything(home: Path, tmp_path: Path) -> None:
+    """An agent deletes after 30 days; what was read stays."""
+    gone = logs.script(2)
+    sweep(tmp_path, {"claude": [home]})
+    before = dump(tmp_path)
+    logs.path(home, gone).unlink()
+    reports = [sweep(tmp_path, {"claude": [home]}) for _ in range(2)]
+    after = dump(tmp_path)
+
+    assert [1, 0] == [report.gone for report in reports]
+    assert [0, 0] == [report.lines + report.digested for report in reports]
+    assert rows(tmp_path)[gone.session].gone
+    after["sessions"][f"claude:{gone.session}"].pop("gone")
+    before["sessions"][f"claude:{gone.session}"].pop("gone", None)
+    assert before == after
+    logs.write(home, gone)
+    sweep(tmp_path, {"claude": [home]})
+    assert not rows(tmp_path)[gone.session].gone
+
+
+def test_root_that_was_not_swept_is_not_gone(home: Path, tmp_path: Path) -> None:
+    """Only where somebody looked can something be missing."""
+    sweep(tmp_path, {"claude": [home]})
+    report = sweep(tmp_path, {"claude": [tmp_path / "elsewhere"]})
+
+    assert 0 == report.gone
+
+
+@pytest.mark.parametrize("how", ["shortened", "rewritten"])
+def test_what_was_read_stays_when_the_source_is_rewritten(
+    home: Path, tmp_path: Path, how: str
+) -> None:
+    """Dead, with the reason; and the same however it was found out."""
+    one = logs.script(3, turns=6)
+    sweep(tmp_path, {"claude": [home]})
+    before = rows(tmp_path)[one.session]
+    kept_records = one.records[:5]
+    lines = b"".join(json.dumps(record).encode() + b"\n" for record in kept_records)
+    new = lines if how == "shortened" else lines + logs.script(9, turns=1).data
+    logs.path(home, one).write_bytes(new)
+    sweep(tmp_path, {"claude": [home]})
+    after = rows(tmp_path)[one.session]
+    store = Sqlite(str(tmp_path / "s.db"))
+    held = store.held(f"claude:{one.session}")
+    store.close()
+    assert held is not None
+    whole = Whole(f"claude:{one.session}", held.facts)
+
+    assert before.events <= after.events
+    assert "dead" in after.states
+    assert {"rewritten"} == {e.why for e in whole.events if e.why}
+    assert before.spent.own <= after.spent.own
+
+
+def test_same_session_in_two_places_is_one(home: Path, tmp_path: Path) -> None:
+    """Of a backup and the original the one counts that has more; sweeps do not alternate."""
+    whole = logs.script(2)
+    part = b"".join(whole.data.splitlines(keepends=True)[:5])
+    logs.write(tmp_path / "backup", whole)
+    logs.path(tmp_path / "backup", whole).write_bytes(part)
+    roots = {"claude": [tmp_path / "backup", home]}
+    sweep(tmp_path / "both", roots)
+    again = sweep(tmp_path / "both", roots)
+    sweep(tmp_path / "one", {"claude": [tmp_path / "backup"]})
+    sweep(tmp_path / "one", {"claude": [home]})
+    back = sweep(tmp_path / "one", {"claude": [tmp_path / "backup"]})
+
+    assert (0, 0) == (again.read, back.read)
+    assert dump(tmp_path / "both")["events"] == dump(tmp_path / "one")["events"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [
+        ("/home/dev/private", 5),
+        ("/home/*/private", 5),
+        ("*/private", 5),
+        ("/home/dev", 0),
+        ("/home/dev/priv", 6),
+        ("/other", 6),
+    ],
+)
+def test_excluded_project_is_never_opened(
+    home: Path, tmp_path: Path, pattern: str, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder's name tells; nothing of it gets into the store."""
+    secret = logs.script(7, cwd="/home/dev/private/deep")
+    secret.user(CANARY)
+    logs.write(home, secret, project="-home-dev-private-deep")
+    opened: list[str] = []
+
+    def start_of(path: str, length: int) -> bytes | None:
+        opened.append(path)
+        return files.start_of(path, length)
+
+    monkeypatch.setattr(module, "start_of", start_of)
+    report = sweep(tmp_path / "s", {"claude": [home]}, exclude=[pattern])
+
+    assert left == report.sessions_new
+    assert 6 - left == report.excluded
+    assert (left == 6) == bool(rows(tmp_path / "s").get(secret.session))
+    if left < 6:
+        assert not any(secret.session in path for path in opened)
+        assert [] == files_with(tmp_path / "s", CANARY)
+
+
+def test_excluded_project_is_known_by_its_log_where_no_folder_tells(tmp_path: Path) -> None:
+    """Codex keeps sessions by day: the first lines name the project."""
+    folder = tmp_path / "codex" / "sessions" / "2026" / "01" / "01"
+    folder.mkdir(parents=True)
+    ident = "01a1e075-059c-79d3-8ff1-d502ea3efbf3"
+    for number, cwd in enumerate(("/home/dev/private", "/home/dev/open")):
+        uid = ident[:-1] + str(number)
+        meta = {"id": uid, "timestamp": "2026-01-01T00:00:00.000Z", "cwd": cwd}
+        line = {"timestamp": "2026-01-01T00:00:00.000Z", "type": "session_meta", "payload": meta}
+        path = folder / f"rollout-2026-01-01T00-00-00-{uid}.jsonl"
+        path.write_text(json.dumps(line) + "\n")
+    report = sweep(tmp_path / "s", {"codex": [tmp_path / "codex"]}, exclude=["*/private"])
+
+    assert (1, 1) == (report.excluded, report.sessions_new)
+
+
+def test_one_bad_source_does_not_end_the_sweep(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told with its reason, and read the next time."""
+    bad = logs.name(2)
+    whole = keep.Keeper.keep
+
+    def keeps(self: Any, adapter: Any, source: Any, *args: Any, **more: Any) -> Any:
+        if source.session == bad:
+            raise RuntimeError("no")
+        return whole(self, adapter, source, *args, **more)
+
+    monkeypatch.setattr(keep.Keeper, "keep", keeps)
+    report = sweep(tmp_path, {"claude": [home]})
+    monkeypatch.setattr(keep.Keeper, "keep", whole)
+    again = sweep(tmp_path, {"claude": [home]})
+
+    assert (1, 4, 1) == (report.failed, report.sessions_new, again.sessions_new)
+    assert [("failed", "RuntimeError('no')")] == [(o.what, o.why) for o in report.outcomes]
+
+
+# -- newer rules ----------------------------------------------------------------------------
+
+
+def _with_secret(home: Path, number: int = 6) -> str:
+    """A session with something that only a newer rule takes for a secret."""
+    one = logs.script(number)
+    one.user(f"my word is {CANARY}")
+    logs.write(home, one)
+    return one.session
+
+
+class _Newer(Redactor):
+    """Knows one secret more."""
+
+    def redact(self, text: str) -> str:
+        return super().redact(text).replace(CANARY, "[REDACTED:word]")
+
+    def redact_all(self, texts: Any) -> list[str]:
+        return [self.redact(text) for text in super().redact_all(texts)]
+
+    def doubts(self, data: bytes) -> bool:
+        return True
+
+
+def _sweep_newer(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    monkeypatch.setattr(keep, "VERSION", 99)
+    monkeypatch.setattr(module, "VERSION", 99)
+    store = Sqlite(str(folder / "s.db"))
+    with store.sweeping():
+        report = Sweep(store, adapters(), _Newer(key=KEY)).run({"claude": [home]})
+    store.close()
+    return report
+
+
+@pytest.mark.parametrize("case", ["there", "gone", "evicted"])
+def test_newer_rules_go_over_everything_again(
+    home: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the source, or in the store where that is all there is; nothing old stays behind."""
+    session = _with_secret(home)
+    folder = tmp_path / "s"
+    sweep(folder, {"claude": [home]})
+    before = dump(folder)["spend"]
+    if case == "gone":
+        (home / "projects" / "-home-dev-project" / f"{session}.jsonl").unlink()
+    if case == "evicted":
+        store = Sqlite(str(folder / "s.db"))
+        store.remove([f"claude:{session}"], why={})
+        store.close()
+    _sweep_newer(folder, home, monkeypatch)
+    store = Sqlite(str(folder / "s.db"))
+    found = store.search(parse(CANARY)).found
+    known = store.known()
+    store.settle()
+    store.close()
+
+    assert [] == found
+    assert {99} == {one.redactor for one in known.sessions.values()}
+    assert frozenset() == known.untidy
+    assert [] == files_with(folder, CANARY)
+    assert before == dump(folder)["spend"]
+    assert 0 == _sweep_newer(folder, home, monkeypatch).lines
+
+
+def test_newer_readers_read_again(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the start; and come to the same."""
+    sweep(tmp_path, {"claude": [home]})
+    before = dump(tmp_path)
+    monkeypatch.setattr(keep, "READER", 99)
+    monkeypatch.setattr(module, "READER", 99)
+    report = sweep(tmp_path, {"claude": [home]})
+    after = dump(tmp_path)
+    for told in (*before["sessions"].values(), *after["sessions"].values()):
+        told.pop("reader")
+
+    assert 5 == report.read
+    assert before == after
+
+
+# -- evicted --------------------------------------------------------------------------------
+
+
+def _evict(folder: Path, *numbers: int) -> None:
+    store = Sqlite(str(folder / "s.db"))
+    store.remove([f"claude:{logs.name(number)}" for number in numbers], why={})
+    store.close()
+
+
+def test_evicted_session_is_read_again_only_when_it_grows(home: Path, tmp_path: Path) -> None:
+    """Then from the start, and as if it had never been away."""
+    one = logs.script(2)
+    sweep(tmp_path, {"claude": [home]})
+    _evict(tmp_path, 2)
+    calm = sweep(tmp_path, {"claude": [home]})
+    one.user("one thing more")
+    logs.write(home, one)
+    grown = sweep(tmp_path, {"claude": [home]})
+    sweep(tmp_path / "once", {"claude": [home]})
+
+    assert (0, 1) == (calm.read, grown.sessions_changed)
+    assert dump(tmp_path / "once") == dump(tmp_path)
+
+
+def test_evicted_session_that_lost_its_beginning_goes_on(home: Path, tmp_path: Path) -> None:
+    """What it took before goes on counting, and its digest stands inside the new one."""
+    one = logs.script(2)
+    sweep(tmp_path, {"claude": [home]})
+    uid = f"claude:{one.session}"
+    before = sum(spent(tmp_path)[uid])
+    _evict(tmp_path, 2)
+    more = logs.script(8, turns=1)
+    for record in more.records:
+        record["timestamp"] = record["timestamp"].replace("2026-01-01", "2026-02-01")
+        record["sessionId"] = one.session
+    logs.path(home, one).write_bytes(more.data)
+    sweep(tmp_path, {"claude": [home]})
+    digest = next(d for d in kept(tmp_path, "digests") if d["uid"] == uid)
+    logs.write(tmp_path / "new", more)
+    sweep(tmp_path / "third", {"claude": [tmp_path / "new"]})
+    added = sum(spent(tmp_path / "third")[f"claude:{more.session}"])
+
+    assert before + added == sum(spent(tmp_path)[uid])
+    assert uid == digest["continues"]["uid"]
+    more.user("and on")
+    logs.path(home, one).write_bytes(more.data)
+    sweep(tmp_path, {"claude": [home]})
+    later = next(d for d in kept(tmp_path, "digests") if d["uid"] == uid)
+    assert digest["continues"] == later["continues"]
+    assert before + added == sum(spent(tmp_path)[uid])
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_what_an_evicted_member_owns_is_not_counted_again(
+    home: Path, tmp_path: Path, first: int
+) -> None:
+    """Money is counted once for ever, whichever of a family goes, stays, grows or comes late."""
+    sweep(tmp_path, {"claude": [home]})
+    total = Counter(kept_spend(tmp_path))
+    _evict(tmp_path, first)
+    one = logs.fork(5, logs.script(1), 9)
+    one.user("and on")
+    logs.write(home, one)
+    late = logs.fork(9, logs.script(1), 12, turns=0)
+    logs.write(home, late)
+    sweep(tmp_path, {"claude": [home]})
+
+    assert total == Counter(kept_spend(tmp_path))
+
+
+def kept_spend(folder: Path) -> dict[str, int]:
+    """Tokens by day, over all sessions."""
+    out: dict[str, int] = {}
+    for told in kept(folder, "spend"):
+        count = sum(told[name] for name in ("input", "output", "cache_creation", "cache_read"))
+        out[told["day"]] = out.get(told["day"], 0) + count
+    return out
+
+
+# -- retention ------------------------------------------------------------------------------
+
+
+def test_analysed_sessions_go_when_the_cache_is_full(home: Path, tmp_path: Path) -> None:
+    """The oldest first, only as many as needed, digests and money stay, each with its reason."""
+    sweep(tmp_path, {"claude": [home]})
+    before = rows(tmp_path)
+    cap = sum(row.raw_bytes for row in before.values()) - 1
+    report = sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap))
+    after = rows(tmp_path)
+    gone = [row for row in after.values() if row.session.evicted_at]
+
+    assert (1, 0, []) == (report.evicted, report.lost, report.notes)
+    assert [1, 5] == [len(gone), len(kept(tmp_path, "digests"))]
+    assert ["evict"] == [told["what"] for told in kept(tmp_path, "audit")]
+    assert "soft cap" in kept(tmp_path, "audit")[0]["why"]
+    assert {n: row.spent for n, row in before.items()} == {n: r.spent for n, r in after.items()}
+    assert 0 == sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap)).evicted
+
+
+@pytest.mark.parametrize("failing", ["all", "some"])
+def test_unanalysed_go_only_when_analysis_failed(
+    home: Path, tmp_path: Path, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T14: the oldest first, only until under the hard cap, each reported as a loss."""
+    tried: Counter[str] = Counter()
+    bad = {f"claude:{logs.name(n)}" for n in ((1, 2, 3, 4, 5) if failing == "all" else (1, 4))}
+
+    def digests(session: Whole, row: Any) -> Any:
+        tried[session.uid] += 1
+        if session.uid in bad:
+            raise RuntimeError("analysis is out of order")
+        return digest(session, row)
+
+    monkeypatch.setattr(module, "digest", digests)
+    first = sweep(tmp_path, {"claude": [home]})
+    before = rows(tmp_path)
+    sizes = {f"claude:{name}": row.raw_bytes for name, row in before.items()}
+    total = sum(sizes.values())
+    cap = total - 1 if failing == "all" else sum(sizes[uid] for uid in bad) - 1
+    tried.clear()
+    policy = Policy(raw_soft_cap_bytes=cap, raw_hard_cap_bytes=cap)
+    report = sweep(tmp_path, {"claude": [home]}, policy=policy)
+    after = rows(tmp_path)
+    lost = {told["uid"] for told in kept(tmp_path, "audit") if told["what"] == DATA_LOSS}
+    held = sum(row.raw_bytes for row in after.values() if not row.session.evicted_at)
+
+    assert len(bad) == sum(o.what == "undigested" for o in first.outcomes)
+    assert 1 == len(lost) == report.lost
+    assert lost <= bad
+    assert all(tried[uid] >= 2 for uid in lost)
+    assert held <= cap
+    assert [f"{DATA_LOSS}: {uid}" for uid in lost] == [
+        note.partition(": the")[0] for note in report.notes
+    ]
+    oldest = min(bad, key=lambda uid: (before[uid[7:]].session.ended_at, uid))
+    assert {oldest} == lost
+    if failing == "some":
+        assert report.evicted == 1 + 3
+
+
+def test_running_and_pinned_sessions_stay_longest(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the user keeps is not touched, what runs is the last to go."""
+    sweep(tmp_path, {"claude": [home]})
+    store = Sqlite(str(tmp_path / "s.db"))
+    row = next(iter(store.sessions(Filter(uid=logs.name(2)))))
+    cursor = store.known().sessions[row.session.session_uid].cursor
+    store.write([Change(msgspec.structs.replace(row, pinned=True), cursor)])
+    store.close()
+    live = type(adapters()["claude"])
+    told = Source("claude", logs.name(3), ())
+    monkeypatch.setattr(live, "live", lambda _self, _root: iter([told]))
+    sizes = {name: row.raw_bytes for name, row in rows(tmp_path).items()}
+    cap = sizes[logs.name(2)] + sizes[logs.name(3)]
+    sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap))
+    left = {name for name, row in rows(tmp_path).items() if not row.session.evicted_at}
+
+    assert {logs.name(2), logs.name(3)} == left
+
+
+def test_what_was_evicted_is_in_no_file(home: Path, tmp_path: Path) -> None:
+    """Rows, packs, index, log of the database, free pages; also when the eviction was killed."""
+    secret = logs.script(6)
+    secret.user(f"the word is {CANARY}")
+    secret.say("fine")
+    logs.write(home, secret)
+    for point in range(1, 8):
+        folder = tmp_path / f"s{point}"
+        sweep(folder, {"claude": [home]})
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            _arm_removal(point)
+            try:
+                _evict(folder, 6)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        sweep(folder, {"claude": [home]})
+        evicted = rows(folder)[secret.session].session.evicted_at is not None
+        left = [name for name in files_with(folder, CANARY) if evicted]
+
+        assert [] == [name for name in left if not _in_digest(folder)]
+
+
+def _in_digest(folder: Path) -> bool:
+    """A digest may quote what was said; it stays."""
+    return any(CANARY in json.dumps(told) for told in kept(folder, "digests"))
+
+
+def _arm_removal(point: int) -> None:
+    left = [point]
+
+    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*args: Any, **more: Any) -> Any:
+            _tick(left)
+            return work(*args, **more)
+
+        return done
+
+    for owner, name in (
+        (Sqlite, "settle"),
+        (Packs, "evict"),
+        (Packs, "_unlink"),
+        (sqlite, "_audit"),
+        (sqlite, "_empty"),
+    ):
+        setattr(owner, name, counted(getattr(owner, name)))
+
+
+# -- the real clients' files ----------------------------------------------------------------
+
+
+def real_roots(shared: Path) -> dict[str, list[Path]]:
+    """All homes of all agents; snapshots of the same home at another moment left out."""
+    data = shared / "data"
+    roots = {"claude": [*data.glob("claude-code/v*/*/claude"), *data.glob("public/claude/*")]}
+    for agent in ("codex", "grok"):
+        found = [*(data / agent).rglob("sessions"), *(data / "public" / agent).rglob("sessions")]
+        roots[agent] = sorted({p.parent for p in found if p.is_dir() and "at-kill" not in str(p)})
+    return roots
+
+
+def test_real_totals_are_those_of_the_adapters(shared: Path, tmp_path: Path) -> None:
+    """Per session and per day, forks and subagents once; and what the API itself counted."""
+    roots = real_roots(shared)
+    report = sweep(tmp_path, roots)
+    stored = spent(tmp_path)
+    expected: dict[str, tuple[int, int, int]] = {}
+    days: Counter[str] = Counter()
+    for agent, places in roots.items():
+        for whole in _wholes(agent, places):
+            took = whole.spent
+            expected[whole.uid] = (took.live.total, took.dead.total, took.side.total)
+            days.update(_by_day(whole))
+
+    assert report.sessions_new > 150
+    assert 0 == report.failed
+    assert expected == stored
+    assert days == Counter({day: n for day, n in kept_spend(tmp_path).items() if n})
+    again = sweep(tmp_path, roots)
+    assert (0, 0, 0) == (again.read, again.lines, again.digested)
+
+
+def _wholes(agent: str, places: list[Path]) -> Iterator[Whole]:
+    """All sessions of an agent, put together without a store."""
+    adapter = adapters()[agent]
+    facts, torn = {}, {}
+    for place in places:
+        for source in adapter.find(place):
+            facts[source.session], batch = read_all(adapter, source)
+            torn[source.session] = batch.torn
+    told = dict(facts)
+    for name, found in told.items():
+        owner = next((f.about[COPIES_OF] for f in found if COPIES_OF in f.about), None)
+        if owner in told:
+            facts[name] = lineage.claimed(found, owner, told[owner])
+    shared = lineage.shared(facts)
+    for name, found in facts.items():
+        yield Whole(
+            f"{agent}:{name}",
+            found,
+            replayed=shared.replayed[name],
+            billed=shared.billed[name],
+            torn=torn[name],
+        )
+
+
+def _by_day(whole: Whole) -> Counter[str]:
+    from thence.format import joins
+
+    counted = joins.bills(whole.events)
+    times = {event.event_id: (event.ts or "")[:10] for event in whole.events}
+    out: Counter[str] = Counter()
+    for event, usage in counted.items():
+        if usage.total:
+            out[times[event]] += usage.total
+    return out
+
+
+def test_real_totals_are_those_of_the_api(shared: Path, tmp_path: Path) -> None:
+    """Of Codex and Grok, thread by thread, where the log tells all of it."""
+    roots = real_roots(shared)
+    sweep(tmp_path, {agent: roots[agent] for agent in ("codex", "grok")})
+    found = rows(tmp_path)
+    checked = 0
+    for agent in ("codex", "grok"):
+        for path in sorted((shared / "data" / agent).glob("*/truth.json")):
+            for thread, truth in json.loads(path.read_bytes())["threads"].items():
+                kinds = [truth["by_kind"].get(kind) for kind in ("turn", "compaction")]
+                total = sum(kind["total"] for kind in kinds if kind)
+                row = found.get(thread)
+                if row is None or row.lower_bound or not total or agent == "grok":
+                    continue
+                checked += 1
+
+                assert total == row.spent.own, (agent, thread)
+    assert checked > 20
+
+
+@pytest.mark.parametrize("series", ["768de5d6", "cc432c40"])
+def test_real_sessions_grow_in_the_store(shared: Path, tmp_path: Path, series: str) -> None:
+    """Snapshots of growing sessions, in order: the same as the last one at once."""
+    folder = shared / "data" / "public" / "claude" / "entireio-cli" / "growth" / series
+    for name in ("some", "once"):
+        (tmp_path / name / "projects" / "p").mkdir(parents=True)
+    snapshots = sorted(folder.glob("*/*.jsonl"))
+    for snapshot in snapshots:
+        # Written over in place, as its writer goes on with the same file.
+        target = tmp_path / "some" / "projects" / "p" / snapshot.name
+        with target.open("ab") as file:
+            file.write(snapshot.read_bytes()[target.stat().st_size :])
+        sweep(tmp_path / "s1", {"claude": [tmp_path / "some"]})
+    shutil.copy(snapshots[-1], tmp_path / "once" / "projects" / "p")
+    sweep(tmp_path / "s2", {"claude": [tmp_path / "once"]})
+    some, once = dump(tmp_path / "s1"), dump(tmp_path / "s2")
+    for told in (*some["sessions"].values(), *once["sessions"].values()):
+        for passing in ("source_path", "files", "skipped"):
+            told.pop(passing, None)
+
+    assert once == some
