@@ -69,6 +69,8 @@ def run() -> Run:
     """Run a command in this process; its errors are raised."""
 
     def run(*arguments: str, **more: str) -> Result:
-        return CliRunner().invoke(thence, arguments, catch_exceptions=False, env=more or None)
+        return CliRunner().invoke(
+            thence, arguments, catch_exceptions=False, standalone_mode=False, env=more or None
+        )
 
     return run

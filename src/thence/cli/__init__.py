@@ -36,6 +36,7 @@ COMMANDS = {
     "keep": "Never evict these sessions.",
     "forget": "Remove a session for good, with proof.",
     "backup": "Save what is kept for good into one file.",
+    "doctor": "Check sources, store, packs, hooks, modes, clock and disk.",
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -223,8 +224,9 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
 
 def _proven(proof: Proof) -> Iterator[str]:
     yield f"forgotten; looked through {several(len(proof.files), 'file')}, {size(proof.bytes)}:"
-    for path in proof.files[:12]:
-        found = any(path == place for place, _ in proof.traces)
-        yield cut(f"  {'✗' if found else '✓'} {clean(tilde(str(path)))}", width())
-    if len(proof.files) > 12:
-        yield f"    and {len(proof.files) - 12:,} more, no trace in any; --json names them"
+    folders = Counter(path.parent for path in proof.files)
+    for folder, number in sorted(folders.items()):
+        found = sorted({place for place, _ in proof.traces if place.parent == folder})
+        told = f"{clean(tilde(str(folder)))}  {several(number, 'file')}"
+        mark = f"✗ {told}: {found[0].name}" if found else f"✓ {told}"
+        yield cut(f"  {mark}", width())

@@ -12,7 +12,7 @@ from thence.cli import options, wiring
 from thence.cli.columns import DIM, Cell, Column, short_id, table, tell
 from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
-from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
+from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -190,9 +190,10 @@ def lines(plan: Plan, steps: Sequence[Step], room: int, *, would: bool) -> Itera
     if room >= 100:
         yield from table((*_START, Column(slack=True)), rows, room)
         return
-    for row in rows:  # the reason is what matters: it has a line of its own
-        yield from table(_START, [row[:-1]], room)
-        yield style(cut(f"      {row[-1].text}", room), fg=DIM)
+    heads = table(_START, [row[:-1] for row in rows], room)
+    for row, head in zip(rows, heads, strict=True):  # the reason matters most: it is never cut
+        yield head
+        yield from (style(f"      {line}", fg=DIM) for line in wrap(row[-1].text, room - 6))
 
 
 _START = (Column(), Column(), Column(), Column(right=True))

@@ -180,7 +180,7 @@ def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
 @options.utc
 def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     """Print how hooks stand."""
-    found = [_status(agent) for agent in agents or AGENTS]
+    found = [status_of(agent) for agent in agents or AGENTS]
     if json:
         say(as_json(found))
         return 0
@@ -190,7 +190,8 @@ def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     return 0
 
 
-def _status(agent: str) -> dict[str, JSON]:
+def status_of(agent: str) -> dict[str, JSON]:
+    """Give how an agent's hook stands, and when it was last heard."""
     home = wiring.home()
     ways = get_args(hooking.Way) if agent == "codex" else ("hooks",)
     places = [place_of(agent, way) for way in ways]

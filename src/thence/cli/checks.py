@@ -1,0 +1,456 @@
+"""What `thence doctor` looks at. Each check gives findings, and changes nothing.
+
+A finding is ok, a note (worth knowing, nothing wrong), a warning (something to look at), or bad
+(something is broken or lost). A check that cannot be made is a finding too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from thence.cli import wiring
+from thence.cli.columns import ago, present, short_id, tilde, when
+from thence.cli.terminal import clean, several, size
+from thence.errors import ThenceError
+
+if TYPE_CHECKING:
+    from thence.adapters import Adapter, Source
+    from thence.format.records import JSON
+    from thence.memory.store import Inventory, Known, SessionRow, Store
+
+Level = Literal["ok", "note", "warning", "bad"]
+LOOKED: Final = 20
+"""Damaged sessions that are read again to name their lines; `--deep` reads all."""
+AHEAD: Final = 300
+"""Seconds that an event may be in the future before the clock is doubted."""
+SILENT: Final = 86_400
+"""Seconds that a hook may be silent while its agent's sessions go on."""
+FAR: Final = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "glusterfs", "vboxsf")
+"""Kinds of file systems that do not lock or sync as a store needs it."""
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    topic: str
+    level: Level
+    words: str
+    fix: str | None = None
+    """What to type."""
+    told: dict[str, JSON] = {}  # noqa: RUF012 - a default of a tuple, never changed
+
+
+# -- sources --------------------------------------------------------------------------------
+
+
+class Seen:
+    """What one agent's sources hold, against what was read of them."""
+
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
+        self.files = self.bytes = self.kept = self.torn = self.unread = 0
+        self.forgotten = self.sessions = self.new = 0
+
+    def add(self, source: Source, inventory: Inventory | None) -> None:
+        """Count a session's files."""
+        self.sessions += 1
+        before = inventory.sessions.get(source.uid) if inventory is not None else None
+        forgotten = inventory is not None and inventory.is_forgotten(source.uid)
+        self.new += before is None and not forgotten
+        for file in source.files:
+            try:
+                here = os.lstat(file.path)
+            except OSError:
+                continue
+            self.files += 1
+            self.bytes += here.st_size
+            if forgotten:
+                self.forgotten += here.st_size
+            else:
+                self._file(file.key, here, before)
+
+    def _file(self, key: str, here: os.stat_result, before: Known | None) -> None:
+        mark = before.cursor.marks.get(key) if before is not None else None
+        if mark is None:
+            self.unread += here.st_size
+            return
+        same = (mark.inode, mark.size, mark.mtime_ns) == (
+            *(here.st_ino, here.st_size),
+            here.st_mtime_ns,
+        )
+        read = here.st_size if same and not mark.torn else min(mark.offset, here.st_size)
+        self.kept += read
+        if same:
+            self.torn += here.st_size - read
+        else:
+            self.unread += here.st_size - read
+
+    def told(self) -> dict[str, JSON]:
+        """Give all numbers."""
+        return {name: value for name, value in vars(self).items()}  # noqa: C416 - a copy
+
+
+def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
+    """Compare bytes seen with bytes read, agent by agent."""
+    inventory = store.known() if store is not None else None
+    roots = wiring.roots(known)
+    for agent, adapter in known.items():
+        if agent not in roots:
+            yield Finding("sources", "note", f"{agent:7} none found")
+            continue
+        seen = Seen(agent)
+        for root in roots[agent]:
+            for source in adapter.find(root):
+                seen.add(source, inventory)
+        places = ", ".join(tilde(str(root)) for root in roots[agent])
+        yield Finding("sources", *_seen(seen), told={**seen.told(), "roots": places})
+
+
+def _seen(seen: Seen) -> tuple[Level, str, str | None]:
+    start = f"{seen.agent:7} {several(seen.files, 'file')}  {size(seen.bytes)}  "
+    parts = []
+    if seen.torn:
+        parts.append(f"{size(seen.torn)} of unfinished lines")
+    if seen.forgotten:
+        parts.append(f"{size(seen.forgotten)} forgotten on purpose")
+    if seen.unread:
+        new = f", {several(seen.new, 'session')} new" if seen.new else ""
+        words = f"{size(seen.unread)} not read yet{new}"
+        return "note", start + ", ".join([words, *parts]), "thence sweep"
+    words = ", ".join(["every byte kept or listed", *parts])
+    return "ok", start + words, None
+
+
+def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Finding]:
+    """Name the lines that could not be read: file, line and why."""
+    damaged = [row for row in store.sessions() if row.skipped]
+    if not damaged:
+        yield Finding("skips", "ok", "no line was ever skipped")
+        return
+    lines: list[dict[str, JSON]] = []
+    for row in damaged if deep else damaged[:LOOKED]:
+        lines += _skipped(row, known)
+    total = sum(row.skipped for row in damaged)
+    words = f"{several(total, 'line')} in {several(len(damaged), 'session')}; the rest is kept"
+    yield Finding("skips", "note", words, None, {"skipped": total, "lines": lines})
+    for one in lines[: None if deep else 3]:
+        where = f"{_end(tilde(str(one['path'])))}:{one['line']}"
+        yield Finding("", "note", clean(f"{where}  {one['why']}"))
+
+
+def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
+    from thence.adapters.sessions import load
+
+    path = row.session.source_path
+    if not path or row.gone:
+        return []
+    try:
+        found = load(Path(path), known).skipped
+    except ThenceError as error:
+        return [{"path": path, "line": 0, "why": error.message}]
+    return [
+        {"path": skip.source or path, "line": skip.line, "bytes": skip.length, "why": skip.why}
+        for skip in found
+    ]
+
+
+def _end(path: str) -> str:
+    return path if len(path) <= 44 else f"…{path[-43:]}"
+
+
+# -- the store ------------------------------------------------------------------------------
+
+
+def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
+    """Check the database and that every payload that a row names can be read."""
+    yield from _database(store, deep=deep)
+    yield from _packs(store, deep=deep)
+    losses = [one for one in store.kept("audit") if one["what"] == "session_memory.data_loss"]
+    if losses:
+        words = f"{several(len(losses), 'session')} evicted before a digest covered them"
+        yield Finding("losses", "warning", words, "thence gc -n", {"audit": losses})
+
+
+def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
+    path = getattr(store, "path", None)
+    if not isinstance(path, Path):
+        yield Finding("store", "ok", "not a file of this machine; its own tools check it")
+        return
+    import apsw
+
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        check = "integrity_check" if deep else "quick_check"
+        found = [str(row[0]) for row in db.execute(f"PRAGMA {check}(10)")]
+    except apsw.Error as error:
+        found = [str(error)]
+    finally:
+        db.close()
+    if found == ["ok"]:
+        yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)}")
+        return
+    for one in found:
+        yield Finding("store", "bad", clean(one), "restore a backup, or remove it and sweep again")
+
+
+def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
+    from thence.memory.packs import Packs, pack_name
+
+    rows = [row for row in store.sessions() if row.session.evicted_at is None]
+    packed = [row for row in rows if row.pack_bytes]
+    broken: list[tuple[str, str]] = []
+    read = 0
+    for row in packed:
+        uid = row.session.session_uid
+        if not deep:
+            if not store.blobs.size(uid):
+                broken.append((uid, "its pack is gone"))
+            continue
+        count, why = _read_all(store, uid)
+        read += count
+        if why:
+            broken.append((uid, why))
+    for uid, why in broken:
+        name = short_id(uid.partition(":")[2])
+        yield Finding("packs", "bad", f"{name}: {clean(why)}", "thence sweep", {"session_uid": uid})
+    strays = 0
+    if isinstance(store.blobs, Packs):
+        names = {pack_name(row.session.session_uid) for row in rows}
+        folder = store.blobs.folder
+        if folder.is_dir():
+            strays = sum(path.name[:20] not in names for path in folder.glob("*.pack"))
+    words = f"{several(len(packed), 'pack')}, {len(broken)} broken, {strays} without rows"
+    if deep:
+        words += f", {several(read, 'payload')} read"
+    yield Finding("packs", "note" if strays else "ok", words, None, {"strays": strays})
+
+
+def _read_all(store: Store, uid: str) -> tuple[int, str | None]:
+    held = store.held(uid)
+    refs = [b.ref for fact in held.facts for b in fact.blocks if b.ref] if held else []
+    for count, ref in enumerate(refs):
+        try:
+            store.blobs.read(ref)
+        except ThenceError as error:
+            return count, error.message
+    return len(refs), None
+
+
+def caps(store: Store | None) -> Iterator[Finding]:
+    """Compare what is held with the caps, of the store and of our own projects."""
+    if store is not None:
+        policy = wiring.policy()
+        known = store.known()
+        held = sum(one.bytes for one in known.sessions.values() if one.evicted is None)
+        over = held > policy.raw_soft_cap_bytes
+        words = f"transcripts {size(held)} of {size(policy.raw_soft_cap_bytes)}"
+        yield Finding("caps", "warning" if over else "ok", words, "thence gc" if over else None)
+        if known.distilled_bytes > policy.distilled_cap_bytes:
+            words = f"digests take {size(known.distilled_bytes)}, over their cap"
+            yield Finding("", "warning", words, "thence config")
+        if known.pending:
+            yield Finding("", "note", "an eviction waits for a reader to end", "thence sweep")
+    yield from _projects()
+
+
+def _projects() -> Iterator[Finding]:
+    from thence import Journal
+
+    steps = [step for step in Journal().cleanup(dry_run=True) if step.what == "remove"]
+    for project, number in Counter(step.held.project for step in steps).items():
+        words = f"our own project {clean(project)} is over its cap by {several(number, 'session')}"
+        yield Finding("", "note", words, "thence gc -n")
+
+
+# -- the home -------------------------------------------------------------------------------
+
+
+def modes(home: Path) -> Iterator[Finding]:
+    """Find what others may read, or what is not ours."""
+    wrong: list[tuple[Path, int]] = []
+    for path in [home, *home.rglob("*")] if home.is_dir() else ():
+        try:
+            here = path.lstat()
+        except OSError:
+            continue
+        if not stat.S_ISLNK(here.st_mode) and here.st_mode & 0o077:
+            wrong.append((path, here.st_mode & 0o777))
+    if not wrong:
+        yield Finding("modes", "ok", "nobody else can read the home")
+        return
+    path, mode = wrong[0]
+    more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
+    words = f"{tilde(str(path))} is {mode:04o}, others can read it{more}"
+    fix = f"chmod -R go= {tilde(str(path if len(wrong) == 1 else home))}"
+    told = [{"path": str(path), "mode": f"{mode:04o}"} for path, mode in wrong]
+    yield Finding("modes", "warning", clean(words), fix, {"modes": told})
+
+
+def place(home: Path, mounts: str = "/proc/self/mountinfo") -> Iterator[Finding]:
+    """Tell whether the home is on a disk that locks and syncs as it must."""
+    kind = _kind(home, mounts)
+    if kind is not None and kind.startswith(FAR):
+        words = f"the home is on {clean(kind)}: locks and syncs may not hold there"
+        yield Finding("place", "warning", words, "THENCE_HOME names a folder on a local disk")
+    else:
+        yield Finding(
+            "place", "ok", f"{clean(tilde(str(home)))} on {clean(kind or 'a local disk')}"
+        )
+
+
+def _kind(home: Path, mounts: str) -> str | None:
+    """Give the kind of file system that a path is on, where this system tells."""
+    try:
+        lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    best, kind = "", None
+    here = f"{home.resolve()}/"
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = before.split(" ")[4].encode().decode("unicode_escape")
+        if here.startswith(f"{point.rstrip('/')}/") and len(point) >= len(best):
+            best, kind = point, after.split(" ")[0]
+    return kind
+
+
+def clock(store: Store | None) -> Iterator[Finding]:
+    """Tell whether events come from the future: then this clock or another one is wrong."""
+    now = present()
+    rows = store.sessions() if store is not None else ()
+    ends = sorted(
+        ((end, row) for row in rows if (end := when(row.session.ended_at))), key=lambda one: one[0]
+    )
+    if not ends:
+        yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M %Z}")
+        return
+    newest, row = ends[-1]
+    if (newest - now).total_seconds() > AHEAD:
+        name = short_id(row.session.native_session_id)
+        words = f"an event of {name} is in the future: {newest:%Y-%m-%d %H:%M}"
+        yield Finding("clock", "warning", words, "date; is this machine's clock right?")
+        return
+    yield Finding("clock", "ok", f"steady; the newest event is of {_ago(newest, now)}")
+
+
+def _ago(then: datetime, now: datetime) -> str:
+    told = ago(then, now)
+    return "just now" if told == "now" else f"{told} ago" if told[0].isdigit() else told
+
+
+# -- hooks ----------------------------------------------------------------------------------
+
+
+def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
+    """Tell which agents call us, and which should have."""
+    from thence.cli.hook import AGENTS, status_of, told_of
+
+    now = present()
+    roots = wiring.roots(known)
+    for agent in AGENTS:
+        if agent not in roots:
+            continue
+        try:
+            one = status_of(agent)
+        except ThenceError as error:
+            yield Finding("hooks", "warning", clean(f"{agent:7} {error.message}"), error.hint)
+            continue
+        mark, words, _ = told_of(one, now)
+        level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
+        fix = f"thence hook install {agent}" if level != "ok" else None
+        if level == "ok" and store is not None and (silent := _silent(store, agent, one)):
+            level, words, fix = "warning", silent, f"thence hook install {agent}"
+        yield Finding("hooks", level, f"{agent:7} {words}", fix, one)
+
+
+def _silent(store: Store, agent: str, one: dict[str, JSON]) -> str | None:
+    """Say so when sessions went on and the hook did not say so."""
+    from thence.memory.store import Filter
+
+    seen = when(one["last_nudge"])
+    if seen is None:
+        return None
+    after = int((seen.timestamp() + SILENT) * 1000)
+    grown = sum(1 for _ in store.sessions(Filter(agent=agent, after=after)))
+    if not grown:
+        return None
+    since = _ago(seen, present())
+    return f"installed, last heard {since} while {several(grown, 'session')} went on"
+
+
+def waiting(home: Path) -> Iterator[Finding]:
+    """Tell how many nudges nobody has taken yet."""
+    try:
+        entries = [entry for entry in os.scandir(home / "queue") if entry.is_file()]
+    except OSError:
+        return
+    old = [e for e in entries if time.time() - e.stat(follow_symlinks=False).st_mtime > SILENT]
+    if old:
+        words = f"{several(len(old), 'nudge')} waits for a sweep since a day or more"
+        yield Finding("queue", "note", words, "thence sweep")
+
+
+# -- all ------------------------------------------------------------------------------------
+
+
+def everything(*, deep: bool) -> list[Finding]:
+    """Look at everything; a check that fails is told as such."""
+    from contextlib import ExitStack
+
+    home = wiring.home()
+    out: list[Finding] = []
+    with ExitStack() as stack:
+        try:
+            wiring.settings()
+            known = wiring.adapters()
+            store = stack.enter_context(wiring.store()) if wiring.has_store() else None
+        except ThenceError as error:
+            return [Finding("setup", "bad", error.message, error.hint), *_run(_homely(home))]
+        checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
+            ("sources", lambda: sources(store, known))
+        ]
+        if store is not None:
+            held = store
+            checks += [
+                ("skips", lambda: skips(held, known, deep=deep)),
+                ("store", lambda: integrity(held, deep=deep)),
+            ]
+        else:
+            out.append(Finding("store", "note", "nothing is kept yet", "thence sweep"))
+        checks += [
+            ("caps", lambda: caps(store)),
+            ("clock", lambda: clock(store)),
+            ("hooks", lambda: hooks(store, known)),
+            *_homely(home),
+        ]
+        return [*_run(checks), *out]
+
+
+def _homely(home: Path) -> Sequence[tuple[str, Callable[[], Iterable[Finding]]]]:
+    return (
+        ("queue", lambda: waiting(home)),
+        ("modes", lambda: modes(home)),
+        ("place", lambda: place(home)),
+    )
+
+
+def _run(checks: Iterable[tuple[str, Callable[[], Iterable[Finding]]]]) -> Iterator[Finding]:
+    for topic, check in checks:
+        try:
+            yield from check()
+        except ThenceError as error:
+            yield Finding(topic, "bad", error.message, error.hint)
+        except OSError as error:
+            yield Finding(topic, "bad", f"cannot be looked at: {error}")
+
+
+def moment() -> str:
+    """Give the time of a report."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,101 @@
+"""`thence doctor`: look whether all is kept, whole, private and told of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options
+from thence.cli.columns import Cell, Column, table, tell
+from thence.cli.terminal import as_json, clean, columns, cut, say, several, style, width
+
+if TYPE_CHECKING:
+    from thence.cli.checks import Finding
+    from thence.format.records import JSON
+
+WARNED = 3
+BROKEN = 1
+_MARKS = {
+    "ok": ("✓", "green"),
+    "note": ("○", None),
+    "warning": ("▲", "red"),
+    "bad": ("✗", "red"),
+}
+
+
+@click.command(
+    "doctor",
+    help="Check sources, store, packs, hooks, modes, clock and disk.",
+    epilog="Exit codes: 0 all is well, 3 something to look at, 1 something is broken.",
+)
+@click.option("--deep", is_flag=True, help="Also read every payload and every damaged source.")
+@options.as_json
+def command(*, deep: bool, json: bool) -> int:
+    """Look at everything, and say what to do."""
+    from thence.cli import checks
+
+    findings = checks.everything(deep=deep)
+    if json:
+        say(as_json(_object(findings, checks.moment())))
+    else:
+        tell(lines(findings, width()))
+    return code(findings)
+
+
+def code(findings: Sequence[Finding]) -> int:
+    """Tell how it ends: the worst of what was found."""
+    levels = {finding.level for finding in findings}
+    return BROKEN if "bad" in levels else WARNED if "warning" in levels else 0
+
+
+def _object(findings: Sequence[Finding], at: str) -> JSON:
+    found = [
+        {
+            "topic": finding.topic or None,
+            "level": finding.level,
+            "words": finding.words,
+            "fix": finding.fix,
+            **finding.told,
+        }
+        for finding in findings
+    ]
+    return {"at": at, "ok": code(findings) == 0, "findings": found}
+
+
+def lines(findings: Sequence[Finding], room: int) -> Iterator[str]:
+    """Say what was found, and below what to type."""
+    yield style(_head(findings), bold=True)
+    yield ""
+    rows: list[list[Cell]] = []
+    last = ""
+    for finding in findings:
+        mark, colour = _MARKS[finding.level]
+        topic = "" if finding.topic == last else finding.topic
+        last = finding.topic or last
+        rows.append([Cell(mark, colour), Cell(topic), Cell(clean(finding.words))])
+    yield from table((Column(), Column(), Column(slack=True)), rows, room)
+    yield from _fixes(findings, room)
+
+
+def _head(findings: Sequence[Finding]) -> str:
+    bad = sum(finding.level == "bad" for finding in findings)
+    warnings = sum(finding.level == "warning" for finding in findings)
+    if bad:
+        return f"{several(bad, 'thing')} broken, {several(warnings, 'more thing')} to look at"
+    if warnings:
+        return f"{several(warnings, 'thing')} to look at, nothing is lost"
+    return "all is well"
+
+
+def _fixes(findings: Sequence[Finding], room: int) -> Iterator[str]:
+    """Give what to type, each once, for what is to be looked at."""
+    fixes = {finding.fix: finding for finding in findings if finding.fix}
+    shown = [fix for fix, finding in fixes.items() if finding.level != "note"]
+    shown = shown or list(fixes)[:3]
+    if shown:
+        yield ""
+    for fix in shown:
+        text = cut(clean(fix), room - 2)
+        yield f"  {style(text, bold=True)}" if columns(text) else ""

@@ -1,0 +1,203 @@
+"""`thence doctor`: each thing that can be wrong is found, and only that."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from thence.cli import checks, wiring
+from thence.cli.madeup import Homes, made_id
+from thence.memory.packs import pack_name
+
+IMPORT = made_id("gauge-import")
+
+
+def examined(run: Run, *more: str) -> tuple[int, list[dict[str, Any]]]:
+    """The exit code and the findings."""
+    result = run("doctor", "--json", *more)
+    found: list[dict[str, Any]] = json.loads(result.stdout)["findings"]
+    return result.return_value, found
+
+
+def worst(found: list[dict[str, Any]], topic: str) -> str:
+    """What was said of a topic that is not well."""
+    return " | ".join(f["words"] for f in found if f["topic"] == topic and f["level"] != "ok")
+
+
+def test_a_swept_machine_is_well(looked_at: Homes, run: Run) -> None:
+    """Every byte is accounted for: seen is kept, or unfinished, or forgotten, or not yet read."""
+    code, found = examined(run, "--deep")
+    sources = [one for one in found if one["topic"] == "sources"]
+
+    assert 0 == code
+    assert 4 == len(sources)
+    for one in sources:
+        assert one["bytes"] == one["kept"] + one["torn"] + one["unread"] + one["forgotten"]
+        assert 0 == one["unread"]
+    assert any(one["torn"] for one in sources)
+    assert "all is well" == run("doctor").stdout.splitlines()[0]
+
+
+def test_what_is_not_read_yet_is_counted(machine: Homes, run: Run) -> None:
+    """New bytes are a note with the way to keep them, no alarm."""
+    path = next(machine.claude.rglob(f"{IMPORT}.jsonl"))
+    last = path.read_bytes().splitlines(keepends=True)[-1]
+    path.write_bytes(path.read_bytes() + last)
+    (path.parent / f"{made_id('new')}.jsonl").write_bytes(last)
+    code, found = examined(run)
+    claude = next(one for one in found if one.get("agent") == "claude")
+
+    assert (0, "thence sweep") == (code, claude["fix"])
+    assert 2 * len(last) == claude["unread"]
+    assert 1 == claude["new"]
+
+
+def test_skipped_lines_are_named_by_file_and_line(machine: Homes, run: Run) -> None:
+    """The damage is said once, where it is."""
+    path = next(machine.claude.rglob(f"{IMPORT}.jsonl"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, b'{"broken\n', lines[-1]]))
+    run("sweep")
+    code, found = examined(run)
+    skips = next(one for one in found if one["topic"] == "skips")
+
+    assert 0 == code
+    assert [(str(path), len(lines) + 1)] == [(s["path"], s["line"]) for s in skips["lines"]]
+    assert f"{IMPORT}.jsonl:{len(lines) + 1}" in run("doctor").stdout
+
+
+def test_a_lost_or_damaged_pack_is_found(machine: Homes, run: Run) -> None:
+    """A pack that is gone is seen at once, a changed byte by `--deep`."""
+    with wiring.store() as store:
+        row = next(r for r in store.sessions() if r.session.native_session_id == IMPORT)
+        folder = store.blobs.folder  # type: ignore[attr-defined]
+    (pack,) = folder.glob(f"{pack_name(row.session.session_uid)}-*.pack")
+    body = bytearray(pack.read_bytes())
+    body[len(body) // 2] ^= 0xFF
+    pack.write_bytes(body)
+
+    assert 0 == examined(run)[0]
+
+    code, found = examined(run, "--deep")
+
+    assert 1 == code
+    assert IMPORT[:8] in worst(found, "packs")
+
+    pack.unlink()
+    code, found = examined(run)
+
+    assert (1, True) == (code, "its pack is gone" in worst(found, "packs"))
+
+
+def test_a_damaged_database_is_found(machine: Homes, run: Run) -> None:
+    """A page of garbage is no silent answer."""
+    path = machine.thence / "memory" / "thence.db"
+    body = bytearray(path.read_bytes())
+    for page in range(8, len(body) // 4096, 2):
+        body[page * 4096 : page * 4096 + 64] = b"\xa5" * 64
+    path.write_bytes(body)
+    code, found = examined(run)
+
+    assert 1 == code
+    assert any(one["level"] == "bad" for one in found)
+
+
+def test_modes_that_let_others_read_are_found(machine: Homes, run: Run) -> None:
+    """The fix is something to type."""
+    config = machine.thence / "config.toml"
+    config.touch()
+    config.chmod(0o644)
+    code, found = examined(run)
+    (modes,) = (one for one in found if one["topic"] == "modes")
+
+    assert 3 == code
+    assert "chmod -R go= ~/.thence/config.toml" == modes["fix"]
+    assert [{"path": str(config), "mode": "0644"}] == modes["modes"]
+    assert "1 thing to look at, nothing is lost" == run("doctor").stdout.splitlines()[0]
+
+
+def test_caps_and_losses_are_told(machine: Homes, run: Run) -> None:
+    """Over a cap is a warning, and so is what was evicted without a digest."""
+    with wiring.store() as store:
+        uid = f"claude:{IMPORT}"
+        store.remove([uid], why={uid: "test"}, lost=True)
+    config = machine.thence / "config.toml"
+    config.touch(mode=0o600)
+    config.write_text("[session_memory.retention]\nraw_soft_cap_bytes = 1\n")
+    code, found = examined(run)
+
+    assert 3 == code
+    assert "transcripts" in worst(found, "caps")
+    assert "1 session evicted before a digest covered them" in worst(found, "losses")
+
+
+def test_an_event_of_the_future_doubts_the_clock(machine: Homes, run: Run) -> None:
+    """Some clock is wrong, and which session says so is named."""
+    path = next(machine.claude.rglob(f"{IMPORT}.jsonl"))
+    lines = path.read_text().splitlines()
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%S}.000Z"
+    before = json.loads(lines[-1])
+    last = before | {"timestamp": tomorrow, "uuid": made_id("x"), "parentUuid": before["uuid"]}
+    path.write_text("\n".join([*lines, json.dumps(last), ""]))
+    run("sweep")
+    code, found = examined(run)
+
+    assert 3 == code
+    assert f"an event of {IMPORT[:8]} is in the future" in worst(found, "clock")
+
+
+def test_a_hook_that_fell_silent_is_found(machine: Homes, run: Run) -> None:
+    """Sessions went on and nobody said so."""
+    run("hook", "install", "claude", "--yes")
+
+    assert 0 == examined(run)[0]
+
+    heard = machine.thence / "hooks" / "claude"
+    heard.parent.mkdir(mode=0o700)
+    heard.touch(mode=0o600)
+    os.utime(heard, (time.time() - 9 * 86400,) * 2)
+    code, found = examined(run)
+
+    assert 3 == code
+    assert "sessions went on" in worst(found, "hooks")
+
+
+@pytest.mark.parametrize(
+    ("kind", "level"), [("ext4", "ok"), ("nfs4", "warning"), ("fuse.sshfs", "warning")]
+)
+def test_a_home_on_the_network_is_warned_of(tmp_path: Path, kind: str, level: str) -> None:
+    """The mount that is nearest counts, whatever the others are."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "21 1 8:1 / / rw - xfs /dev/a rw\n"
+        f"22 21 8:2 / {tmp_path} rw shared:1 - {kind} srv:/x rw\n"
+        "23 21 8:3 / /elsewhere rw - nfs srv:/y rw\n"
+    )
+    (found,) = checks.place(tmp_path / "home", str(mounts))
+
+    assert level == found.level
+
+
+def test_bad_settings_and_no_store_are_findings_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """It never ends in an error of its own."""
+    for name in ("THENCE_HOME", "HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    code, found = examined(run)
+
+    assert (0, "nothing is kept yet") == (code, worst(found, "store"))
+
+    (tmp_path / "none").mkdir(mode=0o700)
+    (tmp_path / "none/config.toml").write_text("bad = 1\n")
+    code, found = examined(run)
+
+    assert 1 == code
+    assert "nobody knows this setting" in worst(found, "setup")
