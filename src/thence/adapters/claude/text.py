@@ -162,6 +162,7 @@ class _Held:
         self._content = content
         self._text = text_of(content)
         self._lines: frozenset[str] | None = None
+        self._breaks: int | None = None
 
     def repeats(self, value: JSON) -> bool:
         """Whether a value says nothing, or nothing that the content does not."""
@@ -184,12 +185,23 @@ class _Held:
             return True
         if len(value) <= len(text) + 16:
             said = value.strip()
-            if said in text:
+            if len(said) > 200 and self._frames(said):
                 return True
-            first, last = said[:200].partition("\n")[0], said[-200:].rpartition("\n")[2]
-            ends = first in text[:1000] and last in text[-2000:]
-            return ends and len(said) > 200 and said.count("\n") <= text.count("\n")
+            return said in text
         return isinstance(self._content, list) and value in _pictures(self._content)
+
+    def _frames(self, said: str) -> bool:
+        """Whether the content begins and ends as a text does, and has room for its lines.
+
+        Asked first: to look for a long text inside a longer one takes as long as all the rest.
+        """
+        text = self._text
+        first, last = said[:200].partition("\n")[0], said[-200:].rpartition("\n")[2]
+        if first not in text[:1000] or last not in text[-2000:]:
+            return False
+        if self._breaks is None:
+            self._breaks = text.count("\n")
+        return said.count("\n") <= self._breaks
 
 
 def _pictures(content: list[JSON]) -> Iterable[JSON]:
