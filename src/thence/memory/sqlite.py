@@ -106,6 +106,11 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE tombstones(uid_hash BLOB PRIMARY KEY) WITHOUT ROWID;
     CREATE TABLE pending(name TEXT PRIMARY KEY) WITHOUT ROWID;
     """,
+    # Rows are fat: lists and sums must not read all of them.
+    """
+    DROP INDEX sessions_ended;
+    CREATE INDEX sessions_thin ON sessions(ended, agent, raw_bytes);
+    """,
 )
 
 
@@ -348,13 +353,7 @@ class Sqlite:
                 days.append(f"{_GROUPS['day']}{test}?")
                 given = (*given, (time_told(moment) or "")[:10])
         keys = ", ".join(_GROUPS[one] for one in by)
-        rows = every(
-            self._db,
-            f"SELECT {keys}{', ' if by else ''}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
-            f" LEFT JOIN spend ON spend.session=sessions.id WHERE {' AND '.join(days)}"
-            f"{f' GROUP BY {keys}' if by else ''}",
-            *given,
-        )
+        rows = every(self._db, _sums(keys, " AND ".join(days)), *given)
         whole = {"day", "model"}.isdisjoint(by)
         sizes = dict(self._sizes(keys, where, given[: len(given) - len(days) + 1])) if whole else {}
         out: list[Total] = []
@@ -478,6 +477,18 @@ _NAMES: dict[str, tuple[str, ...]] = {
         *("cache_creation", "cache_read", "cache_1h", "searches", "responses", "ticks", "unpriced"),
     ),
 }
+
+
+def _sums(keys: str, where: str) -> str:
+    """Ask for the sums of sessions; those of all of them need no look at each."""
+    if not keys and where == "1":
+        sums = {**_SUMS, "sessions": "(SELECT count(*) FROM sessions)"}
+        return f"SELECT {', '.join(sums.values())} FROM spend"  # noqa: S608
+    sql = (
+        f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
+        f" LEFT JOIN spend ON spend.session=sessions.id WHERE {where}"
+    )
+    return f"{sql} GROUP BY {keys}" if keys else sql
 
 
 def _put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
