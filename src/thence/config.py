@@ -12,6 +12,7 @@ The file `config.toml` in the home; every knob has a default:
     [session_memory]
     store = "sqlite:~/.thence/memory/thence.db"   # or postgresql://…; THENCE_STORE wins
     exclude = ["~/private/*"]                     # projects that are never captured
+    hub = "https://hub.example/notes"             # decisions and notes are also posted there
 
     [session_memory.retention]
     raw_soft_cap_bytes = "4GiB"
@@ -249,6 +250,12 @@ def _text(value: object) -> str:
     raise ValueError(f"not a text: {value!r}", "write it in quotes")
 
 
+def _address(value: object) -> str:
+    if isinstance(value, str) and value.startswith(("http://", "https://")):
+        return value
+    raise ValueError(f"not an address: {value!r}", 'write "https://…"; leave it out for none')
+
+
 def _texts(value: object) -> list[str]:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return value
@@ -282,6 +289,7 @@ def _rules(value: object) -> list[dict[str, Any]]:
 _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.store": (_text, lambda home: f"sqlite:{home / 'memory' / 'thence.db'}"),
     "session_memory.exclude": (_texts, lambda _: []),
+    "session_memory.hub": (_address, lambda _: None),
     "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),
     "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 << 30),
     "session_memory.retention.raw_max_age_days": (_days, lambda _: 45),

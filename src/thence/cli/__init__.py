@@ -37,6 +37,9 @@ COMMANDS = {
     "forget": "Remove a session for good, with proof.",
     "backup": "Save what is kept for good into one file.",
     "doctor": "Check sources, store, packs, hooks, modes, clock and disk.",
+    "config": "Show every setting, its value and where that comes from.",
+    "decide": "Write down a decision.",
+    "note": "Write down a note.",
 }
 
 

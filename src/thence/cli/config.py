@@ -1,0 +1,166 @@
+"""`thence config`: every setting, its value and where that comes from."""
+
+from __future__ import annotations
+
+import json as text
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from thence import config
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
+from thence.cli.hooking import Edit, Refused, carry_out
+from thence.cli.terminal import as_json, clean, say, several, size, width
+from thence.errors import BadConfig
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+
+NAME = "session_memory.exclude"
+
+
+@click.command(
+    "config",
+    help="Show every setting, its value and where that comes from.",
+    epilog="Settings stand in config.toml in the home. A project that is excluded is not captured"
+    " any more; what is kept of it stays until it is forgotten.",
+)
+@click.argument("name", required=False)
+@click.option("--exclude", metavar="PATTERN", help="Never capture projects in such folders.")
+@click.option("--include", metavar="PATTERN", help="Take such a pattern out again.")
+@options.as_json
+def command(name: str | None, exclude: str | None, include: str | None, *, json: bool) -> int:
+    """Print settings, or change which projects are captured."""
+    if exclude or include:
+        _exclude(exclude, include)
+    values = _values()
+    if name is not None:
+        if name not in values:
+            fits = [one for one in values if one.endswith(f".{name}")]
+            if len(fits) != 1:
+                raise BadConfig(f"no setting {name!r}", hint=f"one of {', '.join(values)}")
+            name = fits[0]
+        values = {name: values[name]}
+    if json:
+        told = {one: {"value": v.value, "origin": v.origin} for one, v in values.items()}
+        say(as_json(told))
+        return 0
+    tell(lines(values, width()))
+    if exclude:
+        tell(_kept_of(exclude))
+    return 0
+
+
+def _values() -> dict[str, config.Value]:
+    """Give all settings, those of the environment included."""
+    home = config.home()
+    told = os.environ.get(config.HOME, "").strip()
+    values = {"home": config.Value(str(home), config.HOME if told else "default")}
+    values |= wiring.settings().values
+    named: dict[str, tuple[str, Any]] = {
+        "persistence": (config.OFF, config.persistence()),
+        "history_retain_days": (config.RETAIN_DAYS, config.history_retain_days()),
+        "idle_timeout": (config.IDLE, config.idle_timeout()),
+        "approval_timeout": (config.APPROVAL, config.approval_timeout()),
+    }
+    for name, (variable, value) in named.items():
+        origin = variable if os.environ.get(variable, "").strip() else "default"
+        values[name] = config.Value(value, origin)
+    return values
+
+
+def lines(values: dict[str, config.Value], room: int) -> Iterator[str]:
+    """Give settings as rows; what is not the default stands out."""
+    rows = []
+    for name, (value, origin) in values.items():
+        told = origin != "default"
+        rows.append(
+            [
+                Cell("●" if told else "○", "cyan" if told else None),
+                Cell(name),
+                Cell(clean(_shown(name, value)), bold=told),
+                Cell(clean(origin.rpartition("/")[2]), DIM),
+            ]
+        )
+    yield from table((Column(), Column(), Column(slack=True), Column()), rows, room)
+
+
+def _shown(name: str, value: object) -> str:
+    if name.endswith("_bytes") and isinstance(value, int):
+        return size(value)
+    if isinstance(value, str):
+        return tilde(value)
+    return "-" if value is None or value in ([], {}) else text.dumps(value, ensure_ascii=False)
+
+
+# -- projects that are not captured ---------------------------------------------------------
+
+
+def _exclude(exclude: str | None, include: str | None) -> None:
+    path = wiring.home() / config.FILE
+    before = path.read_bytes() if path.exists() else None
+    patterns: list[str] = list(wiring.settings()[NAME])
+    if include:
+        if include not in patterns:
+            raise BadConfig(f"{include!r} is not excluded", hint=f"excluded: {patterns or 'none'}")
+        patterns.remove(include)
+    if exclude and exclude not in patterns:
+        patterns.append(exclude)
+    after = excluding(path, before or b"", patterns)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    carry_out(Edit(path, before, after), keep=False)
+
+
+_ASSIGNED = re.compile(r"^[ \t]*exclude[ \t]*=", re.MULTILINE)
+_TABLE = re.compile(r"^[ \t]*\[[ \t]*session_memory[ \t]*\][^\n]*\n?", re.MULTILINE)
+
+
+def excluding(path: Path, body: bytes, patterns: list[str]) -> bytes:
+    """Give the settings with these patterns; all other text stays as it is."""
+    told = body.decode()
+    wanted: dict[str, JSON] = tomllib.loads(told)
+    wanted = {**wanted, "session_memory": {**wanted.get("session_memory", {}), "exclude": patterns}}
+    line = f"exclude = {text.dumps(patterns, ensure_ascii=False)}\n"
+    for new in _tries(told, line):
+        try:
+            if tomllib.loads(new) == wanted:
+                return new.encode()
+        except tomllib.TOMLDecodeError:
+            continue
+    raise Refused(
+        f"{path}: cannot tell where to write", hint=f"write it below [session_memory]: {line}"
+    )
+
+
+def _tries(told: str, line: str) -> Iterator[str]:
+    """Give texts that may say it: the line replaced, put into its table, or a table at the end."""
+    for found in _ASSIGNED.finditer(told):
+        end = found.end()
+        while end < len(told):
+            end = told.find("\n", end) + 1 or len(told)
+            yield told[: found.start()] + line + told[end:]
+    for found in _TABLE.finditer(told):
+        gap = "" if found[0].endswith("\n") else "\n"
+        yield told[: found.end()] + gap + line + told[found.end() :]
+    gap = "" if not told or told.endswith("\n") else "\n"
+    yield f"{told}{gap}[session_memory]\n{line}"
+
+
+def _kept_of(pattern: str) -> Iterator[str]:
+    """Say what is kept already of what will not be captured any more."""
+    if not wiring.has_store():
+        return
+    from thence.memory.exclusion import Exclusion
+
+    rule = Exclusion([pattern])
+    with wiring.store() as store:
+        kept = [row for row in store.sessions() if rule.means(row.session.cwd)]
+    if kept:
+        first = kept[0].session.native_session_id[:13]
+        yield f"{several(len(kept), 'session')} of it kept already; thence forget {clean(first)} …"

@@ -1,0 +1,95 @@
+"""`thence config`: values, their origins, and projects that are not captured."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from thence.cli.config import excluding
+from thence.cli.hooking import Refused
+from thence.cli.madeup import Homes
+from thence.errors import BadConfig
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of one's own."""
+    monkeypatch.setenv("THENCE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("THENCE_STORE", "IDLE_TIMEOUT"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_every_value_has_an_origin(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default, the file or the variable."""
+    (home / "config.toml").write_text("[session_memory.retention]\nraw_max_age_days = 9\n")
+    monkeypatch.setenv("IDLE_TIMEOUT", "7")
+    told = json.loads(run("config", "--json").stdout)
+
+    assert {"value": str(home), "origin": "THENCE_HOME"} == told["home"]
+    days = told["session_memory.retention.raw_max_age_days"]
+
+    assert {"value": 9, "origin": str(home / "config.toml")} == days
+    assert {"value": 7.0, "origin": "IDLE_TIMEOUT"} == told["idle_timeout"]
+    assert "default" == told["session_memory.store"]["origin"]
+    assert "4.3 GB" in run("config").stdout
+
+
+def test_one_setting_by_its_last_name(home: Path, run: Run) -> None:
+    """The end of a name is enough; a wrong one is answered with all."""
+    told = json.loads(run("config", "cadence", "--json").stdout)
+
+    assert {"session_memory.retention.cadence": {"value": "daily", "origin": "default"}} == told
+    with pytest.raises(BadConfig, match="no setting 'nope'"):
+        run("config", "nope")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "# mine\n[session_memory.domains]\nx = 'y'\n",
+        "[session_memory]\nhub = 'https://h.example'\n# end",
+        "[session_memory]\nexclude=[\n'a', # 1\n\"b\"]\n[session_memory.domains]\nz = 'end of it'",
+        "session_memory.exclude = ['x']\n",
+    ],
+)
+def test_excluding_changes_that_and_nothing_else(before: str) -> None:
+    """The settings say the same besides, and the text of the rest is there still."""
+    if before.startswith("session_memory.exclude"):
+        with pytest.raises(Refused):
+            excluding(Path("config.toml"), before.encode(), ["~/p"])
+        return
+    after = excluding(Path("config.toml"), before.encode(), ["~/p"]).decode()
+    wanted = tomllib.loads(before)
+    wanted.setdefault("session_memory", {})["exclude"] = ["~/p"]
+
+    assert wanted == tomllib.loads(after)
+    for kept in ("# mine", "# end", "end of it"):
+        assert (kept in before) == (kept in after)
+
+
+def test_an_excluded_project_is_not_captured(machine: Homes, run: Run) -> None:
+    """Sweeps pass it over; including it again brings it back."""
+    project = str(machine.work / "lumen")
+    said = run("config", "--exclude", project).stdout
+
+    assert "1 session of it kept already" in said
+    assert [project] == json.loads(run("config", "exclude", "--json").stdout)[
+        "session_memory.exclude"
+    ]["value"]
+    path = next(path for path in machine.claude.rglob("*.jsonl") if "lumen" in str(path.parent))
+    path.write_bytes(path.read_bytes() + b"\n")
+
+    assert 1 == json.loads(run("sweep", "--json").stdout)["excluded"]
+
+    run("config", "--include", project)
+
+    assert 0 == json.loads(run("sweep", "--json").stdout)["excluded"]
+    with pytest.raises(BadConfig, match="is not excluded"):
+        run("config", "--include", project)

@@ -1,0 +1,109 @@
+"""`thence decide` and `thence note`: files first, a hub only when one is set."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from thence.cli.madeup import Homes, made_id
+from thence.errors import BadConfig, SessionNotFound
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home."""
+    monkeypatch.setenv("THENCE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("THENCE_NO_PERSISTENCE", raising=False)
+    return tmp_path / "home"
+
+
+def test_each_kind_is_a_file_of_event_lines(home: Path, run: Run) -> None:
+    """What is written down is there, newest first, private, and apart from the other kind."""
+    run("decide", "Cut", "windows in UTC")
+    run("decide", "Labels stay local")
+    run("note", "half done")
+    path = home / "notes" / "decisions.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+
+    assert ["Cut windows in UTC", "Labels stay local"] == [one["payload"]["text"] for one in lines]
+    assert {"decision"} == {one["type"] for one in lines}
+    assert 0o600 == path.stat().st_mode & 0o777
+    assert ["half done"] == [one["text"] for one in json.loads(run("note", "--json").stdout)]
+
+    shown = run("decide").stdout
+
+    assert shown.index("Labels stay local") < shown.index("Cut windows")
+
+
+def test_a_damaged_line_costs_itself_only(home: Path, run: Run) -> None:
+    """The others are still listed."""
+    run("note", "one")
+    with (home / "notes/notes.jsonl").open("ab") as file:
+        file.write(b'{"torn\n')
+    run("note", "two")
+
+    assert ["one", "two"] == [one["text"] for one in json.loads(run("note", "--json").stdout)]
+
+
+def test_a_decision_may_belong_to_a_session(looked_at: Homes, run: Run) -> None:
+    """It names the session, and touches none of its files."""
+    name = made_id("gauge-import")
+    before = {path: path.read_bytes() for path in looked_at.claude.rglob("*.jsonl")}
+    told = json.loads(run("decide", "leave empty rows out", "--session", name[:8], "--json").stdout)
+
+    assert f"claude:{name}" == told["session_uid"]
+    assert before == {path: path.read_bytes() for path in looked_at.claude.rglob("*.jsonl")}
+    assert 1 == len(json.loads(run("decide", "--session", name[:8], "--json").stdout))
+    with pytest.raises(SessionNotFound):
+        run("decide", "x", "--session", "zzz")
+
+
+def test_nothing_is_posted_unless_a_hub_is_set(home: Path, run: Run) -> None:
+    """With a hub the line is posted after it is in the file; one that is down changes nothing."""
+    posted: list[bytes] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    server = HTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        run("note", "before")
+
+        assert [] == posted
+
+        settings = f'[session_memory]\nhub = "http://127.0.0.1:{server.server_port}/x"\n'
+        (home / "config.toml").write_text(settings)
+        run("note", "after")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    assert ["after"] == [json.loads(body)["text"] for body in posted]
+
+    result = run("note", "nobody listens")
+
+    assert "did not take it" in result.stderr
+    assert 3 == len(json.loads(run("note", "--json").stdout))
+
+
+def test_switched_off_is_off(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written where nothing may be kept."""
+    monkeypatch.setenv("THENCE_NO_PERSISTENCE", "1")
+    with pytest.raises(BadConfig, match="switched off"):
+        run("note", "x")
+
+    assert not home.exists()
