@@ -11,10 +11,9 @@ Adapters are found through the entry point group `thence.adapters`, the built-in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -22,6 +21,9 @@ from thence.errors import BadConfig
 from thence.format.facts import Fact
 from thence.format.normal import session_uid
 from thence.format.records import JSON, Notice, Skipped
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "thence.adapters"
 
@@ -159,6 +161,13 @@ class Adapter(Protocol):
     def keeps_days(self, root: Path) -> int | None:
         """After how many days the agent deletes a session; None when it never does."""
         ...
+
+
+def entry_points(group: str) -> Iterable[EntryPoint]:
+    """Ask all installed packages; who never asks does not wait for what that needs."""
+    from importlib.metadata import entry_points as installed
+
+    return installed(group=group)
 
 
 def adapters() -> dict[str, Adapter]:

@@ -53,7 +53,7 @@ Roots = Mapping[str, Sequence[Path]]
 
 def show(*, json: bool, utc: bool) -> None:
     """Print the screen."""
-    known = wiring.adapters()
+    known = wiring.adapters(quick=True)
     roots = wiring.roots(known)
     at = present(utc=utc)
     if not wiring.has_store():

@@ -90,7 +90,7 @@ def command(
             return _at_risk(store, wanted, json=json)
         from thence.cli import standing
 
-        known = wiring.adapters()
+        known = wiring.adapters(quick=True)
         now = standing.now(known, wiring.roots(known))
         listing = Listing(store, wanted, now, present(utc=utc), running=running)
         if json:
@@ -297,7 +297,7 @@ def _below(
 def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
     from thence.cli.standing import at_risk
 
-    known = wiring.adapters()
+    known = wiring.adapters(quick=True)
     only = [wanted.agent] if wanted.agent else []
     found = at_risk(known, wiring.roots(known, only=only), store)
     found = [risk for risk in found if _fits(risk, wanted)]

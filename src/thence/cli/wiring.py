@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,24 +58,63 @@ def _path(address: str) -> str:
 @contextlib.contextmanager
 def store(*, must_exist: bool = True) -> Iterator[Store]:
     """Open the store for one command."""
-    from thence.memory.store import open_store
-
     if must_exist and not has_store():
         raise SessionNotFound("nothing is kept yet", hint="thence sweep reads your agents' logs")
     if not must_exist:
         home().mkdir(parents=True, exist_ok=True, mode=0o700)  # the mode of what is made inside
-    opened = open_store(address())
+    opened = _opened(address())
     try:
         yield opened
     finally:
         opened.close()
 
 
-def adapters() -> dict[str, Adapter]:
-    """Give the adapters that are installed."""
+def _opened(told: str) -> Store:
+    if told.startswith("sqlite:"):
+        # Nearly everybody's; asking all packages who answers takes longer than opening it.
+        from thence.memory.sqlite import Sqlite
+
+        return Sqlite(_path(told))
+    from thence.memory.store import open_store
+
+    return open_store(told)
+
+
+def adapters(*, quick: bool = False) -> dict[str, Adapter]:
+    """Give the adapters that are installed.
+
+    Asking all packages takes as long as a whole list of sessions: who is `quick` and reads no
+    session gets the built-in ones, unless a look at the packages' files shows others.
+    """
+    from thence.adapters import GROUP
     from thence.adapters import adapters as installed
 
-    return installed()
+    if not quick or _others_offer(GROUP):
+        return installed()
+    from thence.adapters.claude import Claude
+    from thence.adapters.codex import Codex
+    from thence.adapters.grok import Grok
+    from thence.adapters.native import Native
+
+    return {one.name: one for one in (Claude(), Codex(), Grok(), Native())}
+
+
+def _others_offer(group: str) -> bool:
+    """Whether a package besides this one brings something for a group of entry points."""
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder or "."):  # noqa: PTH208 - names are all that is needed
+                if not name.endswith((".dist-info", ".egg-info")) or name.startswith("thence-"):
+                    continue
+                with (
+                    contextlib.suppress(OSError),
+                    open(  # noqa: PTH123
+                        f"{folder or '.'}/{name}/entry_points.txt", "rb"
+                    ) as file,
+                ):
+                    if f"[{group}]".encode() in file.read():
+                        return True
+    return False
 
 
 def roots(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from thence.format import codec, repair, schema
 from thence.format.graph import Graph, State
@@ -32,8 +33,10 @@ from thence.format.records import (
 )
 from thence.format.state import Domains
 from thence.format.state import State as DomainState
-from thence.format.todos import Step, Todo, pending
 from thence.format.turn import TurnNow, turn_of
+
+if TYPE_CHECKING:
+    from thence.format.todos import Step, Todo
 
 _ROLE = {"user": Is.PROMPT, "assistant": Is.REPLY, "summary": Is.SUMMARY}
 _BOOKS = {
@@ -181,6 +184,8 @@ class Transcript:
     @cached_property
     def pending(self) -> list[Todo]:
         """Promises of the live line, compacted parts included, that nobody kept yet."""
+        from thence.format.todos import pending  # its patterns take long to be made
+
         return pending(steps(self.line()))
 
     def turn(self, *, alive: bool | None = None) -> TurnNow:
@@ -247,6 +252,8 @@ def _lenient(event: Event) -> dict[str, JSON] | None:
 
 def steps(chain: Sequence[Event]) -> list[Step]:
     """Give what was said and done on a chain, for whoever looks for open promises."""
+    from thence.format.todos import Step
+
     results = {
         word(block.get("tool_use_id")): block
         for event in chain
@@ -271,6 +278,8 @@ def steps(chain: Sequence[Event]) -> list[Step]:
 
 
 def _call_step(uuid: str, call: dict[str, JSON], result: dict[str, JSON] | None) -> Step:
+    from thence.format.todos import Step
+
     return Step(
         uuid,
         "assistant",

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache, lru_cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -260,6 +259,8 @@ def from_ticks(ticks: object) -> Decimal | None:
 
 def list_version() -> str:
     """Which price list this is, for whoever keeps a price and wants to know its age."""
+    from importlib import metadata
+
     return f"genai-prices {metadata.version('genai-prices')}"
 
 

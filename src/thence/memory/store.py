@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
-from importlib.metadata import entry_points
 from typing import Literal, Protocol
 
 import msgspec
@@ -350,6 +349,8 @@ def open_store(url: str) -> Store:
     scheme, colon, rest = url.partition(":")
     if not colon or "/" in scheme:
         scheme, rest = "sqlite", url
+    from importlib.metadata import entry_points  # takes long, and few ask
+
     points = {point.name: point for point in entry_points(group=GROUP)}
     if scheme not in points:
         raise BadConfig(
