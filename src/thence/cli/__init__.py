@@ -29,6 +29,7 @@ COMMANDS = {
     "files": "Which sessions touched a file, and why.",
     "history": "Prompts of all agents together, the newest first.",
     "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",
+    "export": "Write a session as lines, Markdown, a page or messages.",
     "resume": "Go on with a session: its agent, its folder.",
     "hook": "Let agents say when a session went on.",
     "gc": "Keep the caps: let go of old transcripts, clean up our own sessions.",

@@ -1,0 +1,131 @@
+"""`thence export`: whole, flat, readable, and without secrets when that is asked for."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from thence.adapters.sessions import load
+from thence.cli import forms
+from thence.cli.madeup import Homes, made_id, token
+from thence.errors import NotReadable
+from thence.format.repair import problems
+from thence.journal import Journal
+
+CLOCK, IMPORT = made_id("clock-change"), made_id("gauge-import")
+FORMS = ("jsonl", "markdown", "html", "messages")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_redacted_holds_no_secret_in_any_form(looked_at: Homes, run: Run, form: str) -> None:
+    """The source has it, the redacted export has a placeholder and says how many."""
+    plain = run("export", IMPORT, "--as", form)
+    clean = run("export", IMPORT, "--as", form, "--redacted")
+
+    assert token() in plain.stdout
+    assert token() not in clean.stdout
+    assert "secret redacted" in clean.stderr.replace("secrets", "secret")
+
+
+def test_lines_hold_every_event_in_every_state(looked_at: Homes, run: Run) -> None:
+    """Dead branches and subagents are there, each event once."""
+    lines = [json.loads(line) for line in run("export", CLOCK).stdout.splitlines()]
+    events = lines[1:]
+
+    assert f"claude:{CLOCK}" == lines[0]["session_uid"]
+    assert {"live", "dead", "side", "internal"} <= {one.get("state") for one in events}
+    assert len(events) == len({one["event_id"] for one in events})
+
+
+def test_a_flat_journal_needs_no_other_file(looked_at: Homes, run: Run, tmp_path: Path) -> None:
+    """Of every session of every agent: the same messages, and our library goes on from it."""
+    uids = [one["session_uid"] for one in json.loads(run("ls", "--json").stdout)]
+    for number, uid in enumerate(uids):
+        path = tmp_path / f"{number}.jsonl"
+        run("export", uid, "--flatten", "-o", str(path))
+        told = json.loads(run("export", uid, "--as", "messages").stdout)
+        read = load(path)
+
+        assert told == read.whole.messages().messages, uid
+        assert [] == problems(told)
+        assert 0o600 == path.stat().st_mode & 0o777
+        name = read.whole.native
+        folder = tmp_path / "home" / "sessions" / "project"
+        folder.mkdir(parents=True, exist_ok=True)
+        path.rename(folder / f"{name}.jsonl")
+        with Journal(tmp_path / "home").resume(name) as session:
+            assert len(told) == len(session.messages)
+
+
+def test_forks_of_our_own_become_whole(looked_at: Homes, run: Run) -> None:
+    """What an ancestor holds stands in the flat file of its descendant."""
+    fork = next(
+        one["session_uid"]
+        for one in json.loads(run("ls", "--json").stdout)
+        if (one["title"] or "").startswith("The same in Portuguese")
+    )
+    text = run("export", fork, "--flatten").stdout
+
+    assert "The notes say what changed" in text
+    assert "resumed_from" not in text or '"resumed_from":null' in text
+
+
+def test_pages_keep_what_is_said_as_text(tmp_path: Path, run: Run) -> None:
+    """No tag, fence or script of a log gets out of its place."""
+    evil = "</pre><script>alert(1)</script> ```` \n# not a heading\n\ud800"
+    with Journal(tmp_path).create(cwd="/x") as s:
+        s.record("user", {"role": "user", "content": evil})
+        use = {"type": "tool_use", "id": "t", "name": "<b>", "input": {"x": "`" * 7 + evil}}
+        s.record("assistant", {"role": "assistant", "content": [use]})
+        result = {"type": "tool_result", "tool_use_id": "t", "content": evil}
+        s.record("user", {"role": "user", "content": [result]})
+        path = s.transcript_path
+    whole = load(Path(str(path))).whole
+    parser = _Tags()
+    parser.feed("\n".join(forms.page(whole)))
+
+    assert "script" not in parser.tags
+    assert "b" not in parser.tags
+    fences = [line for line in forms.markdown(whole) if set(line) == {"`"}]
+
+    assert max(map(len, fences)) > 7
+    for form in FORMS:
+        assert 0 == run("export", str(path), "--as", form, "-o", str(tmp_path / form)).return_value
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+
+def test_a_file_that_is_there_stays(looked_at: Homes, run: Run, tmp_path: Path) -> None:
+    """Unless it is said that it may go."""
+    path = tmp_path / "mine"
+    path.write_text("mine")
+    with pytest.raises(NotReadable, match="exists"):
+        run("export", CLOCK, "-o", str(path))
+
+    assert "mine" == path.read_text()
+
+    run("export", CLOCK, "-o", str(path), "--force")
+
+    assert ["mine"] == [one.name for one in tmp_path.iterdir()]
+    assert "mine" != path.read_text()
+
+
+def test_what_the_agent_deleted_is_exported_as_it_was_kept(machine: Homes, run: Run) -> None:
+    """The store's copy has no secret in it, whatever is asked."""
+    next(machine.claude.rglob(f"{IMPORT}.jsonl")).unlink()
+    run("sweep")
+    text = run("export", IMPORT).stdout
+
+    assert "empty row 17" in text
+    assert token() not in text
