@@ -223,6 +223,10 @@ def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
     payload = block.payload
     if isinstance(payload, str):
         return payload[:limit]
+    if isinstance(payload, dict) and payload.get("type") == "text":  # most are this
+        said = payload.get("text")
+        if isinstance(said, str):
+            return said[:limit]
     out: list[str] = []
     room = limit
     todo = [payload]

@@ -9,7 +9,7 @@ neither tokens nor a payload.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -117,9 +117,12 @@ def _outbids(new: SessionEvent, held: SessionEvent) -> bool:
     return output[0] > output[1]
 
 
-def spent(events: Sequence[SessionEvent]) -> Spent:
-    """Add up what a session took, by what became of the events that were billed."""
-    counted = bills(events)
+def spent(events: Sequence[SessionEvent], counted: Mapping[int, Usage] | None = None) -> Spent:
+    """Add up what a session took, by what became of the events that were billed.
+
+    `counted` are the bills of the same events, where they have been counted already.
+    """
+    counted = dict(bills(events) if counted is None else counted)
     # A search has its own price and is no response.
     responses = sum(1 for usage in counted.values() if usage.total or not usage.web_searches)
     sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
@@ -313,8 +316,17 @@ def _rests(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
 # -- the session ----------------------------------------------------------------------------
 
 
-def session_of(events: Sequence[SessionEvent], *, uid: str, **known: str | int | None) -> Session:
+def session_of(
+    events: Sequence[SessionEvent],
+    *,
+    uid: str,
+    took: Spent | None = None,
+    retries: int | None = None,
+    **known: str | int | None,
+) -> Session:
     """Tell what the events of a session say of it as a whole; `known` is what its source says.
+
+    `took` and `retries` are what the same events tell, where that has been worked out already.
 
     Turns are prompts on the live line. The clock runs from the first to the last readable time.
     """
@@ -322,7 +334,7 @@ def session_of(events: Sequence[SessionEvent], *, uid: str, **known: str | int |
     main = [e for e in events if not e.is_sidechain and _counts(e)]
     moments = sorted(moment for e in main if (moment := time_of(e.ts)) is not None)
     models = [e.model for e in main if e.model is not None and not _gone(e)]
-    took = spent(events)
+    took = spent(events) if took is None else took
     own = added(took.live, took.dead)
     told = {
         "model": models[-1] if models else None,
@@ -340,7 +352,7 @@ def session_of(events: Sequence[SessionEvent], *, uid: str, **known: str | int |
                 cache_tokens=own.cache_creation_input_tokens + own.cache_read_input_tokens,
                 wall_clock_s=(moments[-1] - moments[0]).total_seconds() if moments else 0.0,
                 turns=_turns([e for e in main if not _gone(e)]),
-                retries=_retried(calls(main)),
+                retries=_retried(calls(main)) if retries is None else retries,
             ),
             **told,
             **{name: value for name, value in known.items() if value is not None},

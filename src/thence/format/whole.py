@@ -150,9 +150,14 @@ class Whole:
         return joins.derived(self.events, self.calls, self.deeds)
 
     @cached_property
+    def bills(self) -> dict[int, Usage]:
+        """Every bill once: the event that carries it, and its usage."""
+        return joins.bills(self.events)
+
+    @cached_property
     def spent(self) -> joins.Spent:
         """What the session took, by what became of it; copies not counted."""
-        return joins.spent(self.events)
+        return joins.spent(self.events, self.bills)
 
     @cached_property
     def unbilled(self) -> list[Notice]:
@@ -284,7 +289,12 @@ class Whole:
     def session(self, **known: str | int | None) -> Session:
         """Tell what the session is as a whole; `known` is what its source says."""
         told = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
-        return joins.session_of(self.events, uid=self.uid, **{**told, **known})
+        retries = None
+        if "derived" in self.__dict__:  # worked out already, and they are among these
+            retries = sum(e.kind == "retry" and not e.is_sidechain for e in self.derived)
+        return joins.session_of(
+            self.events, uid=self.uid, took=self.spent, retries=retries, **{**told, **known}
+        )
 
 
 def said_in(fact: Fact) -> list[JSON]:
