@@ -68,6 +68,7 @@ class Kept(msgspec.Struct):
     more: bool = False
     """There is more to read, going on from `held`."""
     held: Held | None = None
+    """All that is held of it now, when it was not read at once."""
     skipped: list[Skipped] = []
     lines: int = 0
     bytes: int = 0
@@ -125,6 +126,9 @@ class Keeper:
             billed=held.billed if held else frozenset(),
             torn=batch.torn,
         )
+        if held is None and batch.done:
+            out.whole = whole
+            _ = whole.derived  # for row and digest alike, once
         row = self._row(whole, source, batch, known, held)
         if carried is not None:
             row = msgspec.structs.replace(
@@ -135,9 +139,7 @@ class Keeper:
             )
         change = out.change = self._change(whole, light, held, row)
         change.cursor = batch.cursor
-        if held is None and batch.done:
-            out.whole = whole
-        if out.more:
+        if out.more or held is not None:
             states = {e.event_id: e.state for e in change.events}
             out.held = Held(
                 change.row,
@@ -283,8 +285,10 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     before = held.states if held else {}
     states = {event.event_id: _STATE[event.state] for event in whole.events if event.state}
     until = row.carried_until
-    counted = [e for e in whole.events if until is None or (e.ts or "") > until]
-    spend = _merged(row.carried, _spend(counted))
+    spend = _spend(whole.events, whole.bills)
+    if until is not None:
+        later = [event for event in whole.events if (event.ts or "") > until]
+        spend = _merged(row.carried, _spend(later, joins.bills(later)))
     ticks: dict[str, int] = {}
     for one in spend:
         ticks[one.where] = ticks.get(one.where, 0) + one.ticks
@@ -428,9 +432,8 @@ def _words(whole: Whole, new: Sequence[EventRow]) -> Iterable[Words]:
 # -- money ----------------------------------------------------------------------------------
 
 
-def _spend(events: Sequence[SessionEvent]) -> list[Spend]:
+def _spend(events: Sequence[SessionEvent], counted: Mapping[int, Usage]) -> list[Spend]:
     """Add up bills by day, model and what became of them; each is priced for itself."""
-    counted = joins.bills(events)
     sums: dict[tuple[str, str, str], list[int]] = {}
     for event in events:
         usage = counted.get(event.event_id)

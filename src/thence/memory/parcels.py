@@ -1,4 +1,4 @@
-"""Reading in a process of its own: pieces go to the writer in parcels, files of bounded number.
+"""Reading in processes of their own: pieces go to the writer in parcels, of bounded number.
 
 Pipes would block both sides on large pieces, and names alone would let the reader run away from
 the writer; so a parcel is a small file, and only so many may lie between the two. What an earlier
@@ -14,7 +14,9 @@ import multiprocessing
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,6 +28,7 @@ WAITING = 8
 """Parcels that may lie between reader and writer."""
 
 _PREFIX = "sweep-"
+_PAUSE = 0.002  # seconds between two looks for a parcel
 _LOOK = 1.0  # seconds between two looks at whether the writer is still there
 
 Piece = TypeVar("Piece")
@@ -35,33 +38,52 @@ class SweepBroken(ThenceError):
     """The process that reads for a sweep ended before its time."""
 
 
-class Parcels(Generic[Piece]):
-    """Runs `made` in another process and gives what it gives, in its order.
+class Turns:
+    """Numbers that several processes take turns in: each is given out once."""
 
-    `made` yields pieces with their size; `closed` is called before each parcel leaves, and what
-    it returns is passed to `arrived` on this side.
+    def __init__(self, context: Any) -> None:
+        self._next: Any = context.Value("q", 0)
+
+    def __iter__(self) -> Iterator[int]:
+        """Give numbers for ever."""
+        while True:
+            with self._next.get_lock():
+                number = int(self._next.value)
+                self._next.value = number + 1
+            yield number
+
+
+class Parcels(Generic[Piece]):
+    """Runs `made` in other processes and gives what they give, each one's pieces in their order.
+
+    `made` is given `Turns` by which the processes share the work, and yields pieces with their
+    size; `closed` is called before each parcel leaves, and what it returns is passed to `arrived`
+    on this side.
     """
 
     def __init__(
         self,
         folder: Path,
         kind: type[Piece],
-        made: Callable[[], Iterator[tuple[Piece, int]]],
+        made: Callable[[Turns], Iterator[tuple[Piece, int]]],
         closed: Callable[[], dict[str, int]],
         arrived: Callable[[dict[str, int]], None],
         *,
         size: int,
+        readers: int = 1,
     ) -> None:
         self._folder = folder
         self._made = made
         self._closed = closed
         self._arrived = arrived
         self._size = size
+        self._readers = readers
         self._decoder = msgspec.msgpack.Decoder(tuple[list[kind], dict[str, int]])  # type: ignore[valid-type]
         context = multiprocessing.get_context("fork")
         self._context = context
         self._room = context.Semaphore(WAITING)
         self._ready: Any = context.SimpleQueue()
+        self._turns = Turns(context)
 
     def __iter__(self) -> Iterator[Piece]:
         """Start the other process, and give what it reads."""
@@ -69,12 +91,14 @@ class Parcels(Generic[Piece]):
         for left in self._folder.glob(f"{_PREFIX}*"):
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder) as place:
-            process = self._context.Process(
-                target=self._work, args=(place, os.getpid()), daemon=True
-            )
-            process.start()
+            processes = [
+                self._context.Process(target=self._work, args=(place, at, os.getpid()), daemon=True)
+                for at in range(self._readers)
+            ]
+            for process in processes:
+                process.start()
             try:
-                while (name := self._next(process)) is not None:
+                for name in self._names(processes):
                     path = Path(place, name)
                     pieces, told = self._decoder.decode(path.read_bytes())
                     path.unlink()
@@ -82,43 +106,53 @@ class Parcels(Generic[Piece]):
                     self._arrived(told)
                     yield from pieces
             finally:
-                process.terminate()
-                process.join()
+                for process in processes:
+                    process.terminate()
+                    process.join()
 
-    def _next(self, process: multiprocessing.process.BaseProcess) -> str | None:
-        while not self._ready.empty() or process.is_alive():
+    def _names(self, processes: Sequence[BaseProcess]) -> Iterator[str]:
+        """Give parcels as they are ready, until every reader has said that it is done."""
+        running = len(processes)
+        while running:
+            # Asked before the queue is: what a process sent before it ended is there then.
+            ended = [process.exitcode for process in processes if process.exitcode]
             if not self._ready.empty():
                 name: str | None = self._ready.get()
-                return name
-            process.join(0.002)
-        raise SweepBroken(
-            f"the reading process ended with {process.exitcode}",
-            hint="what was read before is kept; sweep again to go on",
-        )
+                if name is None:
+                    running -= 1
+                else:
+                    yield name
+            elif ended:
+                raise SweepBroken(
+                    f"the reading process ended with {ended[0]}",
+                    hint="what was read before is kept; sweep again to go on",
+                )
+            else:
+                time.sleep(_PAUSE)
 
     # -- in the other process -----------------------------------------------------------
 
-    def _work(self, place: str, writer: int) -> None:
+    def _work(self, place: str, reader: int, writer: int) -> None:
         # Facts hold no cycles worth looking for, and what was there before the fork is shared.
         gc.freeze()
         gc.set_threshold(100_000, 20, 100)
         parcel: list[Piece] = []
         size = number = 0
         with contextlib.suppress(BrokenPipeError):
-            for piece, weight in self._made():
+            for piece, weight in self._made(self._turns):
                 parcel.append(piece)
                 size += weight
                 if size >= self._size:
-                    self._send(place, writer, number, parcel)
+                    self._send(place, writer, f"{reader}-{number}", parcel)
                     parcel, size, number = [], 0, number + 1
-            self._send(place, writer, number, parcel)
+            self._send(place, writer, f"{reader}-{number}", parcel)
             self._ready.put(None)
 
-    def _send(self, place: str, writer: int, number: int, pieces: list[Piece]) -> None:
+    def _send(self, place: str, writer: int, name: str, pieces: list[Piece]) -> None:
         told = self._closed()
         body = msgspec.msgpack.encode((pieces, told))
         while not self._room.acquire(timeout=_LOOK):
             if os.getppid() != writer:
                 os._exit(1)
-        Path(place, f"{number}").write_bytes(body)
-        self._ready.put(f"{number}")
+        Path(place, name).write_bytes(body)
+        self._ready.put(name)

@@ -12,6 +12,7 @@ and this one owns the database.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
 import time
@@ -22,7 +23,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.adapters import Adapter, Source
+from thence.adapters import Adapter, Cursor, Source
 from thence.adapters.files import REWRITTEN, start_of, unchanged
 from thence.errors import ThenceError
 from thence.format.facts import Fact
@@ -31,9 +32,10 @@ from thence.format.whole import Whole
 from thence.memory import families, retention
 from thence.memory.digest import digest
 from thence.memory.exclusion import PEEK, Exclusion, project_told
-from thence.memory.keep import READER, Carried, Keeper, printable
+from thence.memory.keep import READER, Carried, Keeper, Kept, printable
 from thence.memory.packs import Blobs, Packs
-from thence.memory.parcels import Parcels, SweepBroken
+from thence.memory.parcels import Parcels, SweepBroken, Turns
+from thence.memory.prices import tariff
 from thence.memory.redact import VERSION, Redactor
 from thence.memory.store import (
     DATA_LOSS,
@@ -60,6 +62,9 @@ BATCH = 2 << 20
 
 COMMIT = 16 << 20
 """Source bytes that go into one transaction: fewer of them leave the index in fewer pieces."""
+
+READERS = 2
+"""Processes that read; the writer has less to do than either, and memory is bounded."""
 
 DIGESTS = 256
 """Digests that are written together: each such write waits for the disk."""
@@ -295,15 +300,25 @@ class Sweep:
             return self._read(jobs, known)
         address = self._address
 
-        def reading() -> Iterator[tuple[Piece, int]]:
+        def reading(turns: Turns) -> Iterator[tuple[Piece, int]]:
             # A connection does not survive a fork: the other process opens its own.
             self._store = open_store(address)
             self._keeper = Keeper(self._store.blobs, self._redactor, domains=self._domains)
             self._redactor.counts.clear()
-            return ((piece, piece.bytes) for piece in self._read(jobs, known))
+            mine = (jobs[at] for at in itertools.takewhile(lambda at: at < len(jobs), turns))
+            return ((piece, piece.bytes) for piece in self._read(mine, known))
 
+        # What all processes need is made ready once: the list of prices, the keywords of secrets.
+        tariff("-")
+        self._redactor.doubts(b"")
         return Parcels(
-            self._scratch(), Piece, reading, self._closed, self._redactor.counts.update, size=BATCH
+            self._scratch(),
+            Piece,
+            reading,
+            self._closed,
+            self._redactor.counts.update,
+            size=BATCH,
+            readers=READERS,
         )
 
     def _scratch(self) -> Path:
@@ -318,7 +333,7 @@ class Sweep:
         self._redactor.counts.clear()
         return counts
 
-    def _read(self, jobs: Sequence[Job], known: Inventory) -> Iterator[Piece]:
+    def _read(self, jobs: Iterable[Job], known: Inventory) -> Iterator[Piece]:
         for job in jobs:
             yield from self._read_one(job, known.sessions.get(job.source.uid))
 
@@ -334,20 +349,31 @@ class Sweep:
             more = True
             while more:
                 kept = self._keeper.keep(adapter, source, before, held, carried=carried)
-                held, more, carried = kept.held, kept.more, None
+                more, carried = kept.more, None
+                held = kept.held if more else None
                 if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
                     self._store.blobs.evict(source.uid)
                     yield Piece(Outcome(source.uid, source.path, "excluded"))
                     return
                 events = len(kept.change.events) if kept.change else 0
                 made = None
-                if kept.change is not None and kept.whole is not None:
+                if kept.change is not None and not more:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
-                        made = self._made(kept.whole, kept.change.row)
+                        made = self._digest_of(source.uid, kept, kept.change.row)
                 outcome = Outcome(source.uid, source.path, what, events, tuple(kept.skipped))
                 yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more)
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
             yield Piece(Outcome(source.uid, source.path, "failed", why=_why(error)))
+
+    def _digest_of(self, uid: str, kept: Kept, row: SessionRow) -> Digested:
+        """Digest what was just read; of what was read before payloads are taken from the packs."""
+        if kept.whole is not None:
+            return self._made(kept.whole, row)
+        held = kept.held or Held(row, Cursor(), [], {})
+        whole = recalled(uid, held, self._store.blobs)
+        made = self._made(whole, row)
+        made.retries = whole.session().cost.retries
+        return made
 
     def _carried(self, adapter: Adapter, source: Source, before: Known) -> Carried | None:
         """Give what an evicted session took, if its source no longer holds all that was read."""
