@@ -126,6 +126,7 @@ def test_at_risk_is_what_is_deleted_soon_and_not_kept(desk: Desk) -> None:
     assert 2 < found[0]["deleted_in_days"] < 3
     assert ran.lines[0].startswith("  ▲ 2b90f4d1  claude")
     assert ran.lines[0].endswith("in 2 d")
+    assert [] == desk.run("ls", "--at-risk", "--agent", "codex", "--json").json
     desk.sweep()
     assert [] == desk.run("ls", "--at-risk", "--json").json
 

@@ -53,16 +53,17 @@ Roots = Mapping[str, Sequence[Path]]
 
 def show(*, json: bool, utc: bool) -> None:
     """Print the screen."""
-    known = wiring.adapters(quick=True)
-    roots = wiring.roots(known)
     at = present(utc=utc)
     if not wiring.has_store():
-        first = First(known, roots, at)
+        known = wiring.adapters()
+        first = First(known, wiring.roots(known), at)
         if json:
             say(as_json(first.object()))
         else:
             tell(first.lines(width()))
         return
+    known = wiring.tellers()
+    roots = wiring.roots(known)
     with wiring.store() as store:
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
         if json:

@@ -90,7 +90,7 @@ def command(
             return _at_risk(store, wanted, json=json)
         from thence.cli import standing
 
-        known = wiring.adapters(quick=True)
+        known = wiring.tellers()
         now = standing.now(known, wiring.roots(known))
         listing = Listing(store, wanted, now, present(utc=utc), running=running)
         if json:
@@ -297,9 +297,8 @@ def _below(
 def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
     from thence.cli.standing import at_risk
 
-    known = wiring.adapters(quick=True)
-    only = [wanted.agent] if wanted.agent else []
-    found = at_risk(known, wiring.roots(known, only=only), store)
+    known = wiring.tellers()
+    found = at_risk(known, wiring.roots(known), store)
     found = [risk for risk in found if _fits(risk, wanted)]
     if json:
         say(as_json([_risk_object(risk) for risk in found[: wanted.limit]]))
@@ -313,6 +312,8 @@ def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
 
 
 def _fits(risk: Risk, wanted: Filter) -> bool:
+    if wanted.agent not in (None, risk.source.adapter):
+        return False
     return wanted.project is None or wanted.project.lower() in risk.source.path.lower()
 
 

@@ -130,11 +130,21 @@ def _deleted_soon(
             days = known[name].keeps_days(place)
             if days is None:
                 continue
+            until = at - (days - SOON) * 86_400
             for source in known[name].find(place):
+                if _modified(source.path) > until:
+                    continue  # most are young: one look is enough for them
                 size, modified = measured(source)
                 left = days - (at - modified) / 86_400
                 if size and left <= SOON:
                     yield Risk(source, size, modified, left)
+
+
+def _modified(path: str) -> float:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 def measured(source: Source) -> tuple[int, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -80,23 +79,27 @@ def _opened(told: str) -> Store:
     return open_store(told)
 
 
-def adapters(*, quick: bool = False) -> dict[str, Adapter]:
-    """Give the adapters that are installed.
-
-    Asking all packages takes as long as a whole list of sessions: who is `quick` and reads no
-    session gets the built-in ones, unless a look at the packages' files shows others.
-    """
-    from thence.adapters import GROUP
+def adapters() -> dict[str, Adapter]:
+    """Give the adapters that are installed."""
     from thence.adapters import adapters as installed
 
-    if not quick or _others_offer(GROUP):
-        return installed()
-    from thence.adapters.claude import Claude
-    from thence.adapters.codex import Codex
-    from thence.adapters.grok import Grok
-    from thence.adapters.native import Native
+    return installed()
 
-    return {one.name: one for one in (Claude(), Codex(), Grok(), Native())}
+
+def tellers() -> dict[str, Adapter]:
+    """Give the adapters of agents that say which sessions run, or that delete old ones.
+
+    Asking all packages takes as long as a whole list of sessions: of our own the two that have
+    something to say are enough, unless a look at the packages' files shows others.
+    """
+    from thence.adapters import GROUP
+
+    if _others_offer(GROUP):
+        return adapters()
+    from thence.adapters.claude import Claude
+    from thence.adapters.grok import Grok
+
+    return {one.name: one for one in (Claude(), Grok())}
 
 
 def _others_offer(group: str) -> bool:
@@ -167,6 +170,8 @@ def redactor() -> Redactor:
 
 def _key() -> bytes:
     """Give this home's key, drawing it the first time; it is never copied anywhere."""
+    import secrets
+
     path = home() / "memory" / KEY
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.suppress(FileExistsError):

@@ -1,0 +1,123 @@
+"""Commands from start to end against bare Python, with 10,000 sessions in the store.
+
+Budgets are milliseconds where bare Python takes 11, told as ratios: help 60, a list and the home
+screen 150. On disk lie as many sessions as an agent keeps of them that deletes after a month.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from bench.measure import medians, verdict
+from thence.adapters import Cursor, Mark
+from thence.format.joins import Spent
+from thence.format.normal import Cost, Session
+from thence.format.records import Usage, time_text
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import Change, SessionRow, Spend
+
+KEPT = 10_000
+ON_DISK = 2_000
+BARE = 11
+"""Milliseconds of bare Python on the machine the budgets were written for."""
+BUDGETS = {"--help": 60, "ls": 150, "": 150}
+
+
+def fill(path: Path) -> None:
+    """Write rows of made-up sessions, most of them of this year."""
+    dice = random.Random(1)
+    store = Sqlite(str(path))
+    now = datetime.now(UTC)
+    for start in range(0, KEPT, 1000):
+        store.write([_change(dice, number, now) for number in range(start, start + 1000)])
+    store.close()
+
+
+def _change(dice: random.Random, number: int, now: datetime) -> Change:
+    agent = dice.choice(["claude"] * 6 + ["codex"] * 3 + ["grok"])
+    name = str(uuid.UUID(int=dice.getrandbits(128), version=4))
+    ended = now - timedelta(hours=dice.expovariate(1 / 1000))
+    source = f"/home/dev/.claude/projects/-home-dev-p/{name}.jsonl"
+    usage = Usage(1000, 2000, 30_000, 40_000)
+    live, dead = dice.randrange(3 * 10**10), dice.choice([0, 0, 10**9])
+    session = Session(
+        f"{agent}:{name}",
+        agent,
+        name,
+        cwd=f"/home/dev/{dice.choice(['tidepool', 'lumen', 'quayside'])}",
+        git_branch="main",
+        model="claude-opus-4-5",
+        started_at=time_text(ended.timestamp() - 3600),
+        ended_at=time_text(ended.timestamp()),
+        cost=Cost(1, 2, 3, 100.0, 5, 1),
+        source_path=source,
+        source_bytes=dice.randrange(10**6),
+    )
+    row = SessionRow(
+        session,
+        title=f"Hourly windows lose an hour when the clock changes {number}",
+        turn="done",
+        files=(source,),
+        spent=Spent(usage, responses=30),
+        ticks={"live": live, "dead": dead},
+        states={"live": 100, "dead": 3},
+        events=103,
+        raw_bytes=50_000,
+        change=1,
+    )
+    day = (session.ended_at or "")[:10]
+    spend = [Spend(day, "claude-opus-4-5", "live", usage, 30, live)]
+    if dead:
+        spend.append(Spend(day, "claude-opus-4-5", "dead", usage, 3, dead))
+    return Change(row, Cursor({"main": Mark(1, number, 1000, 1)}), spend=spend)
+
+
+def lay_out(home: Path) -> None:
+    """Write files such as Claude Code leaves in a month."""
+    dice = random.Random(2)
+    for number in range(ON_DISK):
+        folder = home / ".claude" / "projects" / f"-home-dev-p{number % 40}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{uuid.UUID(int=dice.getrandbits(128), version=4)}.jsonl"
+        path.write_text("{}\n", encoding="utf-8")
+        then = time.time() - dice.random() * 22 * 86_400
+        os.utime(path, (then, then))
+
+
+def main() -> int:
+    """Measure; 1 for each budget that was missed."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        fill(home / ".thence" / "memory" / "thence.db")
+        lay_out(home)
+        env = {"PATH": os.environ["PATH"], "HOME": folder, "PYTHONPYCACHEPREFIX": f"{folder}/pyc"}
+
+        def run(*arguments: str) -> None:
+            subprocess.run([sys.executable, *arguments], env=env, check=True, capture_output=True)
+
+        entry = "from thence.cli import main; main()"
+        works: dict[str, Callable[[], object]] = {
+            name: partial(run, "-c", entry, *name.split()) for name in BUDGETS
+        }
+        for work in works.values():
+            work()  # compiled once
+        took = medians({"bare": partial(run, "-c", "pass"), **works}, rounds=11)
+    print(f"bare Python {took['bare'] * 1000:.0f} ms")
+    return sum(
+        verdict(
+            f"thence {name}".rstrip() + f", {took[name] * 1000:.0f} ms",
+            took[name] / took["bare"],
+            round(budget / BARE, 1),
+        )
+        for name, budget in BUDGETS.items()
+    )
