@@ -347,19 +347,19 @@ def test_internal_events_inside_a_chain_are_walked_through() -> None:
 # -- boundaries -----------------------------------------------------------------------------
 
 
-def ours(*kept: str | None) -> list[Node]:
+def ours(head: str | None = None, tail: str | None = None) -> list[Node]:
     """A b c | summary, boundary | d, in our own form."""
     return [
         *chain("a", "b", "c"),
         Node("s", "c", Is.SUMMARY),
-        Node("B", "s", Is.INTERNAL, span=Span("s", *kept)),
+        Node("B", "s", Is.INTERNAL, span=Span("s", head, tail)),
         Node("d", "B", 1),
     ]
 
 
-def claude(*kept: str | None, logical: str = "c") -> list[Node]:
+def claude(head: str | None = None, tail: str | None = None, *, logical: str = "c") -> list[Node]:
     """A b c | boundary (a root), summary under it | d, in Claude Code's form."""
-    span = Span("s", *kept) if kept else None
+    span = Span("s", head, tail) if head else None
     return [
         *chain("a", "b", "c"),
         Node("B", None, 0, logical=logical, span=span),

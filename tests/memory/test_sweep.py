@@ -672,8 +672,8 @@ def test_analysed_sessions_go_when_the_cache_is_full(home: Path, tmp_path: Path)
 
     assert (1, 0, []) == (report.evicted, report.lost, report.notes)
     assert [1, 5] == [len(gone), len(kept(tmp_path, "digests"))]
-    assert ["evict"] == [told["what"] for told in kept(tmp_path, "audit")]
-    assert "soft cap" in kept(tmp_path, "audit")[0]["why"]
+    assert ["evict"] == [told["what"] for told in kept(tmp_path, "removals")]
+    assert "soft cap" in kept(tmp_path, "removals")[0]["why"]
     assert {n: row.spent for n, row in before.items()} == {n: r.spent for n, r in after.items()}
     assert 0 == sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap)).evicted
 
@@ -702,7 +702,7 @@ def test_unanalysed_go_only_when_analysis_failed(
     policy = Policy(raw_soft_cap_bytes=cap, raw_hard_cap_bytes=cap)
     report = sweep(tmp_path, {"claude": [home]}, policy=policy)
     after = rows(tmp_path)
-    lost = {told["uid"] for told in kept(tmp_path, "audit") if told["what"] == DATA_LOSS}
+    lost = {told["uid"] for told in kept(tmp_path, "removals") if told["what"] == DATA_LOSS}
     held = sum(row.raw_bytes for row in after.values() if not row.session.evicted_at)
 
     assert len(bad) == sum(o.what == "undigested" for o in first.outcomes)

@@ -172,10 +172,10 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
     """Check the database and that every payload that a row names can be read."""
     yield from _database(store, deep=deep)
     yield from _packs(store, deep=deep)
-    losses = [one for one in store.kept("audit") if one["what"] == "session_memory.data_loss"]
+    losses = [one for one in store.kept("removals") if one["what"] == "session_memory.data_loss"]
     if losses:
         words = f"{several(len(losses), 'session')} evicted before a digest covered them"
-        yield Finding("losses", "warning", words, "thence gc -n", {"audit": losses})
+        yield Finding("losses", "warning", words, "thence gc -n", {"removals": losses})
 
 
 def _database(store: Store, *, deep: bool) -> Iterator[Finding]:

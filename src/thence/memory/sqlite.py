@@ -102,7 +102,9 @@ MIGRATIONS: tuple[str, ...] = (
         body, meta, content='', contentless_delete=1, tokenize='unicode61'
     );
     INSERT INTO digest_words(digest_words, rank) VALUES('secure-delete', 1);
-    CREATE TABLE audit(id INTEGER PRIMARY KEY, at INTEGER NOT NULL, what TEXT NOT NULL, body TEXT);
+    CREATE TABLE removals(
+        id INTEGER PRIMARY KEY, at INTEGER NOT NULL, what TEXT NOT NULL, body TEXT
+    );
     CREATE TABLE tombstones(uid_hash BLOB PRIMARY KEY) WITHOUT ROWID;
     CREATE TABLE pending(name TEXT PRIMARY KEY) WITHOUT ROWID;
     """,
@@ -331,8 +333,10 @@ class Sqlite:
 
     def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
         """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
-        if what == "audit":
-            for at, kind, body in every(self._db, "SELECT at, what, body FROM audit ORDER BY id"):
+        if what == "removals":
+            for at, kind, body in every(
+                self._db, "SELECT at, what, body FROM removals ORDER BY id"
+            ):
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
         where, given = _where(wanted)
@@ -399,7 +403,9 @@ class Sqlite:
                 pending |= {_PACK + uid, *words.delete(session)}
                 _empty(db, session, forget=forget, uid=uid)
                 name = "(forgotten)" if forget else uid
-                _audit(db, what, {"uid": name, "bytes": size, "why": why.get(uid, "asked for")})
+                _note_removal(
+                    db, what, {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
+                )
             db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in pending])
         return [] if self.settle() else list(uids)
 
@@ -727,9 +733,9 @@ def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None
         db.execute("UPDATE sessions SET evicted=?, raw_bytes=0 WHERE id=?", (_now(), session))
 
 
-def _audit(db: apsw.Connection, what: str, told: dict[str, JSON]) -> None:
+def _note_removal(db: apsw.Connection, what: str, told: dict[str, JSON]) -> None:
     body = msgspec.json.encode(told).decode()
-    db.execute("INSERT INTO audit(at, what, body) VALUES(?,?,?)", (_now(), what, body))
+    db.execute("INSERT INTO removals(at, what, body) VALUES(?,?,?)", (_now(), what, body))
 
 
 def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:

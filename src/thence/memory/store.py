@@ -32,7 +32,7 @@ from thence.memory.search import Answer, Query
 GROUP = "thence.stores"
 
 DATA_LOSS = "session_memory.data_loss"
-"""What the audit calls an eviction of what was not analysed."""
+"""What the list of removals calls an eviction of what was not analysed."""
 
 STATES: tuple[State, ...] = tuple(State)
 """FROZEN order: rows hold the place of a state in it, and of a kind in `KINDS`."""
@@ -251,7 +251,7 @@ class Filter(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-Tier2 = Literal["digests", "signals", "spend", "audit"]
+Tier2 = Literal["digests", "signals", "spend", "removals"]
 
 Group = Literal["day", "model", "project", "agent", "session"]
 
@@ -335,7 +335,7 @@ class Store(Protocol):
     ) -> list[str]:
         """Evict sessions from tier 1, or forget them altogether; the uids still pending.
 
-        `lost` says that no digest covers them, which the audit calls a data loss.
+        `lost` says that no digest covers them, which the list of removals calls a data loss.
         """
         ...
 

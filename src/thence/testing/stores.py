@@ -341,10 +341,10 @@ class StoreSuite:
             yield "an evicted session is not found by its digest"
         if store.held("claude:two") is None or not store.search(parse("other")).found:
             yield "another session went with it"
-        if [(one["what"], one["why"]) for one in store.kept("audit")] != [("evict", "asked")]:
+        if [(one["what"], one["why"]) for one in store.kept("removals")] != [("evict", "asked")]:
             yield "nobody wrote down why"
         store.remove(["claude:two"], why={"claude:two": "no room"}, lost=True)
-        last = [(one["what"], one["uid"]) for one in store.kept("audit")][-1]
+        last = [(one["what"], one["uid"]) for one in store.kept("removals")][-1]
         if last != (DATA_LOSS, "claude:two"):
             yield f"a data loss was written down as {last}"
         known = store.known().sessions["claude:one"]
