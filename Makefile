@@ -7,18 +7,17 @@
 BIN := .venv/bin
 export PYTHON
 
-# ONCE=1 asks for output that ends by itself.
+# ONCE=1 asks for output that ends by itself; all of it does, as long as there is no viewer.
 ONCE ?=
-SHOW_ONCE := show --sample
-SHOW := $(SHOW_ONCE)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ready-run ## show a sample session (ONCE=1: print it and end)
-	@$(BIN)/thence $(if $(ONCE),$(SHOW_ONCE),$(SHOW))
+run: ready-run ## where you stand; made-up sessions if no agent has any here (ONCE=1: print and end)
+	@$(BIN)/thence demo --if-empty
 
-demo: run ## the same as run
+demo: ready-run ## look around on made-up sessions
+	@$(BIN)/thence demo
 
 test: lint ## everything: lint, then all tests with many examples
 	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4

@@ -41,6 +41,7 @@ COMMANDS = {
     "config": "Show every setting, its value and where that comes from.",
     "decide": "Write down a decision.",
     "note": "Write down a note.",
+    "demo": "Look around on made-up sessions.",
 }
 
 

@@ -12,7 +12,10 @@ from thence.cli.terminal import as_json, clean, say, several, size
 from thence.errors import BadConfig, NotReadable
 
 
-@click.command("backup", help="Save digests, costs and what else is kept for good into one file.")
+@click.command(
+    "backup",
+    help="Save what is kept for good into one file. Digests, costs and signals; no transcripts.",
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
 @options.as_json

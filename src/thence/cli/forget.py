@@ -48,8 +48,9 @@ class Proof(NamedTuple):
 
 @click.command(
     "forget",
-    help="Remove a session for good: store, index, digest, packs; files of our own.",
-    epilog="Other agents' files are named and left alone; sweeps do not read them again.",
+    help="Remove a session for good, with proof.",
+    epilog="It goes from store, index, digest and packs; of a session of our own its files go too."
+    " Other agents' files are named and left alone; sweeps do not read them again.",
 )
 @click.argument("wanted", metavar="ID")
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would go; change nothing.")

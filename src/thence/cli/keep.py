@@ -12,7 +12,7 @@ WAIT = 30.0
 """Seconds that a change waits for a sweep to end."""
 
 
-@click.command("keep", help="Never evict these sessions; --off takes that back.")
+@click.command("keep", help="Never evict these sessions.")
 @click.argument("wanted", metavar="ID...", nargs=-1, required=True)
 @click.option("--off", is_flag=True, help="Let them go again when their time comes.")
 @options.as_json

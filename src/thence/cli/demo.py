@@ -1,0 +1,120 @@
+"""`thence demo`: a machine that is not there, to look around on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, tell
+from thence.cli.terminal import as_json, columns, say, style
+from thence.errors import NotAppendable
+
+if TYPE_CHECKING:
+    from thence.cli.madeup import Homes
+
+OVERRIDES = ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSISTENCE")
+"""Variables that would lead away from the made-up machine, or keep it empty."""
+
+
+@click.command("demo", help="Look around on made-up sessions. Nothing of yours is touched.")
+@click.option(
+    "--dir", "folder", type=click.Path(file_okay=False, path_type=Path), help="Make them here."
+)
+@click.option("--if-empty", is_flag=True, help="Only if no agent has sessions here; else: thence.")
+@options.as_json
+def command(folder: Path | None, *, if_empty: bool, json: bool) -> int:
+    """Make the sessions, sweep them, and say what to type."""
+    if if_empty and _has_sessions():
+        from thence.cli.home import show
+
+        show(json=json, utc=False)
+        return 0
+    homes = made(folder)
+    _live_there(homes)
+    report = _swept()
+    script = _script(homes)
+    if json:
+        told = {"folder": str(homes.work.parent), "command": str(script), "env": homes.env}
+        say(as_json({**told, "sweep": report}))
+        return 0
+    from thence.cli.home import show
+
+    tell([f"made-up sessions of every agent, in {homes.work.parent}", ""])
+    show(json=False, utc=False)
+    tell(["", *_next(script, homes)])
+    return 0
+
+
+def _has_sessions() -> bool:
+    """Whether any agent of this machine has a session; our own store counts too."""
+    if wiring.has_store():
+        return True
+    known = wiring.adapters()
+    found = (known[name].find(place) for name, ps in wiring.roots(known).items() for place in ps)
+    return any(next(iter(one), None) is not None for one in found)
+
+
+def made(folder: Path | None) -> Homes:
+    """Write the sessions into an empty folder."""
+    from thence.cli import madeup
+
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="thence-demo-"))
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise NotAppendable(f"{folder} is not empty", hint="give a new folder, or none")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return madeup.write(folder.resolve(), datetime.now(UTC))
+
+
+def _live_there(homes: Homes) -> None:
+    """Let this process find the made-up agents only."""
+    os.environ.update(homes.env | {"HOME": str(homes.work.parent)})
+    for name in OVERRIDES:
+        os.environ.pop(name, None)
+
+
+def _swept() -> object:
+    import msgspec
+
+    with wiring.store(must_exist=False) as store, store.sweeping():
+        known = wiring.adapters()
+        return msgspec.to_builtins(wiring.sweep_of(store).run(wiring.roots(known)))
+
+
+def _script(homes: Homes) -> Path:
+    """Write a command that lives there, so that nothing has to be set or undone."""
+    folder = homes.work.parent
+    env = homes.env | {"HOME": str(folder)}
+    assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
+    run = f"{shlex.quote(sys.executable)} -c 'from thence.cli import main; main()'"
+    path = folder / "thence"
+    unset = " ".join(OVERRIDES)
+    path.write_text(f'#!/bin/sh\nunset {unset}\n{assigned} exec {run} "$@"\n')
+    path.chmod(0o700)
+    return path
+
+
+def _next(script: Path, homes: Homes) -> list[str]:
+    from thence.cli.madeup import made_id
+
+    main = made_id("clock-change")[:4]
+    rows = (
+        (f"{script} ls --tree", "forks and subagents below what they come from"),
+        (f"{script} show {main}", "a rewind, a compaction, a subagent, a correction"),
+        (f"{script} search clock change", "in every session of every agent"),
+        (f"{script} resume", "choose one to go on with"),
+        (f"rm -r {homes.work.parent}", "when you have seen enough"),
+    )
+    wide = max(columns(line) for line, _ in rows)
+    return [
+        f"  {style(line, bold=True)}{' ' * (wide - columns(line))}  {style(why, fg=DIM)}"
+        for line, why in rows
+    ]

@@ -1,0 +1,104 @@
+"""`thence demo`: a machine that is not there, with everything that real ones have."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from thence.cli import madeup, wiring
+from thence.errors import NotAppendable
+
+MOMENT = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without any agent; what the demo sets is undone."""
+    home = tmp_path / "user"
+    home.mkdir()
+    for name in (*madeup.homes(home).env, "HOME"):
+        monkeypatch.setenv(name, str(home / ".none"))
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSISTENCE"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+def test_it_has_what_real_machines_have(elsewhere: Path, run: Run, tmp_path: Path) -> None:
+    """All agents; a fork, a rewind, a subagent, a compaction, a crash, a secret."""
+    told = json.loads(run("demo", "--dir", str(tmp_path / "demo"), "--json").stdout)
+    with wiring.store() as store:
+        rows = {row.session.native_session_id: row for row in store.sessions()}
+    states = {name for row in rows.values() for name, number in row.states.items() if number}
+    links = {edge.link for row in rows.values() for edge in row.edges}
+
+    assert {"claude", "codex", "grok", "thence"} == {r.session.flavor for r in rows.values()}
+    assert {"live", "dead", "rolled_back", "side", "internal", "orphaned"} <= states
+    assert {"fork", "subagent"} <= links
+    assert any(row.torn for row in rows.values())
+    assert {"github-token": 1} == told["sweep"]["redactions"]
+    assert (0, 0) == (told["sweep"]["failed"], told["sweep"]["skipped"])
+    assert 0 < sum(sum(row.ticks.values()) for row in rows.values())
+
+
+def test_nothing_of_the_users_is_touched(elsewhere: Path, run: Run, tmp_path: Path) -> None:
+    """The user's home is as it was, and the script that is left lives in the folder alone."""
+    before = sorted(elsewhere.rglob("*"))
+    told = json.loads(run("demo", "--dir", str(tmp_path / "demo"), "--json").stdout)
+
+    assert before == sorted(elsewhere.rglob("*"))
+
+    done = subprocess.run(
+        [told["command"], "ls", "--json"],
+        env={"PATH": os.environ["PATH"], "HOME": str(elsewhere)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert 13 == len(json.loads(done.stdout))
+    assert before == sorted(elsewhere.rglob("*"))
+
+
+def test_it_says_what_to_type(elsewhere: Path, run: Run, tmp_path: Path) -> None:
+    """Where it is, what to look at, how to be rid of it."""
+    text = run("demo", "--dir", str(tmp_path / "demo")).stdout
+
+    assert text.startswith(f"made-up sessions of every agent, in {tmp_path}/demo\n")
+    assert f"{tmp_path}/demo/thence ls --tree" in text
+    assert f"rm -r {tmp_path}/demo" in text
+
+
+def test_only_where_there_is_nothing(machine: madeup.Homes, run: Run) -> None:
+    """With sessions on the machine `--if-empty` shows where one stands."""
+    text = run("demo", "--if-empty").stdout
+
+    assert "made-up" not in text
+    assert "this week" in text
+
+
+def test_a_folder_with_something_in_it_is_left_alone(run: Run, tmp_path: Path) -> None:
+    """Nobody's files are mixed with made-up ones."""
+    (tmp_path / "mine").touch()
+    with pytest.raises(NotAppendable, match="not empty"):
+        run("demo", "--dir", str(tmp_path))
+
+    assert ["mine"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_one_moment_writes_the_same_bytes(tmp_path: Path) -> None:
+    """What agents wrote follows from the moment alone; our own journal has its own clock."""
+    wrote = []
+    for _ in range(2):
+        homes = madeup.write(tmp_path / "here", MOMENT)
+        files = [path for part in homes[:3] for path in sorted(part.rglob("*")) if path.is_file()]
+        wrote.append({path: path.read_bytes() for path in files})
+
+    assert wrote[0] == wrote[1]
+    assert 12 < len(wrote[0])
