@@ -224,3 +224,18 @@ def write_claude(root: Path, megabytes: float, seed: int = 1) -> int:
         room -= size
         files += 1
     return files
+
+
+def write_many(root: Path, sessions: int, size: int, seed: int = 2) -> int:
+    """Fill a config folder with so many sessions of about the same size; how many bytes it took."""
+    chance = random.Random(seed)
+    written = 0
+    for _ in range(sessions):
+        session = Session(chance, size)
+        folder = root / "projects" / re.sub(r"[^A-Za-z0-9]", "-", session.cwd)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{session.id}.jsonl"
+        with path.open("wb") as file:
+            file.writelines(session.lines())
+        written += path.stat().st_size
+    return written

@@ -1,0 +1,291 @@
+"""A sweep from nothing to answers, beside agentsview on the same corpus in the same run.
+
+Each side starts as a process of its own, with everything it imports, into an empty store, in turn.
+agentsview has to be installed where `AGENTSVIEW` says, or on the PATH; without it the ratio to the
+decoding of the same bytes is all there is. `BENCH_BIG=1` adds a gigabyte and 10,000 sessions,
+`BENCH_CORPUS` names a folder of Claude Code's to take instead of a made-up one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from bench.corpus import write_claude, write_many
+from bench.measure import verdict
+from thence.adapters import adapters
+from thence.memory import retention
+from thence.memory.redact import Redactor
+from thence.memory.search import hits, parse
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import Filter
+from thence.memory.sweep import Report, Sweep
+
+BIG = bool(os.environ.get("BENCH_BIG"))
+ROUNDS = 3
+KEY = b"a key for the benchmark, 32 byte"
+RARE, MID, COMMON = ("pearson", "curses"), ("docstring", "iterator"), ("self", "return", "the")
+PHRASES = ('"return self"', '"if not"', '"the current"')
+
+
+class Took(NamedTuple):
+    """What a run took: wall and processor seconds, and memory of all its processes."""
+
+    wall: float
+    cpu: float
+    memory: int
+    """Of all processes together, at its highest: shared pages counted once."""
+    resident: int
+    """The same, shared pages counted in each."""
+
+
+def _sweep(root: Path, store: Path) -> Report:
+    opened = Sqlite(str(store / "thence.db"))
+    try:
+        with opened.sweeping():
+            sweep = Sweep(opened, adapters(), Redactor(key=KEY), address=str(opened.path))
+            return sweep.run({"claude": [root]})
+    finally:
+        opened.close()
+
+
+def _run(command: list[str], env: dict[str, str] | None = None) -> Took:
+    """Run a command, and watch what it and its children take."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+    most = [0, 0]
+
+    def watch() -> None:
+        while process.poll() is None:
+            found = list(_memory(process.pid))
+            most[0] = max(most[0], sum(shared for shared, _ in found))
+            most[1] = max(most[1], sum(resident for _, resident in found))
+            time.sleep(0.1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    code = process.wait()
+    wall = time.perf_counter() - start
+    watcher.join()
+    if code:
+        raise RuntimeError(f"{command[0]} ended with {code}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Took(wall, cpu, *most)
+
+
+def _memory(pid: int) -> Iterator[tuple[int, int]]:
+    """Give, for a process and all below it, its share of memory and what is resident."""
+    try:
+        told = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        below = " ".join((task / "children").read_text(encoding="ascii") for task in tasks)
+    except OSError:
+        return
+    lines = {line.split(":")[0]: line.split()[1] for line in told.splitlines()[1:]}
+    yield int(lines["Pss"]) << 10, int(lines["Rss"]) << 10
+    for child in below.split():
+        yield from _memory(int(child))
+
+
+# -- the first sweep ------------------------------------------------------------------------
+
+
+def _peer() -> str | None:
+    return os.environ.get("AGENTSVIEW") or shutil.which("agentsview")
+
+
+def _theirs(peer: str, root: Path, home: Path) -> Took:
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "AGENTSVIEW_NO_DAEMON": "1",  # it works in the process that is asked, and none is left
+        "AGENTSVIEW_DATA_DIR": str(home / "data"),
+        "CLAUDE_PROJECTS_DIR": str(root / "projects"),
+    }
+    return _run([peer, "sync"], env)
+
+
+def _ours(root: Path, store: Path) -> Took:
+    shutil.rmtree(store, ignore_errors=True)
+    store.mkdir()
+    return _run([sys.executable, "-m", "bench.bench_sweep", str(root), str(store)])
+
+
+def _decoding(root: Path) -> float:
+    """Processor seconds to decode all lines, which nobody can do without."""
+    start = time.process_time()
+    for path in root.rglob("*.jsonl"):
+        for line in path.read_bytes().splitlines():
+            msgspec.json.decode(line)
+    return time.process_time() - start
+
+
+def cold(root: Path, folder: Path, rounds: int = ROUNDS) -> int:
+    """The first sweep of everything, beside agentsview's."""
+    size = sum(path.stat().st_size for path in root.rglob("*.jsonl"))
+    peer = _peer()
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(_ours(root, folder / "ours"))
+        if peer:
+            theirs.append(_theirs(peer, root, folder / "theirs"))
+    took = _median(ours)
+    disk = sum(path.stat().st_size for path in (folder / "ours").rglob("*") if path.is_file())
+    print(
+        f"sweep: {size / 1e6:.0f} MB in {took.wall:.2f} s ({size / took.wall / 1e6:.0f} MB/s), "
+        f"{took.cpu:.1f} s of processors, {took.memory / 1e6:.0f} MB of memory "
+        f"({took.resident / 1e6:.0f} MB resident), {disk / size:.2f} byte per byte"
+    )
+    missed = verdict("memory of all processes / 250 MB", took.memory / 250e6, 1)
+    missed += verdict("disk / source", disk / size, 0.6)
+    decoding = _decoding(root)
+    print(f"sweep: decoding alone takes {decoding:.2f} s; all of it {took.cpu / decoding:.0f}x")
+    if not peer:
+        print("sweep: agentsview is not installed (AGENTSVIEW=path); no comparison")
+        return missed
+    them = _median(theirs)
+    held = sum(path.stat().st_size for path in (folder / "theirs").rglob("*") if path.is_file())
+    print(
+        f"sweep: agentsview {them.wall:.2f} s, {them.cpu:.1f} s of processors, "
+        f"{them.memory / 1e6:.0f} MB, {held / size:.2f} byte per byte: it is "
+        f"{them.wall / took.wall:.2f}x slower"
+    )
+    return missed + verdict("first sweep / agentsview", took.wall / them.wall, 0.5)
+
+
+def _median(runs: list[Took]) -> Took:
+    return Took(*(statistics.median(column) for column in zip(*runs, strict=True)))
+
+
+# -- the next ones --------------------------------------------------------------------------
+
+
+def again(folder: Path, count: int = 2300) -> int:
+    """Nothing new in many files, and a line more in ten of them."""
+    root, store = folder / "many", folder / "store"
+    write_many(root, count, 4_000)
+    store.mkdir()
+    _sweep(root, store)
+    idle, grown = [], []
+    files = sorted(root.rglob("*.jsonl"))
+    lines = 0
+    for number in range(5):
+        start = time.perf_counter()
+        lines += _sweep(root, store).lines
+        idle.append(time.perf_counter() - start)
+        for path in files[number * 10 : number * 10 + 10]:
+            last = path.read_bytes().splitlines(keepends=True)[-1]
+            with path.open("ab") as file:
+                file.write(last.replace(b'"uuid":"', b'"uuid":"f'))
+        start = time.perf_counter()
+        _sweep(root, store)
+        grown.append(time.perf_counter() - start)
+    print(f"sweep: {count:,} files, nothing new: {lines} lines parsed")
+    return (
+        verdict("nothing new / 0.15 s", statistics.median(idle) / 0.15, 1)
+        + verdict("a line more in ten files / 0.2 s", statistics.median(grown) / 0.2, 1)
+        + verdict("lines parsed when nothing is new", lines, 0)
+    )
+
+
+# -- searching ------------------------------------------------------------------------------
+
+
+def searching(store: Path) -> int:
+    """Questions of all kinds, in process, snippets included."""
+    opened = Sqlite(str(store / "thence.db"))
+    missed = 0
+    for name, words in (("rare", RARE), ("mid", MID), ("common", COMMON), ("phrase", PHRASES)):
+        taken = sorted(_asked(opened, words))
+        middle, high = taken[len(taken) // 2], taken[int(len(taken) * 0.95)]
+        print(f"search: {name}: p50 {middle * 1e3:.1f} ms, p95 {high * 1e3:.1f} ms")
+        missed += verdict(f"p95 of {name} words / 20 ms", high / 0.02, 1)
+    opened.close()
+    return missed
+
+
+def _asked(store: Sqlite, words: tuple[str, ...], rounds: int = 40) -> Iterator[float]:
+    chance = random.Random(3)
+    for _ in range(rounds):
+        text = chance.choice(words)
+        start = time.perf_counter()
+        query = parse(text)
+        hits(store.search(query), query, store.blobs)
+        yield time.perf_counter() - start
+
+
+# -- a great many ---------------------------------------------------------------------------
+
+
+def great(folder: Path) -> int:
+    """10,000 sessions with a million events: sweep, list, search, plan."""
+    root, store = folder / "great", folder / "great-store"
+    size = write_many(root, 10_000, 120_000)
+    took = _ours(root, store)
+    opened = Sqlite(str(store / "thence.db"))
+    events = sum(row.events for row in opened.sessions())
+    print(
+        f"great: {events:,} events, {size / 1e6:.0f} MB in {took.wall:.0f} s, "
+        f"{took.memory / 1e6:.0f} MB of memory"
+    )
+    works: dict[str, Callable[[], object]] = {
+        "nothing new": lambda: _sweep(root, store),
+        "list of 50": lambda: list(opened.sessions(Filter(limit=50))),
+        "list of all": lambda: list(opened.sessions()),
+        "totals by day": lambda: opened.totals(["day"]),
+        "plan": lambda: _planned(opened),
+    }
+    for name, work in works.items():
+        start = time.perf_counter()
+        work()
+        print(f"great: {name}: {(time.perf_counter() - start) * 1e3:.0f} ms")
+    opened.close()
+    return searching(store)
+
+
+def _planned(store: Sqlite) -> retention.Plan:
+    from datetime import UTC, datetime
+
+    items = tuple(
+        retention.Item(uid, one.bytes, analyzed_at=datetime.now(UTC))
+        for uid, one in store.known().sessions.items()
+    )
+    policy = retention.Policy(raw_soft_cap_bytes=sum(item.bytes for item in items) // 2)
+    return retention.plan(policy, retention.Inventory(items), datetime.now(UTC))
+
+
+def main() -> int:
+    """Measure, print, and say how many budgets were missed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        given = os.environ.get("BENCH_CORPUS")
+        root = Path(given) if given else folder / "corpus"
+        if not given:
+            write_claude(root, 121)
+        missed = cold(root, folder) + searching(folder / "ours") + again(folder)
+        if BIG:
+            write_claude(folder / "big", 1000, seed=4)
+            missed += cold(folder / "big", folder, rounds=1) + searching(folder / "ours")
+            missed += great(folder)
+    return missed
+
+
+if __name__ == "__main__":
+    _sweep(Path(sys.argv[1]), Path(sys.argv[2]))
