@@ -34,6 +34,9 @@ NAMED = 3
 WAIT = 30.0
 """Seconds that a watching sweep waits for another one to end."""
 
+REST, LONGEST = 1.0, 5.0
+"""How long a watching sweep rests, for each second that it took; it leaves the machine to work."""
+
 Roots = dict[str, list[Path]]
 
 
@@ -195,7 +198,9 @@ class Run:
         folders = [path for paths in self._roots.values() for path in paths]
         for paths in changes(folders, wiring.home() / "queue"):
             known, roots = self._changed(paths)
-            self._tell(self._sweep(store, known, roots, wait=WAIT))
+            report = self._sweep(store, known, roots, wait=WAIT)
+            self._tell(report)
+            time.sleep(min(REST * report.seconds, LONGEST))  # what changes meanwhile is gathered
         return 0
 
     def _changed(self, paths: Iterable[Path]) -> tuple[dict[str, Adapter], Roots]:
