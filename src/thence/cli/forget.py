@@ -100,12 +100,12 @@ def _forget(store: Store, row: SessionRow) -> list[str]:
 def _remove_own(home: Path, name: str) -> None:
     """Remove the files of a session of our own."""
     from thence.format import layout
-    from thence.journal import cleanup
+    from thence.journal import cleanup, permissions
 
     for held in cleanup.inventory(home):
         if held.session == name:
             cleanup.remove(held)
-    (home / layout.AUDIT / f"{name}.jsonl").unlink(missing_ok=True)
+    permissions.remove_notes(home, name)
     for path in home.glob(f"{layout.HISTORY}*"):
         if not path.name.endswith((".lock", ".tmp")):
             _drop_lines(path, name)

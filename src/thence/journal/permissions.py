@@ -398,3 +398,9 @@ class Audit:
             self._ends[session_id] = status.st_size + len(line)
         finally:
             self._disk.close(handle)
+
+
+def remove_notes(root: Path, session: str) -> None:
+    """Delete what was noted of a session's decisions, unread, when the session is forgotten."""
+    if layout.is_id(session):
+        (root / layout.AUDIT / f"{session}.jsonl").unlink(missing_ok=True)
