@@ -34,7 +34,7 @@ BUDGETS = {"--help": 60, "ls": 150, "": 150}
 
 
 def fill(path: Path) -> None:
-    """Write rows of made-up sessions, most of them of this year."""
+    """Write rows of made-up sessions: what half a year of heavy use leaves."""
     dice = random.Random(1)
     store = Sqlite(str(path))
     now = datetime.now(UTC)
@@ -46,7 +46,7 @@ def fill(path: Path) -> None:
 def _change(dice: random.Random, number: int, now: datetime) -> Change:
     agent = dice.choice(["claude"] * 6 + ["codex"] * 3 + ["grok"])
     name = str(uuid.UUID(int=dice.getrandbits(128), version=4))
-    ended = now - timedelta(hours=dice.expovariate(1 / 1000))
+    ended = now - timedelta(hours=dice.expovariate(1 / 3000))
     source = f"/home/dev/.claude/projects/-home-dev-p/{name}.jsonl"
     usage = Usage(1000, 2000, 30_000, 40_000)
     live, dead = dice.randrange(3 * 10**10), dice.choice([0, 0, 10**9])
