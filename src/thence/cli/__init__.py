@@ -31,7 +31,9 @@ COMMANDS = {
     "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",
     "export": "Write a session as lines, Markdown, a page or messages.",
     "resume": "Go on with a session: its agent, its folder.",
+    "exec": "Run an agent, and keep what it wrote.",
     "hook": "Let agents say when a session went on.",
+    "schedule": "Sweep every day, by a systemd timer or by cron.",
     "gc": "Keep the caps: let go of old transcripts, clean up our own sessions.",
     "evict": "Let go of transcripts; digests, costs and signals stay.",
     "keep": "Never evict these sessions.",
@@ -42,6 +44,8 @@ COMMANDS = {
     "decide": "Write down a decision.",
     "note": "Write down a note.",
     "demo": "Look around on made-up sessions.",
+    "completion": "Print what a shell needs to complete commands and ids.",
+    "uninstall": "Take hooks and timers out again.",
 }
 
 

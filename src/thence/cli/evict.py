@@ -9,6 +9,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import short_id, tell
+from thence.cli.completion import ids
 from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, cut, say, several, size, width
@@ -25,7 +26,7 @@ class NotEvicted(ThenceError):
 
 
 @click.command("evict", help="Let go of transcripts; digests, costs and signals stay.")
-@click.argument("wanted", metavar="ID...", nargs=-1, required=True)
+@click.argument("wanted", metavar="ID...", nargs=-1, required=True, shell_complete=ids)
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would go; change nothing.")
 @click.option("--lose", is_flag=True, help="Also what no digest covers yet.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

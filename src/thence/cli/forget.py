@@ -19,6 +19,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import short_id, tell, tilde
+from thence.cli.completion import ids
 from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
@@ -52,7 +53,7 @@ class Proof(NamedTuple):
     epilog="It goes from store, index, digest and packs; of a session of our own its files go too."
     " Other agents' files are named and left alone; sweeps do not read them again.",
 )
-@click.argument("wanted", metavar="ID")
+@click.argument("wanted", metavar="ID", shell_complete=ids)
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would go; change nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.as_json

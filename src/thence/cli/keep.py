@@ -6,6 +6,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import short_id, tell
+from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say
 
 WAIT = 30.0
@@ -13,7 +14,7 @@ WAIT = 30.0
 
 
 @click.command("keep", help="Never evict these sessions.")
-@click.argument("wanted", metavar="ID...", nargs=-1, required=True)
+@click.argument("wanted", metavar="ID...", nargs=-1, required=True, shell_complete=ids)
 @click.option("--off", is_flag=True, help="Let them go again when their time comes.")
 @options.as_json
 def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:

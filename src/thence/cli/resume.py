@@ -27,6 +27,7 @@ from thence.cli.columns import (
     tilde,
     when,
 )
+from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, cut, say, several, width
 from thence.errors import NotReadable, SessionNotFound
 
@@ -82,7 +83,7 @@ class Way(NamedTuple):
 
 
 @click.command("resume", help="Go on with a session: its agent, its folder. Without ID: choose.")
-@click.argument("wanted", metavar="[ID]", required=False)
+@click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
 @click.option("--exec", "run", is_flag=True, help="Run it, instead of printing what to type.")
 @options.agent
 @options.project

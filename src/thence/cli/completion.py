@@ -1,0 +1,63 @@
+"""`thence completion`: what a shell needs to complete commands, options and ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+SHOWN = 30
+
+_PLACES = {
+    "bash": 'eval "$(thence completion bash)"  in ~/.bashrc',
+    "zsh": 'eval "$(thence completion zsh)"  in ~/.zshrc',
+    "fish": "thence completion fish > ~/.config/fish/completions/thence.fish",
+}
+
+
+@click.command(
+    "completion",
+    help="Print what a shell needs to complete commands and ids.",
+    epilog=f"{'; '.join(_PLACES.values())}.",
+)
+@click.argument("shell", type=click.Choice(sorted(_PLACES)))
+def command(shell: str) -> int:
+    """Print the script."""
+    from click.shell_completion import get_completion_class
+
+    from thence.cli import thence
+
+    made = get_completion_class(shell)
+    if made is None:
+        message = f"no completion for {shell}"
+        raise click.UsageError(message)
+    click.echo(made(thence, {}, "thence", "_THENCE_COMPLETE").source())
+    return 0
+
+
+def ids(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Give the ids of the newest sessions that begin with what was typed."""
+    from click.shell_completion import CompletionItem
+
+    from thence.cli import wiring
+    from thence.cli.columns import short_ids
+    from thence.cli.terminal import clean, cut
+    from thence.errors import ThenceError
+    from thence.memory.store import Filter
+
+    try:
+        with wiring.store() as store:
+            rows = list(store.sessions(Filter(uid=typed or None, limit=SHOWN)))
+    except ThenceError:  # completing is no time to complain
+        return []
+    short = short_ids([row.session.native_session_id for row in rows])
+    return [
+        CompletionItem(
+            max(short[row.session.native_session_id], typed, key=len),
+            help=cut(clean(f"{row.session.flavor}: {' '.join((row.title or '').split())}"), 60),
+        )
+        for row in rows
+    ]

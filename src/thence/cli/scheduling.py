@@ -1,0 +1,211 @@
+"""A sweep every day, by the machine's own means: a systemd user timer, or a line for cron.
+
+What is ours is known by its names and by a mark at the end of a line; everything else stays.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, Protocol
+
+from thence.cli.hooking import Edit, Refused, carry_out
+
+Every = Literal["hourly", "daily", "weekly"]
+NAME: Final = "thence-sweep"
+MARK: Final = "# thence sweep"
+PASSED_ON: Final = ("THENCE_HOME", "THENCE_STORE", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME")
+"""Variables that a sweep needs and a timer does not have."""
+
+
+class Plan(NamedTuple):
+    """Changes of files, and what to run afterwards."""
+
+    edits: list[Edit]
+    commands: list[list[str]]
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return any(edit.changes for edit in self.edits)
+
+
+class Means(Protocol):
+    """One way to have something run again and again."""
+
+    name: str
+
+    def install(self, every: Every) -> Plan:
+        """Plan how it comes."""
+        ...
+
+    def uninstall(self) -> Plan:
+        """Plan how it goes."""
+        ...
+
+    def carry_out(self, plan: Plan) -> None:
+        """Do it."""
+        ...
+
+    def where(self) -> str | None:
+        """Say where it stands; None when it does not."""
+        ...
+
+
+def means(name: str | None = None) -> Means:
+    """Give the way that this machine knows; the one that is asked for, if it is said."""
+    ways: list[Means] = []
+    if name != "cron" and (name == "systemd" or _has_systemd()):
+        ways.append(Systemd())
+    if name != "systemd" and shutil.which("crontab"):
+        ways.append(Cron())
+    if not ways:
+        raise Refused(
+            "neither systemd for users nor cron is here",
+            hint='thence sweep --watch, or cadence = "on-hook" in config.toml, need neither',
+        )
+    return ways[0]
+
+
+def installed() -> list[Means]:
+    """Give the ways in which a sweep is scheduled now."""
+    ways: list[Means] = [Systemd()]
+    if shutil.which("crontab"):
+        ways.append(Cron())
+    return [one for one in ways if one.where() is not None]
+
+
+def _has_systemd() -> bool:
+    """Whether a systemd for this user runs."""
+    if not shutil.which("systemctl"):
+        return False
+    done = _run(["systemctl", "--user", "show-environment"])
+    return done.returncode == 0
+
+
+def _run(words: list[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - systemctl and crontab, with our own words
+        words, check=False, capture_output=True, text=True, input=given, timeout=30
+    )
+
+
+def _program() -> list[str]:
+    return [sys.executable, "-c", "from thence.cli import main; main()", "sweep"]
+
+
+def _env() -> Iterator[tuple[str, str]]:
+    yield from ((name, os.environ[name]) for name in PASSED_ON if os.environ.get(name))
+
+
+class Systemd:
+    """A timer of this user."""
+
+    name = "systemd"
+
+    def __init__(self) -> None:
+        told = os.environ.get("XDG_CONFIG_HOME")
+        base = Path(told) if told else Path.home() / ".config"
+        self._folder = base / "systemd" / "user"
+
+    def install(self, every: Every) -> Plan:
+        """Plan the two units."""
+        env = "".join(f"Environment={_quoted(f'{n}={v}')}\n" for n, v in _env())
+        run = " ".join(_quoted(word) for word in _program())
+        service = (
+            "[Unit]\nDescription=Keep the sessions of coding agents\n\n"
+            f"[Service]\nType=oneshot\n{env}ExecStart={run}\n"
+            "SuccessExitStatus=3 11\nNice=10\nIOSchedulingClass=idle\n"
+        )
+        timer = (
+            "[Unit]\nDescription=Keep the sessions of coding agents\n\n"
+            f"[Timer]\nOnCalendar={every}\nPersistent=true\nRandomizedDelaySec=10min\n\n"
+            "[Install]\nWantedBy=timers.target\n"
+        )
+        edits = [self._edit("service", service), self._edit("timer", timer)]
+        reload = ["systemctl", "--user", "daemon-reload"]
+        return Plan(edits, [reload, ["systemctl", "--user", "enable", "--now", f"{NAME}.timer"]])
+
+    def uninstall(self) -> Plan:
+        """Plan to remove them."""
+        edits = [self._edit(kind, None) for kind in ("service", "timer")]
+        stop = ["systemctl", "--user", "disable", "--now", f"{NAME}.timer"]
+        return Plan(edits, [stop, ["systemctl", "--user", "daemon-reload"]])
+
+    def _edit(self, kind: str, text: str | None) -> Edit:
+        path = self._folder / f"{NAME}.{kind}"
+        before = path.read_bytes() if path.exists() else None
+        return Edit(path, before, None if text is None else text.encode())
+
+    def carry_out(self, plan: Plan) -> None:
+        """Write the units and tell systemd; what is to go is stopped first."""
+        going = all(edit.after is None for edit in plan.edits)
+        if going:
+            _run(plan.commands[0])
+        for edit in plan.edits:
+            if edit.changes:
+                carry_out(edit, keep=False)
+        for words in plan.commands[1:] if going else plan.commands:
+            done = _run(words)
+            if done.returncode and not going:
+                raise Refused(
+                    f"{shlex.join(words)}: {done.stderr.strip()}",
+                    hint="the files are written; run it yourself, or use --by cron",
+                )
+
+    def where(self) -> str | None:
+        """Give the timer's file."""
+        path = self._folder / f"{NAME}.timer"
+        return str(path) if path.exists() else None
+
+
+def _quoted(word: str) -> str:
+    """Quote a word the way unit files want it."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'
+
+
+class Cron:
+    """A line in the user's table."""
+
+    name = "cron"
+
+    def install(self, every: Every) -> Plan:
+        """Plan the line."""
+        env = "".join(f"{name}={shlex.quote(value)} " for name, value in _env())
+        # A percent sign ends the command of a line.
+        run = f"{env}{shlex.join(_program())}".replace("%", "\\%")
+        line = f"@{every} {run} >/dev/null 2>&1 {MARK}\n"
+        return Plan([self._edit(line)], [["crontab", "-"]])
+
+    def uninstall(self) -> Plan:
+        """Plan to take it out."""
+        return Plan([self._edit("")], [["crontab", "-"]])
+
+    def _edit(self, line: str) -> Edit:
+        before = self._table()
+        lines = [one for one in before.splitlines(keepends=True) if not one.rstrip().endswith(MARK)]
+        rest = "".join(lines)
+        gap = "\n" if line and rest and not rest.endswith("\n") else ""
+        return Edit(Path("crontab"), before.encode(), f"{rest}{gap}{line}".encode())
+
+    def _table(self) -> str:
+        done = _run(["crontab", "-l"])
+        return done.stdout if done.returncode == 0 else ""
+
+    def carry_out(self, plan: Plan) -> None:
+        """Hand the table over."""
+        (edit,) = plan.edits
+        body = (edit.after or b"").decode()
+        done = _run(["crontab", "-"], body) if body else _run(["crontab", "-r"])
+        if done.returncode:
+            raise Refused(f"crontab: {done.stderr.strip()}", hint="nothing was changed")
+
+    def where(self) -> str | None:
+        """Give the line."""
+        lines = self._table().splitlines()
+        return next((one for one in lines if one.rstrip().endswith(MARK)), None)

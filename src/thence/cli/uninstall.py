@@ -1,0 +1,45 @@
+"""`thence uninstall`: take our lines out of everybody's settings; what is kept stays."""
+
+from __future__ import annotations
+
+import click
+
+from thence.cli import hook, options, scheduling, wiring
+from thence.cli.columns import tell, tilde
+from thence.cli.terminal import as_json, clean, say
+
+
+@click.command(
+    "uninstall",
+    help="Take hooks and timers out again.",
+    epilog="The home and everything kept in it stays; it says how to remove that, too.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def command(*, dry_run: bool, yes: bool, json: bool) -> int:
+    """Undo what install commands did."""
+    edits = [(agent, edit) for agent, edit in hook.removals(hook.AGENTS) if edit.changes]
+    timers = [(way, way.uninstall()) for way in scheduling.installed()]
+    shown = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
+    if not json:
+        hook.show(shown, "gone")
+    if shown and not dry_run:
+        hook.confirm(yes=yes, json=json, what="write this" if len(shown) == 1 else "write these")
+        hook.apply(edits, keep=False)
+        for way, plan in timers:
+            way.carry_out(plan)
+    home = tilde(str(wiring.home()))
+    if json:
+        told = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
+        say(as_json({"dry_run": dry_run, "changes": told, "home": str(wiring.home())}))
+        return 0
+    word = "would be gone" if dry_run else "gone"
+    tell(
+        [
+            f"hooks and timers: {word if shown else 'none were there'}",
+            f"what is kept stays in {clean(home)}; to remove that, too: rm -r {clean(home)}",
+            "the program itself goes with pip uninstall thence",
+        ]
+    )
+    return 0
