@@ -1,0 +1,193 @@
+"""`thence rewind`: move a session of our own back, its line or its files, never both unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, short_id, tell
+from thence.cli.completion import ids
+from thence.cli.hook import confirm
+from thence.cli.terminal import as_json, clean, cut, say, several, style, width
+from thence.errors import SessionNotFound, ThenceError
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.format.whole import Whole
+    from thence.journal import Session
+    from thence.journal.checkpoint import Change, Checkpoint
+
+OURS = "thence"
+_THEIRS = {
+    "claude": "in Claude Code: press Esc twice, or /rewind",
+    "codex": "in Codex: press Esc twice",
+    "grok": "in Grok: /rewind",
+}
+
+
+class NotOurs(ThenceError):
+    """Another agent's session: it is read, never written."""
+
+
+class Move(NamedTuple):
+    """Where the line would go."""
+
+    uuid: str
+    leaving: int
+    """Events that leave the live line."""
+
+
+@click.command(
+    "rewind",
+    help="Move a session of our own back: its line, or its files.",
+    epilog="Without --to and --files: lists its checkpoints. Nothing is deleted: a rewound branch"
+    " stays readable, and files are saved before they change, so that it can be taken back.",
+)
+@click.argument("wanted", metavar="ID", shell_complete=ids)
+@click.option("--to", metavar="EVENT", help="Go on from this event; files stay.")
+@click.option("--files", metavar="CHECKPOINT", help="Return files to this; the line stays.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def command(
+    wanted: str, to: str | None, files: str | None, *, dry_run: bool, yes: bool, json: bool
+) -> int:
+    """Rewind a session."""
+    if to is not None and files is not None:
+        raise click.UsageError("--to moves the line, --files the files: one at a time")
+    name, path = _own(wanted)
+    if to is not None:
+        return _line(name, path, to, dry_run=dry_run, yes=yes, json=json)
+    session = _opened(name)
+    if files is None:
+        return _list(session.checkpoints, json=json)
+    target = _checkpoint(session.checkpoints, files)
+    return _files(session, target, dry_run=dry_run, yes=yes, json=json)
+
+
+def _own(wanted: str) -> tuple[str, Path]:
+    """Find a session of our own by its id, kept or not; refuse those of others."""
+    from thence import Journal
+
+    found = [one for one in Journal().sessions(limit=10**9) if one.session_id.startswith(wanted)]
+    exact = [one for one in found if one.session_id == wanted]
+    if len(exact or found) == 1:
+        one = (exact or found)[0]
+        return one.session_id, one.path
+    if found:
+        names = ", ".join(short_id(one.session_id) for one in found[:5])
+        raise SessionNotFound(f"{wanted!r} means several sessions: {names}", hint="give more of it")
+    with wiring.store() as store:
+        row = wiring.session(store, wanted)
+    flavor, native = row.session.flavor, row.session.native_session_id
+    if flavor == OURS:
+        raise SessionNotFound(f"the files of {native} are not in this home", hint="thence show")
+    raise NotOurs(
+        f"{short_id(native)} is {flavor}'s: thence reads it and never writes it",
+        hint=_THEIRS.get(flavor, f"rewind it in {flavor} itself"),
+    )
+
+
+def _opened(name: str) -> Session:
+    """Open a session so that opening alone writes nothing."""
+    from thence import Journal
+
+    return Journal().resume(name, mode="continue", orphans="mark")
+
+
+# -- the line -------------------------------------------------------------------------------
+
+
+def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: bool) -> int:
+    from thence.adapters.sessions import load
+    from thence.cli.kept import place_of
+
+    whole = load(path).whole
+    move = _move(whole, place_of(whole, to))
+    if not json:
+        verb = "would leave" if dry_run else "leave"
+        tell([f"{several(move.leaving, 'event')} {verb} the live line; they stay in the log"])
+    if not dry_run:
+        confirm(yes=yes, json=json, what="rewind")
+        session = _opened(name)
+        session.rewind(move.uuid)
+        session.flush()
+        if not json:
+            tell([f"rewound {short_id(name)}; files are as they were"])
+    if json:
+        told = {"session": name, "to": move.uuid, "leaving": move.leaving, "dry_run": dry_run}
+        say(as_json(told))
+    return 0
+
+
+def _move(whole: Whole, place: int) -> Move:
+    """Tell what leaves the live line when the tip moves to a record."""
+    chain = whole.graph.chain(boundaries=False)
+    kept = set(whole.graph.chain(place, boundaries=False))
+    return Move(whole.facts[place].node.id, sum(one not in kept for one in chain))
+
+
+# -- files ----------------------------------------------------------------------------------
+
+
+def _checkpoint(known: Sequence[Checkpoint], wanted: str) -> Checkpoint:
+    found = {one.id: one for one in known if one.id.startswith(wanted)}
+    if len(found) == 1:
+        return next(iter(found.values()))
+    what = "several checkpoints" if found else "no checkpoint"
+    names = ", ".join(one.id[:12] for one in known) or "none"
+    raise SessionNotFound(f"{wanted!r} means {what}", hint=f"there are: {names}")
+
+
+def _list(known: Sequence[Checkpoint], *, json: bool) -> int:
+    if json:
+        say(as_json([one.payload for one in known]))
+        return 0
+    for one in known:
+        paths = ", ".join(clean(saved.path) for saved in one.files)
+        tell([cut(f"  {one.id[:12]}  {paths}", width())])
+    tell(
+        [f"{several(len(known), 'checkpoint')}; thence rewind ID --files CHECKPOINT -n shows more"]
+    )
+    return 0
+
+
+def _files(session: Session, target: Checkpoint, *, dry_run: bool, yes: bool, json: bool) -> int:
+    from thence.journal.checkpoint import MAKING
+
+    planned = session.rewind_files(target, dry_run=True).changes
+    due = [change for change in planned if change.what != "leave"]
+    if not json:
+        tell(_changes(due))
+    before: Checkpoint | None = None
+    if any(change.what in MAKING for change in due) and not dry_run:
+        confirm(yes=yes, json=json, what="change these files")
+        before = session.rewind_files(target).before
+        session.flush()
+    if json:
+        say(as_json(_told(planned, before, dry_run=dry_run)))
+    elif before is not None:
+        tell([f"done; to take it back: thence rewind {session.id} --files {before.id[:12]}"])
+    return 0
+
+
+def _told(changes: Sequence[Change], before: Checkpoint | None, *, dry_run: bool) -> JSON:
+    return {
+        "dry_run": dry_run,
+        "before": before.id if before is not None else None,
+        "changes": list(changes),
+    }
+
+
+def _changes(due: Sequence[Change]) -> Iterator[str]:
+    if not due:
+        yield "all files are as they were then"
+    for change in due:
+        yield f"{change.what} {clean(change.path)}"
+        for line in (change.diff or change.reason).splitlines():
+            colour = {"+": "green", "-": "red"}.get(line[:1], DIM)
+            yield style(f"  {clean(line)}", fg=colour)
