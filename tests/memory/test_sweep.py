@@ -11,7 +11,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.memory import logs
+from tests.faults.warm import Warm
+from tests.memory import killed, logs
 from tests.memory.stored import KEY, dump, spent, sweep
 from thence.adapters import Source, adapters, files
 from thence.adapters.sessions import read_all
 from thence.format import lineage
 from thence.format.facts import COPIES_OF
 from thence.format.whole import Whole
-from thence.memory import keep, sqlite
+from thence.memory import keep
 from thence.memory import sweep as module
 from thence.memory.digest import digest
-from thence.memory.packs import Packs
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
 from thence.memory.search import parse
@@ -51,6 +51,13 @@ def _folder() -> Iterator[Path]:
     place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as name:
         yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    """A parent of processes to kill: the test's own has threads, and must not be forked."""
+    with Warm("tests.memory.killed") as parent:
+        yield parent
 
 
 @pytest.fixture
@@ -120,17 +127,12 @@ def test_store_that_was_deleted_is_made_again(home: Path, tmp_path: Path) -> Non
     assert before == dump(tmp_path / "one")
 
 
-def test_two_processes_come_to_the_same_as_one(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_three_processes_come_to_the_same_as_one(home: Path, tmp_path: Path, warm: Warm) -> None:
     """Whoever reads, and however small the parcels."""
     sweep(tmp_path / "one", {"claude": [home]})
-    monkeypatch.setattr(module, "ALONE", 0)
-    monkeypatch.setattr(module, "BATCH", 1500)
-    monkeypatch.setattr(module, "COMMIT", 4000)
-    report = sweep(tmp_path / "two", {"claude": [home]}, address=str(tmp_path / "two" / "s.db"))
+    ended = warm.start(killed.swept, str(tmp_path / "two"), str(home)).wait()
 
-    assert 5 == report.read
+    assert 0 == ended
     assert dump(tmp_path / "one") == dump(tmp_path / "two")
     assert [] == list((tmp_path / "two" / "tmp").iterdir())
 
@@ -194,139 +196,74 @@ def test_fork_is_counted_once_whoever_comes_first(tmp_path: Path) -> None:
 # -- killed ---------------------------------------------------------------------------------
 
 
-def _killed(point: int, roots: Any, folder: Path) -> bool:
-    """Sweep in a process group of its own that is killed at one of its points; whether it was."""
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setsid()
-            _arm(point)
-            sweep(folder, roots, address=str(folder / "s.db"))
-        except BaseException:  # noqa: BLE001 - no test runner must go on in here
-            os._exit(7)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    _gone(child)
-    assert status != 7 << 8
-    return os.WIFSIGNALED(status)
-
-
 def _gone(group: int) -> None:
-    """Wait until the last process of a group is gone."""
-    with contextlib.suppress(ProcessLookupError):
-        while True:
+    """Kill what is left of a group, and wait until nothing of it runs."""
+    while any(_run_in(group)):
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
-            time.sleep(0.001)
+        time.sleep(0.001)
 
 
-def _arm(point: int) -> None:
-    """Kill the whole group when that many things have been done to the disk."""
-    left = [point]
-
-    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
-        def done(*args: Any, **more: Any) -> Any:
-            _tick(left)
-            out = work(*args, **more)
-            _tick(left)
-            return out
-
-        return done
-
-    for owner, name in (
-        *((Sqlite, name) for name in ("write", "digested", "_migrate")),
-        *((Packs, name) for name in ("append", "_sync", "evict")),
-        *((sqlite, name) for name in ("_put_session", "_put_events", "_put_digest", "_claim")),
-    ):
-        setattr(owner, name, counted(getattr(owner, name)))
+def _run_in(group: int) -> Iterator[str]:
+    """Processes of a group that are more than an entry nobody has asked for yet."""
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, member = place.read_text(encoding="latin-1").rpartition(")")[2].split()[:3]
+            if int(member) == group and state not in "ZX":
+                yield place.parent.name
 
 
-def _tick(left: list[int]) -> None:
-    left[0] -= 1
-    if left[0] == 0:
-        os.killpg(0, signal.SIGKILL)
-        time.sleep(60)
-
-
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ALONE", 0)
-    monkeypatch.setattr(module, "BATCH", 2500)
-    monkeypatch.setattr(module, "COMMIT", 2500)
-    monkeypatch.setattr(module, "DIGESTS", 2)
-
-
-def test_sweep_that_is_killed_anywhere_converges(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_that_is_killed_anywhere_converges(home: Path, tmp_path: Path, warm: Warm) -> None:
     """Rows, digests and index are those of a sweep that nobody disturbed."""
-    _small(monkeypatch)
-    roots = {"claude": [home]}
-    sweep(tmp_path / "calm", roots)
+    sweep(tmp_path / "calm", {"claude": [home]})
     calm = dump(tmp_path / "calm")
     chance = random.Random(KILLS)
-    killed = 0
+    ends: Counter[int] = Counter()
     for number in range(KILLS):
         folder = tmp_path / "killed"
         shutil.rmtree(folder, ignore_errors=True)
-        point = number + 1 if KILLS >= 100 else chance.randrange(1, 100)
-        killed += _killed(point, roots, folder)
-        sweep(folder, roots)
+        point = number + 1 if KILLS >= 100 else chance.randrange(1, 60)
+        child = warm.start(killed.swept, str(folder), str(home), point)
+        ends[child.wait()] += 1
+        _gone(child.pid)
+        sweep(folder, {"claude": [home]})
 
         assert calm == dump(folder), point
-    assert killed
+    assert ends[-signal.SIGKILL]
+    # A reader that was killed first is told by the writer, if that comes to it.
+    assert {0, 1, 70, -signal.SIGKILL} >= set(ends)
 
 
-def test_sweep_that_is_killed_at_any_time_converges(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_that_is_killed_at_any_time_converges(home: Path, tmp_path: Path, warm: Warm) -> None:
     """By the clock, not by what it is doing; and again and again."""
-    _small(monkeypatch)
-    roots = {"claude": [home]}
-    sweep(tmp_path / "calm", roots)
+    sweep(tmp_path / "calm", {"claude": [home]})
+    calm = dump(tmp_path / "calm")
     folder = tmp_path / "killed"
     chance = random.Random(KILLS)
     for _ in range(KILLS):
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            try:
-                sweep(folder, roots, address=str(folder / "s.db"))
-            finally:
-                os._exit(0)
-        time.sleep(chance.random() * 0.06)
-        while os.waitpid(child, os.WNOHANG) == (0, 0):
-            with contextlib.suppress(ProcessLookupError):  # it may not lead a group yet
-                os.killpg(child, signal.SIGKILL)
-        _gone(child)
+        child = warm.start(killed.swept, str(folder), str(home))
+        time.sleep(chance.random() * 0.1)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.kill()  # where it did not lead a group yet
+        child.wait()
+        _gone(child.pid)
         if chance.random() < 0.3:
-            sweep(folder, roots)
-            assert dump(tmp_path / "calm") == dump(folder)
+            sweep(folder, {"claude": [home]})
+            assert calm == dump(folder)
             shutil.rmtree(folder)
-    sweep(folder, roots)
+    sweep(folder, {"claude": [home]})
 
-    assert dump(tmp_path / "calm") == dump(folder)
+    assert calm == dump(folder)
 
 
-def test_reader_that_dies_is_told(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_that_dies_is_told(home: Path, tmp_path: Path, warm: Warm) -> None:
     """And what was read before is kept; the next sweep goes on."""
-    _small(monkeypatch)
-    calls = [0]
-    whole = keep.Keeper.keep
-
-    def keeps(*args: Any, **more: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == 3:
-            os._exit(9)
-        return whole(*args, **more)
-
-    monkeypatch.setattr(keep.Keeper, "keep", keeps)
-    with pytest.raises(module.SweepBroken, match="ended with 9"):
-        sweep(tmp_path / "s", {"claude": [home]}, address=str(tmp_path / "s" / "s.db"))
-    monkeypatch.setattr(keep.Keeper, "keep", whole)
+    ended = warm.start(killed.broken, str(tmp_path / "s"), str(home)).wait()
     sweep(tmp_path / "s", {"claude": [home]})
     sweep(tmp_path / "calm", {"claude": [home]})
 
+    assert killed.BROKEN == ended
     assert dump(tmp_path / "calm") == dump(tmp_path / "s")
 
 
@@ -740,7 +677,7 @@ def test_running_and_pinned_sessions_stay_longest(
     assert {logs.name(2), logs.name(3)} == left
 
 
-def test_what_was_evicted_is_in_no_file(home: Path, tmp_path: Path) -> None:
+def test_what_was_evicted_is_in_no_file(home: Path, tmp_path: Path, warm: Warm) -> None:
     """Rows, packs, index, log of the database, free pages; also when the eviction was killed."""
     secret = logs.script(6)
     secret.user(f"the word is {CANARY}")
@@ -749,15 +686,7 @@ def test_what_was_evicted_is_in_no_file(home: Path, tmp_path: Path) -> None:
     for point in range(1, 8):
         folder = tmp_path / f"s{point}"
         sweep(folder, {"claude": [home]})
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            _arm_removal(point)
-            try:
-                _evict(folder, 6)
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
+        warm.start(killed.evicted, str(folder), f"claude:{secret.session}", point).wait()
         sweep(folder, {"claude": [home]})
         evicted = rows(folder)[secret.session].session.evicted_at is not None
         left = [name for name in files_with(folder, CANARY) if evicted]
@@ -768,26 +697,6 @@ def test_what_was_evicted_is_in_no_file(home: Path, tmp_path: Path) -> None:
 def _in_digest(folder: Path) -> bool:
     """A digest may quote what was said; it stays."""
     return any(CANARY in json.dumps(told) for told in kept(folder, "digests"))
-
-
-def _arm_removal(point: int) -> None:
-    left = [point]
-
-    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
-        def done(*args: Any, **more: Any) -> Any:
-            _tick(left)
-            return work(*args, **more)
-
-        return done
-
-    for owner, name in (
-        (Sqlite, "settle"),
-        (Packs, "evict"),
-        (Packs, "_unlink"),
-        (sqlite, "_audit"),
-        (sqlite, "_empty"),
-    ):
-        setattr(owner, name, counted(getattr(owner, name)))
 
 
 # -- the real clients' files ----------------------------------------------------------------

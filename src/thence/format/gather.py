@@ -31,7 +31,7 @@ def gathered(events: list[Fact], others: Sequence[Fact]) -> tuple[list[Fact], di
     With them comes, by the id of the bill, how many requests of other sessions it still holds.
     """
     shares = [share for fact in others for share in fact.shares]
-    facts = _answered(_joined(events), others)
+    facts = _answered(joined(events), others)
     return _own(_last_words(facts), shares)
 
 
@@ -67,14 +67,14 @@ def overdue(facts: Iterable[Fact]) -> list[str]:
 # -- pieces ---------------------------------------------------------------------------------
 
 
-def _joined(facts: list[Fact]) -> list[Fact]:
+def joined(facts: list[Fact]) -> list[Fact]:
     """Join the pieces of one text. The first one's id stands for all of them."""
     if not any(fact.piece is not None for fact in facts):
         return facts
     out: list[Fact] = []
     run: list[Fact] = []
     for fact in facts:
-        if run and not _goes_on(run[-1], fact):
+        if run and not goes_on(run[-1], fact):
             out.append(_whole(run))
             run = []
         run.append(fact)
@@ -82,7 +82,8 @@ def _joined(facts: list[Fact]) -> list[Fact]:
     return out
 
 
-def _goes_on(one: Fact, other: Fact) -> bool:
+def goes_on(one: Fact, other: Fact) -> bool:
+    """Whether a record is the next piece of the same text."""
     return other.piece is not None and (one.piece, one.file, one.channel) == (
         other.piece,
         other.file,

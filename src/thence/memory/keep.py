@@ -12,8 +12,8 @@ from typing import Literal, cast
 
 import msgspec
 
-from thence.adapters import Adapter, Batch, Cursor, Source
-from thence.format import codec, joins, kinds
+from thence.adapters import Adapter, Batch, Cursor, Mark, Source
+from thence.format import codec, gather, joins, kinds
 from thence.format.facts import COPIES_OF, Block, Edge, Fact, Told, words_of
 from thence.format.lineage import SHARED
 from thence.format.normal import KINDS, Session, SessionEvent, one_line
@@ -93,14 +93,27 @@ class Keeper:
         held: Held | None,
         *,
         carried: Carried | None = None,
+        again: bool = False,
+        more: bool = False,
     ) -> Kept:
         """Read the next piece of a source; `held` is what the store has, if it may be added to.
 
         A large session comes in several pieces, each a change of its own: nothing grows with
         its size but what the graph needs. `carried` is for a session that was evicted and whose
         source lost its beginning since: what it took then goes on counting.
+
+        With `again` all is read from the start; of what is held only that is kept which the
+        source held before it was rewritten. `more` says that this goes on with the same sweep.
         """
+        if again and held is not None:
+            lost = _rewritten(held)
+            batch = adapter.read(source, _restarted(held.cursor) if lost else None)
+            batch.events[:0] = [with_payloads(fact, self._blobs) for fact in lost]
+            return self.kept(source, batch, known, None, carried=carried)
         batch = adapter.read(source, held.cursor if held else None)
+        if held is not None and not more and _cut(held.facts, batch.events):
+            # A text was being written when it was read: it is one text, so all is read again.
+            return self.keep(adapter, source, known, held, carried=carried, again=True)
         return self.kept(source, batch, known, held, carried=carried)
 
     def kept(
@@ -117,7 +130,9 @@ class Keeper:
         out.more = not batch.done
         if held is not None and batch.cursor == held.cursor and not batch.notices:
             return out
-        full = self._stored(source.uid, _not_read_before(batch.events, held))
+        # Pieces are joined first: a secret may have been cut in two.
+        new = gather.joined(_not_read_before(batch.events, held))
+        full = self._stored(source.uid, new)
         light = [_light(fact) for fact in full]
         whole = Whole(
             source.uid,
@@ -342,7 +357,46 @@ def _ties(whole: Whole) -> Iterable[int]:
     return [owner_key("session", f"{agent}:{name}") for name in sorted({whole.native, *named})]
 
 
-def _not_read_before(facts: list[Fact], held: Held | None) -> Sequence[Fact]:
+def with_payloads(fact: Fact, blobs: Blobs) -> Fact:
+    """Give a fact as it was read: payloads in their place."""
+    blocks = tuple(
+        msgspec.structs.replace(block, payload=msgspec.json.decode(blobs.read(block.ref)))
+        if block.ref is not None
+        else block
+        for block in fact.blocks
+    )
+    return msgspec.structs.replace(fact, blocks=blocks)
+
+
+def _rewritten(held: Held) -> list[Fact]:
+    """Give what logs held before they were rewritten: no source has it any more."""
+    marks = held.cursor.marks
+    return [f for f in held.facts if f.file in marks and f.generation < marks[f.file].generation]
+
+
+def _restarted(cursor: Cursor) -> Cursor:
+    """Give a cursor at the start of the same files, which go on counting how often they changed."""
+    return Cursor(
+        {
+            key: Mark(mark.device, mark.inode, -1, mark.mtime_ns, generation=mark.generation)
+            for key, mark in cursor.marks.items()
+        }
+    )
+
+
+def _cut(held: Sequence[Fact], new: Sequence[Fact]) -> bool:
+    """Whether the last text of a log goes on in what was read now."""
+    if not any(fact.piece is not None for fact in new):
+        return False
+    last = {(fact.file, fact.channel): fact for fact in held if fact.blocks}
+    first: dict[tuple[str, str], Fact] = {}
+    for fact in new:
+        if fact.blocks:
+            first.setdefault((fact.file, fact.channel), fact)
+    return any(log in last and gather.goes_on(last[log], fact) for log, fact in first.items())
+
+
+def _not_read_before(facts: list[Fact], held: Held | None) -> list[Fact]:
     """Leave out the records of last lines that were read before their LF was there.
 
     They are given again once it is, and are the same: the mark has recognised their bytes.

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
@@ -36,6 +37,14 @@ Piece = TypeVar("Piece")
 
 class SweepBroken(ThenceError):
     """The process that reads for a sweep ended before its time."""
+
+
+def may_fork() -> bool:
+    """Whether this process has one thread: locks that another one holds stay locked in a child."""
+    try:
+        return len(list(Path("/proc/self/task").iterdir())) == 1
+    except OSError:
+        return threading.active_count() == 1
 
 
 class Turns:

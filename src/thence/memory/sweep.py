@@ -32,9 +32,9 @@ from thence.format.whole import Whole
 from thence.memory import families, retention
 from thence.memory.digest import digest
 from thence.memory.exclusion import PEEK, Exclusion, project_told
-from thence.memory.keep import READER, Carried, Keeper, Kept, printable
+from thence.memory.keep import READER, Carried, Keeper, Kept, printable, with_payloads
 from thence.memory.packs import Blobs, Packs
-from thence.memory.parcels import Parcels, SweepBroken, Turns
+from thence.memory.parcels import Parcels, SweepBroken, Turns, may_fork
 from thence.memory.prices import tariff
 from thence.memory.redact import VERSION, Redactor
 from thence.memory.store import (
@@ -296,7 +296,8 @@ class Sweep:
     # -- reading ------------------------------------------------------------------------
 
     def _pieces(self, jobs: Sequence[Job], known: Inventory) -> Iterable[Piece]:
-        if self._address is None or sum(job.size for job in jobs) < ALONE:
+        small = sum(job.size for job in jobs) < ALONE
+        if self._address is None or small or not may_fork():
             return self._read(jobs, known)
         address = self._address
 
@@ -343,13 +344,16 @@ class Sweep:
             held, carried = None, None
             if before is not None and before.evicted is not None:
                 carried = self._carried(adapter, source, before)
-            elif before is not None and not stale(before):
+            elif before is not None:
                 held = self._store.held(source.uid)
+            again = before is not None and stale(before)
             what: Literal["new", "changed"] = "changed" if before else "new"
-            more = True
+            more, first = True, True
             while more:
-                kept = self._keeper.keep(adapter, source, before, held, carried=carried)
-                more, carried = kept.more, None
+                kept = self._keeper.keep(
+                    adapter, source, before, held, carried=carried, again=again, more=not first
+                )
+                more, carried, again, first = kept.more, None, False, False
                 held = kept.held if more else None
                 if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
                     self._store.blobs.evict(source.uid)
@@ -447,7 +451,7 @@ class Sweep:
         for uid in self._again:
             held = self._store.held(uid)
             if held is not None:
-                facts = [_with_payloads(fact, self._store.blobs) for fact in held.facts]
+                facts = [with_payloads(fact, self._store.blobs) for fact in held.facts]
                 change = self._keeper.again(uid, held, facts)
                 self._keeper.sync()
                 self._store.write([change])
@@ -607,18 +611,8 @@ def stale(known: Known) -> bool:
 
 def recalled(uid: str, held: Held, blobs: Blobs) -> Whole:
     """Put a session together from the store, payloads included."""
-    facts = [_with_payloads(fact, blobs) for fact in held.facts]
+    facts = [with_payloads(fact, blobs) for fact in held.facts]
     return Whole(uid, facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn)
-
-
-def _with_payloads(fact: Fact, blobs: Blobs) -> Fact:
-    blocks = tuple(
-        msgspec.structs.replace(block, payload=msgspec.json.decode(blobs.read(block.ref)))
-        if block.ref is not None
-        else block
-        for block in fact.blocks
-    )
-    return msgspec.structs.replace(fact, blocks=blocks)
 
 
 def _renamed(fact: Fact, refs: Mapping[str, str]) -> Fact:
