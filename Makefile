@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python says which Python makes a new .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test quick lint fix bench smoke constraints clean ready-run ready-dev
+.PHONY: help run demo docs test quick lint fix bench smoke constraints clean ready-run ready-dev
 
 BIN := .venv/bin
 export PYTHON
@@ -44,6 +44,9 @@ smoke: ready-run ## install as a user does, without dev tools, and run the comma
 
 constraints: ready-run ## renew constraints.txt from the registry
 	@scripts/constraints
+
+docs: ready-run ## write docs/cli.md from the commands
+	@$(BIN)/python -m thence.cli.reference > docs/cli.md
 
 clean: ## remove what the other targets made
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from thence.cli import COMMANDS
+from thence.cli import COMMANDS, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -72,3 +72,10 @@ def test_every_command_has_help(name: str) -> None:
 def test_pages_name_no_machine() -> None:
     """No path of a developer's machine is in the tree's pages."""
     assert [] == [page.name for page in PAGES if str(ROOT) in page.read_text()]
+
+
+def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
+    """`make docs` would change nothing; every command and option is in it."""
+    page = (ROOT / "docs" / "cli.md").read_text()
+
+    assert reference.text() == page
