@@ -15,7 +15,7 @@ from thence.memory.store import Filter
 from thence.memory.sweep import Report, Sweep
 
 KEY = b"a key for tests, 32 bytes long!!"
-_PASSING = {"change", "at", "raw_bytes", "pack_bytes", "carried_change", "ms"}
+_PASSING = {"change", "at", "raw_bytes", "pack_bytes", "text_bytes", "carried_change", "ms"}
 
 
 def sweep(folder: Path, roots: Mapping[str, Iterable[Path]], **more: Any) -> Report:

@@ -810,3 +810,36 @@ def test_real_sessions_grow_in_the_store(shared: Path, tmp_path: Path, series: s
             told.pop(passing, None)
 
     assert once == some
+
+
+@pytest.mark.parametrize("agent", ["codex", "grok"])
+def test_real_homes_grow_in_the_store(shared: Path, tmp_path: Path, agent: str) -> None:
+    """Logs that get longer, documents that turn up: the same as all of it at once."""
+    homes = sorted((shared / "data" / agent).glob(f"*/{agent}_home"))
+    chance = random.Random(settings().max_examples)
+    for home in chance.sample(homes, min(len(homes), 3 + settings().max_examples // 20)):
+        folder = tmp_path / home.parent.name
+        for step in (1, 2, 3):
+            for path in sorted(path for path in home.rglob("*") if path.is_file()):
+                _grow(path, folder / "home" / path.relative_to(home), chance, last=step == 3)
+            sweep(folder / "some", {agent: [folder / "home"]})
+        sweep(folder / "once", {agent: [folder / "home"]})
+        some, once = dump(folder / "some"), dump(folder / "once")
+        for told in (some, once):
+            told.pop("facts")  # those of documents that were replaced are still there
+            for row in told["sessions"].values():
+                row.pop("skipped", None)
+
+        assert once == some, home
+
+
+def _grow(path: Path, to: Path, chance: random.Random, *, last: bool) -> None:
+    """Write more of a file: a log further on, a document whole or not yet."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    data = path.read_bytes()
+    if path.suffix == ".jsonl":
+        size = to.stat().st_size if to.exists() else 0
+        with to.open("ab") as file:
+            file.write(data[size : len(data) if last else chance.randint(size, len(data))])
+    elif not to.exists() and (last or chance.random() < 0.5):
+        to.write_bytes(data)

@@ -66,9 +66,22 @@ class Words:
             f"CREATE VIRTUAL TABLE {name} USING fts5(body, meta, content='',"
             " contentless_delete=1, tokenize='unicode61')"
         )
-        for setting in (f"'hashsize', {TABLE_BYTES}", "'secure-delete', 1"):
+        # Few large pieces come from a first sweep: putting them together gains nothing.
+        for setting in (f"'hashsize', {TABLE_BYTES}", "'secure-delete', 1", "'automerge', 8"):
             db.execute(f"INSERT INTO {name}({name}, rank) VALUES({setting})")
         db.execute("INSERT INTO tables VALUES(?, 0, ?)", (name, start))
+
+    def drop(self, session: int, events: Iterable[int]) -> None:
+        """Take out single events, rows and words."""
+        db = self._db
+        tables = every(db, "SELECT name, first FROM tables ORDER BY first DESC")
+        for event in events:
+            row = first(
+                db, "DELETE FROM events WHERE session=? AND event_id=? RETURNING id", session, event
+            )
+            name = next((name for name, start in tables if row is not None and start <= row), None)
+            if name is not None:
+                db.execute(f"DELETE FROM {name} WHERE rowid=?", (row,))  # noqa: S608
 
     def delete(self, session: int) -> set[str]:
         """Take a session's words out; the tables that were touched and still hold others."""

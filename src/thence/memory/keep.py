@@ -29,6 +29,7 @@ from thence.memory.store import (
     EventRow,
     Held,
     Known,
+    Seen,
     SessionRow,
     Spend,
     Words,
@@ -155,12 +156,17 @@ class Keeper:
         change = out.change = self._change(whole, light, held, row)
         change.cursor = batch.cursor
         if out.more or held is not None:
-            states = {e.event_id: e.state for e in change.events}
+            rows = (*change.events, *change.altered)
+            gone = set(change.vanished)
+            events = {
+                **(held.events if held else {}),
+                **{row.event_id: _seen(row) for row in rows},
+            }
             out.held = Held(
                 change.row,
                 change.cursor,
                 [*(held.facts if held else ()), *light],
-                {**(held.states if held else {}), **states, **dict(change.states)},
+                {at: seen for at, seen in events.items() if at not in gone},
                 held.replayed if held else frozenset(),
                 held.billed if held else frozenset(),
                 held.ties if held else (),
@@ -297,7 +303,8 @@ class Keeper:
 
 def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     """Give the rows of a session as it stands now: new events, changed states, what it took."""
-    before = held.states if held else {}
+    before = held.events if held else {}
+    rows = {event.event_id: event_row(event) for event in whole.events}
     states = {event.event_id: _STATE[event.state] for event in whole.events if event.state}
     until = row.carried_until
     spend = _spend(whole.events, whole.bills)
@@ -326,8 +333,9 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     return Change(
         row,
         held.cursor if held else Cursor(),
-        events=[event_row(e) for e in whole.events if e.event_id not in before],
-        states=[(e, s) for e, s in states.items() if e in before and before[e] != s],
+        events=[row for at, row in rows.items() if at not in before],
+        altered=[row for at, row in rows.items() if at in before and before[at] != _seen(row)],
+        vanished=[at for at in before if at not in rows],
         spend=spend,
     )
 
@@ -456,6 +464,10 @@ def _short(told: Told) -> Told:
     if not isinstance(told.output, str) or len(told.output) <= _TOLD:
         return told
     return msgspec.structs.replace(told, output=told.output[:_TOLD])
+
+
+def _seen(row: EventRow) -> Seen:
+    return Seen(row.ts, row.kind, row.state, row.tool, row.tokens)
 
 
 def event_row(event: SessionEvent) -> EventRow:

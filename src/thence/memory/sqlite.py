@@ -41,6 +41,7 @@ from thence.memory.store import (
     Held,
     Inventory,
     Known,
+    Seen,
     SessionRow,
     Spend,
     StoreLocked,
@@ -308,13 +309,15 @@ class Sqlite:
             parts = db.execute("SELECT body FROM facts WHERE session=? ORDER BY part", (session,))
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
             rows = db.execute(
-                "SELECT event_id, state FROM events WHERE session=? AND NOT derived", (session,)
+                "SELECT event_id, ts, kind, state, tool, tokens FROM events"
+                " WHERE session=? AND NOT derived",
+                (session,),
             )
-            states = dict(rows)
+            events = {event: Seen(*seen) for event, *seen in rows}
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = _foreign(db, session, facts)
         shared = _SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return Held(_ROW.decode(row), _cursor(cursor), facts, states, *shared, foreign)
+        return Held(_ROW.decode(row), _cursor(cursor), facts, events, *shared, foreign)
 
     # -- reading ------------------------------------------------------------------------
 
@@ -564,11 +567,12 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
         _put_facts(db, session, change.facts)
     ids = _put_rows(db, words, session, change.events)
     words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
-    if change.states:
-        db.executemany(
-            "UPDATE events SET state=? WHERE session=? AND event_id=?",
-            [(state, session, event) for event, state in change.states],
-        )
+    if change.vanished:
+        words.drop(session, change.vanished)
+    db.executemany(
+        "UPDATE events SET ts=?, kind=?, state=?, tool=?, tokens=? WHERE session=? AND event_id=?",
+        [(e.ts, e.kind, e.state, e.tool, e.tokens, session, e.event_id) for e in change.altered],
+    )
     db.execute("DELETE FROM spend WHERE session=?", (session,))
     db.executemany(
         "INSERT INTO spend VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",

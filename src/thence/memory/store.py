@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 import zstandard
@@ -120,6 +120,16 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return kind
 
 
+class Seen(NamedTuple):
+    """What may change about an event when a session goes on."""
+
+    ts: int
+    kind: int
+    state: int
+    tool: str | None
+    tokens: int
+
+
 class Words(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What of an event is searched: its text, and tokens to filter by."""
 
@@ -140,8 +150,10 @@ class Change(msgspec.Struct):
     facts: bytes = b""
     """New ones, their payloads replaced by refs, as `pack_facts` gives them."""
     events: list[EventRow] = []
-    states: list[tuple[int, int]] = []
-    """States of earlier events that have changed."""
+    altered: list[EventRow] = []
+    """Earlier events of which later records tell otherwise: another state, a bill that came."""
+    vanished: list[int] = []
+    """Earlier events that are none any more: a text's pieces, a result that was only told."""
     words: list[Words] = []
     spend: list[Spend] = []
     """All of the session's, in place of what was there."""
@@ -168,7 +180,8 @@ class Held(msgspec.Struct):
     row: SessionRow
     cursor: Cursor
     facts: list[Fact]
-    states: dict[int, int]
+    events: dict[int, Seen]
+    """By event id; those that a digest derived are not among them."""
     replayed: frozenset[str] = frozenset()
     billed: frozenset[str] = frozenset()
     ties: tuple[Edge, ...] = ()

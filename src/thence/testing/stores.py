@@ -104,7 +104,7 @@ class StoreSuite:
             return
         if held.cursor != change.cursor or len(held.facts) != len(change.events):
             yield "cursor or facts came back changed"
-        if sorted(held.states) != sorted(event.event_id for event in change.events):
+        if sorted(held.events) != sorted(event.event_id for event in change.events):
             yield "events are missing"
         bodies = [
             store.blobs.read(block.ref)
@@ -122,20 +122,31 @@ class StoreSuite:
 
     def growth(self, store: Store) -> Iterator[str]:
         """A session that goes on keeps its events; changed states are changed; digests are due."""
-        store.write([_session(store, "one", "hello")])
+        change = _session(store, "one", "hello")
+        store.write([change])
         store.digested([_digest("claude:one", 1)])
         held = store.held("claude:one")
         if held is None:
             yield "the session is not held"
             return
         more = _grown(store, held, "one", "hello", "again")
-        more.states = [(next(iter(held.states)), _state(State.DEAD))]
+        row = msgspec.structs.replace(
+            change.events[0], state=_state(State.DEAD), tokens=7, tool="Bash"
+        )
+        more.altered = [row]
         store.write([more])
         after = store.held("claude:one")
-        if after is None or len(after.states) != 2:
+        if after is None or len(after.events) != 2:
             yield "growing lost or doubled events"
-        elif after.states[more.states[0][0]] != _state(State.DEAD):
-            yield "a state that changed is the old one"
+        elif after.events[row.event_id] != (row.ts, row.kind, row.state, "Bash", 7):
+            yield "an event that changed is the old one"
+        if after is not None:
+            last = _grown(store, after, "one", "hello", "again", "and again")
+            last.vanished = [row.event_id]
+            store.write([last])
+        found = len(store.search(parse("hello")).found), len(store.search(parse("again")).found)
+        if found != (0, 2):
+            yield "an event that vanished is found, or others are not"
         if store.known().sessions["claude:one"].analysed:
             yield "a session that grew still counts as analysed"
 
@@ -158,7 +169,7 @@ class StoreSuite:
         store.write([change])
         store.write([change])
         held = store.held("claude:one")
-        if held is None or len(held.states) != 2 or len(held.facts) != 2:
+        if held is None or len(held.events) != 2 or len(held.facts) != 2:
             yield "writing twice doubled something"
         if len(store.search(parse("hello")).found) != 1:
             yield "writing twice doubled the words of an event"
@@ -228,7 +239,7 @@ class StoreSuite:
         if not (known.gone and known.pinned and known.analysed):
             yield f"restated as {known}"
         held = store.held("claude:one")
-        if held is None or len(held.states) != 1 or not list(store.kept("spend")):
+        if held is None or len(held.events) != 1 or not list(store.kept("spend")):
             yield "restating the row lost what it did not tell"
         store.write([_grown(store, held, "one", "hello", "again")] if held else [])
         if not store.known().sessions["claude:one"].pinned:
@@ -460,7 +471,7 @@ def _session(
 
 def _grown(store: Store, held: Held, name: str, *texts: str) -> Change:
     facts = _facts(name, texts, "2026-01-01", dead=False)[len(held.facts) :]
-    return _kept(store, name, Batch(facts, [], Cursor({"": Mark(1, 2, 5, 6)})), held)
+    return _kept(store, name, Batch(facts, [], Cursor({"": Mark(1, 2, len(texts), 6)})), held)
 
 
 def _kept(store: Store, name: str, batch: Batch, held: Held | None) -> Change:
