@@ -834,12 +834,20 @@ def test_real_homes_grow_in_the_store(shared: Path, tmp_path: Path, agent: str) 
 
 
 def _grow(path: Path, to: Path, chance: random.Random, *, last: bool) -> None:
-    """Write more of a file: a log further on, a document whole or not yet."""
+    """Write more of a file: a log further on, a document whole or not yet.
+
+    A checkpoint of a compaction is there from the first: its client writes it before the line
+    that names it, and the line is read once.
+    """
     to.parent.mkdir(parents=True, exist_ok=True)
     data = path.read_bytes()
     if path.suffix == ".jsonl":
         size = to.stat().st_size if to.exists() else 0
         with to.open("ab") as file:
             file.write(data[size : len(data) if last else chance.randint(size, len(data))])
-    elif not to.exists() and (last or chance.random() < 0.5):
+    elif not to.exists() and (last or _is_named(path) or chance.random() < 0.5):
         to.write_bytes(data)
+
+
+def _is_named(path: Path) -> bool:
+    return path.parent.name == "compaction_checkpoints"
