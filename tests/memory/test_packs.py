@@ -414,7 +414,7 @@ def test_repack_drops_tails_and_gathers_small_frames(tmp_path: Path) -> None:
 
     assert 1 == len({Ref.parse(ref).offset for ref in new})
     assert payloads == [packs.read(ref) for ref in new]
-    assert packs.size(UID) < before / 5
+    assert packs.size(UID) < before / 4
     for ref in [*old, lost]:
         with pytest.raises(PackMissing):
             packs.read(ref)

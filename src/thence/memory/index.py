@@ -7,6 +7,7 @@ from the newest. Rows of the index are numbered as rows of events are.
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -116,19 +117,20 @@ class Search:
 
     def run(self, limit: int, offset: int) -> Answer:
         """Look until there is enough, or no time left."""
+        if not self._query.match:
+            return Answer([])
         until = time.monotonic() + BUDGET
-        tables = every(self._db, "SELECT name, first FROM tables ORDER BY first DESC")
         back, capped = None, False
         wanted = limit + offset
-        for name, start in tables if self._query.match else ():
+        for name, start in every(self._db, "SELECT name, first FROM tables ORDER BY first DESC"):
             if capped := len(self._rows) >= CAP or (
                 len(self._rows) > wanted and time.monotonic() > until
             ):
                 break
             self._rows += self._table(name)
             back = start
-        found = [self._found(row) for row in self._rows]
-        found += self._digests() if self._query.match else []
+        best = heapq.nlargest(wanted, ((_score(*row), row[0]) for row in self._rows))
+        found = [self._found(number, score) for score, number in best] + self._digests()
         found.sort(key=lambda f: (-f.score, -f.ts))
         capped = capped or len(self._rows) >= CAP
         since = first(self._db, "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1", back or 0)
@@ -137,7 +139,7 @@ class Search:
 
     def _table(self, name: str) -> list[Any]:
         """Give the newest candidates of one table, filters applied before the cap."""
-        tests, given = ["words MATCH ?"], [self._query.match]
+        tests, given = [f"{name} MATCH ?"], [self._query.match]
         if self._sessions is not None:
             marks = ",".join(map(str, self._sessions)) or "NULL"
             tests.append(f"e.session IN ({marks})")
@@ -146,20 +148,21 @@ class Search:
                 tests.append(test)
                 given.append(f"{value}")
         sql = (
-            "SELECT e.session, s.uid, e.event_id, e.ts, e.kind, e.state, e.ref, e.id"  # noqa: S608
-            f" FROM {name} AS words JOIN events AS e ON e.id=words.rowid"
-            f" JOIN sessions AS s ON s.id=e.session WHERE {' AND '.join(tests)}"
-            f" ORDER BY words.rowid DESC LIMIT {CAP - len(self._rows)}"
+            f"SELECT e.id, e.ts, e.kind, e.state FROM {name} JOIN events AS e ON e.id={name}.rowid"  # noqa: S608
+            f" WHERE {' AND '.join(tests)}"
+            f" ORDER BY {name}.rowid DESC LIMIT {CAP - len(self._rows)}"
         )
-        return every(self._db, sql.replace("words MATCH", f"{name} MATCH"), *given)
+        return every(self._db, sql, *given)
 
-    def _found(self, row: Any) -> Found:
-        session, uid, event, ts, kind, state, ref, number = row
-        name = KINDS[kind]
-        told = STATES[state].value
-        # What people and models say is worth more than what tools print; newer beats older.
-        score = _WORTH.get(name, 1.0) * (0.5 if told in _OFF_LINE else 1.0)
-        score += min(max(ts - _ERA, 0) / _SPAN, 1.0)
+    def _found(self, number: int, score: float) -> Found:
+        """Look up one event that is to be shown."""
+        [(session, uid, event, ts, kind, state, ref)] = every(
+            self._db,
+            "SELECT e.session, s.uid, e.event_id, e.ts, e.kind, e.state, e.ref FROM events AS e"
+            " JOIN sessions AS s ON s.id=e.session WHERE e.id=?",
+            number,
+        )
+        name, told = KINDS[kind], STATES[state].value
         return Found(uid, event, ts, name, told, ref, score, seq=None, row=number, session=session)
 
     def _numbered(self, found: Found) -> Found:
@@ -174,6 +177,8 @@ class Search:
 
     def _digests(self) -> list[Found]:
         """Sessions whose events are gone are found by their digest."""
+        if first(self._db, "SELECT 1 FROM sessions WHERE evicted IS NOT NULL LIMIT 1") is None:
+            return []
         rows = every(
             self._db,
             "SELECT s.uid, s.ended, d.body FROM digest_words AS w"
@@ -220,10 +225,17 @@ def _strings(value: JSON) -> Iterator[str]:
             yield from _strings(inner)
 
 
+def _score(_number: int, ts: int, kind: int, state: int) -> float:
+    """What people and models say is worth more than what tools print; newer beats older."""
+    return _WORTHS[kind] * _SHARES[state] + min(max(ts - _ERA, 0) / _SPAN, 1.0)
+
+
 _WORTH = {"user_msg": 1.5, "assistant_msg": 1.3, "error": 1.3, "tool_call": 1.1, "thinking": 0.9}
 _OFF_LINE = frozenset({"dead", "rolled_back", "replayed"})
 _ERA = 1_700_000_000_000
 _SPAN = 200_000_000_000.0
+_WORTHS = [_WORTH.get(name, 1.0) for name in KINDS]
+_SHARES = [0.5 if state.value in _OFF_LINE else 1.0 for state in STATES]
 
 
 # -- small things ---------------------------------------------------------------------------

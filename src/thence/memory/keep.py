@@ -225,7 +225,11 @@ class Keeper:
         return msgspec.structs.replace(fact, blocks=whole, about=about, told=told)
 
     def _clean_block(self, block: Block) -> Block:
-        payload = self._redactor.redact_json(block.payload)
+        payload = block.payload
+        if isinstance(payload, str):
+            payload = self._redactor.redact(payload)
+        else:
+            payload = self._redactor.redact_json(payload)
         if payload == block.payload:
             return block
         # The summary may hold a secret cut in two, which no rule would know: it is made anew.
@@ -433,6 +437,12 @@ def printable(path: str) -> str:
 
 
 def _with_refs(fact: Fact, refs: Iterator[str]) -> Fact:
+    if len(fact.blocks) == 1:  # as most have
+        b = fact.blocks[0]
+        if b.payload is None:
+            return fact
+        with_ref = Block(b.kind, b.role, b.summary, b.payload, b.tool, b.call, b.failed, next(refs))
+        return msgspec.structs.replace(fact, blocks=(with_ref,))
     if not any(block.payload is not None for block in fact.blocks):
         return fact
     blocks = tuple(
@@ -446,11 +456,13 @@ def _with_refs(fact: Fact, refs: Iterator[str]) -> Fact:
 
 def _light(fact: Fact) -> Fact:
     """Give a fact as it is stored: refs in the place of payloads."""
-    blocks = tuple(
+    if not fact.blocks and not fact.told:
+        return fact
+    blocks = [
         Block(b.kind, b.role, b.summary, None, b.tool, b.call, b.failed, b.ref) for b in fact.blocks
-    )
-    told = tuple(_short(one) for one in fact.told) if fact.told else fact.told
-    return msgspec.structs.replace(fact, blocks=blocks, told=told)
+    ]
+    told = tuple([_short(one) for one in fact.told]) if fact.told else fact.told
+    return msgspec.structs.replace(fact, blocks=tuple(blocks), told=told)
 
 
 def _packed(facts: Iterable[Fact]) -> int:

@@ -66,6 +66,7 @@ MIGRATIONS: tuple[str, ...] = (
         redactor INTEGER NOT NULL, reader INTEGER NOT NULL, cursor BLOB NOT NULL, row BLOB NOT NULL
     );
     CREATE INDEX sessions_ended ON sessions(ended);
+    CREATE INDEX sessions_evicted ON sessions(evicted) WHERE evicted IS NOT NULL;
     CREATE TABLE events(
         id INTEGER PRIMARY KEY, session INTEGER NOT NULL, event_id INTEGER NOT NULL,
         ts INTEGER NOT NULL, kind INTEGER NOT NULL, state INTEGER NOT NULL, tool TEXT,

@@ -379,7 +379,7 @@ _FACTS = msgspec.msgpack.Decoder(list[Fact])
 
 def pack_facts(facts: list[Fact]) -> bytes:
     """Give facts as bytes, small enough to lie in a row."""
-    return zstandard.ZstdCompressor(level=3).compress(msgspec.msgpack.encode(facts))
+    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(facts))
 
 
 def unpack_facts(body: bytes) -> list[Fact]:
