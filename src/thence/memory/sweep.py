@@ -194,7 +194,8 @@ class Sweep:
         for changes in families.settled(self._store, conflicts):
             self._store.write(changes)
         self._digest_rest()
-        self._evict(places)
+        idle = not (jobs or self._again or conflicts or self.report.gone or self.report.digested)
+        self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
         self.report.seconds = time.monotonic() - began
         self._progress(Progress("done", sessions=self._sessions))
@@ -523,9 +524,8 @@ class Sweep:
 
     # -- retention ----------------------------------------------------------------------
 
-    def _evict(self, roots: Mapping[str, Sequence[Path]]) -> None:
+    def _evict(self, roots: Mapping[str, Sequence[Path]], known: Inventory) -> None:
         """Repack what was replaced, and keep the policy."""
-        known = self._store.known()
         for uid in sorted(known.untidy):
             self._repack(uid)
         if known.pending:
