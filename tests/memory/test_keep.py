@@ -1,0 +1,182 @@
+"""One session into the store: nothing that was not redacted, everything in its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.adapters.transcripts import Script, usage
+from tests.memory import logs
+from tests.memory.stored import KEY
+from thence.adapters import Batch, Cursor, File, Mark, Source, adapters
+from thence.format.facts import Block, Fact
+from thence.format.nodes import PREVIOUS, Is, Node
+from thence.format.normal import SessionEvent
+from thence.format.records import Usage
+from thence.memory.keep import Carried, Keeper, Kept, event_row, ticks_of
+from thence.memory.packs import Packs
+from thence.memory.prices import price
+from thence.memory.redact import Redactor
+from thence.memory.store import Held, Seen, Spend, unpack_facts
+
+SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Keeper:
+    """A keeper with packs of its own."""
+    return Keeper(Packs(tmp_path / "packs"), Redactor(key=KEY), domains={"project": "work"})
+
+
+def source_of(home: Path, script: Script) -> Source:
+    """The source of a session on disk."""
+    logs.write(home, script)
+    return next(iter(adapters()["claude"].find(home)))
+
+
+def kept(keeper: Keeper, home: Path, script: Script, held: Held | None = None) -> Kept:
+    """Read a session from disk."""
+    return keeper.keep(adapters()["claude"], source_of(home, script), None, held)
+
+
+def test_no_secret_gets_past(keeper: Keeper, tmp_path: Path) -> None:
+    """Not in payloads, summaries, words, facts, titles, nor what a record tells of its session."""
+    script = logs.script(1, cwd=f"/home/dev/{SECRET}")
+    script.user(f"use {SECRET} please")
+    script.call("c9", command=f"curl -H 'authorization: {SECRET}' https://host")
+    script.result("c9", f"{'x' * 110} {SECRET}", toolUseResult={"stdout": f"got {SECRET}"})
+    script.note("custom-title", customTitle=f"with {SECRET}")
+    change = kept(keeper, tmp_path / "home", script).change
+    assert change is not None
+    keeper.sync()
+    told = msgspec.json.encode(change.row) + repr(change.words).encode()
+    told += repr(unpack_facts(change.facts)).encode()
+    packs = Packs(tmp_path / "packs")
+    bodies = [packs.read(row.ref) for row in change.events if row.ref]
+
+    assert SECRET.encode() not in told
+    assert not any(SECRET.encode() in body for body in bodies)
+    assert any(b"[REDACTED:" in body for body in bodies)
+
+
+def test_secret_that_was_cut_in_two_is_found(keeper: Keeper) -> None:
+    """Some writers cut one text into many records: it is joined before it is searched."""
+    facts = [
+        Fact(
+            Node(f"n{at}", PREVIOUS, Is.REPLY),
+            "chunk",
+            f"2026-01-01T00:00:0{at}.000Z",
+            (Block("assistant_msg", "assistant", part, {"type": "text", "text": part}),),
+            file="log",
+            line=at + 1,
+            piece="p",
+        )
+        for at, part in enumerate((f"token {SECRET[:9]}", SECRET[9:], " done"))
+    ]
+    source = Source("grok", "s", (File("f", "log"),))
+    out = keeper.kept(source, Batch(facts, [], Cursor({"log": Mark(1, 2, 3, 4)})), None, None)
+    assert out.change is not None
+
+    assert 1 == len(out.change.events)
+    assert "REDACTED" in out.change.words[0].body
+    assert SECRET[9:] not in out.change.words[0].body
+
+
+def test_what_is_stored_is_light_and_leads_back(keeper: Keeper, tmp_path: Path) -> None:
+    """Facts hold refs in place of payloads; the refs lead to these very payloads."""
+    out = kept(keeper, tmp_path / "home", logs.script(1))
+    assert out.change is not None
+    assert out.whole is not None
+    facts = unpack_facts(out.change.facts)
+    packs = Packs(tmp_path / "packs")
+    keeper.sync()
+    payloads = {
+        block.ref: json.loads(packs.read(block.ref))
+        for fact in facts
+        for block in fact.blocks
+        if block.ref is not None
+    }
+
+    assert all(block.payload is None for fact in facts for block in fact.blocks)
+    assert {e.payload_ref: e.payload for e in out.whole.events if e.payload_ref} == payloads
+    assert [event_row(event) for event in out.whole.events] == out.change.events
+    assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
+
+
+def test_nothing_new_is_no_change(keeper: Keeper, tmp_path: Path) -> None:
+    """Read again from where it was read to."""
+    adapter, source = adapters()["claude"], source_of(tmp_path / "home", logs.script(1))
+    first = keeper.keep(adapter, source, None, None).change
+    assert first is not None
+    seen = {r.event_id: Seen(r.ts, r.kind, r.state, r.tool, r.tokens) for r in first.events}
+    held = Held(first.row, first.cursor, unpack_facts(first.facts), seen)
+
+    assert keeper.keep(adapter, source, None, held).change is None
+
+
+def test_row_tells_of_the_project(keeper: Keeper, tmp_path: Path) -> None:
+    """Its name, and its domain as the settings have it."""
+    change = kept(keeper, tmp_path / "home", logs.script(1)).change
+    assert change is not None
+    session = change.row.session
+
+    assert ("project", "work", "/home/dev/project") == (session.repo, session.domain, session.cwd)
+    assert 1 == change.row.change
+
+
+def test_last_line_without_its_end_is_one_event(keeper: Keeper, tmp_path: Path) -> None:
+    """It is given before and after its LF is there, and kept once."""
+    script = logs.script(1)
+    source = source_of(tmp_path / "home", script)
+    path = Path(source.path)
+    path.write_bytes(script.data[:-1])
+    adapter = adapters()["claude"]
+    first = keeper.keep(adapter, source, None, None).change
+    assert first is not None
+    seen = {r.event_id: Seen(r.ts, r.kind, r.state, r.tool, r.tokens) for r in first.events}
+    held = Held(first.row, first.cursor, unpack_facts(first.facts), seen)
+    path.write_bytes(script.data)
+    second = keeper.keep(adapter, source, None, held).change
+
+    assert second is None or ([], [], []) == (second.events, second.altered, second.vanished)
+
+
+def test_carried_money_is_added_to_what_came_later(keeper: Keeper, tmp_path: Path) -> None:
+    """And bills up to the moment it goes to are counted there, not here."""
+    script = Script(logs.name(1))
+    script.user("go")
+    script.reply([{"type": "text", "text": "a"}], usage=usage(5))
+    script.reply([{"type": "text", "text": "b"}], usage=usage(7))
+    spend = (Spend("2025-12-31", "claude-opus-5-5", "live", Usage(100, 1), 3, 9),)
+    carried = Carried(spend, "2026-01-01T00:00:02.000Z", 4)
+    adapter, source = adapters()["claude"], source_of(tmp_path / "home", script)
+    change = keeper.keep(adapter, source, None, None, carried=carried).change
+    assert change is not None
+
+    assert {("2025-12-31", 101, 3), ("2026-01-01", 17, 1)} == {
+        (one.day, one.usage.total, one.responses) for one in change.spend
+    }
+    assert 118 == change.row.spent.own
+
+
+@settings(max_examples=15)
+@given(
+    st.builds(Usage, *[st.integers(0, 10**6)] * 4),
+    st.sampled_from(["claude-opus-4-5", "gpt-5", "nobody-knows", ""]),
+    st.sampled_from([None, 0.0, 0.25]),
+)
+def test_bill_costs_what_the_list_says(given_usage: Usage, model: str, cost: float | None) -> None:
+    """Or what the log itself says, where it does."""
+    event = SessionEvent(
+        "claude:s", 1, "assistant_msg", ts="2026-01-31T10:00:00Z", model=model, cost_usd=cost
+    )
+    from thence.format.joins import time_of
+
+    listed = price(model, given_usage, at=time_of("2026-01-31T12:00:00Z"), recorded=cost)
+
+    assert (None if listed is None else listed.ticks) == ticks_of(event, given_usage)

@@ -1,0 +1,83 @@
+"""Work in other processes arrives whole, once, and never without bound."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from thence.memory.parcels import WAITING, may_fork
+
+STORY = f"""
+import os, sys, time
+from pathlib import Path
+from thence.memory.parcels import Parcels, SweepBroken, may_fork
+folder, readers, dies = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+assert may_fork()
+folder.mkdir(exist_ok=True)
+left = folder / "sweep-left-behind"
+left.mkdir()
+def made(turns):
+    for number in turns:
+        if number >= 200:
+            return
+        if number == dies:
+            os._exit(9)
+        yield number, 1
+told = []
+got, most = [], 0
+parcels = Parcels(folder, int, made, lambda: {{"parcels": 1}}, told.append, size=3, readers=readers)
+try:
+    for number in parcels:
+        got.append(number)
+        most = max(most, sum(1 for _ in folder.glob("sweep-*/*")))
+        time.sleep(0.0005)
+except SweepBroken as error:
+    print("broken", error.message)
+else:
+    print(sorted(got) == list(range(200)), most <= {WAITING} + readers, len(told) >= 200 // 3)
+print(sorted(path.name for path in folder.iterdir()))
+"""
+
+
+def _told(folder: Path, readers: int, dies: int = -1) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", STORY, str(folder), str(readers), str(dies)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.splitlines()
+
+
+def test_everything_arrives_once_from_any_number_of_readers(tmp_path: Path) -> None:
+    """Few parcels lie between, and nothing is left: neither ours nor a killed sweep's."""
+    expected = ["True True True", "[]"]
+
+    assert expected == _told(tmp_path / "one", 1)
+    assert expected == _told(tmp_path / "three", 3)
+
+
+def test_reader_that_dies_is_told(tmp_path: Path) -> None:
+    """With how it ended, however many go on."""
+    expected = ["broken the reading process ended with 9", "[]"]
+
+    assert expected == _told(tmp_path, 2, 50)
+
+
+def test_process_with_threads_is_not_forked() -> None:
+    """A lock that another thread holds would stay locked in the child for ever."""
+    story = (
+        "import threading, time\n"
+        "from thence.memory.parcels import may_fork\n"
+        "print(may_fork())\n"
+        "threading.Thread(target=time.sleep, args=(0.5,)).start()\n"
+        "print(may_fork())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", story], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert ["True", "False"] == done.stdout.splitlines()
+    assert may_fork() == (1 == len(list(Path("/proc/self/task").iterdir())))

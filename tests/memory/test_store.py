@@ -1,0 +1,88 @@
+"""What all stores share: addresses, keys of ownership, facts as bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thence.errors import BadConfig
+from thence.format.facts import Block, Fact
+from thence.format.nodes import Is, Node
+from thence.format.records import Usage
+from thence.memory.store import (
+    STATES,
+    Inventory,
+    claims,
+    open_store,
+    owner_key,
+    pack_facts,
+    uid_hash,
+    unpack_facts,
+)
+
+names = st.text(max_size=30)
+
+
+@given(st.lists(st.tuples(names, names, st.integers(0, 99)), max_size=8))
+def test_facts_come_back_as_they_were(told: list[tuple[str, str, int]]) -> None:
+    """Whatever their ids and summaries hold."""
+    facts = [
+        Fact(
+            Node(name, None, Is.PROMPT),
+            "user",
+            blocks=(Block("user_msg", "user", text, ref="r"),),
+            line=line,
+            usage=Usage(line),
+            about={"cwd": text},
+        )
+        for name, text, line in told
+    ]
+
+    assert facts == unpack_facts(pack_facts(facts))
+
+
+@given(names, names)
+def test_keys_of_ownership_fit_every_database(one: str, other: str) -> None:
+    """63 bits, different for different things, the same for the same."""
+    keys = [owner_key("bill", one), owner_key("copy", one), owner_key("bill", other)]
+
+    assert all(0 <= key < 2**63 for key in keys)
+    assert keys[0] != keys[1]
+    assert (one == other) == (keys[0] == keys[2])
+
+
+def test_session_claims_its_bills_and_where_copies_would_begin() -> None:
+    """Records in the middle are claimed by the bill or by the start they hang off."""
+    facts = [
+        Fact(Node("root", None), "user"),
+        Fact(Node("next", "root"), "assistant", usage_key="bill"),
+        Fact(Node("again", "next"), "assistant", usage_key="bill"),
+        Fact(Node("file#0123", None), "note"),
+    ]
+
+    assert [owner_key("copy", "root"), owner_key("bill", "bill")] == claims(facts)
+
+
+def test_forgotten_session_is_known_by_a_hash_alone() -> None:
+    """Also one whose name no text can hold."""
+    inventory = Inventory({}, frozenset({uid_hash("claude:a"), uid_hash("codex:\udc80")}))
+
+    assert inventory.is_forgotten("claude:a")
+    assert inventory.is_forgotten("codex:\udc80")
+    assert not inventory.is_forgotten("claude:b")
+
+
+def test_order_of_states_is_frozen() -> None:
+    """Rows hold the place of a state in it."""
+    expected = ["replayed", "internal", "rolled_back", "side", "dead", "orphaned", "live"]
+
+    assert expected == [state.value for state in STATES]
+
+
+def test_address_without_a_store_says_which_there_are() -> None:
+    """With the ones that are installed."""
+    with pytest.raises(BadConfig, match="no store answers to nowhere") as caught:
+        open_store("nowhere:at/all")
+
+    assert "sqlite" in (caught.value.hint or "")
