@@ -7,12 +7,18 @@ Under CI the examples follow from the test alone, so that two runs of one commit
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A shell has the signal ignored for what it runs in the background; some tests raise it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 CI = bool(os.environ.get("CI"))
 NO_SHARED = "no ../shared beside the clone: checks against the real clients' files are skipped"
 
