@@ -17,7 +17,6 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import process_time
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pace import grows_linearly
 from thence.format import codec
 from thence.format.codec import Found, decode, encode, objects
 from thence.format.records import EXTRA, JSON, Event, Place, Skipped
@@ -691,17 +691,6 @@ def test_appending_behind_a_torn_tail_with_lf_first_loses_only_the_torn_one(
 # -- time -------------------------------------------------------------------------------------
 
 
-def cost(raw: bytes, is_record: Callable[[dict[str, JSON]], bool]) -> float:
-    """Measure the processor time of reading one line, at its best of three."""
-    times = []
-    for _ in range(3):
-        began = process_time()
-        for _read in objects(raw, is_record=is_record):
-            pass
-        times.append(process_time() - began)
-    return min(times)
-
-
 HOSTILE_LINES: dict[str, Callable[[int], bytes]] = {
     "openings": lambda n: b"{" * n,
     "closings": lambda n: b"}" * n,
@@ -730,22 +719,18 @@ HOSTILE_LINES: dict[str, Callable[[int], bytes]] = {
 def test_a_hostile_line_takes_linear_time(
     shape: str, is_record: Callable[[dict[str, JSON]], bool]
 ) -> None:
-    """Four times the bytes take about four times as long, and 400 kB no two seconds."""
-    small, large = (cost(HOSTILE_LINES[shape](n), is_record) for n in (100_000, 400_000))
+    """Eight times the bytes take about eight times as long."""
 
-    assert large < 8 * small + 0.1
-    assert large < 2
+    def read(n: int) -> None:
+        for _read in objects(HOSTILE_LINES[shape](n), is_record=is_record):
+            pass
+
+    assert grows_linearly(read, 50_000)
 
 
 def test_many_small_chunks_of_one_line_take_linear_time() -> None:
     """A long line that arrives byte by byte is not copied again for every byte."""
-
-    def read(n: int) -> float:
-        began = process_time()
-        decode(b"x" for _ in range(n))
-        return process_time() - began
-
-    assert read(200_000) < 8 * read(50_000) + 0.1
+    assert grows_linearly(lambda n: decode(b"x" for _ in range(n)), 25_000)
 
 
 # -- the independent counts -------------------------------------------------------------------

@@ -639,11 +639,11 @@ def test_an_unrelated_step_changes_nothing(
 def test_hostile_prose_costs_linear_time(unit: str) -> None:
     """What lies beyond the bound is not read, and no pattern runs away within it."""
     text = unit * (200_000 // len(unit))
-    start = time.perf_counter()
+    start = time.process_time()
     got = todos([Step("1", "assistant", text), Step("2", "assistant", "", "Bash", {"x": text})])
-    spent = time.perf_counter() - start
+    spent = time.process_time() - start
 
-    assert spent < 5
+    assert spent < 10
     assert got == todos(
         [Step("1", "assistant", text[: 1 << 16]), Step("2", "assistant", "", "Bash", {"x": text})]
     )
