@@ -14,14 +14,16 @@ from tests.adapters.transcripts import Script, usage
 from tests.memory import logs
 from tests.memory.stored import KEY
 from thence.adapters import Batch, Cursor, File, Mark, Source, adapters
+from thence.format import codec
 from thence.format.facts import Block, Fact
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import SessionEvent
-from thence.format.records import Usage
+from thence.format.records import JSON, Usage
 from thence.memory.keep import Carried, Keeper, Kept, event_row, ticks_of
 from thence.memory.packs import Packs
 from thence.memory.prices import price
-from thence.memory.redact import Redactor
+from thence.memory.redact import RULES, Redactor
+from thence.memory.rules import sample
 from thence.memory.store import Held, Seen, Spend, unpack_facts
 
 SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
@@ -62,6 +64,38 @@ def test_no_secret_gets_past(keeper: Keeper, tmp_path: Path) -> None:
     assert SECRET.encode() not in told
     assert not any(SECRET.encode() in body for body in bodies)
     assert any(b"[REDACTED:" in body for body in bodies)
+
+
+EXAMPLES = [rule.example for rule in RULES if rule.example]
+
+
+def plant(which: int, seed: int, before: str, after: str) -> str:
+    """A text with a secret in it."""
+    return f"{before}{sample(EXAMPLES[which % len(EXAMPLES)], seed)}{after}"
+
+
+short = st.text(max_size=9)
+planted = st.builds(plant, st.integers(0, 999), st.integers(0, 99), short, short)
+values = st.recursive(
+    st.one_of(planted, st.text(max_size=20), st.integers(), st.none()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["text", "password", "a", "token", "value"]), inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(values)
+def test_one_look_at_the_json_misses_nothing(value: JSON) -> None:
+    """Whatever the walk through a value finds, its spelling as JSON is under suspicion."""
+    redactor = Redactor(key=KEY)
+    suspects = redactor.doubts(codec.dump(value))
+    clean = redactor.redact_json(value)
+
+    assert suspects or clean == value
+    if isinstance(value, str):
+        assert clean == redactor.redact(value, suspects)
 
 
 def test_secret_that_was_cut_in_two_is_found(keeper: Keeper) -> None:

@@ -33,6 +33,7 @@ from thence.memory import sweep as module
 from thence.memory.digest import digest
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
+from thence.memory.rules import rule_of
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import DATA_LOSS, Change, Filter, StoreLocked
@@ -446,25 +447,13 @@ def _with_secret(home: Path, number: int = 6) -> str:
     return one.session
 
 
-class _Newer(Redactor):
-    """Knows one secret more."""
-
-    def redact(self, text: str) -> str:
-        return super().redact(text).replace(CANARY, "[REDACTED:word]")
-
-    def redact_all(self, texts: Any) -> list[str]:
-        return [self.redact(text) for text in super().redact_all(texts)]
-
-    def doubts(self, data: bytes) -> bool:
-        return True
-
-
 def _sweep_newer(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
     monkeypatch.setattr(keep, "VERSION", 99)
     monkeypatch.setattr(module, "VERSION", 99)
+    newer = Redactor(key=KEY, extra=[rule_of("word", CANARY, keywords=(CANARY,))])
     store = Sqlite(str(folder / "s.db"))
     with store.sweeping():
-        report = Sweep(store, adapters(), _Newer(key=KEY)).run({"claude": [home]})
+        report = Sweep(store, adapters(), newer).run({"claude": [home]})
     store.close()
     return report
 

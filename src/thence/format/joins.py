@@ -332,7 +332,7 @@ def session_of(
     """
     flavor, _, native = uid.partition(":")
     main = [e for e in events if not e.is_sidechain and _counts(e)]
-    moments = sorted(moment for e in main if (moment := time_of(e.ts)) is not None)
+    moments = _bounds({event.ts for event in main if event.ts})
     models = [e.model for e in main if e.model is not None and not _gone(e)]
     took = spent(events) if took is None else took
     own = added(took.live, took.dead)
@@ -359,6 +359,23 @@ def session_of(
         },
         Session,
     )
+
+
+def _bounds(texts: Iterable[str]) -> list[datetime]:
+    """Give the first and the last of some times; those spelled the usual way sort as texts do."""
+    plain: list[str] = []
+    odd: list[str] = []
+    for text in texts:
+        usual = len(text) == _USUAL and text[-1] == "Z" and text[10] == "T" and text[19] == "."
+        (plain if usual and text.isascii() else odd).append(text)
+    # One that only looks usual may stand at an end: then all of them are read.
+    ends = [time_of(text) for text in ((min(plain), max(plain)) if plain else ())]
+    rest = [*plain, *odd] if None in ends else odd
+    moments = [m for m in (*ends, *map(time_of, rest)) if m is not None]
+    return [min(moments), max(moments)] if moments else []
+
+
+_USUAL = len("2026-01-01T00:00:00.000Z")
 
 
 def _retried(pairs: Sequence[Call]) -> int:

@@ -46,6 +46,7 @@ _STATE = {state: at for at, state in enumerate(STATES)}
 _TOLD = 2000  # characters of a call's outcome that are kept beside its record
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
+_TEXT = {"type", "text"}
 _COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
 
 
@@ -210,8 +211,8 @@ class Keeper:
                 continue
             body = codec.dump(block.payload)
             # One look at all of it tells for most payloads that there is nothing to find.
-            if self._redactor.doubts(body):
-                clean = self._clean_block(block)
+            if suspects := self._redactor.doubts(body):
+                clean = self._clean_block(block, suspects)
                 if clean is not block:
                     blocks = list(fact.blocks) if blocks is None else blocks
                     blocks[number] = clean
@@ -224,13 +225,9 @@ class Keeper:
         whole = tuple(blocks) if blocks is not None else fact.blocks
         return msgspec.structs.replace(fact, blocks=whole, about=about, told=told)
 
-    def _clean_block(self, block: Block) -> Block:
-        payload = block.payload
-        if isinstance(payload, str):
-            payload = self._redactor.redact(payload)
-        else:
-            payload = self._redactor.redact_json(payload)
-        if payload == block.payload:
+    def _clean_block(self, block: Block, suspects: list[int]) -> Block:
+        payload = self._clean_payload(block.payload, suspects)
+        if payload is block.payload or payload == block.payload:
             return block
         # The summary may hold a secret cut in two, which no rule would know: it is made anew.
         if block.kind == "tool_call":
@@ -238,6 +235,17 @@ class Keeper:
         else:
             summary = one_line(words_of(msgspec.structs.replace(block, payload=payload), 4000))
         return msgspec.structs.replace(block, payload=payload, summary=summary)
+
+    def _clean_payload(self, payload: JSON, suspects: list[int]) -> JSON:
+        """Clean a payload: a bare text, as most are, needs no walk and no second look."""
+        if isinstance(payload, str):
+            return self._redactor.redact(payload, suspects)
+        if isinstance(payload, dict) and payload.keys() == _TEXT:
+            said = payload["text"]
+            if isinstance(said, str):
+                clean = self._redactor.redact(said, suspects)
+                return payload if clean is said else {**payload, "text": clean}
+        return self._redactor.redact_json(payload)
 
     def _clean_about(self, about: dict[str, JSON]) -> dict[str, JSON]:
         """Clean what a record says of its session; most say the same as the one before."""

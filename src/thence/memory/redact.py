@@ -83,12 +83,16 @@ class Redactor:
         self._heads: dict[str, str] = {}
         self._finder = _Finder((*rules, *extra))
 
-    def redact(self, text: str) -> str:
-        """Give the text with a placeholder for every secret; the text itself if there is none."""
+    def redact(self, text: str, suspects: list[int] | None = None) -> str:
+        """Give the text with a placeholder for every secret; the text itself if there is none.
+
+        `suspects` is what `doubts` said of something that holds the text, if that was asked.
+        """
         if len(text) < _SHORTEST:
             return text
         data = _bytes(text)
-        suspects = self._finder.suspects(data)
+        if suspects is None:
+            suspects = self._finder.suspects(data)
         if not suspects:
             return text
         if len(data) < _BLOB:
@@ -97,12 +101,12 @@ class Redactor:
             redacted = self._replaced_outside_blobs(data)
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
-    def doubts(self, data: bytes) -> bool:
-        """Whether bytes, those of a text or of JSON in any spelling of ours, may hold a secret.
+    def doubts(self, data: bytes) -> list[int]:
+        """Give the rules that may find a secret in the bytes of a text, or of JSON as we spell it.
 
         No keyword is spelled otherwise in JSON, so that one look spares the walk through it.
         """
-        return not self._finder.spelled or bool(self._finder.suspects(data))
+        return self._finder.suspects(data) if self._finder.spelled else self._finder.all
 
     def redact_all(self, texts: Sequence[str]) -> list[str]:
         """Redact each text; many short ones are searched together for keywords."""
@@ -256,6 +260,7 @@ class _Finder:
         words = "".join(word for rule in self.rules for word in rule.keywords)
         self.spelled = words.isascii() and words.isprintable() and "\\" not in words
         """Whether all keywords stand in JSON as they stand in text."""
+        self.all = list(range(len(self.rules)))
         self._patterns: dict[int, tuple[Any, int]] = {}
         self._keywords: Any = None
         self._owners: list[list[int]] = []

@@ -623,15 +623,15 @@ def _put_rows(
     derived: bool = False,
 ) -> dict[int, int]:
     """Write rows of events in their order, and say which row each has."""
-    ids = {event.event_id: words.next_id + at for at, event in enumerate(events)}
-    words.next_id += len(events)
+    ids = {event.event_id: at for at, event in enumerate(events, start=words.next_id)}
     db.executemany(
         f"INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?,{int(derived)})",
         [
-            (ids[e.event_id], session, e.event_id, e.ts, e.kind, e.state, e.tool, e.tokens, e.ref)
-            for e in events
+            (number, session, *msgspec.structs.astuple(event))
+            for number, event in enumerate(events, start=words.next_id)
         ],
     )
+    words.next_id += len(events)
     return ids
 
 
