@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import example, given
 
 from tests.format.histories import History, Script
 from tests.format.histories import scripts as histories
-from tests.journal.runs import Run, drop
+from tests.journal.runs import Run, drawn, drop
 from tests.journal.runs import scripts as runs
 from thence.adapters import Batch, Cursor, Source, files
 from thence.adapters.native import Native
@@ -292,6 +292,7 @@ def test_random_sessions_mean_the_same_as_to_the_format(
 
 @pytest.mark.parametrize("max_bytes", [1500, 50 << 20])
 @given(script=runs)
+@example(script=drawn(8102))  # goes on beside the answer that it wrote to an ancestor's call
 def test_random_runs_of_the_journal_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, script: Script, max_bytes: int
 ) -> None:

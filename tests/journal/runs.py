@@ -31,7 +31,7 @@ ENDS = ("kill", "close")
 VERBS = (*TALK, *MOVES, *ENDS, "fork")
 
 
-def _drawn(seed: int) -> Script:
+def drawn(seed: int) -> Script:
     """A long script by chance: hypothesis by itself likes short ones."""
     chance = Random(seed)
     length = chance.randrange(5, 35)
@@ -42,7 +42,7 @@ def _drawn(seed: int) -> Script:
 
 
 scripts = st.one_of(
-    st.integers(0, 2**32).map(_drawn),
+    st.integers(0, 2**32).map(drawn),
     st.lists(
         st.tuples(st.sampled_from(VERBS), st.integers(0, 2**16), st.integers(0, 2**16)), max_size=30
     ),

@@ -228,13 +228,23 @@ class Whole:
 
     @cached_property
     def _lineage(self) -> tuple[Graph, list[Fact]]:
-        """All events, behind those of other sessions that this one goes on from."""
+        """All events, behind those of other sessions that this one goes on from.
+
+        Within a session a result may hang beside the line of its call. One that answers a call
+        of another session counts on its own line only: its writer saw no call beside it.
+        """
         if not self.before.facts:
             return self.graph, self.facts
         nodes = [fact.node for fact in self.before.facts]
+        abroad = {call for node in nodes for call in node.calls}
         for fact, node in zip(self.facts, self.graph.nodes, strict=True):
-            goes_on = fact.base is not None and node.parent is None
-            nodes.append(msgspec.structs.replace(node, parent=self.before.end) if goes_on else node)
+            made = node
+            if fact.base is not None and node.parent is None:
+                made = msgspec.structs.replace(made, parent=self.before.end)
+            if not abroad.isdisjoint(node.answers):
+                here = tuple(call for call in node.answers if call not in abroad)
+                made = msgspec.structs.replace(made, answers=here)
+            nodes.append(made)
         return Graph(nodes), [*self.before.facts, *self.facts]
 
     @property
