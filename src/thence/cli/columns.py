@@ -5,6 +5,8 @@ Two spaces between columns, numbers to the right, one column takes the slack; wh
 ASCII, one for one, so that the columns stay.
 """
 
+# ruff: noqa: PLC0414 - callers ask here for figures, too
+
 from __future__ import annotations
 
 import os
@@ -16,14 +18,17 @@ from typing import Final, NamedTuple
 import click
 
 from thence.cli.terminal import clean, columns, cut, style
+from thence.format.figures import TICKS as TICKS
+from thence.format.figures import ago as ago
+from thence.format.figures import money as money
+from thence.format.figures import project as project
+from thence.format.figures import short_id
 
 DIM: Final = "bright_black"
 NARROW: Final = 60
 """Under so many columns a row takes two lines."""
 WIDE: Final = 100
 """From so many columns on there are further columns, and a head line names them."""
-TICKS: Final = 10**10
-"""Units of money in a dollar."""
 
 _ASCII = str.maketrans(
     "●◆▲✓✗○╳═■◦·…│├└─┬╮╯┊╌▸━╸╾╼╴┃█░▁▂▃▄▅▆▇▉“”≥→×",
@@ -118,12 +123,6 @@ def unicode() -> bool:
 # -- words ----------------------------------------------------------------------------------
 
 
-def short_id(name: str) -> str:
-    """Enough of an id to know it by; those that begin with the time need more."""
-    timed = len(name) == 36 and name[14] == "7"
-    return clean(name[:13] if timed else name[:8])
-
-
 def short_ids(names: Sequence[str]) -> dict[str, str]:
     """Shorten the ids of one list, each so far that no other of the list begins with it."""
     out: dict[str, str] = {}
@@ -139,33 +138,6 @@ def _alike(one: str, other: str) -> int:
     """How many characters two texts begin with in common."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-def project(cwd: str | None) -> str:
-    """Name the folder a session works in."""
-    return clean((cwd or "").replace("\\", "/").rstrip("/").rpartition("/")[2])
-
-
-def money(ticks: int, unpriced: int = 0) -> str:
-    """Say an amount; one that is not all there is ends in +, one that nobody knows is a ?."""
-    if not ticks and unpriced:
-        return "?"
-    return f"${ticks / TICKS:,.2f}{'+' if unpriced else ''}"
-
-
-def ago(then: datetime | None, now: datetime) -> str:
-    """Say how long ago something was: relative for a week, then its date."""
-    if then is None:
-        return "-"
-    passed = (now - then).total_seconds()
-    if passed < 60:
-        return "now"
-    for size, unit, limit in ((60, "min", 3600), (3600, "h", 86_400), (86_400, "d", 8 * 86_400)):
-        if passed < limit:
-            return f"{int(passed // size)} {unit}"
-    here = then.astimezone(now.tzinfo)
-    recent = passed < 300 * 86_400
-    return f"{here.day} {here:%b}" if recent else f"{here:%Y-%m}"
 
 
 def present(*, utc: bool = False) -> datetime:

@@ -4,10 +4,11 @@ Content of logs is hostile. Control characters (C0, C1), bidirectional marks and
 characters never reach a terminal: each is shown as a visible mark in its place.
 """
 
+# ruff: noqa: PLC0414 - callers ask here for figures, too
+
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import unicodedata
@@ -18,28 +19,20 @@ import click
 import msgspec
 
 from thence.errors import NotReadable
+from thence.format.figures import HARMFUL, clean
+from thence.format.figures import lasted as lasted
+from thence.format.figures import several as several
+from thence.format.figures import short as short
+from thence.format.figures import size as size
 from thence.format.records import JSON
 
 TEXT_WIDTH = 88
 """Prose stops here however wide the terminal is."""
 
-_HARMFUL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
-
-def clean(text: str) -> str:
-    """Replace what a terminal would obey, or what would hide text, by a visible mark.
-
-    Line ends are among it: what is printed on one line stays on one line.
-    """
-    return _HARMFUL.sub("\N{REPLACEMENT CHARACTER}", text.expandtabs(4))
-
 
 def escape(json: str) -> str:
     """Write the same characters in a line of JSON as its escapes: harmless, nothing is lost."""
-    return _HARMFUL.sub(lambda found: dumps(found[0])[1:-1], json)
+    return HARMFUL.sub(lambda found: dumps(found[0])[1:-1], json)
 
 
 def width() -> int:
@@ -119,50 +112,6 @@ def _fits(text: str, start: int, room: int) -> int:
         if room < 0:
             return at
     return len(text)
-
-
-# -- figures --------------------------------------------------------------------------------
-
-
-def lasted(milliseconds: int) -> str:
-    """Say how long something took: `31 ms`, `3.1 s`, `41 s`, `3 min`, `1 h 50`."""
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    if milliseconds < 10_000:
-        return f"{milliseconds / 1000:.1f}".removesuffix(".0") + " s"
-    seconds = round(milliseconds / 1000)
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"
-
-
-def short(number: int) -> str:
-    """Say a number of tokens in little room: `950`, `19k`, `1.2k`, `2.4M`."""
-    for unit, size in (("M", 1_000_000), ("k", 1000)):
-        if number >= size:
-            digits = f"{number / size:.1f}" if number < 10 * size else f"{number // size}"
-            return digits.removesuffix(".0") + unit
-    return f"{number}"
-
-
-def size(count: int) -> str:
-    """Say a number of bytes: `57 bytes`, `4.1 KB`, `380 KB`, `1.2 GB`."""
-    if count < 1000:
-        return "1 byte" if count == 1 else f"{count} bytes"
-    amount = float(count)
-    for unit in ("KB", "MB", "GB"):
-        amount /= 1000
-        if amount < 999.5 or unit == "GB":
-            break
-    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
-
-
-def several(number: int, noun: str) -> str:
-    """Say how many of a thing: `1 event`, `1,204 events`, `2 branches`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 # -- JSON -----------------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""Figures and names the way people read them: one vocabulary for terminal and browser. Pure.
+
+What a log says is hostile. `clean` shows control characters (C0, C1), bidirectional marks, halves
+of characters and invisible tags as one visible mark each, so that no text can hide or reorder
+another one.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Final
+
+TICKS: Final = 10**10
+"""Units of money in a dollar."""
+
+HARMFUL: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""What a terminal would obey, or what would hide text. Line ends are among it."""
+
+_HARMFUL_IN_TEXT: Final = re.compile(HARMFUL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f", 1))
+
+
+def clean(text: str) -> str:
+    """Replace what would be obeyed, or would hide text, by a visible mark.
+
+    Line ends are among it: what is shown on one line stays on one line.
+    """
+    return HARMFUL.sub("\N{REPLACEMENT CHARACTER}", text.expandtabs(4))
+
+
+def clean_text(text: str) -> str:
+    """Do the same to a text of many lines, whose line ends and tabs stay."""
+    return _HARMFUL_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def lasted(milliseconds: int) -> str:
+    """Say how long something took: `31 ms`, `3.1 s`, `41 s`, `3 min`, `1 h 50`."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 10_000:
+        return f"{milliseconds / 1000:.1f}".removesuffix(".0") + " s"
+    seconds = round(milliseconds / 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"
+
+
+def short(number: int) -> str:
+    """Say a number of tokens in little room: `950`, `19k`, `1.2k`, `2.4M`."""
+    for unit, size in (("M", 1_000_000), ("k", 1000)):
+        if number >= size:
+            digits = f"{number / size:.1f}" if number < 10 * size else f"{number // size}"
+            return digits.removesuffix(".0") + unit
+    return f"{number}"
+
+
+def size(count: int) -> str:
+    """Say a number of bytes: `57 bytes`, `4.1 KB`, `380 KB`, `1.2 GB`."""
+    if count < 1000:
+        return "1 byte" if count == 1 else f"{count} bytes"
+    amount = float(count)
+    for unit in ("KB", "MB", "GB"):
+        amount /= 1000
+        if amount < 999.5 or unit == "GB":
+            break
+    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
+
+
+def several(number: int, noun: str) -> str:
+    """Say how many of a thing: `1 event`, `1,204 events`, `2 branches`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def money(ticks: int, unpriced: int = 0) -> str:
+    """Say an amount; one that is not all there is ends in +, one that nobody knows is a ?."""
+    if not ticks and unpriced:
+        return "?"
+    return f"${ticks / TICKS:,.2f}{'+' if unpriced else ''}"
+
+
+def ago(then: datetime | None, now: datetime) -> str:
+    """Say how long ago something was: relative for a week, then its date."""
+    if then is None:
+        return "-"
+    passed = (now - then).total_seconds()
+    if passed < 60:
+        return "now"
+    for unit_size, unit, limit in (
+        (60, "min", 3600),
+        (3600, "h", 86_400),
+        (86_400, "d", 8 * 86_400),
+    ):
+        if passed < limit:
+            return f"{int(passed // unit_size)} {unit}"
+    here = then.astimezone(now.tzinfo)
+    recent = passed < 300 * 86_400
+    return f"{here.day} {here:%b}" if recent else f"{here:%Y-%m}"
+
+
+def short_id(name: str) -> str:
+    """Enough of an id to know it by; those that begin with the time need more."""
+    timed = len(name) == 36 and name[14] == "7"
+    return clean(name[:13] if timed else name[:8])
+
+
+def project(cwd: str | None) -> str:
+    """Name the folder a session works in."""
+    return clean((cwd or "").replace("\\", "/").rstrip("/").rpartition("/")[2])
