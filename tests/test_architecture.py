@@ -34,8 +34,8 @@ CHANCE = {"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}
 ALLOWED = {
     "testing": "adapters bridge cli config errors format journal memory serve",
     "cli": "adapters bridge config errors format journal memory serve",
-    "serve": "adapters errors format journal memory",
-    "bridge": "adapters errors format journal memory",
+    "serve": "adapters config errors format journal memory",
+    "bridge": "adapters config errors format journal memory",
     "memory": "adapters errors format",
     "journal": "errors format",
     "adapters": "errors format",

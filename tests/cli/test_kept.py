@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.desk import WINDOWS, Desk, alerts, windows
 from thence.cli import wiring
-from thence.cli.kept import event_name
+from thence.memory.recall import event_name
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def command(
 def original(wanted: str) -> Loaded:
     """Give a session as its agent wrote it, or else as it is kept."""
     from thence.adapters.sessions import load
-    from thence.cli.kept import loaded
+    from thence.memory.recall import loaded
 
     if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
         return load(Path(wanted))

@@ -28,8 +28,17 @@ from thence.cli.columns import (
     tilde,
     when,
 )
-from thence.cli.standing import Now, Risk, Standing, at_risk, measured, now
 from thence.cli.terminal import as_json, clean, cut, say, several, size, spaced, style, width
+from thence.memory.standing import (
+    Now,
+    Risk,
+    Standing,
+    at_risk,
+    measured,
+    now,
+    open_ones,
+    session_object,
+)
 from thence.memory.store import Filter, SessionRow, Store, Total
 
 if TYPE_CHECKING:
@@ -78,13 +87,11 @@ class Home:
     def __init__(
         self, store: Store, now: Now, risks: Sequence[Risk], at: datetime, policy: Policy
     ) -> None:
-        from thence.cli.ls import open_ones
-
         self.at = at
         self.now = now
         self.risks = risks
         self.policy = policy
-        open_now = open_ones(store, Filter(), now, at)
+        open_now = open_ones(store, Filter(), now, at.timestamp())
         self.standing: dict[Standing, list[SessionRow]] = {}
         for row in open_now:
             if (how := now.of(row, at.timestamp())) is not None:
@@ -107,8 +114,6 @@ class Home:
 
     def object(self) -> JSON:
         """Give everything that the screen says."""
-        from thence.cli.ls import session_object
-
         return {
             "sessions": self.total.sessions,
             **{

@@ -1,8 +1,4 @@
-"""One session for a command that shows one: by its file or by its id, all of it or a part.
-
-Events have short names: `e` and the beginning of their id in hexadecimal digits. Ids never change,
-so that a name found by a search still means the same event when the session has gone on.
-"""
+"""One session for a command that shows one: by its file or by its id, all of it or a part."""
 
 from __future__ import annotations
 
@@ -11,16 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thence.errors import NotReadable, SessionNotFound
-from thence.format.records import Notice
+from thence.memory.recall import loaded, place_of
 
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
     from thence.cli.page import Page
     from thence.format.facts import Fact
-    from thence.format.whole import Whole
-    from thence.memory.store import SessionRow, Store
-
 
 BEFORE, AFTER = 6, 10
 """Records that are shown before and after the one that is asked for."""
@@ -35,25 +27,6 @@ def named(name: str) -> Loaded:
         return load(Path(name))
     with wiring.store() as store:
         return loaded(store, wiring.session(store, name))
-
-
-def event_name(event: int) -> str:
-    """Give the short name of an event."""
-    return f"e{event:013x}"[:7]
-
-
-def place_of(whole: Whole, wanted: str) -> int:
-    """Find the record that a name means: a short one, an id in digits, or the log's own id."""
-    digits = wanted.removeprefix("e").lower()
-    for event in whole.events:
-        own = f"{event.event_id:013x}".startswith(digits) and digits
-        if own or wanted in (f"{event.event_id}", event.native_id):
-            place = whole.graph.place(event.native_id)
-            if place is not None:
-                return place
-    raise SessionNotFound(
-        f"no event {wanted!r} in {whole.uid}", hint="thence search names the events it finds"
-    )
 
 
 def around(page: Page, wanted: str) -> Iterator[str]:
@@ -83,34 +56,3 @@ def _is_shown(fact: Fact) -> bool:
 
     said = any(block.kind != "tool_result" for block in fact.blocks)
     return said and not fact.node.flags & Is.INTERNAL
-
-
-def _notes(row: SessionRow) -> Iterator[Notice]:
-    """Say what was found while the session was read, as far as that is kept."""
-    if row.skipped:
-        told = f"{row.skipped:,} lines could not be read; thence doctor names them"
-        yield Notice("skipped", told)
-    if row.gone:
-        yield Notice("source gone", "its agent has deleted it; this is all there is")
-
-
-def loaded(store: Store, row: SessionRow) -> Loaded:
-    """Give a session whole: from the store, or from its source where it was evicted."""
-    from thence.adapters import File, Source
-    from thence.adapters.sessions import Loaded, load
-    from thence.memory.sweep import recalled
-
-    session = row.session
-    held = store.held(session.session_uid)
-    if held is not None:
-        whole = recalled(session.session_uid, held, store.blobs)
-        files = tuple(File(path) for path in row.files)
-        source = Source(session.flavor, session.native_session_id, files)
-        return Loaded(source, whole, [], list(_notes(row)))
-    if session.source_path and Path(session.source_path).exists():
-        return load(Path(session.source_path))
-    name = session.native_session_id
-    raise NotReadable(
-        f"{name} was evicted, and its source is gone: only its digest is left",
-        hint=f"thence digest {name[:13]}",
-    )

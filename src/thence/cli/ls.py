@@ -28,8 +28,8 @@ from thence.cli.columns import (
 from thence.cli.terminal import as_json, clean, columns, cut, say, several, size, spaced, width
 
 if TYPE_CHECKING:
-    from thence.cli.standing import Now, Risk, Standing
     from thence.format.records import JSON
+    from thence.memory.standing import Now, Risk, Standing
     from thence.memory.store import Filter, SessionRow, Store, Total
 
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
@@ -88,7 +88,7 @@ def command(
     with wiring.store() as store:
         if at_risk:
             return _at_risk(store, wanted, json=json)
-        from thence.cli import standing
+        from thence.memory import standing
 
         known = wiring.tellers()
         now = standing.now(known, wiring.roots(known))
@@ -110,12 +110,19 @@ class Listing:
         self.at = at
         self._wanted = wanted
         self._running = running
-        self.rows = open_ones(store, wanted, now, at) if running else list(store.sessions(wanted))
+        if running:
+            from thence.memory.standing import open_ones
+
+            self.rows = open_ones(store, wanted, now, at.timestamp())
+        else:
+            self.rows = list(store.sessions(wanted))
         self._ids = short_ids([row.session.native_session_id for row in self.rows])
         self.total = _total(store, wanted, self.rows if running else None)
 
     def object(self, row: SessionRow) -> JSON:
         """Give a session as others read it: its fields, and what a list shows besides."""
+        from thence.memory.standing import session_object
+
         return session_object(row, self.now.of(row, self.at.timestamp()))
 
     # -- text ---------------------------------------------------------------------------
@@ -202,27 +209,6 @@ _WIDE = (
 )
 
 
-def session_object(row: SessionRow, standing: Standing | None = None) -> JSON:
-    """Give a session's fields under their names, and what is known of it besides."""
-    import msgspec
-
-    fields: dict[str, JSON] = msgspec.to_builtins(row.session)
-    fields |= {
-        "title": row.title,
-        "turn": row.turn,
-        "standing": standing,
-        "usd": {name: ticks / 10**10 for name, ticks in row.ticks.items()},
-        "unpriced_tokens": row.unpriced,
-        "lower_bound": list(row.lower_bound),
-        "events": row.events,
-        "states": row.states,
-        "skipped": row.skipped,
-        "source_gone": row.gone,
-        "pinned": row.pinned,
-    }
-    return fields
-
-
 def _title(row: SessionRow) -> str:
     return clean(" ".join((row.title or "").split())) or "empty session"
 
@@ -234,21 +220,6 @@ def _graph(row: SessionRow, *, open_turn: bool) -> str:
     agents = any(edge.link == "subagent" and edge.child for edge in row.edges)
     drawn += "◦" if agents or states.get("side") else ""
     return f"╾{drawn}{'╼' if open_turn else '╴'}"
-
-
-def open_ones(store: Store, wanted: Filter, now: Now, at: datetime) -> list[SessionRow]:
-    """Find the sessions that somebody is at: those told of, and those just written."""
-    import msgspec
-
-    from thence.cli.standing import WAITS
-
-    day = int((at.timestamp() - WAITS) * 1000)
-    told = msgspec.structs.replace(wanted, uids=tuple(now.live), limit=None)
-    late = msgspec.structs.replace(wanted, after=max(wanted.after or 0, day), limit=None)
-    found = {row.session.session_uid: row for one in (told, late) for row in store.sessions(one)}
-    open_ones = [row for row in found.values() if now.of(row, at.timestamp())]
-    open_ones.sort(key=lambda row: row.session.ended_at or "", reverse=True)
-    return open_ones[: wanted.limit]
 
 
 def _total(store: Store, wanted: Filter, rows: Sequence[SessionRow] | None) -> Total:
@@ -295,7 +266,7 @@ def _below(
 
 
 def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
-    from thence.cli.standing import at_risk
+    from thence.memory.standing import at_risk
 
     known = wiring.tellers()
     found = at_risk(known, wiring.roots(known), store)

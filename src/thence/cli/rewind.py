@@ -104,7 +104,7 @@ def _opened(name: str) -> Session:
 
 def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: bool) -> int:
     from thence.adapters.sessions import load
-    from thence.cli.kept import place_of
+    from thence.memory.recall import place_of
 
     whole = load(path).whole
     move = _move(whole, place_of(whole, to))

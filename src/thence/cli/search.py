@@ -12,7 +12,6 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, ago, present, short_ids, tell, when
-from thence.cli.kept import event_name
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -25,6 +24,7 @@ from thence.cli.terminal import (
     style,
     width,
 )
+from thence.memory.recall import event_name
 
 if TYPE_CHECKING:
     from thence.format.records import JSON

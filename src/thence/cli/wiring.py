@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from thence.memory.sweep import Sweep
 
 KEY = "redact.key"
-SHOWN = 5
-"""Sessions that are named when a prefix fits several."""
 
 
 def home() -> Path:
@@ -216,22 +214,6 @@ def sweep_of(opened: Store) -> Sweep:
 
 def session(opened: Store, wanted: str) -> SessionRow:
     """Find the one session that an id, or the beginning of one, means."""
-    from thence.memory.store import Filter
+    from thence.memory.recall import session as meant
 
-    found = list(opened.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
-    exact = [
-        row for row in found if wanted in (row.session.session_uid, row.session.native_session_id)
-    ]
-    if len(exact) == 1 or len(found) == 1:
-        return (exact or found)[0]
-    if not found:
-        raise SessionNotFound(f"no session begins with {wanted!r}", hint="thence ls lists them")
-    names = ", ".join(row.session.session_uid[:24] for row in found[:SHOWN])
-    more = " and more" if len(found) > SHOWN else ""
-    raise SessionNotFound(
-        f"{wanted!r} means several sessions: {names}{more}", hint="give more of the id"
-    )
-
-
-def _names(row: SessionRow) -> tuple[str, str]:
-    return row.session.session_uid, row.session.native_session_id
+    return meant(opened, wanted)

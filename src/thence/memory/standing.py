@@ -17,9 +17,9 @@ from typing import Literal
 import msgspec
 
 from thence.adapters import Adapter, Live, Source
-from thence.cli.columns import when
+from thence.format.joins import time_of
 from thence.format.normal import Session, session_uid
-from thence.format.records import time_text
+from thence.format.records import JSON, time_text
 from thence.memory.store import Filter, SessionRow, Store
 
 RECENT = 15 * 60
@@ -46,7 +46,7 @@ class Now(msgspec.Struct, frozen=True):
             return _told(told, row.turn)
         if row.session.flavor in self.telling:
             return None
-        last = when(row.session.ended_at)
+        last = time_of(row.session.ended_at)
         passed = (at or time.time()) - last.timestamp() if last else float("inf")
         if row.turn == "waiting" and passed < WAITS:
             return "waiting"
@@ -71,6 +71,36 @@ def now(known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> No
                 live[session_uid(name, one.session)] = one
                 telling.add(name)
     return Now(live, frozenset(telling))
+
+
+def open_ones(store: Store, wanted: Filter, now: Now, at: float) -> list[SessionRow]:
+    """Find the sessions that somebody is at: those told of, and those just written."""
+    day = int((at - WAITS) * 1000)
+    told = msgspec.structs.replace(wanted, uids=tuple(now.live), limit=None)
+    late = msgspec.structs.replace(wanted, after=max(wanted.after or 0, day), limit=None)
+    found = {row.session.session_uid: row for one in (told, late) for row in store.sessions(one)}
+    open_now = [row for row in found.values() if now.of(row, at)]
+    open_now.sort(key=lambda row: row.session.ended_at or "", reverse=True)
+    return open_now[: wanted.limit]
+
+
+def session_object(row: SessionRow, standing: Standing | None = None) -> dict[str, JSON]:
+    """Give a session's fields under their names, and what is known of it besides."""
+    fields: dict[str, JSON] = msgspec.to_builtins(row.session)
+    fields |= {
+        "title": row.title,
+        "turn": row.turn,
+        "standing": standing,
+        "usd": {name: ticks / 10**10 for name, ticks in row.ticks.items()},
+        "unpriced_tokens": row.unpriced,
+        "lower_bound": list(row.lower_bound),
+        "events": row.events,
+        "states": row.states,
+        "skipped": row.skipped,
+        "source_gone": row.gone,
+        "pinned": row.pinned,
+    }
+    return fields
 
 
 # -- at risk --------------------------------------------------------------------------------

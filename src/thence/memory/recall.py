@@ -1,0 +1,91 @@
+"""One session recalled: whole, from the store or from its source, and its events by their names.
+
+Events have short names: `e` and the beginning of their id in hexadecimal digits. Ids never change,
+so that a name found by a search still means the same event when the session has gone on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from thence.errors import NotReadable, SessionNotFound
+from thence.format.records import Notice
+
+if TYPE_CHECKING:
+    from thence.adapters.sessions import Loaded
+    from thence.format.whole import Whole
+    from thence.memory.store import SessionRow, Store
+
+SHOWN = 5
+"""Sessions that are named when a prefix fits several."""
+
+
+def event_name(event: int) -> str:
+    """Give the short name of an event."""
+    return f"e{event:013x}"[:7]
+
+
+def place_of(whole: Whole, wanted: str) -> int:
+    """Find the record that a name means: a short one, an id in digits, or the log's own id."""
+    digits = wanted.removeprefix("e").lower()
+    for event in whole.events:
+        own = f"{event.event_id:013x}".startswith(digits) and digits
+        if own or wanted in (f"{event.event_id}", event.native_id):
+            place = whole.graph.place(event.native_id)
+            if place is not None:
+                return place
+    raise SessionNotFound(
+        f"no event {wanted!r} in {whole.uid}", hint="thence search names the events it finds"
+    )
+
+
+def _notes(row: SessionRow) -> Iterator[Notice]:
+    """Say what was found while the session was read, as far as that is kept."""
+    if row.skipped:
+        told = f"{row.skipped:,} lines could not be read; thence doctor names them"
+        yield Notice("skipped", told)
+    if row.gone:
+        yield Notice("source gone", "its agent has deleted it; this is all there is")
+
+
+def session(store: Store, wanted: str) -> SessionRow:
+    """Find the one session that an id, or the beginning of one, means."""
+    from thence.memory.store import Filter
+
+    found = list(store.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
+    exact = [
+        row for row in found if wanted in (row.session.session_uid, row.session.native_session_id)
+    ]
+    if len(exact) == 1 or len(found) == 1:
+        return (exact or found)[0]
+    if not found:
+        raise SessionNotFound(f"no session begins with {wanted!r}", hint="thence ls lists them")
+    names = ", ".join(row.session.session_uid[:24] for row in found[:SHOWN])
+    more = " and more" if len(found) > SHOWN else ""
+    raise SessionNotFound(
+        f"{wanted!r} means several sessions: {names}{more}", hint="give more of the id"
+    )
+
+
+def loaded(store: Store, row: SessionRow) -> Loaded:
+    """Give a session whole: from the store, or from its source where it was evicted."""
+    from thence.adapters import File, Source
+    from thence.adapters.sessions import Loaded, load
+    from thence.memory.sweep import recalled
+
+    session = row.session
+    held = store.held(session.session_uid)
+    if held is not None:
+        whole = recalled(session.session_uid, held, store.blobs)
+        files = tuple(File(path) for path in row.files)
+        source = Source(session.flavor, session.native_session_id, files)
+        return Loaded(source, whole, [], list(_notes(row)))
+    if session.source_path and Path(session.source_path).exists():
+        return load(Path(session.source_path))
+    name = session.native_session_id
+    raise NotReadable(
+        f"{name} was evicted, and its source is gone: only its digest is left",
+        hint=f"thence digest {name[:13]}",
+    )
