@@ -467,3 +467,30 @@ def test_an_exit_code_outranks_what_a_command_printed() -> None:
 
     assert not kinds.ending("exec_command", printed).failed
     assert kinds.ending("exec_command", printed.replace("code 0", "code 2")).failed
+
+
+def test_changes_hold_the_very_texts() -> None:
+    """Edits give both texts, new files their content, patches their lines file by file."""
+    edit = {"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}
+    patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch"
+
+    assert kinds.changes("Edit", edit) == [kinds.Change("a.py", "edit", "x = 1", "x = 2")]
+    assert kinds.changes("MultiEdit", {"file_path": "a.py", "edits": [edit, 7]}) == [
+        kinds.Change("a.py", "edit", "x = 1", "x = 2")
+    ]
+    assert kinds.changes("Write", {"file_path": "b.py", "content": "new\n"}) == [
+        kinds.Change("b.py", "add", "", "new\n")
+    ]
+    assert kinds.changes("apply_patch", {"input": patch}) == [
+        kinds.Change("a.py", "edit", patch=("@@", "-x", "+y"))
+    ]
+    assert kinds.changes("Bash", {"command": f"apply_patch <<'E'\n{patch}\nE"}) == [
+        kinds.Change("a.py", "edit", patch=("@@", "-x", "+y"))
+    ]
+
+
+@pytest.mark.parametrize("args", [None, [], {"file_path": 7}, "*** Begin Patch", {"edits": "x"}])
+def test_what_holds_no_texts_changes_nothing(args: object) -> None:
+    """A shape that nobody knows is no change."""
+    for tool in ("Edit", "Write", "apply_patch", "Bash", "Read", ""):
+        assert kinds.changes(tool, args) == []

@@ -48,6 +48,16 @@ class Touch(msgspec.Struct, frozen=True):
     removed: int | None = None
 
 
+class Change(msgspec.Struct, frozen=True):
+    """What a call does to one file: a text and the one in its place, or the lines of a patch."""
+
+    path: str
+    how: str
+    before: str = ""
+    after: str = ""
+    patch: tuple[str, ...] = ()
+
+
 class Ending(msgspec.Struct, frozen=True):
     """How a call ended; `why` is empty unless it failed."""
 
@@ -195,6 +205,28 @@ def command(tool: str, input: object) -> str | None:
 def touches(tool: str, input: object) -> list[Touch]:
     """Return the files a call edits or reads, as far as its input alone makes that evident."""
     return _deed(*_unfold(tool, input), counts=True).touches
+
+
+def changes(tool: str, input: object) -> list[Change]:
+    """Return what a call changes in files, as far as its input holds the very texts."""
+    tool, args = _unfold(tool, input)
+    kind = _kind(tool)
+    script = _command(tool, kind, args)
+    if script is not None:
+        return _patches(script) if "*** Begin Patch" in script else []
+    if kind == "patch":
+        return _patches(_patch_text(args) or "")
+    path = _pick(args, _PATHS)
+    if kind not in _OF_FILES or not isinstance(args, dict) or not path:
+        return []
+    if (content := _pick(args, _CONTENTS)) is not None and _pick(args, _OLD) is None:
+        return [Change(path, "add", "", content)]
+    edits = args.get("edits")
+    return [
+        Change(path, "edit", old, new)
+        for edit in (edits if isinstance(edits, list) else [args])
+        if (old := _pick(edit, _OLD)) is not None and (new := _pick(edit, _NEW)) is not None
+    ]
 
 
 def is_edit(tool: str, input: object) -> bool:
@@ -425,11 +457,31 @@ def _edited(path: str, args: dict[str, object]) -> Touch:
 
 def _patch_touches(args: object) -> list[Touch]:
     """Give the files of a patch: its own text, or the one quoted in a code-mode script."""
+    text = _patch_text(args)
+    return [] if text is None else _patched(text)
+
+
+def _patch_text(args: object) -> str | None:
     text = args if isinstance(args, str) else _pick(args, ("patch", "input"))
     if text is None:
-        return []
+        return None
     literal = None if text.lstrip().startswith("***") else _PATCH_LITERAL.search(text)
-    return _patched(literal[1].replace("\\n", "\n") if literal else text)
+    return literal[1].replace("\\n", "\n") if literal else text
+
+
+def _patches(text: str) -> list[Change]:
+    """Part apply_patch texts into their files, each with its lines."""
+    found: list[tuple[str, str, list[str]]] = []
+    inside = False
+    for line in text[max(0, text.find("*** Begin Patch")) :].split("\n"):
+        if head := _PATCH_FILE.match(line):
+            found.append((head[2].strip(), _HOWS[head[1]], []))
+            inside = True
+        elif line.startswith("*** End Patch"):
+            inside = False
+        elif inside and not line.startswith("*** "):
+            found[-1][2].append(line)
+    return [Change(path, how, patch=tuple(lines)) for path, how, lines in found]
 
 
 def _patched(text: str) -> list[Touch]:
