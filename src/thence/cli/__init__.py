@@ -44,6 +44,7 @@ COMMANDS = {
     "config": "Show every setting, its value and where that comes from.",
     "decide": "Write down a decision.",
     "note": "Write down a note.",
+    "serve": "Look at everything in the browser, live.",
     "demo": "Look around on made-up sessions.",
     "completion": "Print what a shell needs to complete commands and ids.",
     "uninstall": "Take hooks and timers out again.",

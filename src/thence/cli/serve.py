@@ -1,0 +1,133 @@
+"""`thence serve`: look at everything in the browser, live. Listens on this machine only."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import tell
+from thence.cli.terminal import as_json, say
+from thence.errors import BadConfig, ThenceError
+
+if TYPE_CHECKING:
+    from thence.memory.store import Store
+    from thence.serve.desk import Desk
+    from thence.serve.gate import Gate
+
+HOST = "127.0.0.1"
+PORT = 7331
+ANYWHERE = ("", "0.0.0.0", "::", "*")  # noqa: S104 - these are refused
+
+
+class PortTaken(ThenceError):
+    """Somebody else listens there."""
+
+    exit_code = 11
+
+
+@click.command(
+    "serve",
+    help="Look at everything in the browser, live.",
+    epilog="It listens on this machine only. The URL that it prints lets one browser in, once;"
+    " programs send the token of --token as Authorization: Bearer.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
+@click.option("--host", default=HOST, show_default=True, help="Listen here; elsewhere: --token.")
+@click.option("--token", is_flag=True, help="Print the token with which programs may ask.")
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@options.as_json
+def command(host: str, port: int, *, token: bool, no_open: bool, json: bool) -> int:
+    """Serve until it is stopped."""
+    try:
+        from thence.serve import app, gate
+    except ModuleNotFoundError as error:
+        raise BadConfig(
+            f"serving needs {error.name}, which is not installed",
+            hint="pip install 'thence[serve]'",
+        ) from error
+    _check(host, token=token, loopback=gate.is_loopback(host))
+    listener = _listener(host, port)
+    guard = gate.Gate(host, listener.getsockname()[1], key=gate.key_of(wiring.home()))
+    with wiring.store(must_exist=False) as store:
+        made = app.create(desk(store), guard)
+        _say(guard, token=token, json=json, loopback=gate.is_loopback(host), opens=not no_open)
+        return _run(made, listener)
+
+
+def desk(store: Store) -> Desk:
+    """Lay out what is kept in this home."""
+    from thence.serve.desk import Desk
+
+    known = wiring.adapters()
+    return Desk(
+        store,
+        home=wiring.home(),
+        settings=wiring.settings(),
+        known=known,
+        roots=wiring.roots(known),
+        policy=wiring.policy(),
+        sweeps=lambda: wiring.sweep_of(store),
+    )
+
+
+def _check(host: str, *, token: bool, loopback: bool) -> None:
+    """Refuse to listen where others can reach us, unless that is asked for twice."""
+    if host in ANYWHERE:
+        raise BadConfig(
+            f"--host {host}: that is every address of this machine",
+            hint="name one address; requests must name it too, whoever sends them",
+        )
+    if not loopback and not token:
+        raise BadConfig(
+            f"--host {host}: other machines could read every session",
+            hint="add --token if you mean it: who has the token may ask",
+        )
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise PortTaken(
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            hint="give another one with --port; 0 takes any that is free",
+        ) from error
+
+
+def _say(guard: Gate, *, token: bool, json: bool, loopback: bool, opens: bool) -> None:
+    url = guard.url()
+    if json:
+        say(as_json({"url": url, "token": guard.token if token else None, "port": guard.port}))
+    else:
+        tell(["thence serves, and listens to this machine only" if loopback else "thence serves"])
+        if not loopback:
+            tell(["warning: other machines can reach it, and nothing is encrypted on the way"])
+        tell(["", f"  {url}", "  this URL lets one browser in, once"])
+        if token:
+            tell([f"  Authorization: Bearer {guard.token}"])
+        tell(["", "Ctrl-C stops it"])
+    sys.stdout.flush()
+    if opens and not json:
+        import webbrowser
+
+        webbrowser.open(url)
+
+
+def _run(made: object, listener: socket.socket) -> int:
+    import uvicorn
+
+    options = uvicorn.Config(
+        made,  # type: ignore[arg-type]
+        log_level="error",
+        lifespan="on",
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    with listener:
+        uvicorn.Server(options).run([listener])
+    return 0

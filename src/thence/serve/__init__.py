@@ -1,0 +1,15 @@
+"""Pages, API and live view of what is kept: what `thence serve` listens with. Extra `serve`.
+
+desk      all that a page or a call may ask for
+gate      who may ask: exact Host and Origin, a cookie or a bearer token, strict headers
+app       routes, errors as problem+json, compression, ETags, static files
+api       the JSON beside every page
+live      watch, sweep, publish; server-sent events that resume exactly
+hosted    clients that write into sessions of our own, and their timers
+view      a session as rows to read
+pages     the HTML pages
+markdown  text to safe markup
+
+Invariants: nothing is sent anywhere but to who asked; no GET has an effect; what a log says is
+data, never markup, a path or an instruction; permissions are never restored.
+"""

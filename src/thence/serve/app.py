@@ -1,0 +1,263 @@
+"""The app: all routes put together, errors as problem+json, answers packed.
+
+Every answer to a GET that is whole has an ETag, so that asking again for the same costs no bytes,
+and is compressed with what the client knows, zstd before gzip. A HEAD is answered as a GET without
+its body. Errors that thence raises on purpose say what happened and what to do; of any other the
+client learns only that there was one, and the log the rest.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import zstandard
+from litestar import Litestar, MediaType, Request, Response, get
+from litestar.di import Provide
+from litestar.exceptions import HTTPException, NotFoundException
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.params import FromPath
+
+from thence import __version__
+from thence.errors import (
+    BadConfig,
+    Conflict,
+    NotAppendable,
+    NotReadable,
+    SessionBusy,
+    SessionNotFound,
+    ThenceError,
+)
+from thence.memory.store import StoreLocked
+from thence.serve import api, pages
+from thence.serve.desk import Desk
+from thence.serve.gate import ASGIApp, Gate, Message, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+STATIC: Final = Path(__file__).parent / "web" / "static"
+THREADS: Final = 8
+"""Requests that are worked on at a time: each thread has a connection to the store of its own."""
+SMALL: Final = 1024
+"""Bytes under which nothing is compressed."""
+KINDS: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+"""What is served beside the pages, by the end of its name; nothing else is."""
+
+_STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
+    (StoreLocked, 503),
+    (SessionNotFound, 404),
+    (NotReadable, 410),
+    (Conflict, 409),
+    (SessionBusy, 503),
+    (NotAppendable, 507),
+    (BadConfig, 400),
+    (ThenceError, 400),
+)
+_TEXTS: Final = (b"text/", b"application/json", b"application/problem", b"image/svg")
+_log = logging.getLogger(__name__)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What went wrong, as RFC 9457 has it, and what to do."""
+
+    title: str
+    status: int
+    type: str = "about:blank"
+    detail: str | None = None
+    hint: str | None = None
+
+
+def create(desk: Desk, gate: Gate) -> ASGIApp:
+    """Make everything that `thence serve` answers with, behind its gate."""
+    app: ASGIApp = routes(desk)  # type: ignore[assignment]  # its own types of the same messages
+    return gate.around(packed(app))
+
+
+def routes(desk: Desk) -> Litestar:
+    """Make the app without its gate."""
+
+    @asynccontextmanager
+    async def working(_app: Litestar) -> AsyncIterator[None]:
+        import asyncio
+
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="thence-serve") as threads:
+            asyncio.get_running_loop().set_default_executor(threads)
+            yield
+
+    return Litestar(
+        [static, *api.ROUTES, *pages.ROUTES],
+        dependencies={"desk": Provide(lambda: desk, sync_to_thread=False)},
+        exception_handlers={ThenceError: _told, HTTPException: _refused, Exception: _broken},
+        lifespan=[working],
+        openapi_config=OpenAPIConfig(
+            title="thence",
+            version=__version__,
+            description="What is kept of the sessions of coding agents.",
+            path="/api",
+            render_plugins=[JsonRenderPlugin(path="/openapi.json", media_type=MediaType.JSON)],
+            use_handler_docstrings=True,
+        ),
+        request_max_body_size=None,  # the gate bounds it
+        logging_config=None,
+        debug=False,
+    )
+
+
+@get("/static/{name:str}", include_in_schema=False, sync_to_thread=True)
+def static(name: FromPath[str]) -> Response[bytes]:
+    """Give one of our own files."""
+    # A name that is in the folder is no path; what is not there is not looked for.
+    kind = KINDS.get(Path(name).suffix)
+    if kind is None or name not in {path.name for path in STATIC.glob("*") if path.is_file()}:
+        raise NotFoundException(f"no such file: {name}")
+    headers = {"cache-control": "private, no-cache"}
+    return Response((STATIC / name).read_bytes(), media_type=kind, headers=headers)
+
+
+# -- errors ---------------------------------------------------------------------------------
+
+
+def _told(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    assert isinstance(error, ThenceError)  # noqa: S101 - registered for these alone
+    status = next(number for kind, number in _STATUS if isinstance(error, kind))
+    return _answer(request, Problem(error.message, status, hint=error.hint))
+
+
+def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
+    extra = error.extra if isinstance(error.extra, Sequence | dict) else None
+    detail = "; ".join(_said(one) for one in extra) if isinstance(extra, list) else None
+    title = "not found" if error.status_code == 404 else error.detail
+    problem = Problem(title or "refused", error.status_code, detail=detail or None)
+    return _answer(request, problem, headers=error.headers)
+
+
+def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    _log.error("request.failed path=%s", request.url.path, exc_info=error)
+    hint = "this is a bug; the terminal that runs thence serve shows more"
+    return _answer(request, Problem("something broke here", 500, hint=hint))
+
+
+def _said(one: object) -> str:
+    if isinstance(one, dict):
+        return ": ".join(str(one[name]) for name in ("key", "message") if one.get(name))
+    return str(one)
+
+
+def _answer(
+    request: Request[Any, Any, Any], problem: Problem, headers: dict[str, str] | None = None
+) -> Response[Any]:
+    """Say it as a page to a browser that asked for one, else as problem+json."""
+    wants_page = "text/html" in request.headers.get("accept", "")
+    if wants_page and not request.url.path.startswith(("/api", "/static")):
+        shown = pages.problem(request, problem.status, problem.title, problem.hint)
+        if shown is not None:
+            return shown
+    return Response(
+        msgspec.json.encode(problem),
+        status_code=problem.status,
+        media_type="application/problem+json",
+        headers={"cache-control": "no-store", **(headers or {})},
+    )
+
+
+# -- packing --------------------------------------------------------------------------------
+
+
+def packed(app: ASGIApp) -> ASGIApp:
+    """Answer HEAD, give ETags, and compress what is whole and worth it."""
+
+    async def packing(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        packer = _Packer(scope, send)
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await app(scope, receive, packer.take)
+
+    return packing
+
+
+class _Packer:
+    """One answer on its way out."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send = send
+        self._head = scope["method"] == "HEAD"
+        self._reads = scope["method"] in ("GET", "HEAD")
+        asked = {name.lower(): value for name, value in scope["headers"]}
+        self._accepts = asked.get(b"accept-encoding", b"").lower()
+        self._known = asked.get(b"if-none-match", b"")
+        self._start: Message | None = None
+        self._body = bytearray()
+        self._through = False
+
+    async def take(self, message: Message) -> None:
+        """Take a message of the app; what streams goes straight through."""
+        if message["type"] == "http.response.start":
+            kind = _header(message, b"content-type")
+            self._through = kind.startswith(b"text/event-stream")
+            if not self._through:
+                self._start = message
+                return
+        if self._through or self._start is None:
+            await self._send(message)
+            return
+        self._body += message.get("body", b"")
+        if not message.get("more_body", False):
+            await self._whole(self._start, bytes(self._body))
+
+    async def _whole(self, start: Message, body: bytes) -> None:
+        headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
+        status: int = start["status"]
+        if self._reads and status == 200:
+            tag = _header(start, b"etag")
+            if not tag:
+                tag = b'W/"%s"' % hashlib.blake2b(body, digest_size=12).hexdigest().encode()
+                headers.append((b"etag", tag))
+            headers.append((b"vary", b"Accept-Encoding, Cookie, Authorization"))
+            if not _header(start, b"cache-control"):
+                headers.append((b"cache-control", b"private, no-cache"))
+            if tag in [one.strip() for one in self._known.split(b",")]:
+                status, body = 304, b""
+                headers = [(n, v) for n, v in headers if n.lower() != b"content-type"]
+        encoding, body = _squeezed(body, _header(start, b"content-type"), self._accepts)
+        if encoding:
+            headers.append((b"content-encoding", encoding))
+        if status not in (204, 304):
+            headers.append((b"content-length", str(len(body)).encode()))
+        await self._send({**start, "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": b"" if self._head else body})
+
+
+def _header(start: Message, name: bytes) -> bytes:
+    return next((value for n, value in start.get("headers", ()) if n.lower() == name), b"")
+
+
+def _squeezed(body: bytes, kind: bytes, accepts: bytes) -> tuple[bytes, bytes]:
+    """Compress a body where that helps; the name of the way, empty for none."""
+    if len(body) < SMALL or not kind.startswith(_TEXTS):
+        return b"", body
+    ways = {one.partition(b";")[0].strip(): one for one in accepts.split(b",")}
+    wanted = {way for way, told in ways.items() if b"q=0" not in told.replace(b"q=0.", b"")}
+    if b"zstd" in wanted:
+        return b"zstd", zstandard.ZstdCompressor(level=3).compress(body)
+    if b"gzip" in wanted:
+        return b"gzip", gzip.compress(body, compresslevel=5, mtime=0)
+    return b"", body

@@ -1,0 +1,167 @@
+"""The desk: all that a page or a call of the API may ask for, made ready once.
+
+Threads may share it. What agents say of themselves is asked at most once a second, what is about
+to be deleted once a minute; sessions that were put together stay at hand, the ones used last
+first, up to so many bytes, and only as the store has them now.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from litestar.di import NamedDependency
+
+from thence import config
+from thence.adapters import Adapter
+from thence.errors import SessionNotFound
+from thence.memory import recall, standing
+from thence.memory.retention import Policy
+from thence.memory.store import SessionRow, Store
+
+if TYPE_CHECKING:
+    from thence.adapters.sessions import Loaded
+    from thence.memory.sweep import Sweep
+
+NOW = 1.0
+"""Seconds for which what agents say of themselves is believed."""
+RISKS = 60.0
+"""Seconds for which the list of what is about to be deleted is believed."""
+WHOLES = 256 << 20
+"""Bytes of sessions that stay at hand, put together."""
+SWOLLEN = 6
+"""Bytes that a byte of a session's log takes in memory, about."""
+
+_UID = re.compile(r"(?:[a-z][a-z0-9_-]{0,31}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_STRIPES = 16
+
+T = TypeVar("T")
+
+
+class Desk:
+    """What is kept, and what goes on, for whoever asks."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        home: Path,
+        settings: config.Settings,
+        known: Mapping[str, Adapter],
+        roots: Mapping[str, Sequence[Path]],
+        policy: Policy,
+        sweeps: Callable[[], Sweep] | None = None,
+        clock: Callable[[], float] = time.time,
+        room: int = WHOLES,
+    ) -> None:
+        """Lay everything out; without `sweeps` what is written meanwhile is not swept here."""
+        self.store = store
+        self.home = home
+        self.settings = settings
+        self.known = known
+        self.roots = roots
+        self.policy = policy
+        self.sweeps = sweeps
+        self.clock = clock
+        self._now = _Kept(NOW, lambda: standing.now(self.known, self.roots))
+        self._risks = _Kept(RISKS, self._at_risk)
+        self._wholes = _Wholes(room)
+
+    def now(self) -> standing.Now:
+        """Tell which sessions run or wait."""
+        return self._now.get()
+
+    def risks(self) -> list[standing.Risk]:
+        """Tell what will be deleted soon and is not kept."""
+        return self._risks.get()
+
+    def _at_risk(self) -> list[standing.Risk]:
+        return standing.at_risk(self.known, self.roots, self.store, at=self.clock())
+
+    def row(self, prefix: str) -> SessionRow:
+        """Find the one session that an id, or the beginning of one, means."""
+        if _UID.fullmatch(prefix) is None:
+            raise SessionNotFound(
+                f"no session is called {prefix[:80]!r}", hint="ids are letters, digits and dashes"
+            )
+        return recall.session(self.store, prefix)
+
+    def whole(self, row: SessionRow) -> Loaded:
+        """Give a session put together, from the store or from its source."""
+        key = _Key(row.session.session_uid, row.change, row.session.evicted_at)
+        size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
+        return self._wholes.get(key, size, lambda: recall.loaded(self.store, row))
+
+
+AtDesk = NamedDependency[Desk]
+"""How a handler asks for the desk: `desk: AtDesk`."""
+
+
+class _Kept(Generic[T]):
+    """A value that is made anew when it is asked for and too old."""
+
+    def __init__(self, seconds: float, make: Callable[[], T]) -> None:
+        self._seconds = seconds
+        self._make = make
+        self._mutex = threading.Lock()
+        self._made: tuple[float, T] | None = None
+
+    def get(self) -> T:
+        """Give it; who asks while it is being made waits for that."""
+        with self._mutex:
+            now = time.monotonic()
+            if self._made is None or now - self._made[0] > self._seconds:
+                self._made = now, self._make()
+            return self._made[1]
+
+
+class _Key(NamedTuple):
+    uid: str
+    change: int
+    evicted: str | None
+
+
+class _Wholes:
+    """Sessions at hand, the one used last at the end."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._mutex = threading.Lock()
+        self._held: OrderedDict[_Key, tuple[int, Loaded]] = OrderedDict()
+        self._used = 0
+        # Two that ask for one session wait for each other, two that ask for two do not.
+        self._making = [threading.Lock() for _ in range(_STRIPES)]
+
+    def get(self, key: _Key, size: int, make: Callable[[], Loaded]) -> Loaded:
+        """Give a session, putting it together when it is not at hand as it is now."""
+        with self._making[hash(key.uid) % _STRIPES]:
+            found = self._find(key)
+            if found is None:
+                found = make()
+                self._put(key, size, found)
+            return found
+
+    def _find(self, key: _Key) -> Loaded | None:
+        with self._mutex:
+            found = self._held.get(key)
+            if found is None:
+                return None
+            self._held.move_to_end(key)
+            return found[1]
+
+    def _put(self, key: _Key, size: int, made: Loaded) -> None:
+        with self._mutex:
+            for old in [one for one in self._held if one.uid == key.uid]:
+                self._used -= self._held.pop(old)[0]
+            if size > self._room:
+                return
+            self._held[key] = size, made
+            self._used += size
+            while self._used > self._room:
+                _, (gone, _) = self._held.popitem(last=False)
+                self._used -= gone

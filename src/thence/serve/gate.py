@@ -1,0 +1,346 @@
+"""The gate: who may ask anything, before anything is looked at. Pure ASGI, around everything.
+
+A page in the user's browser can send requests to this machine, names can be made to lead here,
+and other users share the loopback. So every request, whatever its path, must name this server
+exactly, come from one of its own pages or from none, and bring the cookie or the bearer token of
+this home. The cookie is set by a URL that is printed once and works once. The secrets follow from
+a key that only the user can read, so that pages stay open over a restart of the server.
+
+Invariants: hosts and origins are compared whole, never by how they begin or end; secrets are
+compared in constant time; a token in a query is refused, right or wrong; what is not asked for by
+a page of ours can change nothing; every answer carries the strict headers, refusals as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import ipaddress
+import os
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from thence.errors import BadConfig
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+KEY: Final = "serve.key"
+COOKIE: Final = "thence"
+ENTER: Final = "/enter"
+TICKET: Final = "ticket"
+TICKETS: Final = 16
+"""Entries that may be open at a time."""
+BODY: Final = 4 << 20
+"""Bytes of a request's body, at most."""
+
+CSP: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
+    " font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = (
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+
+_READS = frozenset({"GET", "HEAD"})
+_WRITES = frozenset({"POST"})
+_OWN_SITES = frozenset({b"same-origin", b"none"})
+_SECRETS = frozenset({"token", "access_token", "key", "bearer", "cookie"})
+_IN_PATH = (b"%2f", b"%5c", b"%00", b"\\", b"//")
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a request goes no further."""
+
+    status: int
+    title: str
+    hint: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Gate:
+    """Lets in who may, for one address; `around` stands before an app."""
+
+    def __init__(self, host: str, port: int, *, key: bytes) -> None:
+        """Guard host and port; what is let in follows from the key."""
+        self.host, self.port = host, port
+        self._cookie = _derived(key, f"cookie:{port}")
+        self.token = _derived(key, "bearer")
+        """What a program gives as `Authorization: Bearer …`."""
+        self._authorities = frozenset(_authorities(host, port))
+        self._tickets: dict[str, None] = {}
+        self._mutex = threading.Lock()
+
+    # -- entering -----------------------------------------------------------------------
+
+    def ticket(self) -> str:
+        """Draw an entry that works once; of too many the oldest is void."""
+        drawn = secrets.token_urlsafe(32)
+        with self._mutex:
+            self._tickets[drawn] = None
+            while len(self._tickets) > TICKETS:
+                del self._tickets[next(iter(self._tickets))]
+        return drawn
+
+    def url(self) -> str:
+        """Give a URL that lets a browser in, once."""
+        return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={self.ticket()}"
+
+    def _used(self, query: bytes) -> bool:
+        """Take the entry that a query names; False when there is none, or no longer."""
+        given = dict(_pairs(query)).get(TICKET, "")
+        with self._mutex:
+            found = [one for one in self._tickets if _same(given, one)]
+            for one in found:
+                del self._tickets[one]
+        return bool(found)
+
+    # -- guarding -----------------------------------------------------------------------
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """Stand before an app."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "lifespan":
+                await app(scope, receive, send)
+                return
+            if scope["type"] != "http":  # no page of ours opens a socket
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            sealed = _with_headers(send)
+            refused = self.refusal(scope)
+            if refused is not None:
+                await _refuse(refused, scope, sealed)
+            elif scope["path"] == ENTER:
+                await self._enter(scope, sealed)
+            else:
+                await app(scope, receive, sealed)
+
+        return guarded
+
+    def refusal(self, scope: Scope) -> Refused | None:
+        """Tell why a request may not go on; None when it may."""
+        headers: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.lower(), []).append(value)
+        return (
+            self._misdirected(headers)
+            or self._foreign(headers)
+            or _odd(scope)
+            or self._unknown(scope, headers)
+            or _unasked(scope, headers)
+        )
+
+    def _misdirected(self, headers: dict[bytes, list[bytes]]) -> Refused | None:
+        hosts = headers.get(b"host", [])
+        if len(hosts) == 1 and _text(hosts[0]) in self._authorities:
+            return None
+        return Refused(421, "this server has another name", "use the URL that thence serve printed")
+
+    def _foreign(self, headers: dict[bytes, list[bytes]]) -> Refused | None:
+        """Refuse what a page of another origin sends; a program sends no origin."""
+        hint = "open the page itself; no other page may ask for it"
+        sites = headers.get(b"sec-fetch-site", [])
+        if any(site not in _OWN_SITES for site in sites):
+            return Refused(403, "asked for by another site", hint)
+        own = b"http://" + headers[b"host"][0]
+        if any(origin != own for origin in headers.get(b"origin", [])):
+            return Refused(403, "asked for by a page of another origin", hint)
+        return None
+
+    def _unknown(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
+        if any(name.lower() in _SECRETS for name, _ in _pairs(scope["query_string"])):
+            hint = "send it as a header: Authorization: Bearer …"
+            return Refused(400, "secrets do not belong into a URL", hint)
+        if scope["path"] == ENTER:
+            return None  # the entry itself is looked at there
+        if self._bears(headers) or self._is_cookie(headers):
+            return None
+        return Refused(
+            401,
+            "nobody is known to be asking",
+            "thence serve prints a URL that lets a browser in once; programs send a bearer token",
+            ((b"www-authenticate", b'Bearer realm="thence"'),),
+        )
+
+    def _bears(self, headers: dict[bytes, list[bytes]]) -> bool:
+        given = headers.get(b"authorization", [])
+        if len(given) != 1:
+            return False
+        scheme, _, token = _text(given[0]).partition(" ")
+        return scheme.lower() == "bearer" and _same(token.strip(), self.token)
+
+    def _is_cookie(self, headers: dict[bytes, list[bytes]]) -> bool:
+        given = _cookies(headers.get(b"cookie", []))
+        return any(_same(value, self._cookie) for value in given)
+
+    async def _enter(self, scope: Scope, send: Send) -> None:
+        """Let a browser in that brings an entry, and have it forget the URL."""
+        if scope["method"] != "GET" or not self._used(scope["query_string"]):
+            hint = "run thence serve again: it prints and opens a new one"
+            await _refuse(Refused(401, "this URL was used already", hint), scope, send)
+            return
+        cookie = f"{COOKIE}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
+        headers = [
+            (b"location", b"/"),
+            (b"set-cookie", cookie.encode()),
+            (b"cache-control", b"no-store"),
+            (b"content-length", b"0"),
+        ]
+        await send({"type": "http.response.start", "status": 303, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _odd(scope: Scope) -> Refused | None:
+    """Refuse methods that nothing here has, and paths that mean another place."""
+    if scope["method"] not in _READS | _WRITES:
+        allow = ((b"allow", b"GET, HEAD, POST"),)
+        return Refused(405, "no such method here", "GET reads, POST writes", allow)
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+    raw = raw.partition(b"?")[0].lower()
+    path: str = scope["path"]
+    hidden = any(sign in raw for sign in _IN_PATH)
+    if hidden or any(part in (".", "..") for part in path.split("/")) or not path.isprintable():
+        return Refused(404, "no such page", "ids are letters, digits and dashes")
+    return None
+
+
+def _unasked(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
+    """Refuse what would change something and was not sent on purpose by a page or a program."""
+    if scope["method"] in _READS:
+        return None
+    if b"authorization" not in headers and b"origin" not in headers:
+        return Refused(403, "nobody says who asks for a change", "a browser sends Origin with it")
+    kinds = [kind.partition(b";")[0].strip().lower() for kind in headers.get(b"content-type", [])]
+    if kinds != [b"application/json"]:
+        return Refused(415, "changes are sent as JSON", "Content-Type: application/json")
+    sizes = headers.get(b"content-length", [])
+    if len(sizes) != 1 or not sizes[0].isdigit():
+        return Refused(411, "say how long it is", "Content-Length: …")
+    if int(sizes[0]) > BODY:
+        return Refused(413, "too much at once", f"at most {BODY} bytes")
+    return None
+
+
+# -- answers --------------------------------------------------------------------------------
+
+
+def _with_headers(send: Send) -> Send:
+    """Put the strict headers on an answer, whoever made it."""
+    own = {name for name, _ in HEADERS}
+
+    async def sealed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            rest = [(n, v) for n, v in message.get("headers", ()) if n.lower() not in own]
+            message = {**message, "headers": [*rest, *HEADERS]}
+        await send(message)
+
+    return sealed
+
+
+async def _refuse(refused: Refused, scope: Scope, send: Send) -> None:
+    body = msgspec.json.encode(
+        {
+            "type": "about:blank",
+            "title": refused.title,
+            "status": refused.status,
+            "hint": refused.hint,
+        }
+    )
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        *refused.headers,
+    ]
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    shown = b"" if scope["method"] == "HEAD" else body
+    await send({"type": "http.response.body", "body": shown})
+
+
+# -- secrets and names ----------------------------------------------------------------------
+
+
+def key_of(home: Path) -> bytes:
+    """Give this home's key, drawing it the first time; only its user can read it."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = home / KEY
+    with contextlib.suppress(FileExistsError):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(32))
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise BadConfig(f"{path}: not a key of 32 bytes", hint="remove it to draw a new one")
+    return key
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def authority(host: str, port: int) -> str:
+    """Write host and port the way a URL does."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _authorities(host: str, port: int) -> Iterable[str]:
+    """Name this server in all the ways that a browser may."""
+    names = [host, *(("localhost", "127.0.0.1", "::1") if is_loopback(host) else ())]
+    for name in dict.fromkeys(names):
+        yield authority(name, port)
+        if port == 80:
+            yield authority(name, port).removesuffix(":80")
+
+
+def _derived(key: bytes, what: str) -> str:
+    return hmac.new(key, what.encode(), hashlib.sha256).hexdigest()
+
+
+def _same(given: str, right: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), right.encode())
+
+
+def _cookies(headers: Iterable[bytes]) -> list[str]:
+    out: list[str] = []
+    for header in headers:
+        jar: SimpleCookie = SimpleCookie()
+        with contextlib.suppress(CookieError):
+            jar.load(_text(header))
+        if COOKIE in jar:
+            out.append(jar[COOKIE].value)
+    return out
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(_text(query), keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        return [("token", "")]  # so many that nobody can say what they are: refused
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")

@@ -1,0 +1,169 @@
+"""A made-up machine, swept, and its desk served by a real server on a free port of the loopback."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+import uvicorn
+
+from thence import config
+from thence.adapters import adapters
+from thence.cli import madeup
+from thence.memory.redact import Redactor
+from thence.memory.retention import Policy
+from thence.memory.sqlite import Sqlite
+from thence.memory.sweep import Sweep
+from thence.serve import app as serving
+from thence.serve.desk import Desk
+from thence.serve.gate import ASGIApp, Gate
+
+KEY = bytes(range(32))
+"""The key of all made-up homes: its secrets open nothing."""
+LONG = 60.0
+"""Seconds after which what should happen will not: a busy machine is slow."""
+
+
+class Answer(NamedTuple):
+    """What a request came to."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body as the value it is."""
+        return msgspec.json.decode(self.body)
+
+
+class House:
+    """A made-up machine with a desk and a server."""
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self.folder = folder
+        self.homes = madeup.homes(folder)
+        self.store = Sqlite(str(self.homes.thence / "memory" / "thence.db"))
+        self.desk = self._desk()
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.port: int = self._listener.getsockname()[1]
+        self.gate = Gate("127.0.0.1", self.port, key=KEY)
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _desk(self) -> Desk:
+        known = adapters()
+        env = self.homes.env
+        roots = {name: one.roots(self.folder, env) for name, one in known.items()}
+        self.roots = {n: [p for p in paths if p.is_dir()] for n, paths in roots.items()}
+        return Desk(
+            self.store,
+            home=self.homes.thence,
+            settings=config.settings(self.homes.thence, {}),
+            known=known,
+            roots=self.roots,
+            policy=Policy(),
+            sweeps=self.sweep,
+        )
+
+    def sweep(self) -> Sweep:
+        """Make a sweep of this machine."""
+        return Sweep(self.store, adapters(), Redactor(key=KEY))
+
+    def swept(self) -> None:
+        """Keep what was written."""
+        with self.store.sweeping(LONG):
+            self.sweep().run(self.roots)
+
+    @property
+    def app(self) -> ASGIApp:
+        """Everything that is served, behind its gate."""
+        return serving.create(self.desk, self.gate)
+
+    @contextmanager
+    def serving(self, app: ASGIApp | None = None) -> Iterator[House]:
+        """Answer requests meanwhile."""
+        options = uvicorn.Config(
+            app or self.app,
+            log_level="error",
+            lifespan="on",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        server = uvicorn.Server(options)
+        thread = threading.Thread(target=server.run, args=([self._listener],), daemon=True)
+        thread.start()
+        until = time.monotonic() + LONG
+        while not server.started and thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert server.started
+        try:
+            yield self
+        finally:
+            server.should_exit = True
+            thread.join(LONG)
+            assert not thread.is_alive()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._listener.close()
+        self.store.close()
+
+    # -- asking -------------------------------------------------------------------------
+
+    def ask(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        bearer: bool = True,
+    ) -> Answer:
+        """Ask the server, as a program that has the token does."""
+        told = {"Authorization": f"Bearer {self.gate.token}"} if bearer else {}
+        data = None if body is None else msgspec.json.encode(body)
+        if data is not None:
+            told["Content-Type"] = "application/json"
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
+        try:
+            link.request(method, path, data, {**told, **(headers or {})})
+            answer = link.getresponse()
+            fields = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, fields, answer.read())
+        finally:
+            link.close()
+
+
+def built(folder: Path) -> House:
+    """Write the made-up sessions, and keep them."""
+    madeup.write(folder, datetime.now(UTC))
+    house = House(folder)
+    house.swept()
+    return house
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A machine that is served, for a whole file of tests that change nothing."""
+    made = built(tmp_path_factory.mktemp("house"))
+    with made.serving():
+        yield made
+    made.close()
+
+
+@pytest.fixture
+def own_house(tmp_path: Path) -> Iterator[House]:
+    """A machine that is served, to write on."""
+    made = built(tmp_path)
+    with made.serving():
+        yield made
+    made.close()
