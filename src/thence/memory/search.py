@@ -59,6 +59,11 @@ class Query(msgspec.Struct, frozen=True):
     """For the index; empty when only filters were given."""
     terms: tuple[str, ...] = ()
     """What to point at in a snippet."""
+    wanted: tuple[tuple[str, ...], ...] = ()
+    """The same for an index of another kind: of each group one term at least."""
+    without: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    """Tokens to filter by, all of them."""
     agent: str | None = None
     project: str | None = None
     model: str | None = None
@@ -131,7 +136,7 @@ class Hits(msgspec.Struct, frozen=True):
 
 def parse(text: str) -> Query:
     """Read what a user typed."""
-    wanted: list[str] = []
+    wanted: list[tuple[str, ...]] = []
     without: list[str] = []
     terms: list[str] = []
     given: dict[str, JSON] = {}
@@ -154,13 +159,17 @@ def parse(text: str) -> Query:
         if piece["no"]:
             without.append(term)
         elif either:
-            wanted[-1] = f"({wanted[-1]} OR {term})"
+            wanted[-1] = (*wanted[-1], term)
             either = False
         else:
-            wanted.append(term)
+            wanted.append((term,))
         if not piece["no"]:
             terms.append(value)
-    return Query(_match(wanted, without, meta), tuple(terms), **given)
+    return Query(
+        *(_match(wanted, without, meta), tuple(terms)),
+        *(tuple(wanted), tuple(without), tuple(meta)),
+        **given,
+    )
 
 
 def _term(text: str, *, phrase: bool) -> str | None:
@@ -172,10 +181,11 @@ def _term(text: str, *, phrase: bool) -> str | None:
     return '"' + " ".join(words) + '"' + ("*" if prefix else "")
 
 
-def _match(wanted: Sequence[str], without: Sequence[str], meta: Sequence[str]) -> str:
+def _match(wanted: Sequence[Sequence[str]], without: Sequence[str], meta: Sequence[str]) -> str:
     if without and not wanted and not meta:
         raise BadQuery("a search needs something to look for, not only what to leave out")
-    parts = [f"body : ({' AND '.join(wanted)})"] if wanted else []
+    groups = [group[0] if len(group) == 1 else f"({' OR '.join(group)})" for group in wanted]
+    parts = [f"body : ({' AND '.join(groups)})"] if groups else []
     parts += [f'meta : "{word}"' for word in meta]
     match = " AND ".join(parts)
     return match + "".join(f" NOT body : {term}" for term in without)
@@ -187,11 +197,11 @@ def _filter(  # noqa: PLR0917
     value: str,
     given: dict[str, JSON],
     meta: list[str],
-    wanted: list[str],
+    wanted: list[tuple[str, ...]],
 ) -> None:
     if name == "file":
         if (term := _term(value, phrase=True)) is not None:
-            wanted.append(term)
+            wanted.append((term,))
             meta.append("kindtoolcall")
     elif name in ("agent", "tool", "kind"):
         meta.append(name + token(value))
