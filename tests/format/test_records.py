@@ -464,3 +464,9 @@ def test_names_are_text_or_nothing(value: Any, expected: str) -> None:
 def test_seconds_become_text(written: Any, expected: Any) -> None:
     """Out of range they are no time; what is no number is left alone."""
     assert expected == time_text(written)
+
+
+def test_thousandths_of_seconds_become_text() -> None:
+    """A number of any length is a time or none; it is not divided before that is known."""
+    assert "2026-11-15T13:12:00.250Z" == time_text(1794748320250, per_second=1000)
+    assert "" == time_text(10**400, per_second=1000)

@@ -359,12 +359,15 @@ def word(value: JSON) -> str:
     return value if isinstance(value, str) else ""
 
 
-def time_text(seconds: JSON) -> JSON:
-    """Write seconds since 1970 as RFC 3339 UTC with milliseconds; leave anything else alone."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        return seconds
+def time_text(number: JSON, *, per_second: int = 1) -> JSON:
+    """Write seconds since 1970, or so many parts of them, as RFC 3339 UTC with milliseconds.
+
+    Anything else is left alone; a number that is no time is empty.
+    """
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return number
     try:
-        moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
+        moment = _EPOCH + timedelta(milliseconds=round(number * 1000 / per_second))
     except (OverflowError, ValueError):
         return ""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

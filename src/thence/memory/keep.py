@@ -8,17 +8,18 @@ kept stays kept when the source is rewritten or deleted; it is marked so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
-from thence.format import codec, gather, joins, kinds
+from thence.format import gather, joins, kinds
 from thence.format.facts import COPIES_OF, Block, Edge, Fact, Told, words_of
 from thence.format.lineage import SHARED
 from thence.format.normal import KINDS, Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped, Usage
 from thence.format.whole import Whole
+from thence.memory import spelling
 from thence.memory.packs import Blobs
 from thence.memory.prices import price, tariff
 from thence.memory.redact import VERSION, Redactor
@@ -74,6 +75,14 @@ class Kept(msgspec.Struct):
     skipped: list[Skipped] = []
     lines: int = 0
     bytes: int = 0
+
+
+class _Stored(NamedTuple):
+    """Facts as they are kept: with payloads and refs to them, with refs alone, and as bytes."""
+
+    full: list[Fact]
+    light: list[Fact]
+    body: bytes
 
 
 class Keeper:
@@ -134,11 +143,10 @@ class Keeper:
             return out
         # Pieces are joined first: a secret may have been cut in two.
         new = gather.joined(_not_read_before(batch.events, held))
-        full = self._stored(source.uid, new)
-        light = [_light(fact) for fact in full]
+        stored = self._stored(source.uid, new)
         whole = Whole(
             source.uid,
-            [*(held.facts if held else ()), *full],
+            [*(held.facts if held else ()), *stored.full],
             replayed=held.replayed if held else frozenset(),
             billed=held.billed if held else frozenset(),
             torn=batch.torn,
@@ -154,8 +162,8 @@ class Keeper:
                 carried_until=carried.until,
                 carried_change=carried.change,
             )
-        change = out.change = self._change(whole, light, held, row)
-        change.cursor = batch.cursor
+        change = out.change = self._change(whole, stored, held, row)
+        change.cursor = _spellable(batch.cursor)
         if out.more or held is not None:
             rows = (*change.events, *change.altered)
             gone = set(change.vanished)
@@ -166,7 +174,7 @@ class Keeper:
             out.held = Held(
                 change.row,
                 change.cursor,
-                [*(held.facts if held else ()), *light],
+                [*(held.facts if held else ()), *stored.light],
                 {at: seen for at, seen in events.items() if at not in gone},
                 held.replayed if held else frozenset(),
                 held.billed if held else frozenset(),
@@ -176,14 +184,16 @@ class Keeper:
 
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
         """Keep a session once more that is in the store alone, by the rules of today."""
-        full = self._stored(uid, facts)
-        whole = Whole(uid, full, replayed=held.replayed, billed=held.billed, torn=held.row.torn)
+        stored = self._stored(uid, facts)
+        whole = Whole(
+            uid, stored.full, replayed=held.replayed, billed=held.billed, torn=held.row.torn
+        )
         redact = self._redactor.redact_json
         session = msgspec.convert(redact(msgspec.to_builtins(held.row.session)), Session)
         row = msgspec.structs.replace(
             held.row, session=session, change=held.row.change + 1, redactor=VERSION, pack_bytes=0
         )
-        change = self._change(whole, [_light(fact) for fact in full], None, row)
+        change = self._change(whole, stored, None, row)
         change.cursor = held.cursor
         change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
         return change
@@ -194,29 +204,40 @@ class Keeper:
 
     # -- redaction and packs ------------------------------------------------------------
 
-    def _stored(self, uid: str, facts: Sequence[Fact]) -> list[Fact]:
-        """Take secrets out of everything that records say, and put their payloads into the pack.
-
-        The facts that come back hold payloads and refs to them.
-        """
+    def _stored(self, uid: str, facts: Sequence[Fact]) -> _Stored:
+        """Take secrets out of everything that records say, and put their payloads into the pack."""
         bodies: list[bytes] = []
         clean = [self._clean(fact, bodies) for fact in facts]
         refs = iter(self._blobs.append(uid, bodies, sync=False) if bodies else ())
-        return [_with_refs(fact, refs) for fact in clean]
+        full = [_with_refs(fact, refs) for fact in clean]
+        light = [_light(fact) for fact in full]
+        try:
+            return _Stored(full, light, pack_facts(light) if light else b"")
+        except spelling.UNSPELLABLE:
+            full = [spelling.plain_fact(fact) for fact in full]
+            light = [_light(fact) for fact in full]
+            return _Stored(full, light, pack_facts(light))
 
     def _clean(self, fact: Fact, bodies: list[bytes]) -> Fact:
         blocks: list[Block] | None = None
         for number, block in enumerate(fact.blocks):
             if block.payload is None:
                 continue
-            body = codec.dump(block.payload)
+            try:
+                body = spelling.encode(block.payload)
+            except spelling.UNSPELLABLE:
+                plain = spelling.plain(block.payload)
+                block = msgspec.structs.replace(block, payload=plain)  # noqa: PLW2901 - in its place
+                blocks = list(fact.blocks) if blocks is None else blocks
+                blocks[number] = block
+                body = spelling.encode(plain)
             # One look at all of it tells for most payloads that there is nothing to find.
             if suspects := self._redactor.doubts(body):
                 clean = self._clean_block(block, suspects)
                 if clean is not block:
                     blocks = list(fact.blocks) if blocks is None else blocks
                     blocks[number] = clean
-                    body = codec.dump(clean.payload)
+                    body = spelling.encode(clean.payload)
             bodies.append(body)
         about = self._clean_about(fact.about) if fact.about else fact.about
         told = tuple(self._clean_told(one) for one in fact.told) if fact.told else fact.told
@@ -262,16 +283,14 @@ class Keeper:
 
     # -- rows ---------------------------------------------------------------------------
 
-    def _change(
-        self, whole: Whole, light: list[Fact], held: Held | None, row: SessionRow
-    ) -> Change:
+    def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
         change = restated(whole, held, row=row)
-        change.facts = pack_facts(light) if light else b""
+        change.facts = stored.body
         change.fresh = held is None
         change.words = list(_words(whole, change.events))
-        change.claims = [*claims(light), *_ties(whole)]
+        change.claims = [*claims(stored.light), *_ties(whole)]
         text = sum(len(w.body) for w in change.words) + (held.row.text_bytes if held else 0)
-        packed = _packed(light) + (held.row.pack_bytes if held else 0)
+        packed = _packed(stored.light) + (held.row.pack_bytes if held else 0)
         size = packed + int(text * _INDEXED) + _ROW_BYTES * len(whole.events)
         change.row = msgspec.structs.replace(
             change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed
@@ -380,7 +399,7 @@ def _ties(whole: Whole) -> Iterable[int]:
 def with_payloads(fact: Fact, blobs: Blobs) -> Fact:
     """Give a fact as it was read: payloads in their place."""
     blocks = tuple(
-        msgspec.structs.replace(block, payload=msgspec.json.decode(blobs.read(block.ref)))
+        msgspec.structs.replace(block, payload=spelling.load(blobs.read(block.ref)))
         if block.ref is not None
         else block
         for block in fact.blocks
@@ -437,6 +456,15 @@ def _not_read_before(facts: list[Fact], held: Held | None) -> list[Fact]:
         for fact in facts
         if (fact.file, fact.generation, fact.line, fact.node.id, fact.type) not in known
     ]
+
+
+def _spellable(cursor: Cursor) -> Cursor:
+    """Give a cursor that can be stored, whatever the adapter remembers of the log in it."""
+    try:
+        msgspec.msgpack.encode(cursor)
+    except spelling.UNSPELLABLE:
+        return spelling.plain_cursor(cursor)
+    return cursor
 
 
 def printable(path: str) -> str:

@@ -25,6 +25,7 @@ from thence.format.normal import KINDS
 from thence.format.records import JSON
 from thence.memory.packs import Blobs
 from thence.memory.prices import TICK
+from thence.memory.spelling import load
 
 CAP = 2_000
 """Candidates that are looked at, the newest first."""
@@ -275,7 +276,7 @@ def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
     if found.text is not None:
         text = found.text
     elif found.ref is not None:
-        payload = msgspec.json.decode(blobs.read(found.ref))
+        payload = load(blobs.read(found.ref))
         text = words_of(Block("lifecycle", "system", payload=payload))
     else:
         text = ""

@@ -212,7 +212,7 @@ class Sweep:
         found: dict[str, tuple[str, Source]] = {}
         for name, places in roots.items():
             for place in places:
-                for source in self._adapters[name].find(place):
+                for source in map(named, self._adapters[name].find(place)):
                     self.report.sources += 1
                     uid = source.uid
                     # Of two places that hold the same session the one with more of it counts.
@@ -265,7 +265,10 @@ class Sweep:
         known: Inventory,
     ) -> None:
         """Mark sessions whose source is no longer there, came back, or was moved."""
-        starts = {name: tuple(f"{place}/" for place in places) for name, places in roots.items()}
+        starts = {
+            name: tuple(f"{printable(str(place))}/" for place in places)
+            for name, places in roots.items()
+        }
         changed: dict[str, str] = {}
         for uid, one in known.sessions.items():
             if uid in found:
@@ -341,6 +344,7 @@ class Sweep:
 
     def _read_one(self, job: Job, before: Known | None) -> Iterator[Piece]:
         source, adapter = job.source, self._adapters[job.adapter]
+        path = printable(source.path)
         try:
             held, carried = None, None
             if before is not None and before.evicted is not None:
@@ -358,17 +362,18 @@ class Sweep:
                 held = kept.held if more else None
                 if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
                     self._store.blobs.evict(source.uid)
-                    yield Piece(Outcome(source.uid, source.path, "excluded"))
+                    yield Piece(Outcome(source.uid, path, "excluded"))
                     return
                 events = len(kept.change.events) if kept.change else 0
                 made = None
                 if kept.change is not None and not more:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
                         made = self._digest_of(source.uid, kept, kept.change.row)
-                outcome = Outcome(source.uid, source.path, what, events, tuple(kept.skipped))
+                skipped = tuple(_printable(one) for one in kept.skipped)
+                outcome = Outcome(source.uid, path, what, events, skipped)
                 yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more)
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
-            yield Piece(Outcome(source.uid, source.path, "failed", why=_why(error)))
+            yield Piece(Outcome(source.uid, path, "failed", why=_why(error)))
 
     def _digest_of(self, uid: str, kept: Kept, row: SessionRow) -> Digested:
         """Digest what was just read; of what was read before payloads are taken from the packs."""
@@ -604,6 +609,23 @@ class Sweep:
             self._store.write([Change(held.row, held.cursor, facts, renamed=renamed)])
 
 
+def named(source: Source) -> Source:
+    """Give a source whose names can be stored, whatever bytes its files are named with."""
+    if all(file.path.isascii() for file in source.files) and source.session.isascii():
+        return source
+    files = tuple(
+        msgspec.structs.replace(file, key=printable(file.key), channel=printable(file.channel))
+        for file in source.files
+    )
+    return msgspec.structs.replace(source, session=printable(source.session), files=files)
+
+
+def _printable(skipped: Skipped) -> Skipped:
+    if skipped.source.isascii():
+        return skipped
+    return msgspec.structs.replace(skipped, source=printable(skipped.source))
+
+
 def stale(known: Known) -> bool:
     """Whether a session was read by older rules, so that it is read again from the start."""
     return known.reader != READER or known.redactor != VERSION
@@ -639,7 +661,8 @@ def _spend_of(told: Mapping[str, object]) -> Spend:
 
 
 def _why(error: Exception) -> str:
-    return error.message if isinstance(error, ThenceError) else repr(error)
+    why = error.message if isinstance(error, ThenceError) else repr(error)
+    return why.encode("utf-8", "backslashreplace").decode()
 
 
 def _moment(millis: int | None) -> datetime | None:

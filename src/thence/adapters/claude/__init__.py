@@ -186,4 +186,4 @@ def _word(value: JSON) -> str | None:
 def _moment(ms: JSON) -> str | None:
     if isinstance(ms, bool) or not isinstance(ms, (int, float)):
         return _word(ms)
-    return _word(time_text(ms / 1000))
+    return _word(time_text(ms, per_second=1000))

@@ -573,7 +573,7 @@ def _moment(ts: JSON) -> str | None:
     """Read a time that is a number: seconds since 1970, or thousandths of them."""
     if isinstance(ts, bool) or not isinstance(ts, (int, float)):
         return None
-    return word(time_text(ts / 1000 if ts > 1e11 else ts)) or None
+    return word(time_text(ts, per_second=1000 if ts > 1e11 else 1)) or None
 
 
 def _remember(names: dict[str, str], name: str, value: str) -> None:

@@ -260,6 +260,6 @@ def _names(path: str) -> dict[str, Fact]:
 
 def _moment(ts: JSON) -> str | None:
     """Read a time of the history: seconds, or milliseconds, or text."""
-    if isinstance(ts, (int, float)) and not isinstance(ts, bool) and abs(ts) > _MILLISECONDS:
-        ts = ts / 1000
-    return word(time_text(ts)) or None
+    number = isinstance(ts, (int, float)) and not isinstance(ts, bool)
+    per_second = 1000 if number and abs(ts) > _MILLISECONDS else 1
+    return word(time_text(ts, per_second=per_second)) or None

@@ -67,7 +67,7 @@ class Update:
         self.kind = word(self.update.get("sessionUpdate")) or word(value.get("method"))
         made = self.meta.get("agentTimestampMs")
         if isinstance(made, (int, float)) and not isinstance(made, bool):
-            self.ts = text(time_text(made / 1000))
+            self.ts = text(time_text(made, per_second=1000))
         else:
             self.ts = text(time_text(value.get("timestamp")))
 
