@@ -22,14 +22,28 @@ from typing import Any
 import apsw
 import msgspec
 
-from thence.adapters import Cursor
 from thence.errors import BadConfig, SessionNotFound
-from thence.format.facts import Edge, Fact
-from thence.format.joins import time_of
-from thence.format.normal import Session
+from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.memory.index import Search, Words, digest_text, every, first, time_told
 from thence.memory.packs import Blobs, Packs
+from thence.memory.rows import (
+    CURSOR,
+    NAMES,
+    PACK,
+    PARTS,
+    REPACK,
+    ROW,
+    SETTLE,
+    SHARES,
+    clean,
+    columns,
+    inventory,
+    judged,
+    now,
+    spend_values,
+    with_marks,
+)
 from thence.memory.search import Answer, Query
 from thence.memory.store import (
     DATA_LOSS,
@@ -40,10 +54,8 @@ from thence.memory.store import (
     Group,
     Held,
     Inventory,
-    Known,
     Seen,
     SessionRow,
-    Spend,
     StoreLocked,
     Tier2,
     Total,
@@ -244,24 +256,12 @@ class Sqlite:
             "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
             " ingested, analysed, evicted FROM sessions",
         )
-        sessions = {
-            uid: Known(
-                _cursor(cursor), change, redactor, reader, path, bool(gone), bool(pin), *more
-            )
-            for uid, cursor, change, redactor, reader, path, gone, pin, *more in rows
-        }
-        pending = [name for (name,) in every(db, "SELECT name FROM pending")]
-        return Inventory(
-            sessions,
-            frozenset(found for (found,) in every(db, "SELECT uid_hash FROM tombstones")),
+        return inventory(
+            rows,
+            (found for (found,) in every(db, "SELECT uid_hash FROM tombstones")),
             first(db, "SELECT sum(distilled) FROM sessions") or 0,
-            frozenset(n.removeprefix(_REPACK) for n in pending if n.startswith(_REPACK)),
-            {
-                name.removeprefix(_SETTLE): self._kin_of(name.removeprefix(_SETTLE))
-                for name in pending
-                if name.startswith(_SETTLE)
-            },
-            any(not name.startswith((_REPACK, _SETTLE)) for name in pending),
+            (name for (name,) in every(db, "SELECT name FROM pending")),
+            self._kin_of,
         )
 
     def _kin_of(self, uid: str) -> set[str]:
@@ -283,20 +283,20 @@ class Sqlite:
                     _claim(db, session, change)
                     if others := _kin(db, session):
                         conflicts[uid] = others
-                        db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (_SETTLE + uid,))
+                        db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (SETTLE + uid,))
                 if change.settled:
-                    db.execute("DELETE FROM pending WHERE name=?", (_SETTLE + uid,))
+                    db.execute("DELETE FROM pending WHERE name=?", (SETTLE + uid,))
         return conflicts
 
     def digested(self, digests: Sequence[Digested]) -> None:
         """Write digests, durable on return."""
-        now = _now()
+        at = now()
         with self._transaction(full=True) as db:
             words = Words(db)
             for one in digests:
                 session = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
                 if session is not None:
-                    _put_digest(db, words, session, one, now)
+                    _put_digest(db, words, session, one, at)
 
     def held(self, uid: str) -> Held | None:
         """Give what tier 1 holds of a session; None when nothing is."""
@@ -317,8 +317,8 @@ class Sqlite:
             events = {event: Seen(*seen) for event, *seen in rows}
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = _foreign(db, session, facts)
-        shared = _SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return Held(_ROW.decode(row), _cursor(cursor), facts, events, *shared, foreign)
+        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
+        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, events, *shared, foreign)
 
     # -- reading ------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class Sqlite:
         )
         found: list[Any] = rows.fetchall()
         for row, *marks in found:
-            yield _with_marks(_ROW.decode(row), *marks)
+            yield with_marks(ROW.decode(row), *marks)
 
     def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
         """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
@@ -345,7 +345,7 @@ class Sqlite:
             return
         where, given = _where(wanted)
         rows = self._db.execute(_KEPT[what].format(where=where), given)
-        names = _NAMES[what]
+        names = NAMES[what]
         all_of_them: list[Any] = rows.fetchall()
         for row in all_of_them:
             found = dict(zip(names, row, strict=True))
@@ -404,7 +404,7 @@ class Sqlite:
                 if session is None:
                     raise SessionNotFound(f"no session {uid} in the store")
                 size = first(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
-                pending |= {_PACK + uid, *words.delete(session)}
+                pending |= {PACK + uid, *words.delete(session)}
                 _empty(db, session, forget=forget, uid=uid)
                 name = "(forgotten)" if forget else uid
                 _note_removal(
@@ -422,13 +422,13 @@ class Sqlite:
         db = self._db
         pending = [name for (name,) in every(db, "SELECT name FROM pending")]
         for name in pending:
-            if name.startswith(_PACK):
-                self.blobs.evict(name.removeprefix(_PACK))
+            if name.startswith(PACK):
+                self.blobs.evict(name.removeprefix(PACK))
         with self._transaction(full=True):
             for name in pending:
                 if name == _DIGESTS or first(db, "SELECT 1 FROM tables WHERE name=?", name):
                     db.execute(f"INSERT INTO {name}({name}) VALUES('optimize')")
-            done = [(name,) for name in pending if not name.startswith((_REPACK, _SETTLE))]
+            done = [(name,) for name in pending if not name.startswith((REPACK, SETTLE))]
             db.executemany("DELETE FROM pending WHERE name=?", done)
         for _ in db.execute("PRAGMA incremental_vacuum"):
             pass
@@ -441,12 +441,7 @@ class Sqlite:
 
 # -- rows -----------------------------------------------------------------------------------
 
-_ROW = msgspec.msgpack.Decoder(SessionRow)
-_CURSOR = msgspec.msgpack.Decoder(Cursor)
-_SHARES = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
-_PACK, _REPACK, _SETTLE = "pack:", "repack:", "settle:"  # what is pending, beside tables
 _DIGESTS = "digest_words"
-_PARTS = 64  # pieces of a session's facts, before they are put together
 _ORDER = {
     "recent": "ended DESC, id DESC",
     "oldest": "ended, id",
@@ -479,15 +474,6 @@ _SUMS = {
     "cache": "sum(cache_creation+cache_read)",
 }
 
-_NAMES: dict[str, tuple[str, ...]] = {
-    "digests": ("uid", "change", "at", "body"),
-    "signals": ("uid", "kind", "body"),
-    "spend": (
-        *("uid", "agent", "project", "day", "model", "place", "input", "output"),
-        *("cache_creation", "cache_read", "cache_1h", "searches", "responses", "ticks", "unpriced"),
-    ),
-}
-
 
 def _sums(keys: str, where: str) -> str:
     """Ask for the sums of sessions; those of all of them need no look at each."""
@@ -505,7 +491,7 @@ def _put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
     """Write the row of a session; its number, and whether that was all there is to write."""
     row = change.row
     known = db.execute(
-        "SELECT id, change, redactor FROM sessions WHERE uid=?", (_clean(row.session.session_uid),)
+        "SELECT id, change, redactor FROM sessions WHERE uid=?", (clean(row.session.session_uid),)
     ).fetchone()
     if known is not None and known[1] == row.change:
         if change.settled:
@@ -520,47 +506,21 @@ def _put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
             ),
         )
         return known[0], True
-    columns = _columns(change)
+    told = columns(change)
     if known is not None:
-        sets = ", ".join(f"{name}=?" for name in columns)
-        db.execute(f"UPDATE sessions SET {sets} WHERE id=?", (*columns.values(), known[0]))  # noqa: S608
+        sets = ", ".join(f"{name}=?" for name in told)
+        db.execute(f"UPDATE sessions SET {sets} WHERE id=?", (*told.values(), known[0]))  # noqa: S608
         return known[0], False
-    columns["discovered"] = columns["ingested"]
-    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    db.execute(f"INSERT INTO sessions({names}) VALUES({marks})", tuple(columns.values()))
+    told["discovered"] = told["ingested"]
+    names, marks = ", ".join(told), ", ".join("?" * len(told))
+    db.execute(f"INSERT INTO sessions({names}) VALUES({marks})", tuple(told.values()))
     return db.last_insert_rowid(), False
-
-
-def _columns(change: Change) -> dict[str, Any]:
-    row, session = change.row, change.row.session
-    return {
-        "uid": _clean(session.session_uid),
-        "agent": session.flavor,
-        "project": _clean(session.cwd),
-        "model": _clean(session.model),
-        "started": _millis(session.started_at),
-        "ended": _millis(session.ended_at),
-        "outcome": session.outcome,
-        "tokens": row.spent.own,
-        "ticks": sum(row.ticks.values()),
-        "raw_bytes": row.raw_bytes,
-        "change": row.change,
-        "ingested": _now(),
-        "analysed": None,
-        "evicted": None,
-        "gone": row.gone,
-        "path": session.source_path or "",
-        "redactor": row.redactor,
-        "reader": row.reader,
-        "cursor": msgspec.msgpack.encode(change.cursor),
-        "row": msgspec.msgpack.encode(row),
-    }
 
 
 def _put_events(db: apsw.Connection, words: Words, session: int, change: Change) -> None:
     if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
         # What is replaced may have been kept by rules that did not know a secret.
-        stale = {_REPACK + change.row.session.session_uid, _DIGESTS, *words.delete(session)}
+        stale = {REPACK + change.row.session.session_uid, _DIGESTS, *words.delete(session)}
         for table in ("events", "facts", "shares"):
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
@@ -577,7 +537,7 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
     db.execute("DELETE FROM spend WHERE session=?", (session,))
     db.executemany(
         "INSERT INTO spend VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        [_spend_row(session, spend) for spend in change.spend],
+        [(session, *spend_values(spend)) for spend in change.spend],
     )
     if change.replayed is not None:
         shared = (change.replayed, change.billed or frozenset(), change.ties)
@@ -588,7 +548,7 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
 def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
     """Add a piece of facts; many small ones are put together, as a live session makes them."""
     part = (first(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
-    if part >= _PARTS:
+    if part >= PARTS:
         held = every(db, "SELECT body FROM facts WHERE session=? ORDER BY part", session)
         facts = [fact for (one,) in [*held, (body,)] for fact in unpack_facts(one)]
         body, part = pack_facts(facts), 1
@@ -605,13 +565,7 @@ def _rename(db: apsw.Connection, session: int, change: Change) -> None:
         [(new, session, old) for old, new in change.renamed.items() if new != old],
     )
     uid = change.row.session.session_uid
-    db.execute("DELETE FROM pending WHERE name=?", (_REPACK + uid,))
-
-
-def _spend_row(session: int, spend: Spend) -> tuple[Any, ...]:
-    counts = msgspec.structs.astuple(spend.usage)
-    place = (session, spend.day, _clean(spend.model), spend.where)
-    return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
+    db.execute("DELETE FROM pending WHERE name=?", (REPACK + uid,))
 
 
 def _put_rows(
@@ -649,8 +603,8 @@ def _put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, 
     db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
     db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
     _put_rows(db, words, session, one.events, derived=True)
-    row = _ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
-    told = msgspec.structs.replace(row, session=_judged(row.session, one))
+    row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
+    told = msgspec.structs.replace(row, session=judged(row.session, one))
     db.execute(
         "UPDATE sessions SET outcome=?, distilled=?, row=? WHERE id=?",
         (
@@ -662,14 +616,6 @@ def _put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, 
     )
     # A session that went on since it was read stays un-analysed: the digest does not cover it.
     db.execute("UPDATE sessions SET analysed=? WHERE id=? AND change=?", (now, session, one.change))
-
-
-def _judged(session: Session, one: Digested) -> Session:
-    """What only the digest can tell of a session, as it has all payloads at hand."""
-    cost = session.cost
-    if one.retries is not None:
-        cost = msgspec.structs.replace(cost, retries=one.retries)
-    return msgspec.structs.replace(session, task_ref=one.task_ref, cost=cost)
 
 
 def _claim(db: apsw.Connection, session: int, change: Change) -> None:
@@ -726,7 +672,7 @@ def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None
     tier1 = ("events", "facts", "shares")
     for table in (*tier1, "spend", "digests", "signals") if forget else tier1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-    db.execute("DELETE FROM pending WHERE name IN (?, ?)", (_REPACK + uid, _SETTLE + uid))
+    db.execute("DELETE FROM pending WHERE name IN (?, ?)", (REPACK + uid, SETTLE + uid))
     if forget:
         db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
         db.execute("INSERT INTO digest_words(digest_words) VALUES('optimize')")
@@ -735,12 +681,12 @@ def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None
         db.execute("DELETE FROM sessions WHERE id=?", (session,))
         db.execute("INSERT OR IGNORE INTO tombstones VALUES(?)", (uid_hash(uid),))
     else:
-        db.execute("UPDATE sessions SET evicted=?, raw_bytes=0 WHERE id=?", (_now(), session))
+        db.execute("UPDATE sessions SET evicted=?, raw_bytes=0 WHERE id=?", (now(), session))
 
 
 def _note_removal(db: apsw.Connection, what: str, told: dict[str, JSON]) -> None:
     body = msgspec.json.encode(told).decode()
-    db.execute("INSERT INTO removals(at, what, body) VALUES(?,?,?)", (_now(), what, body))
+    db.execute("INSERT INTO removals(at, what, body) VALUES(?,?,?)", (now(), what, body))
 
 
 def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
@@ -769,21 +715,6 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
     return " AND ".join(plain) or "1", tuple(given)
 
 
-def _with_marks(row: SessionRow, *marks: Any) -> SessionRow:
-    discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes = marks
-    session = msgspec.structs.replace(
-        row.session,
-        discovered_at=time_told(discovered),
-        ingested_at=time_told(ingested),
-        analyzed_at=time_told(analysed),
-        evicted_at=time_told(evicted),
-        outcome=outcome,
-    )
-    return msgspec.structs.replace(
-        row, session=session, pinned=bool(pinned), raw_bytes=raw_bytes or 0
-    )
-
-
 # -- small things ---------------------------------------------------------------------------
 
 
@@ -793,21 +724,3 @@ def _locked(handle: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _millis(text: str | None) -> int | None:
-    moment = time_of(text)
-    return None if moment is None else int(moment.timestamp() * 1000)
-
-
-def _clean(text: str | None) -> str | None:
-    """Give a text that can be stored: lone surrogates replaced."""
-    return None if text is None else text.encode("utf-8", "replace").decode()
-
-
-def _cursor(body: bytes) -> Cursor:
-    return _CURSOR.decode(body)

@@ -1,0 +1,145 @@
+"""What the rows of a store say, whatever database holds them.
+
+Columns of a session, bodies as bytes, the times that the store itself notes, names of what is
+pending. A store adds its own statements; what they mean is told here once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from thence.adapters import Cursor
+from thence.format.facts import Edge
+from thence.format.joins import time_of
+from thence.format.normal import Session
+from thence.memory.index import time_told
+from thence.memory.store import Change, Digested, Inventory, Known, SessionRow, Spend
+
+ROW: Final = msgspec.msgpack.Decoder(SessionRow)
+CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
+SHARES: Final = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
+
+PACK, REPACK, SETTLE = "pack:", "repack:", "settle:"
+"""What is pending for a session: payloads to delete, to write anew, kin to compare."""
+
+PARTS: Final = 64
+"""Pieces of a session's facts, before they are put together."""
+
+PLACES: Final = ("live", "dead", "side")
+
+NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "digests": ("uid", "change", "at", "body"),
+    "signals": ("uid", "kind", "body"),
+    "spend": (
+        *("uid", "agent", "project", "day", "model", "place", "input", "output"),
+        *("cache_creation", "cache_read", "cache_1h", "searches", "responses", "ticks", "unpriced"),
+    ),
+}
+"""Columns of what tier 2 keeps, as it is told."""
+
+
+def columns(change: Change) -> dict[str, Any]:
+    """Give the columns of a session that a read changes."""
+    row, session = change.row, change.row.session
+    return {
+        "uid": clean(session.session_uid),
+        "agent": session.flavor,
+        "project": clean(session.cwd),
+        "model": clean(session.model),
+        "started": millis(session.started_at),
+        "ended": millis(session.ended_at),
+        "outcome": session.outcome,
+        "tokens": row.spent.own,
+        "ticks": sum(row.ticks.values()),
+        "raw_bytes": row.raw_bytes,
+        "change": row.change,
+        "ingested": now(),
+        "analysed": None,
+        "evicted": None,
+        "gone": row.gone,
+        "path": session.source_path or "",
+        "redactor": row.redactor,
+        "reader": row.reader,
+        "cursor": msgspec.msgpack.encode(change.cursor),
+        "row": msgspec.msgpack.encode(row),
+    }
+
+
+def spend_values(spend: Spend) -> tuple[Any, ...]:
+    """Give what was spent as it lies in a row, after the session."""
+    counts = msgspec.structs.astuple(spend.usage)
+    place = (spend.day, clean(spend.model), spend.where)
+    return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
+
+
+def judged(session: Session, one: Digested) -> Session:
+    """What only the digest can tell of a session, as it has all payloads at hand."""
+    cost = session.cost
+    if one.retries is not None:
+        cost = msgspec.structs.replace(cost, retries=one.retries)
+    return msgspec.structs.replace(session, task_ref=one.task_ref, cost=cost)
+
+
+def with_marks(row: SessionRow, *marks: Any) -> SessionRow:
+    """Put what the store itself notes of a session into its row."""
+    discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes = marks
+    session = msgspec.structs.replace(
+        row.session,
+        discovered_at=time_told(discovered),
+        ingested_at=time_told(ingested),
+        analyzed_at=time_told(analysed),
+        evicted_at=time_told(evicted),
+        outcome=outcome,
+    )
+    return msgspec.structs.replace(
+        row, session=session, pinned=bool(pinned), raw_bytes=raw_bytes or 0
+    )
+
+
+def inventory(
+    rows: Iterable[Any],
+    forgotten: Iterable[bytes],
+    distilled: int,
+    pending: Iterable[str],
+    kin_of: Callable[[str], set[str]],
+) -> Inventory:
+    """Put together what a sweep must know; rows are the fields of `Known` after the uid."""
+    sessions = {
+        uid: Known(
+            CURSOR.decode(cursor), change, redactor, reader, path, bool(gone), bool(pin), *more
+        )
+        for uid, cursor, change, redactor, reader, path, gone, pin, *more in rows
+    }
+    names = list(pending)
+    return Inventory(
+        sessions,
+        frozenset(forgotten),
+        distilled,
+        frozenset(n.removeprefix(REPACK) for n in names if n.startswith(REPACK)),
+        {
+            name.removeprefix(SETTLE): kin_of(name.removeprefix(SETTLE))
+            for name in names
+            if name.startswith(SETTLE)
+        },
+        any(not name.startswith((REPACK, SETTLE)) for name in names),
+    )
+
+
+def now() -> int:
+    """The time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def millis(text: str | None) -> int | None:
+    """Read a time."""
+    moment = time_of(text)
+    return None if moment is None else int(moment.timestamp() * 1000)
+
+
+def clean(text: str | None) -> str | None:
+    """Give a text that can be stored: lone surrogates replaced."""
+    return None if text is None else text.encode("utf-8", "replace").decode()
