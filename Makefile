@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python says which Python makes a new .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo docs test quick lint fix bench smoke constraints clean ready-run ready-dev
+.PHONY: help run demo docs test quick e2e lint fix bench smoke constraints clean ready-run ready-dev
 
 BIN := .venv/bin
 export PYTHON
@@ -11,7 +11,7 @@ export PYTHON
 ONCE ?=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ready-run ## where you stand; made-up sessions if no agent has any here (ONCE=1: print and end)
 	@$(BIN)/thence demo --if-empty
@@ -24,6 +24,10 @@ test: lint ## everything: lint, then all tests with many examples
 
 quick: ready-dev ## the everyday subset of the tests, under a minute
 	@THENCE_TEST=everyday $(BIN)/python -m pytest -q -n auto --maxprocesses=4 -m "not slow"
+
+e2e: ready-dev ## our hooks in the real clients, on loopback; fetches the clients
+	@$(BIN)/python scripts/clients
+	@$(BIN)/python -m pytest -n auto --maxprocesses=4 -m e2e tests/e2e
 
 lint: ready-dev ## ruff, mypy and the import contracts
 	@scripts/step "ruff check" $(BIN)/ruff check .

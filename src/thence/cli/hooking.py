@@ -27,8 +27,9 @@ from thence.errors import BadConfig
 BACKUP: Final = ".before-thence"
 MARK: Final = "thence/cli/nudge.py"
 """What our commands are known by."""
-TIMEOUT: Final = 5
-"""Seconds that an agent waits for the hook at most."""
+TIMEOUT: Final = 3
+"""Seconds that an agent waits for the hook at most. Codex takes no more at the end of a session:
+it would say so, as an error, in every one."""
 
 Way = Literal["hooks", "notify"]
 

@@ -1,0 +1,168 @@
+"""A place with nothing but loopback, and a home of its own: where a real client runs.
+
+`run(order)` starts this file in private namespaces (network, mounts, processes) and gives back what
+happened. Inside, the home that was ordered lies at `/mnt/dev`, whatever it is called outside, so
+that two runs say the same words; a scripted model listens; commands run one after another without
+any capability, so that modes of files mean something even to root. When the model is about to give
+its second answer, the agent being in the midst of its work, the order's harm is done to our queue.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import itertools
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HOME = Path("/mnt/dev")
+QUEUE = HOME / ".thence" / "queue"
+
+TIME = 300
+"""Seconds that one command may take; only one that hangs takes so long."""
+
+_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def missing() -> str:
+    """Say why no cell can be made here; nothing if one can."""
+    if sys.platform != "linux" or shutil.which("unshare") is None:
+        return "needs Linux and unshare (util-linux)"
+    if ROOT.is_relative_to("/mnt"):
+        return "needs /mnt, and the checkout lies there"
+    tried = subprocess.run(
+        [*_command(), "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f"private namespaces are refused: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def _command() -> list[str]:
+    return [*_UNSHARE, *(() if os.geteuid() == 0 else ("--map-root-user",))]
+
+
+def run(order: dict[str, Any]) -> dict[str, Any]:
+    """Carry out an order in a cell: commands, environment, prompt, answers, harm."""
+    done = subprocess.run(
+        [*_command(), sys.executable, "-m", "tests.e2e.cell"],
+        input=json.dumps(order),
+        cwd=ROOT,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=TIME * 4,
+    )
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+# -- inside ---------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Carry out the order on stdin; what happened goes to stdout."""
+    from tests.e2e.models import Call, Models
+
+    order = json.load(sys.stdin)
+    _loopback()
+    _mount("-t", "tmpfs", "tmpfs", "/mnt")
+    HOME.mkdir()
+    _mount("--bind", order["home"], str(HOME))
+    answers = [one if isinstance(one, str) else Call(*one) for one in order["answers"]]
+    harm = HARMS[order["harm"]]
+    models = Models(order["prompt"], answers, lambda at: harm() if at == 1 else None)
+    ran = [_ran(command, order["env"]) for command in order["commands"]]
+    json.dump({"ran": ran, "asked": models.asked}, sys.stdout)
+
+
+def _loopback() -> None:
+    """Bring loopback up, which in a new network it is not."""
+    with socket.socket() as handle:
+        ask = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # up and running
+        fcntl.ioctl(handle, 0x8914, ask)  # SIOCSIFFLAGS
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def _ran(command: Sequence[str], env: dict[str, str]) -> dict[str, Any]:
+    # As `env` would have it: words before the program that hold a = are variables.
+    given = list(itertools.takewhile(lambda word: "=" in word, command))
+    env = {**env, **dict(word.split("=", 1) for word in given)}
+    done = subprocess.run(
+        command[len(given) :],
+        cwd=HOME / "project",
+        env={"HOME": str(HOME), **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=TIME,
+        preexec_fn=_powerless,
+    )
+    return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+
+
+def _powerless() -> None:
+    """Leave no capability to what is run: else modes of files mean nothing to it."""
+    prctl = ctypes.CDLL(None).prctl
+    for capability in range(64):
+        prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+# -- harms ----------------------------------------------------------------------------------
+
+
+def _nothing() -> None:
+    pass
+
+
+def _removed() -> None:
+    """Somebody removes the queue."""
+    shutil.rmtree(QUEUE)
+
+
+def _gone() -> None:
+    """Somebody removes all that is ours."""
+    shutil.rmtree(QUEUE.parent)
+
+
+def _closed() -> None:
+    """The queue takes nothing."""
+    QUEUE.chmod(0o500)
+
+
+def _full() -> None:
+    """The disk of the queue has not one byte left."""
+    _mount("-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(QUEUE))
+    try:
+        (QUEUE / "ballast").write_bytes(bytes(1 << 20))
+    except OSError:
+        return
+    raise AssertionError("the disk is not full")
+
+
+HARMS: dict[str, Callable[[], None]] = {
+    "none": _nothing,
+    "removed": _removed,
+    "gone": _gone,
+    "closed": _closed,
+    "full": _full,
+}
+
+if __name__ == "__main__":
+    main()

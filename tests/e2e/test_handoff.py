@@ -1,0 +1,275 @@
+"""Sessions that change agents, with the real clients: what the next one sends is the whole history.
+
+One client, or our journal, writes a session; `thence handoff` gives it to another; that one's own
+client goes on with it. What it then asks its model holds every message of the chain that was
+handed over, in order, every call with its result.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.e2e import cell
+from tests.e2e.agents import AGENTS, ANSWER, CLIENTS, ENV, PROMPT, Agent, thence
+from thence import Journal
+
+pytestmark = pytest.mark.e2e
+
+NEXT = "Then mend it, please."
+READS = {
+    "claude": ("Read", {"file_path": f"{cell.HOME}/project/calc.py"}),
+    "grok": ("list_dir", {"target_directory": "."}),
+    "codex": ("update_plan", {"plan": [{"step": "look", "status": "completed"}]}),
+}
+"""A second call of each client: one that others do not know by this name."""
+
+OLDER = "claude-2.1.80"
+WRITERS = ("claude", "codex", "grok", "ours")
+READERS = ("claude", OLDER, "codex", "grok")
+
+
+@functools.cache
+def no_cell() -> str:
+    """Say why nothing can run here."""
+    return cell.missing()
+
+
+def client(name: str) -> Agent:
+    """Give a client, or skip with the reason why there is none."""
+    if why := no_cell():
+        pytest.skip(why)
+    if not (CLIENTS / "bin" / name).exists():
+        reason = CLIENTS / f"{name}.reason"
+        pytest.skip(reason.read_text() if reason.exists() else "scripts/clients was not run")
+    return AGENTS["codex notify" if name == "codex" else name.partition("-")[0]]
+
+
+def going_on(name: str, session: str) -> list[str]:
+    """Give the command with which a client goes on with a session of its own."""
+    program = str(CLIENTS / "bin" / name)
+    if name == "codex":
+        sure = "--dangerously-bypass-approvals-and-sandbox"
+        return [program, "exec", "--skip-git-repo-check", sure, "resume", session, NEXT]
+    if name == "grok":
+        return [program, "-p", NEXT, "-r", session]
+    return [program, "-p", NEXT, "--resume", session]
+
+
+def order(agent: Agent, home: Path, prompt: str, *commands: list[str]) -> dict[str, Any]:
+    """Run commands in the home, with a model that knows the agent's tools."""
+    return cell.run(
+        {
+            "home": str(home),
+            "commands": commands,
+            "env": ENV | agent.env,
+            "prompt": prompt,
+            "answers": [agent.tool, READS[agent.name], ANSWER],
+            "harm": "none",
+        }
+    )
+
+
+def written(writer: str, home: Path) -> Path:
+    """Have a session written; gives its file."""
+    if writer == "ours":
+        return _by_our_journal(home)
+    agent = client(writer)
+    agent.settle(home)
+    asked = order(agent, home, PROMPT, agent.ask())["ran"][0]
+    assert 0 == asked["code"], asked
+    logs = {"claude": "projects/*/*.jsonl", "codex": "sessions/*/*/*/*.jsonl"}
+    found = (home / agent.folder).glob(logs.get(writer, "sessions/*/*/updates.jsonl"))
+    return next(iter(found))
+
+
+def _by_our_journal(home: Path) -> Path:
+    project = home / "project"
+    project.mkdir(parents=True)
+    (home / ".thence").mkdir(mode=0o700)
+    session = Journal(home / ".thence").create(cwd=str(cell.HOME / "project"))
+    look = {"type": "tool_use", "id": "call_look", "name": "shell", "input": {"command": "ls"}}
+    find = {"type": "tool_use", "id": "call_find", "name": "find_symbol", "input": {"name": "add"}}
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
+    said: list[tuple[str, Any]] = [
+        ("user", PROMPT),
+        ("assistant", [thought, {"type": "text", "text": "I look."}, look, find]),
+        ("user", [_result("call_find", "calc.py:1"), _result("call_look", "calc.py")]),
+        ("assistant", [{"type": "text", "text": ANSWER}]),
+    ]
+    for role, content in said:
+        session.record(role, {"role": role, "content": content})
+    session.close()
+    return next((home / ".thence").rglob(f"{session.id}.jsonl"))
+
+
+def _result(call: str, text: str) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call, "content": text}
+
+
+def inside(path: Path, home: Path) -> str:
+    """Give a file's name inside the cell."""
+    return str(cell.HOME / path.relative_to(home))
+
+
+class Handed(NamedTuple):
+    """A session that was handed over, and what its new agent asked its model then."""
+
+    chain: list[dict[str, Any]]
+    report: dict[str, Any]
+    asked: list[dict[str, Any]]
+
+
+def handed(reader: str, path: Path, home: Path, *options: str) -> Handed:
+    """Hand a session over and let the other client go on with it."""
+    agent = client(reader)
+    settings = home / agent.folder / "config.toml"
+    if agent.settings and not settings.exists():
+        settings.parent.mkdir(exist_ok=True)
+        settings.write_text(agent.settings)
+    before = path.read_bytes()
+    here = inside(path, home)
+    hand = thence("handoff", here, "--to", agent.name, "--json", *options)
+    show = thence("show", here, "--as", "messages", "--json")
+    shown, gave = order(agent, home, PROMPT, show, hand)["ran"]
+    assert 0 == gave["code"], gave
+    report = json.loads(gave["out"])
+    done = order(agent, home, NEXT, going_on(reader, report["session"]))
+    assert 0 == done["ran"][0]["code"], done["ran"][0]
+    assert before == path.read_bytes()
+    return Handed(json.loads(shown["out"]), report, done["asked"])
+
+
+# -- what was sent --------------------------------------------------------------------------
+
+
+class Said(NamedTuple):
+    """One part of a request."""
+
+    kind: str
+    role: str
+    text: str
+    call: str = ""
+
+
+def parts(body: dict[str, Any]) -> Iterator[Said]:
+    """Give the parts of a request of either API, in order."""
+    for message in body.get("messages", ()):
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            if block["type"] == "tool_use":
+                yield Said("call", "assistant", block["name"], block["id"])
+            elif block["type"] == "tool_result":
+                yield Said("result", "user", _text(block["content"]), block["tool_use_id"])
+            else:
+                yield Said(block["type"], message["role"], block.get("text", ""))
+    for item in body.get("input", ()):
+        kind = item.get("type", "message")
+        if kind.endswith("_call_output"):
+            yield Said("result", "user", _text(item["output"]), item["call_id"])
+        elif kind.endswith("_call"):
+            yield Said("call", "assistant", item["name"], item["call_id"])
+        elif kind == "message":
+            yield Said("text", item["role"], _text(item["content"]))
+        else:
+            yield Said(kind, "", "")
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text", "") for part in content)
+
+
+def missing(chain: list[dict[str, Any]], sent: list[Said]) -> list[str]:
+    """Say what of a chain is not in a request, or not in its place."""
+    out: list[str] = []
+    at = 0
+    results = {
+        block["tool_use_id"]: _text(block["content"])
+        for message in chain
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    }
+    for message in chain:
+        last = at
+        for block in message["content"]:
+            places = [i for i in range(at, len(sent)) if _says(sent[i], block, message, results)]
+            skipped = block["type"] in ("thinking", "tool_result") and not places
+            if not places and not skipped:
+                out.append(f"{message['role']}: {json.dumps(block)[:200]}")
+            last = max(last, places[0] if places else last)
+        at = last
+    return out
+
+
+def _says(said: Said, block: dict[str, Any], message: dict[str, Any], results: Any) -> bool:
+    if block["type"] == "text":
+        return said.role == message["role"] and block["text"].strip() in said.text
+    if block["type"] == "tool_result":
+        return said.kind == "result" and said.call == block["tool_use_id"]
+    if block["type"] == "tool_use":
+        told = f"I called {block['name']}," in said.text and results[block["id"]] in said.text
+        return (said.kind == "call" and said.call == block["id"]) or (
+            said.kind == "text" and said.role == "assistant" and told
+        )
+    return False
+
+
+def pairs(sent: list[Said]) -> tuple[list[str], list[str]]:
+    """Give the calls of a request and what was answered."""
+    calls = [said.call for said in sent if said.kind == "call"]
+    return sorted(calls), sorted(said.call for said in sent if said.kind == "result")
+
+
+# -- tests ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_next_client_sends_the_whole_history(writer: str, reader: str, tmp_path: Path) -> None:
+    """Every message of the live chain, in order, every call answered, then the new prompt."""
+    client(reader)
+    home = tmp_path / "home"
+    done = handed(reader, written(writer, home), home)
+    sent = list(parts(done.asked[0]))
+    calls, results = pairs(sent)
+
+    assert [] == missing(done.chain, sent)
+    assert calls == results
+    assert NEXT in sent[-1].text or any(NEXT in said.text for said in sent[-3:])
+    assert [] == [said for said in sent if said.kind in ("thinking", "reasoning")]
+    report = done.report
+    counted = [sum(report[name].values()) for name in ("kept", "mapped", "told")]
+    assert 2 == report["calls"] == sum(counted)
+    if writer != reader.partition("-")[0]:
+        assert report["mapped"]
+
+
+@pytest.mark.parametrize("reader", ["claude", OLDER])
+def test_a_session_goes_on_from_an_earlier_event(reader: str, tmp_path: Path) -> None:
+    """What was said after that event is not sent; what led to it is, with its result."""
+    client(reader)
+    home = tmp_path / "home"
+    path = written("claude", home)
+    call = next(
+        record
+        for record in map(json.loads, path.read_text().splitlines())
+        if any(
+            isinstance(block, dict) and block.get("name") == "Bash"
+            for block in (record.get("message") or {}).get("content") or ()
+        )
+    )
+    done = handed(reader, path, home, "--at", call["uuid"])
+    sent = list(parts(done.asked[0]))
+    calls, results = pairs(sent)
+
+    assert [] == missing(done.chain[:2], sent)
+    assert [call["message"]["content"][0]["id"]] == calls == results
+    assert [] == [said for said in sent if ANSWER in said.text]
+    assert call["uuid"] == done.report["event"]
