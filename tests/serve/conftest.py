@@ -95,6 +95,7 @@ class House:
             app or self.app,
             log_level="error",
             lifespan="on",
+            ws="none",
             server_header=False,
             timeout_graceful_shutdown=1,
         )

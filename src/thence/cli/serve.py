@@ -125,6 +125,7 @@ def _run(made: object, listener: socket.socket) -> int:
         made,  # type: ignore[arg-type]
         log_level="error",
         lifespan="on",
+        ws="none",
         server_header=False,
         timeout_graceful_shutdown=2,
     )

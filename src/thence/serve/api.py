@@ -11,6 +11,12 @@ from thence.memory.standing import session_object
 from thence.serve.desk import AtDesk
 
 
+@get("/api/sessions", sync_to_thread=True)
+def many(desk: AtDesk) -> list[dict[str, JSON]]:
+    """Sessions."""
+    return [session_object(row) for row in desk.store.sessions()]
+
+
 @get("/api/sessions/{uid:str}", sync_to_thread=True)
 def one(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
     """One session."""
@@ -18,4 +24,4 @@ def one(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
     return session_object(row, desk.now().of(row))
 
 
-ROUTES: list[HTTPRouteHandler] = [one]
+ROUTES: list[HTTPRouteHandler] = [one, many]

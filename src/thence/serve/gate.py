@@ -143,7 +143,7 @@ class Gate:
         return (
             self._misdirected(headers)
             or self._foreign(headers)
-            or _odd(scope)
+            or _odd(scope, headers)
             or self._unknown(scope, headers)
             or _unasked(scope, headers)
         )
@@ -208,8 +208,10 @@ class Gate:
         await send({"type": "http.response.body", "body": b""})
 
 
-def _odd(scope: Scope) -> Refused | None:
-    """Refuse methods that nothing here has, and paths that mean another place."""
+def _odd(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
+    """Refuse methods and protocols that nothing here has, and paths that mean another place."""
+    if b"upgrade" in headers:
+        return Refused(400, "no other protocol is spoken here", "ask by plain HTTP")
     if scope["method"] not in _READS | _WRITES:
         allow = ((b"allow", b"GET, HEAD, POST"),)
         return Refused(405, "no such method here", "GET reads, POST writes", allow)

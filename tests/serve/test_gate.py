@@ -1,0 +1,282 @@
+"""The gate: forty hostile requests over real sockets, and the ways in that there are."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from tests.serve.conftest import KEY, LONG, Answer, House
+from thence.cli import thence
+from thence.errors import BadConfig
+from thence.serve import gate as gates
+from thence.serve.gate import COOKIE, CSP, ENTER, TICKETS, Gate, authority, is_loopback, key_of
+
+
+class Hostile(NamedTuple):
+    """One request that must be refused: its first line, its headers, and how it is refused."""
+
+    name: str
+    line: str
+    headers: tuple[str, ...]
+    status: int
+    body: str = ""
+
+
+HOST = "Host: 127.0.0.1:{port}"
+TOKEN = "Authorization: Bearer {token}"
+KNOWN = (HOST, TOKEN)
+JSON_ = "Content-Type: application/json"
+SMALL = "Content-Length: 2"
+WRITE = "POST /api/sessions HTTP/1.1"
+STREAM = "GET /api/live HTTP/1.1"
+SOCKET = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")  # fmt: skip
+ROOT = "GET / HTTP/1.1"
+LIST = "GET /api/sessions HTTP/1.1"
+
+HOSTILE = [
+    # A name that was made to lead here.
+    Hostile("rebound name", LIST, ("Host: evil.example:{port}", TOKEN), 421),
+    Hostile("rebound name, our port missing", LIST, ("Host: evil.example", TOKEN), 421),
+    Hostile("no host at all", "GET /api/sessions HTTP/1.0", (TOKEN,), 421),
+    Hostile("empty host", LIST, ("Host:", TOKEN), 421),
+    Hostile("host without port", LIST, ("Host: 127.0.0.1", TOKEN), 421),
+    Hostile("another port", LIST, ("Host: 127.0.0.1:1", TOKEN), 421),
+    Hostile("begins like us", LIST, ("Host: 127.0.0.1:{port}.evil.example", TOKEN), 421),
+    Hostile("ends like us", LIST, ("Host: evil.example@127.0.0.1:{port}", TOKEN), 421),
+    Hostile("any address", LIST, ("Host: 0.0.0.0:{port}", TOKEN), 421),
+    Hostile("one number for the address", LIST, ("Host: 2130706433:{port}", TOKEN), 421),
+    # A page of another origin.
+    Hostile("foreign origin", LIST, (*KNOWN, "Origin: https://evil.example"), 403),
+    Hostile("origin null", LIST, (*KNOWN, "Origin: null"), 403),
+    Hostile("origin of another port", LIST, (*KNOWN, "Origin: http://127.0.0.1:1"), 403),
+    Hostile("origin begins like ours", LIST,
+            (*KNOWN, "Origin: http://127.0.0.1:{port}.evil.example"), 403),
+    Hostile("origin with another scheme", LIST, (*KNOWN, "Origin: https://127.0.0.1:{port}"), 403),
+    Hostile("fetched by another site", LIST, (*KNOWN, "Sec-Fetch-Site: cross-site"), 403),
+    Hostile("fetched by another port", LIST, (*KNOWN, "Sec-Fetch-Site: same-site"), 403),
+    Hostile("shown in a frame of another site", ROOT,
+            (*KNOWN, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: iframe"), 403),
+    Hostile("stream with a foreign origin", STREAM, (*KNOWN, "Origin: https://evil.example"), 403),
+    Hostile("socket with a foreign origin", STREAM,
+            (*KNOWN, *SOCKET, "Origin: https://evil.example"), 403),
+    Hostile("socket with our origin", STREAM,
+            (*KNOWN, *SOCKET, "Origin: http://127.0.0.1:{port}"), 400),
+    # Nobody we know.
+    Hostile("no token", LIST, (HOST,), 401),
+    Hostile("no token for a page", ROOT, (HOST,), 401),
+    Hostile("no token for the stream", STREAM, (HOST,), 401),
+    Hostile("no token for a script", "GET /static/viewer.js HTTP/1.1", (HOST,), 401),
+    Hostile("no token for a page that is not there", "GET /nowhere HTTP/1.1", (HOST,), 401),
+    Hostile("wrong token", LIST, (HOST, "Authorization: Bearer {wrong}"), 401),
+    Hostile("the right token, called Basic", LIST, (HOST, "Authorization: Basic {token}"), 401),
+    Hostile("the token as the cookie", LIST, (HOST, "Cookie: thence={token}"), 401),
+    Hostile("token in the query", "GET /api/sessions?token={token} HTTP/1.1", (HOST,), 400),
+    Hostile("token in the query, and in its place", "GET /?access_token={token} HTTP/1.1", KNOWN,
+            400),
+    Hostile("an entry that nobody drew", f"GET {ENTER}?ticket={{wrong}} HTTP/1.1", (HOST,), 401),
+    # Another place.
+    Hostile("slash in disguise", "GET /api/sessions/..%2f..%2fetc%2fpasswd HTTP/1.1", KNOWN, 404),
+    Hostile("backslash in disguise", "GET /api/sessions/..%5c..%5cserve.key HTTP/1.1", KNOWN, 404),
+    Hostile("up and out", "GET /static/../../serve.key HTTP/1.1", KNOWN, 404),
+    # Other methods, and changes that nobody meant.
+    Hostile("preflight", "OPTIONS /api/sessions HTTP/1.1",
+            (*KNOWN, "Access-Control-Request-Method: POST"), 405),
+    Hostile("delete", "DELETE /api/sessions/claude:x HTTP/1.1", KNOWN, 405),
+    Hostile("head without a token", "HEAD /api/sessions HTTP/1.1", (HOST,), 401),
+    Hostile("form of another page", WRITE, (
+        HOST, "Cookie: {cookie}", "Content-Type: application/x-www-form-urlencoded",
+        "Origin: https://evil.example", SMALL), 403, "{}"),
+    Hostile("form without an origin", WRITE, (HOST, "Cookie: {cookie}", JSON_, SMALL), 403, "{}"),
+    Hostile("form sent as text", WRITE, (
+        HOST, "Cookie: {cookie}", "Origin: http://127.0.0.1:{port}", "Content-Type: text/plain",
+        SMALL), 415, "{}"),
+    Hostile("far too much", WRITE, (*KNOWN, JSON_, "Content-Length: 99999999999"), 413),
+]  # fmt: skip
+
+
+def sent(house: House, hostile: Hostile) -> Answer:
+    """Send the very bytes of a request, and read what comes back."""
+    words = {
+        "port": str(house.port),
+        "token": house.gate.token,
+        "wrong": "0" * 64,
+        "cookie": f"{COOKIE}={house.gate._cookie}",
+    }
+    lines = [hostile.line, *hostile.headers, "Connection: close"]
+    if any(line.startswith("Connection: Upgrade") for line in lines):
+        lines.pop()
+    text = "\r\n".join(lines)
+    for name, value in words.items():
+        text = text.replace("{" + name + "}", value)
+    with socket.create_connection(("127.0.0.1", house.port), timeout=LONG) as link:
+        link.sendall(f"{text}\r\n\r\n{hostile.body}".encode())
+        link.shutdown(socket.SHUT_WR)
+        data = b""
+        while piece := link.recv(65536):
+            data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *rest = head.decode("latin-1").split("\r\n")
+    fields = dict(line.lower().split(": ", 1) for line in rest if ": " in line)
+    return Answer(int(first.split()[1]), fields, body)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda one: one.name)
+def test_a_hostile_request_is_refused(house: House, hostile: Hostile) -> None:
+    """Each as listed, with the strict headers, and without a word of what is kept."""
+    answer = sent(house, hostile)
+
+    assert hostile.status == answer.status
+    assert CSP.lower() == answer.headers["content-security-policy"]
+    assert "access-control-allow-origin" not in answer.headers
+    assert "set-cookie" not in answer.headers
+    assert b"session_uid" not in answer.body
+
+
+def test_there_are_forty_hostile_requests() -> None:
+    """None was lost from the list."""
+    assert 40 <= len({hostile.name for hostile in HOSTILE})
+
+
+def test_a_request_that_is_none_closes_the_connection(house: House) -> None:
+    """Two hosts, or bytes that are no HTTP, get no further than the parser."""
+    twice = Hostile("", LIST, (HOST, "Host: evil.example", TOKEN), 400)
+
+    assert 400 == sent(house, twice).status
+
+
+# -- the ways in ----------------------------------------------------------------------------
+
+
+def entered(house: House) -> Answer:
+    """Follow the URL that lets a browser in."""
+    return house.ask(house.gate.url().removeprefix(house.url), bearer=False)
+
+
+def test_the_printed_url_sets_a_strict_cookie_once(house: House) -> None:
+    """It leads to the first page; whoever finds it later finds it used."""
+    url = house.gate.url().removeprefix(house.url)
+
+    first, again = (house.ask(url, bearer=False) for _ in range(2))
+    flags = first.headers["set-cookie"].split("; ")
+
+    assert (303, "/", "no-store") == (
+        first.status,
+        first.headers["location"],
+        first.headers["cache-control"],
+    )
+    assert ["Path=/", "HttpOnly", "SameSite=Strict"] == flags[1:]
+    assert (401, False) == (again.status, "set-cookie" in again.headers)
+
+
+def test_the_cookie_and_the_token_let_in(house: House) -> None:
+    """Either is enough."""
+    cookie = entered(house).headers["set-cookie"].partition(";")[0]
+
+    by_cookie = house.ask("/api/sessions", bearer=False, headers={"Cookie": f"a=b; {cookie}"})
+
+    assert (200, 200) == (by_cookie.status, house.ask("/api/sessions").status)
+
+
+def test_the_cookie_lets_in_after_a_restart() -> None:
+    """Pages that are open stay open; another home or port has another cookie."""
+    one, again = (Gate("127.0.0.1", 7331, key=KEY) for _ in range(2))
+    port, home = Gate("127.0.0.1", 7332, key=KEY), Gate("127.0.0.1", 7331, key=bytes(32))
+
+    assert one._cookie == again._cookie
+    assert 3 == len({one._cookie, port._cookie, home._cookie})
+
+
+def test_a_head_is_answered_as_a_get_without_its_body(house: House) -> None:
+    """A client may look first."""
+    answer = house.ask("/api/sessions", method="HEAD")
+
+    assert (200, b"") == (answer.status, answer.body)
+    assert 0 < int(answer.headers["content-length"])
+
+
+def test_every_answer_is_strict(house: House) -> None:
+    """Pages, JSON, what is not found: no framing, no sniffing, no referrer, no other origin."""
+    paths = ("/api/sessions", "/nowhere", "/api/sessions/claude:nobody")
+    for answer in map(house.ask, paths):
+        told = {name: answer.headers.get(name) for name in (
+            "content-security-policy", "x-content-type-options", "x-frame-options",
+            "referrer-policy", "cross-origin-opener-policy", "cross-origin-resource-policy",
+        )}  # fmt: skip
+
+        assert {
+            "content-security-policy": CSP,
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            "referrer-policy": "no-referrer",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+        } == told
+        assert "server" not in answer.headers
+
+
+def test_entries_are_few_and_the_oldest_is_void() -> None:
+    """Nobody can fill the memory by asking for more."""
+    gate = Gate("127.0.0.1", 7331, key=KEY)
+    drawn = [gate.ticket() for _ in range(TICKETS + 1)]
+
+    used = [gate._used(f"ticket={one}".encode()) for one in (*drawn, drawn[-1])]
+
+    assert [False, *[True] * TICKETS, False] == used
+
+
+def test_a_query_of_any_bytes_is_no_entry() -> None:
+    """Neither letters that are none nor thousands of fields raise."""
+    gate = Gate("127.0.0.1", 7331, key=KEY)
+
+    assert not gate._used(b"ticket=\xff\xfe%ff")
+    assert not gate._used(b"&".join(b"ticket=a" for _ in range(1000)))
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.0.0.9", True), ("::1", True), ("localhost", True),
+     ("192.168.1.4", False), ("localhost.evil.example", False), ("example.org", False)],
+)  # fmt: skip
+def test_only_this_machine_is_the_loopback(host: str, loopback: bool) -> None:
+    """A name that merely looks like it is not."""
+    assert loopback == is_loopback(host)
+
+
+def test_names_are_written_as_urls_have_them() -> None:
+    """Addresses with colons stand in brackets; the port of http may be left out."""
+    assert ("[::1]:80", "localhost:7331") == (authority("::1", 80), authority("localhost", 7331))
+    assert {"127.0.0.1", "127.0.0.1:80", "[::1]", "localhost"} <= Gate(
+        "127.0.0.1", 80, key=KEY
+    )._authorities
+    assert {"192.168.1.4:7331"} == Gate("192.168.1.4", 7331, key=KEY)._authorities
+
+
+def test_the_key_is_drawn_once_and_is_the_users_alone(tmp_path: Path) -> None:
+    """The same key again; nobody else can read it; one that was cut is refused."""
+    home = tmp_path / "home"
+    key = key_of(home)
+
+    assert (key, 32) == (key_of(home), len(key))
+    assert 0o600 == stat.S_IMODE((home / gates.KEY).stat().st_mode)
+    (home / gates.KEY).write_bytes(b"short")
+    with pytest.raises(BadConfig, match="not a key"):
+        key_of(home)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_it_does_not_listen_elsewhere_unasked(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every address is never one; another machine's reach must be asked for by --token."""
+    monkeypatch.setenv("THENCE_HOME", str(tmp_path))
+
+    done = CliRunner().invoke(thence, ["serve", "--host", host, "--no-open"])
+
+    assert isinstance(done.exception, BadConfig)
+    assert done.exception.hint
