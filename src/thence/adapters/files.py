@@ -43,7 +43,9 @@ REWRITTEN = "rewritten"
 _CHUNK = 1 << 20
 _WINDOW = 128 << 20
 _EDGE = 4096  # bytes by which the start and the read end of a file are known again
-_KEPT = 16 * _EDGE  # bytes of the last lines that are held before they are cut back to an edge
+
+_Edges = tuple[bytes, bytes]  # the first bytes of a file, and the last ones that were read
+_NO_EDGES = (b"", b"")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -202,7 +204,7 @@ class _Reading:
         mark, edges = self._start(status, content)
         records = self._opened(self._source, self._file, mark)
         facts, events, is_record = records.facts, self._batch.events, self._is_record
-        flow = _Flow(content, mark.offset, until)
+        flow = _Flow(content, mark.offset, until, edges)
         offset, line = mark.offset, mark.line
         stop = offset + room
         tail: tuple[Place, bytes | None] | None = None
@@ -218,7 +220,6 @@ class _Reading:
                         self._skipped(found)
                     else:
                         events += facts(found)
-            edges.add(raw)
             line += 1
             offset = flow.committed = place.offset + place.length + 1
             if offset >= stop or (not line % 256 and monotonic() > until):
@@ -236,8 +237,8 @@ class _Reading:
             offset=offset,
             line=line,
             generation=mark.generation,
-            head=_hash(edges.first(content, offset + len(held), held)),
-            anchor=_hash(edges.last(content, offset, held)),
+            head=_hash(flow.head[: offset + len(held)]),
+            anchor=_hash((flow.last() + held)[-_EDGE:]),
             tail=len(held),
             torn=torn,
             carry=carry,
@@ -281,7 +282,7 @@ class _Reading:
         """Decide where to begin: where the last read ended, or at the start once more."""
         before = self._before
         if before is None:
-            return _mark(status), _Edges()
+            return _mark(status), _NO_EDGES
         touched = (
             before.inode == status.st_ino
             and before.size == status.st_size
@@ -293,7 +294,7 @@ class _Reading:
         if before.offset or before.tail:
             generation += 1
             self._rewritten(generation)
-        return _mark(status, generation=generation), _Edges()
+        return _mark(status, generation=generation), _NO_EDGES
 
     def _rewritten(self, generation: int) -> None:
         """Say that this log is another one from here on, even if it holds nothing any more."""
@@ -344,8 +345,8 @@ def _recognised(mark: Mark, content: Content) -> _Edges | None:
         return None
     if mark.tail:  # the tail is read again: the edges end before it
         least = min(mark.offset, _EDGE)
-        return _Edges(head[:least], content.piece(mark.offset - least, least))
-    return _Edges(head, anchor)
+        return head[:least], content.piece(mark.offset - least, least)
+    return head, anchor
 
 
 def _hash(data: bytes) -> str:
@@ -356,74 +357,48 @@ def _why(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
 
 
-class _Edges:
-    """The first and the last bytes of what was read of a file."""
-
-    def __init__(self, head: bytes = b"", last: bytes = b"") -> None:
-        self._head: bytes | None = head
-        self._last = [last]
-        self._held = len(last)
-
-    def add(self, raw: bytes | None) -> None:
-        """Take one more line, without its LF; None for one that was too long to hold."""
-        if raw is None:
-            self._last, self._held = [], 0
-            self._head = self._head if self._head and len(self._head) >= _EDGE else None
-            return
-        if self._head is not None and len(self._head) < _EDGE:
-            self._head += raw[:_EDGE] + b"\n"
-        self._last += (raw, b"\n")
-        self._held += len(raw) + 1
-        if self._held > _KEPT:
-            self._last = [self._joined()]
-            self._held = _EDGE
-
-    def _joined(self) -> bytes:
-        last = self._last
-        if len(last) > 1 and len(last[-2]) >= _EDGE:
-            last = [last[-2][-_EDGE:], last[-1]]
-        return b"".join(last)[-_EDGE:]
-
-    def first(self, content: Content, end: int, tail: bytes) -> bytes:
-        """The first bytes, up to `end`."""
-        edge = min(end, _EDGE)
-        if self._head is None:
-            return content.piece(0, edge)
-        return (self._head + tail[:_EDGE])[:edge]
-
-    def last(self, content: Content, offset: int, tail: bytes) -> bytes:
-        """The last bytes before an offset and the tail behind it."""
-        edge = min(offset + len(tail), _EDGE)
-        if len(tail) >= edge:
-            return tail[len(tail) - edge :]
-        joined = self._joined()
-        if len(joined) < min(offset, _EDGE):
-            joined = content.piece(max(offset - _EDGE, 0), min(offset, _EDGE))
-        return (joined + tail)[-edge:]
-
-
 class _Flow:
-    """The bytes of a file on their way to be cut into lines.
+    """The bytes of a file on their way to be cut into lines, and the edges of what was read.
 
     A line that is longer than any we take is passed over only as long as there is time: a file
     of nothing but zeros may go on for ever.
     """
 
-    def __init__(self, content: Content, offset: int, until: float) -> None:
+    def __init__(self, content: Content, offset: int, until: float, edges: _Edges) -> None:
         self._content = content
         self._until = until
         self.committed = offset
+        """Offset after the last line that was read."""
         self.gave_up = False
+        self.head, self._committed = edges
+        self._above = self._committed  # the last bytes before the chunk
+        self._chunk = b""
+        self._start = offset
 
     def chunks(self) -> Iterator[bytes]:
         """Give the bytes from the offset on."""
         at = self.committed
         for chunk in self._content.chunks(at):
+            self._take(chunk, at)
             yield chunk
             at += len(chunk)
             if at - self.committed > codec.LINE_LIMIT and monotonic() > self._until:
                 self.gave_up = True
                 return
+
+    def _take(self, chunk: bytes, at: int) -> None:
+        """Keep of the chunk before this one as much as an edge may need."""
+        self._committed = self.last()
+        self._above = (self._above + self._chunk[-_EDGE:])[-_EDGE:]
+        self._chunk, self._start = chunk, at
+        self.head += chunk[: _EDGE - len(self.head)]
+
+    def last(self) -> bytes:
+        """The last bytes before the committed offset."""
+        read = self.committed - self._start
+        if read <= 0:  # a line that began before this chunk is still to be read
+            return self._committed
+        return (self._above + self._chunk[max(read - _EDGE, 0) : read])[-_EDGE:]
 
 
 # -- contents -------------------------------------------------------------------------------

@@ -432,11 +432,18 @@ def _add(  # noqa: PLR0917 - the loop of `events_of`, taken out
         usage = key = cost = None
 
 
-def calls_of(blocks: Iterable[Block]) -> tuple[str, ...]:
+def calls_of(blocks: Sequence[Block]) -> tuple[str, ...]:
     """The calls that blocks make, for their node."""
-    return tuple(b.call for b in blocks if b.kind == "tool_call" and b.call is not None)
+    return _named(blocks, "tool_call")
 
 
-def answers_of(blocks: Iterable[Block]) -> tuple[str, ...]:
+def answers_of(blocks: Sequence[Block]) -> tuple[str, ...]:
     """The calls that blocks answer, for their node."""
-    return tuple(b.call for b in blocks if b.kind == "tool_result" and b.call is not None)
+    return _named(blocks, "tool_result")
+
+
+def _named(blocks: Sequence[Block], kind: Kind) -> tuple[str, ...]:
+    if len(blocks) == 1:  # as in nearly every log
+        block = blocks[0]
+        return (block.call,) if block.kind == kind and block.call is not None else ()
+    return tuple(b.call for b in blocks if b.kind == kind and b.call is not None)

@@ -14,6 +14,10 @@ from thence.format.records import JSON, Usage, blocks, count, text_of, word
 
 Record = dict[str, JSON]
 
+Bill = tuple[Usage | None, str | None, float | None, str | None]
+"""Usage, the key that all records of the bill share, cost, and a rate that is not the usual."""
+
+_NO_BILL: Bill = (None, None, None, None)
 _TOOK = (("durationMs", 1), ("totalDurationMs", 1), ("durationSeconds", 1000))
 
 
@@ -108,15 +112,16 @@ def told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:
     if isinstance(result, dict):
         for name, unit in _TOOK:
             value = result.get(name)
-            if isinstance(value, (int, float)) and 0 < value < 2**40:
+            if value is not None and isinstance(value, (int, float)) and 0 < value < 2**40:
                 took = round(value * unit)
         exit_code = result.get("exitCode")
         code = exit_code if type(exit_code) is int else None
-    return tuple(
-        Told(block.call, wrong if block.failed is None else block.failed, code, took)
-        for block in given
-        if block.kind == "tool_result" and block.call is not None
-    )
+    out: list[Told] = []
+    for block in given:
+        if block.kind == "tool_result" and block.call is not None:
+            failed = wrong if block.failed is None else block.failed
+            out.append(Told(block.call, failed, code, took))
+    return tuple(out)
 
 
 def searched(fields: Record, call: str | None) -> Record:
@@ -128,23 +133,21 @@ def searched(fields: Record, call: str | None) -> Record:
     }
 
 
-def billed(record: Record, message: Record, model: JSON) -> Record:
-    """The model of an answer and its bill, which all records of one response repeat."""
-    more: Record = {"model": model} if isinstance(model, str) else {}
+def bill(record: Record, message: Record) -> Bill:
+    """The bill of an answer, which all records of one response repeat."""
     told = message.get("usage")
-    if isinstance(told, dict):
-        more["usage"] = _usage(told)
-        one, other = word(message.get("id")), word(record.get("requestId"))
-        more["usage_key"] = (f"{one}:{other}" if one and other else one or other) or None
-        tier = told.get("speed") if told.get("speed") == "fast" else told.get("service_tier")
-        if tier != "standard" and isinstance(tier, str):
-            more["tier"] = tier
-        cost = record.get("costUSD")
-        if isinstance(cost, (int, float)) and not isinstance(cost, bool):
-            more["cost_usd"] = float(cost)
-    if record.get("isAbortedMidStream") is True:
-        more["unbilled"] = "an answer was cut off before its bill was told"
-    return more
+    if not isinstance(told, dict):
+        return _NO_BILL
+    one, other = word(message.get("id")), word(record.get("requestId"))
+    key = (f"{one}:{other}" if one and other else one or other) or None
+    tier = told.get("speed") if told.get("speed") == "fast" else told.get("service_tier")
+    cost = record.get("costUSD")
+    return (
+        _usage(told),
+        key,
+        float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
+        tier if tier != "standard" and isinstance(tier, str) else None,
+    )
 
 
 def _usage(told: Record) -> Usage:

@@ -22,7 +22,7 @@ from thence.adapters import File, Mark, Source
 from thence.adapters.claude import blocks
 from thence.adapters.claude import text as texts
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, calls_of, line_name
+from thence.format.facts import Block, Edge, Fact, answers_of, calls_of, line_name
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, time_text, word
@@ -72,6 +72,7 @@ class Log:
         self._main = file.channel == "main"
         carry = mark.carry if isinstance(mark.carry, dict) else {}
         self._said: Record = dict(carry.get("said", {}))
+        self._says: tuple[JSON, ...] = ()  # of these, what the last record said
         self._last: str | None = carry.get("last")
         self._queue: list[JSON] = list(carry.get("queue", []))
         self._attaches: bool = carry.get("attaches", False)
@@ -111,8 +112,8 @@ class Log:
         """Give the facts of one record."""
         record = found.value
         kind = record.get("type")
-        maker = self._makers.get(kind) if isinstance(kind, str) else None
-        return (maker or self._other)(found, record)
+        known = isinstance(kind, str) and kind in self._makers
+        return (self._makers[kind] if known else self._other)(found, record)
 
     # -- the frame of a record ----------------------------------------------------------
 
@@ -142,7 +143,7 @@ class Log:
         _remember(self._sides, uuid, root)
         return f"agent:{root}"
 
-    def _facts(  # noqa: PLR0917 - the frame of every record, on the hot way
+    def _fact(  # noqa: PLR0917 - the frame of every record
         self,
         found: Found,
         record: Record,
@@ -150,34 +151,33 @@ class Log:
         channel: str,
         given: tuple[Block, ...],
         kind: str,
-        about: Record | None = None,
-        bill: Record | None = None,
-    ) -> tuple[Fact, ...]:
-        """Put the frame around what a record says; `bill` holds further fields of the fact."""
-        ts, place = record.get("timestamp"), found.place
-        if channel == "main":
-            said = self._said
-            if (
-                record.get("cwd") != said.get("cwd")
-                or record.get("gitBranch") != said.get("git_branch")
-                or record.get("version") != said.get("version")
-            ):
-                about = self._changed(record, about)
-            named = record.get("sessionId")
-            if "forkedFrom" in record or (named != self._session and self._is_new(named)):
-                return self._from_elsewhere(found, record, node, given, kind, about, bill)
-        frame = (
+        **more: JSON,
+    ) -> Fact:
+        """Put the frame around what a record says; `more` are further fields of the fact."""
+        place = found.place
+        return Fact(
             node,
             kind,
-            ts if isinstance(ts, str) else _moment(ts),
+            _moment(record.get("timestamp")),
             given,
             self._key,
             channel,
             self._generation,
             place.line,
             place.offset,
+            **more,
         )
-        fact = Fact(*frame, **bill) if bill else Fact(*frame)
+
+    def _told(self, record: Record, fact: Fact, about: Record | None = None) -> tuple[Fact, ...]:
+        """Give a fact, and beside it what its record says of the session or of another one."""
+        if fact.channel == "main":
+            says = record.get("cwd"), record.get("gitBranch"), record.get("version")
+            if says != self._says:  # nearly every record repeats the one before
+                self._says = says
+                about = self._changed(record, about)
+            named = record.get("sessionId")
+            if "forkedFrom" in record or (named != self._session and self._is_new(named)):
+                return self._from_elsewhere(record, fact, about)
         return (fact, self._tell(fact, about)) if about else (fact,)
 
     def _tell(self, fact: Fact, about: Record, edges: tuple[Edge, ...] = ()) -> Fact:
@@ -209,39 +209,29 @@ class Log:
         """Whether a session's name is one that no record before has named."""
         return isinstance(session, str) and session not in self._foreign and session != ""
 
-    def _from_elsewhere(  # noqa: PLR0917 - the frame, once more
-        self,
-        found: Found,
-        record: Record,
-        node: Node,
-        given: tuple[Block, ...],
-        kind: str,
-        about: Record | None,
-        bill: Record | None,
-    ) -> tuple[Fact, ...]:
+    def _from_elsewhere(self, record: Record, fact: Fact, about: Record | None) -> tuple[Fact, ...]:
         """A record that names another session: copied by /branch, or from before a resume."""
-        own = {**record, "sessionId": self._session}
-        fork, named = own.pop("forkedFrom", None), word(record.get("sessionId"))
-        told = self._facts(found, own, node, "main", given, kind, about, bill)
+        fork, named = record.get("forkedFrom"), word(record.get("sessionId"))
+        beside = (self._tell(fact, about),) if about else ()
         session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
         if isinstance(fork, dict) and session and session != self._session:
             event = word(fork.get("messageUuid")) or None
-            tie = self._tell(told[0], {}, (Edge("fork", session, "forkedFrom", event),))
-            return msgspec.structs.replace(told[0], origin=session), *told[1:], tie
+            tie = self._tell(fact, {}, (Edge("fork", session, "forkedFrom", event),))
+            return msgspec.structs.replace(fact, origin=session), *beside, tie
         if named == self._session or not self._is_new(named):
-            return told
+            return fact, *beside
         _remember(self._foreign, named, named)
         edge = Edge("resume", named, "sessionId of records in this log")
-        return *told, self._tell(told[0], {}, (edge,))
+        return fact, *beside, self._tell(fact, {}, (edge,))
 
-    def _note(  # noqa: PLR0917 - the same
+    def _note(
         self,
         found: Found,
         record: Record,
         kind: str,
         block: Block | None = None,
         about: Record | None = None,
-        bill: Record | None = None,
+        **more: JSON,
     ) -> tuple[Fact, ...]:
         """Put a frame around a record that keeps the books."""
         uuid, parent, channel = self._names(found, record, book=True)
@@ -249,7 +239,8 @@ class Log:
             payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
             block = Block("lifecycle", "system", kind, payload)
         node = Node(uuid, parent, Is.INTERNAL)
-        return self._facts(found, record, node, channel, (block,), kind, about, bill)
+        fact = self._fact(found, record, node, channel, (block,), kind, **more)
+        return self._told(record, fact, about)
 
     # -- what the user's side says ------------------------------------------------------
 
@@ -262,7 +253,7 @@ class Log:
         if record.get("isCompactSummary") is True or self._sums_up(record, parent):
             given, flags = blocks.spoken(content, human=False)
             node = Node(uuid, parent, Is.SUMMARY)
-            return self._facts(found, record, node, channel, given, "user")
+            return self._told(record, self._fact(found, record, node, channel, given, "user"))
         given, flags = blocks.spoken(content, human=blocks.by_human(record))
         if channel == "main":
             about = _said_of_session(record, content)
@@ -270,7 +261,8 @@ class Log:
             flags &= ~Is.PROMPT  # the model asks here, not a human
             about = self._said_of_agent(channel, parent, content)
         node = Node(uuid, parent, flags)
-        return self._facts(found, record, node, channel, given, "user", about)
+        fact = self._fact(found, record, node, channel, given, "user")
+        return self._told(record, fact, about)
 
     def _sums_up(self, record: Record, parent: str | None) -> bool:
         """Whether a record without the mark is a summary: the first below a boundary."""
@@ -295,26 +287,24 @@ class Log:
         """A record that answers calls, and what its structured form says beside."""
         uuid, parent, channel = names
         given, flags = blocks.spoken(content, human=False)
-        answers = tuple(b.call for b in given if b.kind == "tool_result" and b.call is not None)
-        first = next(b for b in given if b.kind == "tool_result")
+        first = given[0] if len(given) == 1 else next(b for b in given if b.kind == "tool_result")
         result = record.get("toolUseResult")
         if record.get("toolDenialKind") == "interrupted" and blocks.is_repair(first):
             flags |= Is.SYNTHETIC
+        node = Node(uuid, parent, flags, (), answers_of(given))
+        told = blocks.told(given, result)
         detail = texts.details(result, first.payload)
         if detail is not None:
             given += (Block("lifecycle", "system", "details", detail, None, first.call),)
-        about = None
-        more: Record = {"told": blocks.told(given, result)}
         fields = result if isinstance(result, dict) else {}
         agent = word(fields.get("agentId")) or (
             None if fields else texts.agent_named(first.payload)
         )
-        if agent and first.call is not None:
-            about = self._linked(agent, first.call)
+        about = self._linked(agent, first.call) if agent and first.call is not None else None
+        fact = self._fact(found, record, node, channel, given, "user", told=told)
         if "searchCount" in fields:
-            more |= blocks.searched(fields, first.call)
-        node = Node(uuid, parent, flags, (), answers)
-        return self._facts(found, record, node, channel, given, "user", about, more)
+            fact = msgspec.structs.replace(fact, **blocks.searched(fields, first.call))
+        return self._told(record, fact, about)
 
     def _linked(self, agent: str, call: str) -> Record | None:
         """Say which call a subagent answers to, once."""
@@ -334,15 +324,16 @@ class Log:
         if record.get("isApiErrorMessage") is True:
             failed = Block("error", "system", one_line(text_of(content)), content)
             node = Node(uuid, parent, Is.REPLY | Is.INTERRUPTS)
-            return self._facts(found, record, node, channel, (failed,), "assistant")
+            fact = self._fact(found, record, node, channel, (failed,), "assistant")
+            return self._told(record, fact)
         given = blocks.answered(content) or (Block("assistant_msg", "assistant"),)
         summed = record.get("isCompactSummary") is True
         if summed or model == SYNTHETIC:
             flags = Is.SUMMARY if summed else Is.REPLY | Is.SYNTHETIC
             node = Node(uuid, parent, flags, calls_of(given))
             given = tuple(map(blocks.unsaid, given))
-            return self._facts(found, record, node, channel, given, "assistant")
-        calls = calls_of(given) if len(given) > 1 or given[0].call is not None else ()
+            return self._told(record, self._fact(found, record, node, channel, given, "assistant"))
+        calls = calls_of(given)
         stop = word(message.get("stop_reason"))
         flags = Is.REPLY
         # Before 2.1.325 the records of a response that came first said nothing of its end.
@@ -352,8 +343,30 @@ class Log:
             self._asked(given)
         response = message.get("id")
         node = Node(uuid, parent, flags, calls, (), response if isinstance(response, str) else None)
-        bill = blocks.billed(record, message, model)
-        return self._facts(found, record, node, channel, given, "assistant", None, bill)
+        usage, key, cost, tier = blocks.bill(record, message)
+        cut = record.get("isAbortedMidStream") is True
+        fact = Fact(  # by place: with names for so many fields this takes twice as long
+            node,
+            "assistant",
+            _moment(record.get("timestamp")),
+            given,
+            self._key,
+            channel,
+            self._generation,
+            found.place.line,
+            found.place.offset,
+            None,
+            model if isinstance(model, str) else None,
+            usage,
+            key,
+            None,
+            (),
+            cost,
+            None,
+            tier,
+            "an answer was cut off before its bill was told" if cut else None,
+        )
+        return self._told(record, fact)
 
     def _asked(self, given: tuple[Block, ...]) -> None:
         """Remember what subagents were asked: the oldest ones have no other link to the call."""
@@ -373,7 +386,8 @@ class Log:
         if what == "local_command":
             uuid, parent, channel = self._names(found, record)
             said = Block("lifecycle", "user", texts.note(text), {"type": "text", "text": text})
-            return self._facts(found, record, Node(uuid, parent), channel, (said,), kind)
+            fact = self._fact(found, record, Node(uuid, parent), channel, (said,), kind)
+            return self._told(record, fact)
         payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
         failed = what in ("api_error", "error", "api_refusal")
         block = Block(
@@ -400,16 +414,9 @@ class Log:
             span=_span(kept),
         )
         block = Block("lifecycle", "system", one_line(_compacted(about)), about)
-        return self._facts(
-            found,
-            record,
-            node,
-            channel,
-            (block,),
-            kind,
-            None,
-            {"unbilled": "the request that made the summary is in no log"},
-        )
+        unbilled = "the request that made the summary is in no log"
+        fact = self._fact(found, record, node, channel, (block,), kind, unbilled=unbilled)
+        return self._told(record, fact)
 
     def _attachment(self, found: Found, record: Record) -> tuple[Fact, ...]:
         self._attaches = True
@@ -425,7 +432,7 @@ class Log:
         said, flags = blocks.spoken(given.get("prompt"), human=blocks.by_human(given))
         # Without an id of its own nothing can go on from it: it stands beside the line.
         node = Node(uuid, parent, flags if native else flags | Is.INTERNAL)
-        return self._facts(found, record, node, channel, said, kind)
+        return self._told(record, self._fact(found, record, node, channel, said, kind))
 
     def _progress(self, found: Found, record: Record) -> tuple[Fact, ...]:
         """A sign of life of a running call. What it repeats of a log or a result is left out."""
@@ -474,7 +481,7 @@ class Log:
             if flags & Is.PROMPT:
                 uuid, parent, channel = self._names(found, record, book=True)
                 node = Node(uuid, parent, flags | Is.INTERNAL)
-                return self._facts(found, record, node, channel, given, kind)
+                return self._told(record, self._fact(found, record, node, channel, given, kind))
         named = texts.notified(text_of(content))
         about = self._linked(*named) if named else None
         return self._note(found, record, kind, None, about)
@@ -519,9 +526,8 @@ class Log:
             return self._note(found, record, kind)
         value = record.get(named[0])
         about = {named[1]: value} if isinstance(value, str) else None
-        made = kind == "ai-title"
-        bill = {"unbilled": "the request that made the title is in no log"} if made else None
-        return self._note(found, record, kind, None, about, bill)
+        unbilled = "the request that made the title is in no log" if kind == "ai-title" else None
+        return self._note(found, record, kind, None, about, unbilled=unbilled)
 
 
 class Document:
@@ -570,7 +576,9 @@ class Document:
 
 
 def _moment(ts: JSON) -> str | None:
-    """Read a time that is a number: seconds since 1970, or thousandths of them."""
+    """Read a time; one that is a number is seconds since 1970, or thousandths of them."""
+    if isinstance(ts, str):
+        return ts
     if isinstance(ts, bool) or not isinstance(ts, (int, float)):
         return None
     return word(time_text(ts, per_second=1000 if ts > 1e11 else 1)) or None

@@ -148,6 +148,8 @@ def details(result: JSON, content: JSON) -> JSON:
     held = _Held(content)
     out: dict[str, JSON] = {}
     for name, value in result.items():
+        if value is None or value is False:
+            continue
         if name == "file" and isinstance(value, dict):
             value = {n: v for n, v in value.items() if not held.repeats(v)}  # noqa: PLW2901
         if not held.repeats(value):
@@ -181,7 +183,7 @@ class _Held:
     def _says(self, value: str) -> bool:
         """Whether a text stands in the content: as it is, with numbered lines, or as a picture."""
         text = self._text
-        if not value:
+        if not value or value == text:
             return True
         if len(value) <= len(text) + 16:
             said = value.strip()
