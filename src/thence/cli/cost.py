@@ -14,7 +14,6 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
-    TICKS,
     WIDE,
     Cell,
     Column,
@@ -27,8 +26,8 @@ from thence.cli.columns import (
 from thence.cli.terminal import as_json, clean, cut, say, several, short, width
 
 if TYPE_CHECKING:
-    from thence.format.records import JSON
-    from thence.memory.store import Filter, SessionRow, Store, Total
+    from thence.memory.bills import Bill
+    from thence.memory.store import SessionRow, Store, Total
 
 By = Literal["day", "model", "project", "agent", "session"]
 SHOWN = 30
@@ -53,6 +52,7 @@ def command(
     json: bool,
 ) -> int:
     """Print what was spent. Days are those of UTC, as bills are kept."""
+    from thence.memory.bills import Bill
     from thence.memory.search import moment
     from thence.memory.store import Filter
 
@@ -64,40 +64,27 @@ def command(
         if json:
             say(as_json(bill.object()))
         else:
-            tell(bill.lines(width(), number))
+            tell(Table(store, bill).lines(width(), number))
     return 0
 
 
-class Bill:
-    """What was spent, by one thing."""
+class Table:
+    """What was spent, by one thing, on a terminal."""
 
-    def __init__(self, store: Store, by: By, wanted: Filter) -> None:
+    def __init__(self, store: Store, bill: Bill) -> None:
         from thence.memory.store import Filter
 
-        self.by = by
-        self.parts = [one for one in store.totals([by], wanted) if one.responses or one.unpriced]
-        self.parts.sort(key=lambda one: one.key[0] or "" if by == "day" else -one.ticks)
-        self.total = store.totals((), wanted)[0]
-        self.bounds = [row for row in store.sessions(wanted) if row.lower_bound]
+        self.by = bill.by
+        self.parts = bill.parts
+        self.total = bill.total
+        self.bounds = bill.bounds
         self._rows: dict[str, SessionRow] = {}
         self._ids: dict[str, str] = {}
-        if by == "session":
+        if self.by == "session":
             uids = tuple(f"{one.key[0]}" for one in self.parts)
             found = store.sessions(Filter(uids=uids))
             self._rows = {row.session.session_uid: row for row in found}
             self._ids = short_ids([uid.partition(":")[2] for uid in uids])
-
-    def object(self) -> JSON:
-        """Give it all, in dollars and tokens."""
-        return {
-            "by": self.by,
-            "parts": [{"key": one.key[0], **_object(one)} for one in self.parts],
-            "total": _object(self.total),
-            "lower_bounds": [
-                {"session_uid": row.session.session_uid, "why": list(row.lower_bound)}
-                for row in self.bounds
-            ],
-        }
 
     def lines(self, room: int, number: int) -> Iterator[str]:
         """Give it as a table, the sum first."""
@@ -175,16 +162,3 @@ _USUAL: Sequence[Column] = (
     *(Column(right=True), Column(right=True), Column(right=True)),
 )
 _WIDE = (*_USUAL[:3], Column(right=True), Column(right=True), Column(right=True), *_USUAL[3:])
-
-
-def _object(total: Total) -> dict[str, JSON]:
-    return {
-        "sessions": total.sessions,
-        "responses": total.responses,
-        "usd": None if total.unpriced and not total.ticks else total.ticks / TICKS,
-        "live_usd": total.live / TICKS,
-        "dead_usd": total.dead / TICKS,
-        "subagents_usd": total.side / TICKS,
-        "unpriced_tokens": total.unpriced,
-        "tokens": {"input": total.input, "output": total.output, "cache": total.cache},
-    }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from thence.journal import Journal
     from thence.journal.cleanup import Step
     from thence.memory.retention import Plan, Planned
-    from thence.memory.store import Inventory, Store
+    from thence.memory.store import Store
 
 _COLOURS = {"drop_unanalysed": "red", "alert": "yellow", "remove": "red"}
 _WORDS = {"drop_unanalysed": "lose", "analyse": "analyse"}
@@ -95,7 +95,7 @@ class Collection:
         """Plan for what is there now."""
         from thence.memory import retention
 
-        held = inventory(self._store.known(), self._running, failed)
+        held = retention.inventory(self._store.known(), self._running, failed)
         return retention.plan(self._policy, held, datetime.now(UTC))
 
     def final(self) -> Plan:
@@ -118,30 +118,6 @@ class Collection:
             if why:
                 pending += self._store.remove(list(why), why=why, lost=lost)
         return pending
-
-
-def inventory(known: Inventory, running: set[str], failed: frozenset[str]) -> JSON:
-    """Give what the store holds as the planner wants it."""
-    from thence.memory import retention
-
-    def moment(millis: int | None) -> datetime | None:
-        return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
-
-    items = tuple(
-        retention.Item(
-            uid,
-            one.bytes,
-            last_event=moment(one.ended),
-            ingested_at=moment(one.ingested),
-            analyzed_at=moment(one.analysed),
-            pinned=one.pinned,
-            running=uid in running,
-            analysis_failed=uid in failed,
-        )
-        for uid, one in known.sessions.items()
-        if one.evicted is None
-    )
-    return retention.Inventory(items, known.distilled_bytes)
 
 
 def _running() -> set[str]:

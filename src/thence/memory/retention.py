@@ -18,11 +18,14 @@ item says why, with the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from thence.memory import store
 
 GIB: Final = 1 << 30
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -110,6 +113,31 @@ class Plan(msgspec.Struct, frozen=True):
     def again(self) -> bool:
         """Whether to plan again when this is done."""
         return any(item.action == "analyse" for item in self.items)
+
+
+def inventory(
+    known: store.Inventory, running: Collection[str] = (), failed: Collection[str] = ()
+) -> Inventory:
+    """Give what a store holds as the planner wants it."""
+    items = tuple(
+        Item(
+            uid,
+            one.bytes,
+            last_event=_moment(one.ended),
+            ingested_at=_moment(one.ingested),
+            analyzed_at=_moment(one.analysed),
+            pinned=one.pinned,
+            running=uid in running,
+            analysis_failed=uid in failed,
+        )
+        for uid, one in known.sessions.items()
+        if one.evicted is None
+    )
+    return Inventory(items, known.distilled_bytes)
+
+
+def _moment(millis: int | None) -> datetime | None:
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
 
 
 def plan(policy: Policy, inventory: Inventory, now: datetime) -> Plan:
