@@ -97,3 +97,105 @@ def test_the_environment_itself_is_the_default(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("IDLE_TIMEOUT", "17")
 
     assert 17.0 == config.idle_timeout()
+
+
+# -- the file -----------------------------------------------------------------------------------
+
+
+def told(home: Path, text: str, env: Mapping[str, str] | None = None) -> config.Settings:
+    """Read settings from this text."""
+    (home / config.FILE).write_text(text)
+    return config.settings(home, env or {})
+
+
+def test_a_home_without_a_file_has_every_default(tmp_path: Path) -> None:
+    """Nothing has to be written down, and each value says that nobody wrote it."""
+    settings = config.settings(tmp_path, {})
+
+    assert {"default"} == {value.origin for value in settings.values.values()}
+    assert f"sqlite:{tmp_path}/memory/thence.db" == settings["session_memory.store"]
+    assert 4 << 30 == settings["session_memory.retention.raw_soft_cap_bytes"]
+    assert 6 << 30 == settings["session_memory.retention.raw_hard_cap_bytes"]
+
+
+def test_the_page_of_settings_is_true(tmp_path: Path) -> None:
+    """What the module shows as an example is read as it stands, every key of it."""
+    shown = (config.__doc__ or "").partition("[session_memory]")[2].partition("Invariants:")[0]
+    lines = (line.removeprefix("    ") for line in f"    [session_memory]{shown}".splitlines())
+    settings = told(tmp_path, "\n".join(lines))
+
+    assert {str(tmp_path / config.FILE)} == {value.origin for value in settings.values.values()}
+    assert [{"name": "story", "pattern": "story ([0-9]+)", "ref": r"S\1"}] == settings[
+        "session_memory.tasks"
+    ]
+    assert ["burndown", "my.package:Mine"] == settings["session_memory.digesters"]
+
+
+def test_a_variable_names_the_store_before_the_file_does(tmp_path: Path) -> None:
+    """And is told as its origin."""
+    settings = told(
+        tmp_path, "session_memory.store = 'sqlite:/a'", {config.STORE: "postgresql://b"}
+    )
+
+    assert ("postgresql://b", config.STORE) == settings.values["session_memory.store"]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1048576", 1 << 20),
+        ("'4GiB'", 4 << 30),
+        ("'1.5 GB'", 1_500_000_000),
+        ("' 10 kib '", 10 << 10),
+        ("'7'", 7),
+        ("0", 0),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(tmp_path: Path, written: str, expected: int) -> None:
+    """Units of a thousand and of 1024, in any case, with or without a blank."""
+    settings = told(tmp_path, f"session_memory.retention.raw_soft_cap_bytes = {written}")
+
+    assert expected == settings["session_memory.retention.raw_soft_cap_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "reason"),
+    [
+        ("session_memory.retention.raw_soft_cap_bytes = '4 horses'", "raw_soft_cap_", "not a size"),
+        ("session_memory.retention.raw_soft_cap_bytes = true", "raw_soft_cap_", "not a size"),
+        ("session_memory.retention.raw_max_age_days = -1", "raw_max_age_days", "number of days"),
+        ("session_memory.retention.cadence = 'hourly'", "cadence", "no such cadence"),
+        ("session_memory.retentoin.cadence = 'daily'", "retentoin", "nobody knows"),
+        ("session_memory.store = ''", "store", "not a text"),
+        ("session_memory.hub = 'ftp://x'", "hub", "not an address"),
+        ("session_memory.exclude = 'x'", "exclude", "not a list of texts"),
+        ("session_memory.digesters = [1]", "digesters", "not a list of texts"),
+        ("session_memory.domains = ['x']", "domains", "not a table of names"),
+        ("session_memory.sources.claude = '~/.claude'", "sources", "not a list of texts"),
+        ("session_memory.sources = 1", "sources", "not a table of paths"),
+        ("session_memory.redact = 1", "redact", "not a list of rules"),
+        ("[[session_memory.redact]]\nname = 'x'", "redact", "not a rule"),
+        ("[[session_memory.redact]]\nname='x'\npattern='y'\nz=1", "redact", "a rule has no z"),
+        ("session_memory.tasks = 1", "tasks", "not a list of patterns"),
+        ("[[session_memory.tasks]]\nname = 'x'", "tasks", "not a pattern"),
+        ("[[session_memory.tasks]]\nname='x'\npattern='y'\nz=1", "tasks", "a pattern has no z"),
+        ("[[session_memory.tasks]]\nname='x'\npattern=1", "tasks", "pattern of"),
+        ("[[session_memory.tasks]]\nname='x'\npattern='('", "tasks", "no pattern or ref: 'x'"),
+        ("[[session_memory.tasks]]\nname='x'\npattern='y'\nref='\\1'", "tasks", "no pattern or"),
+        ("session_memory = [", "", "not TOML"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_bad_setting_is_named_with_file_key_reason_and_hint(
+    tmp_path: Path, text: str, key: str, reason: str
+) -> None:
+    """Nobody has to guess which of all lines is meant, nor what would be right."""
+    with pytest.raises(BadConfig) as raised:
+        told(tmp_path, text)
+
+    message = str(raised.value)
+
+    assert message.startswith(f"{tmp_path / config.FILE}: ")
+    assert key in message
+    assert reason in message
+    assert raised.value.hint

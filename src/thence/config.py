@@ -1,4 +1,4 @@
-"""Settings: the only reader of the environment and of `config.toml`. Plain values come out.
+r"""Settings: the only reader of the environment and of `config.toml`. Plain values come out.
 
     THENCE_HOME                     the folder everything is kept in; ~/.thence when unset
     THENCE_NO_PERSISTENCE           1, true, yes or on: nothing is written
@@ -13,6 +13,7 @@ The file `config.toml` in the home; every knob has a default:
     store = "sqlite:~/.thence/memory/thence.db"   # or postgresql://…; THENCE_STORE wins
     exclude = ["~/private/*"]                     # projects that are never captured
     hub = "https://hub.example/notes"             # decisions and notes are also posted there
+    digesters = ["burndown", "my.package:Mine"]   # asked besides ours; unset: all installed ones
 
     [session_memory.retention]
     raw_soft_cap_bytes = "4GiB"
@@ -26,6 +27,11 @@ The file `config.toml` in the home; every knob has a default:
 
     [session_memory.sources]
     claude = ["~/.claude", "/mnt/old/.claude"]    # besides what the agents' variables name
+
+    [[session_memory.tasks]]                      # how tasks are named, in place of the usual ways
+    name = "story"
+    pattern = "story ([0-9]+)"
+    ref = 'S\1'                                   # how it is written down; unset: as it is found
 
     [[session_memory.redact]]
     name = "ticket"
@@ -274,6 +280,26 @@ def _paths(value: object) -> dict[str, list[str]]:
     raise ValueError(f"not a table of paths: {value!r}", 'write claude = ["~/.claude"] below it')
 
 
+def _tasks(value: object) -> list[dict[str, str]]:
+    hint = "each [[session_memory.tasks]] needs name and pattern; ref says how it is written down"
+    if not isinstance(value, list):
+        raise ValueError(f"not a list of patterns: {value!r}", hint)  # noqa: TRY004 - a bad setting
+    for task in value:
+        if not isinstance(task, dict) or not {"name", "pattern"} <= task.keys():
+            raise ValueError(f"not a pattern: {task!r}", hint)
+        if odd := task.keys() - {"name", "pattern", "ref"}:
+            raise ValueError(f"a pattern has no {', '.join(sorted(odd))}", hint)
+        for key, told in task.items():
+            if not isinstance(told, str):
+                raise ValueError(f"{key} of {task!r} is not a text", hint)  # noqa: TRY004
+        try:
+            re.compile(task["pattern"]).sub(task.get("ref", ""), "")
+        except re.error as error:
+            hint = "patterns are those of Python's re; write them in single quotes"
+            raise ValueError(f"no pattern or ref: {task['name']!r}: {error}", hint) from None
+    return value
+
+
 def _rules(value: object) -> list[dict[str, Any]]:
     hint = "each [[session_memory.redact]] needs name and pattern; keywords = […] makes it quick"
     if not isinstance(value, list):
@@ -290,6 +316,7 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.store": (_text, lambda home: f"sqlite:{home / 'memory' / 'thence.db'}"),
     "session_memory.exclude": (_texts, lambda _: []),
     "session_memory.hub": (_address, lambda _: None),
+    "session_memory.digesters": (_texts, lambda _: None),
     "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),
     "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 << 30),
     "session_memory.retention.raw_max_age_days": (_days, lambda _: 45),
@@ -297,5 +324,6 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
     "session_memory.domains": (_names, lambda _: {}),
     "session_memory.sources": (_paths, lambda _: {}),
+    "session_memory.tasks": (_tasks, lambda _: []),
     "session_memory.redact": (_rules, lambda _: []),
 }

@@ -6,15 +6,19 @@ import json
 import os
 import signal
 import stat
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.cli import bar, queue, sweep, watching
 from thence.cli.terminal import columns
+from thence.memory.digest import digesters
 from thence.memory.sweep import Progress, Report
 
 
@@ -154,6 +158,91 @@ def test_excluded_projects_are_not_kept(desk: Desk) -> None:
     desk.sweep()
 
     assert [] == [one for one in desk.run("ls", "--json").json if "tidepool" in one["cwd"]]
+
+
+OTHERS = """
+class Prompts:
+    name = "prompts"
+
+    def digest(self, course, row):
+        from thence.memory.digest import Part
+
+        return Part({"said": len(course.prompts), "agent": row.session.flavor})
+
+
+class Odd:
+    name = "odd"
+
+    def digest(self, course, row):
+        from thence.memory.digest import Part
+
+        return Part({"what": object()})
+"""
+
+
+@pytest.fixture
+def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package of somebody else's is installed, which brings two digesters."""
+    place = tmp_path / "site"
+    about = place / "theirs-1.0.dist-info"
+    about.mkdir(parents=True)
+    (place / "theirs.py").write_text(OTHERS)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    points = "[thence.digesters]\nprompts = theirs:Prompts\nodd = theirs:Odd\n"
+    (about / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(place)
+    digesters.cache_clear()
+    yield
+    digesters.cache_clear()
+    sys.modules.pop("theirs", None)
+
+
+def _more(desk: Desk, settings: str) -> dict[str, Any]:
+    """What others say of the session of Claude's, swept with these settings."""
+    desk.home.mkdir(exist_ok=True)
+    (desk.home / "config.toml").write_text(settings, encoding="utf-8")
+    desk.sweep()
+    told: dict[str, Any] = desk.run("digest", WINDOWS, "--json").json
+    return told
+
+
+@pytest.mark.usefixtures("others")
+def test_installed_digesters_are_asked(desk: Desk) -> None:
+    """Each adds its part; one that says what cannot be stored costs its own part only."""
+    more = _more(desk, "")["more"]
+
+    assert {"prompts", "odd"} == set(more)
+    assert "claude" == more["prompts"]["agent"]
+    assert 0 < more["prompts"]["said"]
+    assert "object" in more["odd"]["failed"]
+
+
+@pytest.mark.usefixtures("others")
+@pytest.mark.parametrize("named", ["prompts", "theirs:Prompts"])
+def test_settings_choose_the_digesters(desk: Desk, named: str) -> None:
+    """By the name their package gives them, or by where they are; ours is always asked."""
+    told = _more(desk, f"session_memory.digesters = ['{named}']")
+
+    assert {"prompts"} == set(told["more"])
+    assert told["outcome"]
+
+
+def test_a_digester_that_is_not_there_is_named(desk: Desk) -> None:
+    """Before anything is read, with what there is."""
+    desk.home.mkdir()
+    (desk.home / "config.toml").write_text("session_memory.digesters = ['prompts']")
+    ran = desk.run("sweep")
+
+    assert 2 == ran.code
+    assert "no digester 'prompts' is installed" in ran.err
+    assert "installed: thence" in ran.err
+
+
+def test_tasks_are_named_as_the_settings_say(desk: Desk) -> None:
+    """The user's patterns tie sessions to tasks, in place of the usual ones."""
+    settings = "[[session_memory.tasks]]\nname = 'place'\npattern = '/dev/(tide)'\nref = 'T-\\1'\n"
+
+    assert "T-tide" == _more(desk, settings)["task_ref"]
 
 
 def test_machine_without_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

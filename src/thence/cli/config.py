@@ -29,7 +29,8 @@ NAME = "session_memory.exclude"
     "config",
     help="Show every setting, its value and where that comes from.",
     epilog="Settings stand in config.toml in the home. A project that is excluded is not captured"
-    " any more; what is kept of it stays until it is forgotten.",
+    " any more; what is kept of it stays until it is forgotten. How tasks are named, and who else"
+    " has a say in digests: docs/digesters.md.",
 )
 @click.argument("name", required=False)
 @click.option("--exclude", metavar="PATTERN", help="Never capture projects in such folders.")

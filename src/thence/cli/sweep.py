@@ -158,7 +158,6 @@ class Run:
         self, store: Store, known: Mapping[str, Adapter], roots: Roots, *, wait: float = 0.0
     ) -> Report:
         from thence.cli import queue
-        from thence.memory.sweep import Sweep
 
         with store.sweeping(wait):
             taken = queue.take(wiring.home(), only=self._only)
@@ -166,17 +165,7 @@ class Run:
             for name, root in taken.roots(known):
                 if root not in roots.setdefault(name, []) and root.is_dir():
                     roots[name].append(root)
-            told = wiring.settings()
-            sweep = Sweep(
-                store,
-                known,
-                wiring.redactor(),
-                domains=told["session_memory.domains"],
-                exclude=told["session_memory.exclude"],
-                policy=wiring.policy(),
-                progress=self._note,
-                address=wiring.address(),
-            )
+            sweep = wiring.sweep_of(store, known, evicts=wiring.policy(), progress=self._note)
             self._report = sweep.report
             report = sweep.run(roots)
             taken.done()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
     from thence.memory.store import SessionRow, Store
-    from thence.memory.sweep import Sweep
+    from thence.memory.sweep import Progress, Sweep
 
 KEY = "redact.key"
 
@@ -197,17 +197,30 @@ def policy() -> Policy:
     return Policy(**knobs)
 
 
-def sweep_of(opened: Store) -> Sweep:
-    """Make a sweep of this home that evicts nothing."""
+def sweep_of(
+    opened: Store,
+    known: Mapping[str, Adapter] | None = None,
+    *,
+    evicts: Policy | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> Sweep:
+    """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
+    from thence.memory.digest import digesters
+    from thence.memory.outcome import TASKS, TaskPattern
     from thence.memory.sweep import Sweep
 
     told = settings()
+    wanted: list[str] | None = told["session_memory.digesters"]
     return Sweep(
         opened,
-        adapters(),
+        adapters() if known is None else known,
         redactor(),
         domains=told["session_memory.domains"],
         exclude=told["session_memory.exclude"],
+        tasks=[TaskPattern(**one) for one in told["session_memory.tasks"]] or TASKS,
+        digesters=None if wanted is None else digesters(tuple(wanted)),
+        policy=evicts,
+        progress=progress,
         address=address(),
     )
 

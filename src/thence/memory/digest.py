@@ -3,14 +3,15 @@
 `digest` puts together what the digesters tell of a session and what hangs on it: signals, and rows
 of derived events. Those installed are found through the entry point group `thence.digesters`; the
 built-in one, which gives the `Digest` of `account`, comes through the same door. Another one adds
-its part under `more`. One that fails costs its own part, told with the reason, never the digest.
+its part under `more`. One that fails, or says what no store can hold, costs its own part, told with
+the reason, never the digest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final, Protocol, runtime_checkable
 
 import msgspec
@@ -61,20 +62,42 @@ class BuiltIn:
 
 
 @cache
-def digesters() -> Mapping[str, Digester]:
-    """Find all digesters that are installed, by name."""
-    out: dict[str, Digester] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
-        try:
-            made = point.load()()
-        except (ImportError, AttributeError) as error:
-            message = f"the digester {point.name} ({point.value}) cannot be loaded: {error}"
-            raise BadConfig(message, hint="install its package anew, or uninstall it") from error
-        if not isinstance(made, Digester):
-            message = f"the digester {point.name} ({point.value}) lacks a method of the protocol"
-            raise BadConfig(message, hint="it needs a name and digest(course, row)")
-        out[made.name] = made
-    return out
+def digesters(wanted: tuple[str, ...] | None = None) -> Mapping[str, Digester]:
+    """Give all digesters that are installed, by name; or ours and those that are `wanted`.
+
+    A wanted one is named as its package names it, or by where it is: `package.module:Class`.
+    """
+    points = sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value))
+    if wanted is not None:
+        points = [point for point in points if point.name == BuiltIn.name] + [
+            _point(name, points) for name in wanted if name != BuiltIn.name
+        ]
+    made = [_made(point) for point in points]
+    return {one.name: one for one in made}
+
+
+def _point(name: str, installed: Iterable[EntryPoint]) -> EntryPoint:
+    if ":" in name:
+        return EntryPoint(name, name, GROUP)
+    for point in installed:
+        if point.name == name:
+            return point
+    known = ", ".join(point.name for point in installed)
+    message = f"session_memory.digesters: no digester {name!r} is installed"
+    raise BadConfig(message, hint=f"installed: {known}; or write package.module:Class")
+
+
+def _made(point: EntryPoint) -> Digester:
+    told = point.name if point.name == point.value else f"{point.name} ({point.value})"
+    try:
+        made = point.load()()
+    except Exception as error:  # somebody else's code, which may do anything
+        message = f"the digester {told} cannot be loaded: {error}"
+        raise BadConfig(message, hint="install its package anew, or uninstall it") from error
+    if not isinstance(made, Digester):
+        message = f"the digester {told} lacks a method of the protocol"
+        raise BadConfig(message, hint="it needs a name and digest(course, row)")
+    return made
 
 
 def digest(
@@ -110,6 +133,8 @@ def digest(
 
 def _asked(other: Digester, course: Course, row: SessionRow) -> Part:
     try:
-        return other.digest(course, row)
+        said = msgspec.to_builtins(other.digest(course, row))
+        msgspec.msgpack.encode(said)
+        return msgspec.convert(said, Part)
     except Exception as error:  # noqa: BLE001 - somebody else's code must not cost the digest
         return Part({"failed": short(repr(error), 300)})

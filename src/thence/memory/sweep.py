@@ -30,9 +30,10 @@ from thence.format.facts import Fact
 from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import families, retention
-from thence.memory.digest import digest
+from thence.memory.digest import Digester, digest
 from thence.memory.exclusion import PEEK, Exclusion, project_told
 from thence.memory.keep import READER, Carried, Keeper, Kept, printable, with_payloads
+from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.packs import Blobs, Packs
 from thence.memory.parcels import Parcels, SweepBroken, Turns, may_fork
 from thence.memory.prices import tariff
@@ -162,13 +163,15 @@ class Sweep:
         *,
         domains: Mapping[str, str] | None = None,
         exclude: Iterable[str] = (),
+        tasks: Iterable[TaskPattern] = TASKS,
+        digesters: Mapping[str, Digester] | None = None,
         policy: retention.Policy | None = None,
         progress: Told = _quiet,
         address: str | None = None,
     ) -> None:
         """Get ready; with the store's `address` a large sweep may use a second process.
 
-        Without a `policy` nothing is evicted.
+        Without a `policy` nothing is evicted; without `digesters` all that are installed are asked.
         """
         self._store = store
         self._adapters = adapters
@@ -177,6 +180,8 @@ class Sweep:
         self._progress = progress
         self._domains = domains
         self._exclude = Exclusion(exclude)
+        self._tasks = tuple(tasks)
+        self._digesters = digesters
         self._policy = policy
         self._address = address if (os.cpu_count() or 1) > 1 else None
         self._again: list[str] = []  # sessions to be redacted by newer rules, in the store alone
@@ -516,7 +521,7 @@ class Sweep:
         return True
 
     def _made(self, whole: Whole, row: SessionRow) -> Digested:
-        made = digest(whole, row)
+        made = digest(whole, row, tasks=self._tasks, others=self._digesters)
         if row.carried_change:
             self._continue(made, row)
         return made
