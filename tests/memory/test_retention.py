@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.memory.retention import GIB, Inventory, Item, Plan, Policy, plan
+from thence.adapters import Cursor
+from thence.memory import store
+from thence.memory.retention import GIB, Inventory, Item, Plan, Policy, inventory, plan
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 CAPS = Policy(raw_soft_cap_bytes=100, raw_hard_cap_bytes=150, raw_max_age_days=45)
@@ -335,3 +337,21 @@ def test_under_pressure_only_what_cannot_be_analysed_is_lost(seed: int) -> None:
     if lost:
         assert left + sizes[lost[-1]] > CAPS.raw_hard_cap_bytes
         assert all(ages[uid] <= ages[lost[-1]] for uid in items)
+
+
+def test_inventory_is_what_the_store_holds_and_no_more() -> None:
+    """Times are told as times, and what was evicted is not there to be evicted again."""
+    known = {
+        "a": store.Known(Cursor(), 1, 1, 1, bytes=7, pinned=True, ended=1000, ingested=2000),
+        "b": store.Known(Cursor(), 1, 1, 1, bytes=8, analysed=3000),
+        "c": store.Known(Cursor(), 1, 1, 1, bytes=9, evicted=4000),
+    }
+
+    def at(second: int) -> datetime:
+        return datetime.fromtimestamp(second, UTC)
+
+    first = Item("a", 7, last_event=at(1), ingested_at=at(2), pinned=True, running=True)
+    other = Item("b", 8, analyzed_at=at(3), analysis_failed=True)
+    made = inventory(store.Inventory(known, frozenset(), 5), running={"a"}, failed={"b"})
+
+    assert Inventory((first, other), 5) == made

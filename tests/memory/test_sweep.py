@@ -612,11 +612,11 @@ def test_unanalysed_go_only_when_analysis_failed(
     tried: Counter[str] = Counter()
     bad = {f"claude:{logs.name(n)}" for n in ((1, 2, 3, 4, 5) if failing == "all" else (1, 4))}
 
-    def digests(session: Whole, row: Any) -> Any:
+    def digests(session: Whole, row: Any, **more: Any) -> Any:
         tried[session.uid] += 1
         if session.uid in bad:
             raise RuntimeError("analysis is out of order")
-        return digest(session, row)
+        return digest(session, row, **more)
 
     monkeypatch.setattr(module, "digest", digests)
     first = sweep(tmp_path, {"claude": [home]})

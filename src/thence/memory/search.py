@@ -166,11 +166,8 @@ def parse(text: str) -> Query:
             wanted.append((term,))
         if not piece["no"]:
             terms.append(value)
-    return Query(
-        *(_match(wanted, without, meta), tuple(terms)),
-        *(tuple(wanted), tuple(without), tuple(meta)),
-        **given,
-    )
+    match = _match(wanted, without, meta)
+    return Query(match, tuple(terms), tuple(wanted), tuple(without), tuple(meta), **given)
 
 
 def _term(text: str, *, phrase: bool) -> str | None:

@@ -34,7 +34,7 @@ from thence.memory.digest import Digester, digest
 from thence.memory.exclusion import PEEK, Exclusion, project_told
 from thence.memory.keep import READER, Carried, Keeper, Kept, printable, with_payloads
 from thence.memory.outcome import TASKS, TaskPattern
-from thence.memory.packs import Blobs, Packs
+from thence.memory.packs import Blobs
 from thence.memory.parcels import Parcels, SweepBroken, Turns, may_fork
 from thence.memory.prices import tariff
 from thence.memory.redact import VERSION, Redactor
@@ -561,23 +561,10 @@ class Sweep:
             planned = self._plan(known, failed, running)
 
     def _plan(self, known: Inventory, failed: set[str], running: set[str] | None) -> retention.Plan:
-        items = tuple(
-            retention.Item(
-                uid,
-                one.bytes,
-                last_event=_moment(one.ended),
-                ingested_at=_moment(one.ingested),
-                analyzed_at=_moment(one.analysed),
-                pinned=one.pinned,
-                running=running is not None and uid in running,
-                analysis_failed=uid in failed,
-            )
-            for uid, one in known.sessions.items()
-            if one.evicted is None
-        )
         policy = self._policy or retention.Policy()
-        inventory = retention.Inventory(items, known.distilled_bytes)
-        return retention.plan(policy, inventory, datetime.now(UTC))
+        return retention.plan(
+            policy, retention.inventory(known, running or (), failed), datetime.now(UTC)
+        )
 
     def _running(self, roots: Mapping[str, Sequence[Path]]) -> set[str]:
         """Give the sessions that their agents call running."""
@@ -606,7 +593,7 @@ class Sweep:
     def _repack(self, uid: str) -> None:
         """Write a session's payloads anew, without those that were replaced."""
         blobs, held = self._store.blobs, self._store.held(uid)
-        if held is None or not isinstance(blobs, Packs):
+        if held is None:
             return
         refs = [block.ref for fact in held.facts for block in fact.blocks if block.ref is not None]
         with blobs.repack(uid, refs) as renamed:
@@ -668,10 +655,6 @@ def _spend_of(told: Mapping[str, object]) -> Spend:
 def _why(error: Exception) -> str:
     why = error.message if isinstance(error, ThenceError) else repr(error)
     return why.encode("utf-8", "backslashreplace").decode()
-
-
-def _moment(millis: int | None) -> datetime | None:
-    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
 
 
 def _stats(source: Source) -> Iterator[os.stat_result]:
