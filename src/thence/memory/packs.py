@@ -28,6 +28,7 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -99,6 +100,16 @@ class Blobs(Protocol):
         """Delete all payloads of a session; the bytes that were freed."""
         ...
 
+    def repack(
+        self, session_uid: str, refs: Iterable[str]
+    ) -> AbstractContextManager[dict[str, str]]:
+        """Write a session's payloads anew, without those that no row names.
+
+        `refs` are all that rows hold of it; yields the new ref of each. Rows are committed inside,
+        durably; what is old is deleted when it ends well, and only then.
+        """
+        ...
+
 
 class Ref(NamedTuple):
     """Where a payload lies. Its text is kept in rows, so its form never changes."""
@@ -146,7 +157,7 @@ def _file(pack: str, slot: int) -> str:
     return f"{pack}-{slot}.pack"
 
 
-class _Frames:
+class Frames:
     """The decoded frames that were read last, by file, inode and offset; at most so many bytes."""
 
     def __init__(self, limit: int) -> None:
@@ -156,6 +167,7 @@ class _Frames:
         self._lock = threading.Lock()
 
     def get(self, key: tuple[str, int, int]) -> bytes | None:
+        """Give a frame that is held."""
         with self._lock:
             frame = self._frames.get(key)
             if frame is not None:
@@ -163,6 +175,7 @@ class _Frames:
             return frame
 
     def put(self, key: tuple[str, int, int], frame: bytes) -> None:
+        """Hold a frame, in place of those that were asked for longest ago."""
         with self._lock:
             self._forget(key)
             self._frames[key] = frame
@@ -196,7 +209,7 @@ class _Writer:
     ) -> Iterator[Ref]:
         """Append frames; a failed one is cut off again, as no row can name it."""
         self.batches += 1
-        for group in _groups(payloads):
+        for group in groups(payloads):
             frame = compressor.compress(b"".join(group))
             offset, start = self._end, 0
             self._append(frame)
@@ -228,7 +241,7 @@ class _Writer:
             os.close(self.handle)
 
 
-def _groups(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+def groups(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Cut payloads into frames of about `FRAME` raw bytes, in order."""
     group: list[bytes] = []
     held = 0
@@ -257,7 +270,7 @@ class Packs:
 
     def __init__(self, folder: Path, *, cached: int = CACHED) -> None:
         self.folder = folder
-        self._frames = _Frames(cached)
+        self._frames = Frames(cached)
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self._lock = threading.RLock()
         self._unsynced: dict[str, _Writer] = {}
