@@ -384,6 +384,11 @@ class Sqlite:
         """Find events by their words, the newest first, within a budget of time."""
         return Search(self._db, query).run(limit, offset)
 
+    def paces(self, uid: str) -> Sequence[tuple[int, int]]:
+        """Give time in milliseconds and kind of every event of a session, in any order."""
+        sql = "SELECT e.ts, e.kind FROM events e JOIN sessions s ON s.id=e.session WHERE s.uid=?"
+        return every(self._db, sql, uid)
+
     # -- removing -----------------------------------------------------------------------
 
     def remove(

@@ -1,0 +1,72 @@
+"""How busy sessions were, from a store that counts and from one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thence.adapters import adapters
+from thence.cli import madeup
+from thence.memory.activity import PARTS, Paced, pulse
+from thence.memory.redact import Redactor
+from thence.memory.sqlite import Sqlite
+from thence.memory.sweep import Sweep
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
+    """A store with the made-up sessions."""
+    folder: Path = tmp_path_factory.mktemp("activity")
+    madeup.write(folder, datetime.now(UTC))
+    homes = madeup.homes(folder)
+    made = Sqlite(str(folder / "kept.db"))
+    roots = {name: one.roots(folder, homes.env) for name, one in adapters().items()}
+    with made.sweeping():
+        Sweep(made, adapters(), Redactor(key=bytes(32))).run(
+            {name: [path for path in paths if path.is_dir()] for name, paths in roots.items()}
+        )
+    yield made
+    made.close()
+
+
+class Plain:
+    """The same store without its own way of counting."""
+
+    def __init__(self, store: Sqlite) -> None:
+        self.held = store.held
+
+
+def test_every_event_with_a_time_is_in_one_part(store: Sqlite) -> None:
+    """The parts add up to the events, derived errors apart."""
+    for row in store.sessions():
+        found = pulse(store, row.session.session_uid)
+        assert found is not None
+        timed = [1 for ts, _ in store.paces(row.session.session_uid) if ts]
+
+        assert sum(found.events) + sum(found.errors) == len(timed)
+        assert len(found.events) == PARTS
+
+
+def test_a_store_that_does_not_count_gives_the_same_events(store: Sqlite) -> None:
+    """What is derived (a digest's errors) is all that only a counting store knows."""
+    plain: Any = Plain(store)
+    assert isinstance(store, Paced)
+    assert not isinstance(plain, Paced)
+    for row in store.sessions():
+        held = store.held(row.session.session_uid)
+        found = pulse(plain, row.session.session_uid)
+        assert held is not None
+        assert found is not None
+
+        assert sum(found.events) + sum(found.errors) == sum(
+            1 for seen in held.events.values() if seen.ts
+        )
+
+
+def test_a_session_that_nobody_holds_has_none(store: Sqlite) -> None:
+    """Evicted or unknown: there is nothing to draw."""
+    assert pulse(store, "claude:none") is None
