@@ -1,0 +1,55 @@
+"""Times for the eye: short where the day is known, absolute beside it, in one zone."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+
+import msgspec
+
+from thence.format import joins
+
+
+class Clock:
+    """Says times in one zone: absolute, and short where the day is known."""
+
+    def __init__(self, zone: tzinfo | None = None) -> None:
+        """Use a zone; the machine's own by default."""
+        self.zone = zone
+
+    def of(self, text: str | None) -> datetime | None:
+        """Read a time of a log."""
+        moment = joins.time_of(text)
+        return moment.astimezone(self.zone) if moment else None
+
+    def time(self, text: str | None) -> str:
+        """Say the time of day."""
+        moment = self.of(text)
+        return f"{moment:%H:%M}" if moment else ""
+
+    def day(self, text: str | None) -> str:
+        """Say the day."""
+        moment = self.of(text)
+        return f"{moment:%a} {moment.day} {moment:%b}" if moment else ""
+
+    def full(self, text: str | None) -> str:
+        """Say the moment, with seconds and zone."""
+        moment = self.of(text)
+        return f"{moment:%Y-%m-%d %H:%M:%S %Z}".rstrip() if moment else ""
+
+    def iso(self, text: str | None) -> str:
+        """Give the moment as a machine reads it."""
+        moment = self.of(text)
+        return moment.isoformat(timespec="seconds") if moment else ""
+
+
+class When(msgspec.Struct, frozen=True):
+    """One time, for a `time` element."""
+
+    said: str = ""
+    iso: str = ""
+    full: str = ""
+
+
+def when(clock: Clock, text: str | None) -> When:
+    """Give a time of a log with all that a `time` element says."""
+    return When(clock.time(text), clock.iso(text), clock.full(text))

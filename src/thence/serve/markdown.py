@@ -1,0 +1,406 @@
+"""Texts of logs as safe markup: Markdown without HTML, code coloured by classes, diffs as rows.
+
+Everything here is hostile until it is escaped, and it is escaped here and nowhere else: what comes
+out is `Markup`, what goes in is text. Invariants: no input raises; the work is bounded, for what
+is long is cut and told; no element loads anything. Raw HTML is text. Links lead to http, https
+and mailto only and say so; all other links, those to files among them, are their text. An image
+is a link that shows its address, so that nothing is fetched that a reader did not ask for. There
+is no attribute `style` and no script.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+from markupsafe import Markup, escape
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Token as Kind
+from pygments.token import _TokenType
+from pygments.util import ClassNotFound
+
+from thence.format.figures import clean_text, size
+
+LONGEST: Final = 60_000
+"""Characters of a text that are read as Markdown; what is longer is shown as it is."""
+
+CODE: Final = 16_000
+"""Characters of code that are coloured."""
+
+SHOWN: Final = 200_000
+"""Characters of one text that are shown at all; the rest is counted."""
+
+DIFFED: Final = 300
+"""Lines of either side that are compared; larger edits are shown as all out, all in."""
+
+AROUND: Final = 3
+"""Lines shown around a change."""
+
+_LINK: Final = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,2000}\Z", re.IGNORECASE)
+_LANGUAGES: Final = frozenset(
+    [
+        "bash",
+        "c",
+        "cpp",
+        "csharp",
+        "css",
+        "diff",
+        "docker",
+        "dockerfile",
+        "elixir",
+        "go",
+        "graphql",
+        "haskell",
+        "html",
+        "http",
+        "ini",
+        "java",
+        "javascript",
+        "json",
+        "jsx",
+        "kotlin",
+        "lua",
+        "make",
+        "makefile",
+        "nix",
+        "perl",
+        "php",
+        "powershell",
+        "python",
+        "ruby",
+        "rust",
+        "scala",
+        "scss",
+        "sh",
+        "shell",
+        "sql",
+        "swift",
+        "toml",
+        "tsx",
+        "typescript",
+        "xml",
+        "yaml",
+        "zig",
+    ]
+)
+_ALIASES: Final = {
+    "py": "python",
+    "python3": "python",
+    "js": "javascript",
+    "mjs": "javascript",
+    "jsonl": "json",
+    "json5": "json",
+    "ts": "typescript",
+    "rs": "rust",
+    "rb": "ruby",
+    "yml": "yaml",
+    "zsh": "bash",
+    "console": "bash",
+    "patch": "diff",
+    "c++": "cpp",
+    "h": "c",
+    "hpp": "cpp",
+    "cc": "cpp",
+    "cs": "csharp",
+    "kt": "kotlin",
+    "htm": "html",
+    "svg": "xml",
+    "mk": "make",
+    "cfg": "ini",
+    "sh": "bash",
+    "shell": "bash",
+    "ps1": "powershell",
+}
+"""Names people give to languages, and endings of files. All others are shown without colour:
+a lexer reads hostile text, and only these are trusted to take their time in proportion to it."""
+
+_CLASSES: Final = (
+    (Kind.Comment, "c-c"),
+    (Kind.Keyword, "c-k"),
+    (Kind.Operator.Word, "c-k"),
+    (Kind.Literal.String, "c-s"),
+    (Kind.Literal.Number, "c-n"),
+    (Kind.Name.Function, "c-f"),
+    (Kind.Name.Class, "c-f"),
+    (Kind.Name.Tag, "c-k"),
+    (Kind.Name.Attribute, "c-f"),
+    (Kind.Name.Decorator, "c-f"),
+    (Kind.Generic.Inserted, "c-add"),
+    (Kind.Generic.Deleted, "c-del"),
+    (Kind.Generic.Heading, "c-k"),
+    (Kind.Generic.Subheading, "c-k"),
+)
+
+
+# -- Markdown -------------------------------------------------------------------------------
+
+
+class _Renderer(RendererHTML):
+    """Writes the tokens of Markdown, all text escaped."""
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Write a fenced block, coloured when its language is known."""
+        del options, env
+        token = tokens[idx]
+        name = token.info.strip().split(maxsplit=1)[0] if token.info.strip() else ""
+        return str(code_block(token.content, name))
+
+    def code_block(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        """Write an indented block."""
+        del options, env
+        return str(code_block(tokens[idx].content, ""))
+
+    def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Write an image as a link with its address as text."""
+        del options, env
+        token = tokens[idx]
+        address = str(token.attrGet("src") or "")
+        said = escape(f"image: {address[:300]}")
+        if not _LINK.match(address):
+            return f'<span class="nolink">{said}</span>'
+        return str(
+            Markup('<a href="{}" rel="noopener noreferrer nofollow" target="_blank">{}</a>').format(
+                address, f"image: {address[:300]}"
+            )
+        )
+
+    def link_open(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        """Open a link that leads out; anything else is its text."""
+        del options, env
+        address = str(tokens[idx].attrGet("href") or "")
+        if not _LINK.match(address):
+            return str(Markup('<span class="nolink" title="{}">').format(address[:300]))
+        return str(
+            Markup('<a href="{}" rel="noopener noreferrer nofollow" target="_blank">').format(
+                address
+            )
+        )
+
+    def link_close(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        """Close what `link_open` opened."""
+        del options, env
+        depth = 0
+        for token in reversed(tokens[:idx]):
+            if token.type == "link_close":
+                depth += 1
+            elif token.type == "link_open":
+                if depth == 0:
+                    address = str(token.attrGet("href") or "")
+                    return "</a>" if _LINK.match(address) else "</span>"
+                depth -= 1
+        return ""
+
+    def heading_open(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        """Open a heading as a paragraph in bold: the page has an outline of its own."""
+        del options, env
+        return f'<p class="md-h md-{escape(tokens[idx].tag)}">'
+
+    def heading_close(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        """Close it."""
+        del tokens, idx, options, env
+        return "</p>\n"
+
+    def table_open(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        """Open a table that scrolls by itself when it is wide."""
+        del tokens, idx, options, env
+        return '<div class="md-table" tabindex="0" role="group" aria-label="Table"><table>\n'
+
+    def table_close(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        """Close it."""
+        del tokens, idx, options, env
+        return "</table></div>\n"
+
+    def _cell(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Open a cell; its alignment would be a style."""
+        del options, env
+        return f"<{escape(tokens[idx].tag)}>"
+
+    td_open = th_open = _cell
+
+
+def _reader() -> MarkdownIt:
+    """Make a reader: CommonMark with tables and strikethrough, raw HTML off."""
+    made = MarkdownIt("commonmark", {"html": False, "linkify": False}, renderer_cls=_Renderer)
+    made.enable(["table", "strikethrough"])
+    made.validateLink = bool  # type: ignore[method-assign]  # we decide below
+    return made
+
+
+_MARKDOWN: Final = _reader()
+
+
+@lru_cache(maxsize=2048)
+def render(text: str) -> Markup:
+    """Give a text that was written as Markdown."""
+    text = clean_text(text)
+    if len(text) > LONGEST:
+        return _plain(text)
+    try:
+        return Markup(_MARKDOWN.render(text))  # noqa: S704 - every text in it was escaped above
+    except RecursionError:
+        return _plain(text)
+
+
+def _plain(text: str) -> Markup:
+    rest = f"… {size(len(text) - SHOWN)} more" if len(text) > SHOWN else ""
+    return Markup('<pre class="out" tabindex="0">{}</pre>').format(text[:SHOWN] + rest)
+
+
+# -- code -----------------------------------------------------------------------------------
+
+
+def code_block(text: str, language: str) -> Markup:
+    """Give a block of code, coloured where its language is known."""
+    return Markup('<pre class="code" tabindex="0"><code>{}</code></pre>\n').format(
+        coloured(text.removesuffix("\n"), language)
+    )
+
+
+def coloured(text: str, language: str) -> Markup:
+    """Give code with the classes of its parts; without any when the language is not known."""
+    text = clean_text(text)
+    lexer = _lexer(_name(language)) if len(text) <= CODE else None
+    if lexer is None:
+        return escape(text[:SHOWN])
+    out: list[str] = []
+    for kind, piece in lexer.get_tokens(text):
+        name = _class(kind)
+        shown = str(escape(piece))
+        out.append(f'<span class="{name}">{shown}</span>' if name and piece.strip() else shown)
+    made = "".join(out)
+    # The lexer gives every text an end of line.
+    return Markup(made if text.endswith("\n") else made.removesuffix("\n"))  # noqa: S704 - escaped
+
+
+def language_of(path: str) -> str:
+    """Name the language of a file by its ending, or by its name where that says it."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    return _name(name if name in ("makefile", "dockerfile") else name.rpartition(".")[2])
+
+
+def _name(language: str) -> str:
+    short = language.strip().lower()[:20]
+    name = _ALIASES.get(short, short)
+    return name if name in _LANGUAGES else ""
+
+
+@lru_cache(maxsize=64)
+def _lexer(name: str) -> Lexer | None:
+    if not name:
+        return None
+    try:
+        return get_lexer_by_name(name, stripnl=False)
+    except ClassNotFound:
+        return None
+
+
+@lru_cache(maxsize=512)
+def _class(kind: _TokenType) -> str:
+    return next((name for above, name in _CLASSES if kind[: len(above)] == above), "")
+
+
+# -- diffs ----------------------------------------------------------------------------------
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a diff: `sign` is `+`, `-`, `@` for a gap, or empty for what stays."""
+
+    sign: str
+    text: Markup
+    old: int | None = None
+    new: int | None = None
+
+
+def compared(before: str, after: str, path: str = "") -> list[Line]:
+    """Give the lines that differ between two texts, with a few around them."""
+    old, new = clean_text(before).split("\n"), clean_text(after).split("\n")
+    if before == "":
+        return list(_added(new, path))
+    if len(old) > DIFFED or len(new) > DIFFED:
+        return [*_out(old, path), *_added(new, path)]
+    olds, news = _coloured_lines(old, path), _coloured_lines(new, path)
+    lines: list[Line] = []
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for group in matcher.get_grouped_opcodes(AROUND):
+        if lines:
+            lines.append(Line("@", Markup("")))
+        for what, i, j, k, m in group:
+            if what == "equal":
+                pairs = zip(range(i, j), range(k, m), strict=True)
+                lines += [Line("", olds[a], a + 1, b + 1) for a, b in pairs]
+                continue
+            lines += [Line("-", olds[a], a + 1) for a in range(i, j)]
+            lines += [Line("+", news[b], None, b + 1) for b in range(k, m)]
+    return lines
+
+
+def patched(lines: Sequence[str], path: str = "") -> list[Line]:
+    """Give the lines of a patch as they stand in it."""
+    language = language_of(path)
+    out: list[Line] = []
+    for line in lines[:LINES]:
+        sign = line[:1]
+        if sign == "@":
+            out.append(Line("@", coloured(line.strip("@ ")[:200], "")))
+        elif sign in ("+", "-"):
+            out.append(Line(sign, coloured(line[1:], language)))
+        else:
+            out.append(Line("", coloured(line.removeprefix(" "), language)))
+    return out
+
+
+LINES: Final = 2_000
+"""Lines of one diff that are shown."""
+
+
+def _added(lines: Sequence[str], path: str) -> Iterator[Line]:
+    shown = lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+    for number, text in enumerate(_coloured_lines(shown[:LINES], path), 1):
+        yield Line("+", text, None, number)
+
+
+def _out(lines: Sequence[str], path: str) -> Iterator[Line]:
+    for number, text in enumerate(_coloured_lines(lines[:LINES], path), 1):
+        yield Line("-", text, number)
+
+
+def _coloured_lines(lines: Sequence[str], path: str) -> list[Markup]:
+    """Colour lines together, so that a text over several lines is one; no span crosses a line."""
+    text = "\n".join(lines)
+    lexer = _lexer(language_of(path)) if len(text) <= CODE else None
+    if lexer is None:
+        return [escape(line) for line in lines]
+    out: list[list[str]] = [[]]
+    for kind, piece in lexer.get_tokens(text):
+        name = _class(kind)
+        for at, part in enumerate(piece.split("\n")):
+            if at:
+                out.append([])
+            if part:
+                shown = str(escape(part))
+                out[-1].append(f'<span class="{name}">{shown}</span>' if name else shown)
+    made = [Markup("".join(parts)) for parts in out[: len(lines)]]  # noqa: S704 - escaped
+    return made + [Markup("")] * (len(lines) - len(made))

@@ -1,0 +1,293 @@
+"""The outline of a session: where to jump, and a map of its context and cost along the line.
+
+Made from the rows of a chart, folded ones included, without any payload. Bounded however long the
+session: the list shows what stands around the window, the map is drawn from so many points.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from thence.format.facts import Block
+from thence.format.figures import clean, money
+from thence.format.normal import one_line
+from thence.serve.chart import Chart, Row
+from thence.serve.clock import Clock
+from thence.serve.view import Drawing, Window
+
+LISTED: Final = 240
+"""Entries of the list."""
+CELLS: Final = 24
+POINTS: Final = 200
+MARKS: Final = 90
+LINKS: Final = 40
+HIGH: Final = 600
+"""How high the map is drawn, in its own units."""
+LEFT, RIGHT = 22, 82
+
+JUMPS: Final = (
+    ("correction", "Corrections"),
+    ("error", "Errors"),
+    ("test", "Tests"),
+    ("edit", "Edits"),
+    ("branch", "Dead"),
+    ("agent", "Agents"),
+)
+_KINDS: Final = {"interrupted": "error", "stop": "error"}
+_MINOR: Final = ("edit", "test", "error", "interrupted", "agent", "decision")
+_MAJOR: Final = ("prompt", "correction", "boundary", "branch", "copied")
+_MARKED: Final = ("prompt", "correction", "error", "interrupted", "edit", "test", "agent")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of the outline."""
+
+    href: str
+    kind: str
+    said: str
+    turn: str = ""
+    end: str = ""
+    bad: bool = False
+
+
+class Jump(msgspec.Struct, frozen=True):
+    """How often something occurs, and where first."""
+
+    kind: str
+    name: str
+    count: int
+    href: str
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A stretch of the map: how much was spent there, in six steps."""
+
+    at: float
+    size: float
+    heat: int
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Something to see on the map."""
+
+    at: float
+    kind: str
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A stretch of the map that leads somewhere."""
+
+    at: float
+    size: float
+    href: str
+    said: str
+
+
+class Map(msgspec.Struct, frozen=True):
+    """Context size and cost along the line; places go from 0 to `HIGH`."""
+
+    cells: list[Cell]
+    points: list[tuple[float, float]]
+    """Where along the line, and how much of the peak."""
+    peak: int
+    last: int
+    dead: list[tuple[float, float]]
+    marks: list[Mark]
+    links: list[Link]
+
+    @property
+    def path(self) -> str:
+        """The context as an area, from top to bottom."""
+        if not self.points:
+            return ""
+        line = " ".join(
+            f"L{LEFT + share * (RIGHT - LEFT):.1f} {at:.1f}" for at, share in self.points
+        )
+        return f"M{LEFT} {self.points[0][0]:.1f} {line} L{LEFT} {self.points[-1][0]:.1f}z"
+
+    @property
+    def strip(self) -> str:
+        """The same from left to right, 1200 wide and 44 high."""
+        if not self.points:
+            return ""
+        line = " ".join(f"L{at * 2:.0f} {44 - share * 40:.1f}" for at, share in self.points)
+        first, last = self.points[0][0] * 2, self.points[-1][0] * 2
+        return f"M{first:.0f} 44 {line} L{last:.0f} 44z"
+
+
+class Outline:
+    """Where to jump in one session, as seen from one window of it."""
+
+    def __init__(self, drawing: Drawing, window: Window, clock: Clock, base: str) -> None:
+        """Make an outline; `base` is the address of the page."""
+        self.drawing = drawing
+        self.chart: Chart = drawing.chart
+        self._clock = clock
+        self._base = base
+        self._window = window
+        self._shown = {item.id for item in window.items}
+        self._shown |= {one.id for item in window.items if item.inner for one in item.inner.items}
+
+    def href(self, row: Row) -> str:
+        """Give the address of a row: on this page, or of the page around it."""
+        name = self.drawing.row_id(row)
+        if name in self._shown:
+            return f"#{name}"
+        return f"{self._base}?at={name.partition('-')[0]}#{name}"
+
+    # -- rows ---------------------------------------------------------------------------
+
+    def _all(self) -> Iterator[Row]:
+        """Give the rows of the line, folded ones in their place."""
+        for row in self.chart.rows:
+            if row.kind == "boundary" and row.number >= 0:
+                yield from self.chart.bounds[row.number].rows
+            yield row
+
+    def jumps(self) -> list[Jump]:
+        """Count what one jumps to."""
+        counts: Counter[str] = Counter()
+        first: dict[str, Row] = {}
+        for row in self._all():
+            kind = _KINDS.get(row.kind, row.kind)
+            counts[kind] += 1
+            first.setdefault(kind, row)
+        return [
+            Jump(kind, name, counts[kind], self.href(first[kind]) if kind in first else "")
+            for kind, name in JUMPS
+        ]
+
+    def entries(self) -> tuple[list[Entry], int]:
+        """Give the list around the window, and how many entries it leaves out."""
+        rows = [row for row in self._all() if row.kind in _MAJOR or row.kind in _MINOR]
+        if len(rows) > LISTED:
+            rows = [row for row in rows if row.kind in _MAJOR]
+        left = 0
+        if len(rows) > LISTED:
+            first = self.chart.rows[self._window.start] if self.chart.rows else None
+            order = self.chart.order
+            here = order.get(first.place, 0) if first else 0
+            at = sum(1 for row in rows if order.get(row.place, 0) < here)
+            start = max(0, min(at - LISTED // 3, len(rows) - LISTED))
+            left = len(rows) - LISTED
+            rows = rows[start : start + LISTED]
+        return [self._entry(row) for row in _condensed(rows)], left
+
+    def _entry(self, row: Row) -> Entry:
+        chart = self.chart
+        fact = chart.facts[row.place]
+        block = fact.blocks[row.block] if fact.blocks else Block("lifecycle", "system")
+        said, bad = clean(one_line(block.summary, 80)), False
+        turn, end = "", self._clock.time(fact.ts)
+        if row.kind in ("prompt", "correction"):
+            turn = f"{chart.turns.get(row.place, '')}"
+            places = chart.turn_places(row.place)
+            ticks = chart.ticks(places) if len(chart.bills) <= 4000 else 0
+            end = money(ticks) if ticks else end
+        elif row.kind == "boundary":
+            said = "Compacted"
+        elif row.kind == "branch":
+            places = list(chart.branches[row.number].events)
+            said = f"Dead branch, {self.drawing.much(places)}"
+        elif row.kind == "copied":
+            said = "Copied from the session before"
+        elif row.kind == "agent":
+            said = clean(chart.agent_name(chart.channel_of(row)))
+        elif row.kind == "test":
+            call = chart.calls.get(block.call or "")
+            bad = call is not None and call.failed
+            said = said.removeprefix("ran ")
+        elif row.kind == "interrupted":
+            said = f"Interrupted: {said.removeprefix('ran ')}"
+        else:
+            said = said.rpartition("/")[2] if row.kind == "edit" else said.removeprefix("ran ")
+        return Entry(self.href(row), row.kind, said or row.kind, turn, end, bad)
+
+    # -- the map ------------------------------------------------------------------------
+
+    def map(self) -> Map | None:
+        """Draw context and cost along the line; None where no bill tells of them."""
+        chart = self.chart
+        length = max(len(chart.line), 1)
+        contexts = chart.contexts
+        if not contexts and not chart.weights:
+            return None
+        peak = max((size for _, size in contexts), default=0)
+        scale = HIGH / length
+        points = [(round(at * scale, 1), size / (peak or 1)) for at, size in _thinned(contexts)]
+        return Map(
+            list(self._cells(length)),
+            points,
+            peak,
+            contexts[-1][1] if contexts else 0,
+            list(self._dead(scale)),
+            list(self._marks(scale)),
+            list(self._links(scale)),
+        )
+
+    def _cells(self, length: int) -> Iterator[Cell]:
+        sums = [0] * CELLS
+        for at, weight in self.chart.weights:
+            sums[min(at * CELLS // length, CELLS - 1)] += weight
+        top = max(sums) or 1
+        step = HIGH / CELLS
+        for number, weight in enumerate(sums):
+            heat = 0 if weight == 0 else min(1 + weight * 5 // top, 5)
+            yield Cell(round(number * step, 1), round(step - 1, 1), heat)
+
+    def _dead(self, scale: float) -> Iterator[tuple[float, float]]:
+        chart = self.chart
+        for row in self._all():
+            if row.kind == "branch":
+                branch = chart.branches[row.number]
+                at = chart.order.get(branch.at if branch.at is not None else -1, 0)
+                size = min(max(len(branch.events) * scale, 6), HIGH / 4)
+                yield round(min(at * scale, HIGH - size), 1), round(size, 1)
+
+    def _marks(self, scale: float) -> Iterator[Mark]:
+        found = [row for row in self._all() if row.kind in _MARKED]
+        if len(found) > MARKS:
+            found = [row for row in found if row.kind in ("correction", "error", "test", "agent")]
+        step = max(len(found) // MARKS + 1, 1)
+        for row in found[::step]:
+            at = self.chart.order.get(row.place, 0)
+            yield Mark(round(min(at * scale, HIGH - 5), 1), _KINDS.get(row.kind, row.kind))
+
+    def _links(self, scale: float) -> Iterator[Link]:
+        chart = self.chart
+        rows = [row for row in self._all() if row.kind in ("prompt", "correction")]
+        rows = [row for row in rows if row.place in chart.order]
+        step = len(rows) // LINKS + 1
+        some = rows[::step]
+        starts = [chart.order[row.place] * scale for row in some]
+        for row, start, end in zip(some, starts, [*starts[1:], HIGH], strict=True):
+            turn = chart.turns.get(row.place, 0)
+            said = f"Turn {turn}" + (", correction" if row.kind == "correction" else "")
+            yield Link(round(start, 1), round(max(end - start, 1), 1), self.href(row), said)
+
+
+def _condensed(rows: Iterable[Row]) -> list[Row]:
+    """Leave out the second and further ones of several edits in a row of one record."""
+    out: list[Row] = []
+    for row in rows:
+        same = out and out[-1].kind == row.kind == "edit" and out[-1].place == row.place
+        if not same:
+            out.append(row)
+    return out
+
+
+def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Keep so many points: of each stretch the highest and the last."""
+    if len(points) <= POINTS:
+        return list(points)
+    step = len(points) // (POINTS // 2) + 1
+    out: list[tuple[int, int]] = []
+    for start in range(0, len(points), step):
+        some = points[start : start + step]
+        top = max(some, key=lambda one: one[1])
+        out += [top] if top == some[-1] else [top, some[-1]]
+    return out

@@ -1,0 +1,136 @@
+"""The texts of blocks, whatever their shape: words, results, JSON. Pure; nothing raises.
+
+Payloads of logs come as text, as lists of blocks and as structures. Here each becomes a text to
+show, cut where it is long, with what was left out measured. All of it is still hostile.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from markupsafe import Markup
+
+from thence.format import kinds
+from thence.format.facts import Block, words_of
+from thence.format.figures import size
+from thence.format.normal import SessionEvent, one_line
+from thence.format.records import JSON, text_of
+from thence.memory.course import asked
+from thence.serve import markdown
+
+LONGEST: Final = 20_000
+"""Characters of a text that are shown before the rest is asked for."""
+
+
+def said_in(block: Block) -> str:
+    """Give the text of a block; what is no text is named."""
+    payload = block.payload
+    if isinstance(payload, dict):
+        if isinstance(text := payload.get("text"), str):
+            return text
+        if isinstance(payload.get("type"), str):
+            return text_of(payload.get("content")) or block.summary or f"[{payload['type']}]"
+    return text_of(payload) or block.summary
+
+
+def without_plugin(text: str) -> str:
+    """Give a prompt without what an editor's plug-in put before it."""
+    return asked(SessionEvent("", 0, "user_msg", payload=text)) if text[:9] == "# Context" else text
+
+
+def all_of(block: Block) -> str:
+    """Give all of a block's text."""
+    payload = block.payload
+    if isinstance(payload, dict) and isinstance(payload.get("thinking"), str):
+        return str(payload["thinking"])
+    return plain(payload) or words_of(block) or said_in(block)
+
+
+def plain(payload: JSON) -> str:
+    """Give a payload as text: its texts where it has some, else its JSON."""
+    if isinstance(payload, str):
+        return payload
+    if isinstance(payload, list) and all(isinstance(one, dict) for one in payload):
+        return "\n".join(filter(None, map(_block_text, payload)))
+    if isinstance(payload, dict):
+        texts = [payload.get(name) for name in ("text", "output", "stdout", "content")]
+        told = next((text for text in texts if isinstance(text, str) and text), None)
+        return told if told is not None else pretty(payload)
+    return "" if payload is None else pretty(payload)
+
+
+def _block_text(block: dict[str, JSON]) -> str:
+    if isinstance(text := block.get("text"), str):
+        return text
+    kind = block.get("type")
+    return f"[{kind}, not loaded]" if kind in ("image", "document") else pretty(block)
+
+
+def pretty(value: JSON) -> str:
+    """Give a value as JSON of many lines."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return "[nested too deeply to be shown]"
+
+
+def compact(value: JSON) -> str:
+    """Give a value on one line: its only text, or its JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        texts = [v for v in value.values() if isinstance(v, str) and v]
+        if len(value) <= 2 and texts:
+            return texts[0]
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return ""
+
+
+def given(block: Block) -> Markup:
+    """Show what a call was given: a script as a script, the rest as its JSON."""
+    tool, payload = block.tool or "", block.payload
+    script = kinds.command(tool, payload)
+    if script is not None:
+        return markdown.code_block(script, "bash")
+    found = kinds.changes(tool, payload)
+    if found or payload in (None, {}, ""):
+        return Markup("")
+    if isinstance(payload, str):
+        return markdown.code_block(payload, "json" if payload[:1] in "{[" else "")
+    return markdown.code_block(pretty(payload), "json")
+
+
+def begun(text: str, lines: int | None) -> tuple[str, str]:
+    """Cut a text after so many lines; what is left out is measured."""
+    most = markdown.SHOWN if lines is None else LONGEST
+    end = -1
+    for _ in range(lines or 1_000_000):
+        end = text.find("\n", end + 1)
+        if end < 0 or end > most:
+            break
+    end = min(len(text), most) if end < 0 or end > most else end
+    rest = text[end:]
+    if len(rest) < 200:
+        return text, ""
+    total = text.count("\n") + 1
+    shown = text[:end].count("\n") + 1
+    return text[:end], f"first {shown:,} of {total:,} lines, {size(len(rest))} more"
+
+
+def first_line(text: str) -> str:
+    """Give the first line that holds something."""
+    return next((line.strip() for line in text.split("\n") if line.strip()), "")
+
+
+def answer_line(text: str) -> str:
+    """Give the first line that is no mark-up of the harness."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return one_line(next((ln for ln in lines if not ln.startswith("<")), "".join(lines[:1])), 240)
+
+
+def tool_name(tool: str) -> str:
+    """Name a tool; of one behind a server its own name."""
+    return tool.rsplit("__", 1)[-1] or tool

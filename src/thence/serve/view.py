@@ -1,0 +1,836 @@
+"""A session as a page reads it: rows of a chart with what they say, ready to be drawn.
+
+Pure: a `Drawing` takes a chart, reads the payloads of the rows it is asked for and nothing else,
+and gives items that hold text (escaped by the template) and markup (made by `markdown` alone).
+Invariants: the window holds about 200 rows around the one that is wanted, the rest are counted;
+times are absolute beside relative ones; what is missing is said where it would stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Final
+
+import msgspec
+from markupsafe import Markup
+
+from thence.format import joins, kinds, output
+from thence.format.facts import Block, Fact
+from thence.format.figures import clean, clean_text, lasted, money, several, short, size
+from thence.format.graph import State
+from thence.format.normal import one_line
+from thence.format.records import text_of
+from thence.format.turn import TurnState
+from thence.serve import markdown
+from thence.serve.chart import GAP, Bound, Chart, Row, RowKind, context_of
+from thence.serve.clock import Clock, When, when
+from thence.serve.markdown import Line
+from thence.serve.texts import (
+    all_of,
+    answer_line,
+    begun,
+    compact,
+    first_line,
+    given,
+    plain,
+    said_in,
+    tool_name,
+    without_plugin,
+)
+
+WINDOW: Final = 200
+"""Rows that are drawn at a time."""
+
+INLINE: Final = 4_000
+"""Bytes of a thought or a note that come with the page; longer ones are fetched when opened."""
+
+PREVIEW: Final = 200
+"""Lines of a result that are shown before the rest is asked for."""
+
+OPEN_DIFF: Final = 14
+"""Lines up to which a diff stands open."""
+
+TICKS: Final = 80
+"""Tests that are drawn one by one; of more, a tick stands for several."""
+
+AGENTS: Final = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "grok": "Grok",
+    "thence": "journal",
+}
+"""What people call the agents; others go by the name of their adapter."""
+
+_ICONS: Final = {
+    "shell": "term",
+    "read": "file",
+    "write": "edit",
+    "edit": "edit",
+    "patch": "edit",
+    "search": "search",
+    "list": "file",
+    "fetch": "search",
+    "web": "search",
+    "agent": "agent",
+    "plan": "check",
+}
+_VERBS: Final = (
+    *("ran ", "read ", "edited ", "wrote ", "deleted ", "moved ", "searched for ", "listed "),
+    *("fetched ", "searched the web for ", "asked a subagent: "),
+)
+_LANES: Final = {
+    State.DEAD: "dead",
+    State.ROLLED_BACK: "rolled_back",
+    State.REPLAYED: "replayed",
+    State.SIDE: "side",
+}
+_CUT_SHORT: Final = ("denied", "interrupted", "timeout")
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What a call changes in one file."""
+
+    path: str
+    how: str
+    lines: list[Line]
+    plus: int
+    minus: int
+    numbered: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether it is short enough to stand open."""
+        return len(self.lines) <= OPEN_DIFF
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """One mark of a row of tests."""
+
+    x: float
+    width: float
+    red: bool
+
+
+class Tests(msgspec.Struct, frozen=True):
+    """One run of tests."""
+
+    verdict: str
+    rest: str
+    red: bool
+    ticks: list[Tick]
+    faults: list[str]
+
+
+class Fold(msgspec.Struct, frozen=True):
+    """Something that opens in place: a branch, a compaction, a subagent, copies."""
+
+    part: str
+    """Its name in the address of its rows."""
+    head: str
+    much: str
+    said: str = ""
+    end: str = ""
+    state: str = "dead"
+    gist: Markup = Markup("")
+    back: str = ""
+    """What a subagent returned."""
+    alone: str = ""
+    """Where it can be opened alone."""
+    count: int = 0
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One row, ready to be drawn."""
+
+    id: str
+    kind: RowKind
+    state: str
+    lane: str
+    when: When
+    turn: int = 0
+    cost: str = ""
+    context: str = ""
+    say: Markup = Markup("")
+    name: str = ""
+    icon: str = ""
+    arg: str = ""
+    status: str = ""
+    bad: bool = False
+    took: str = ""
+    size: str = ""
+    lazy: bool = False
+    open: bool = False
+    gap: str = ""
+    """How long nothing was written before it."""
+    diffs: list[Diff] = []
+    tests: Tests | None = None
+    fold: Fold | None = None
+    links: list[tuple[str, str]] = []
+    """Sessions that it leads to: (address, name)."""
+    inner: Window | None = None
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Some rows of a run, and how many stand before and after them."""
+
+    part: str
+    items: list[Item]
+    start: int
+    end: int
+    total: int
+    before_at: str = ""
+    after_at: str = ""
+    """Events to go to where there is no script."""
+
+
+class Body(msgspec.Struct, frozen=True):
+    """What a folded row holds: what was given, and what came back."""
+
+    given: Markup = Markup("")
+    got: str = ""
+    rest: str = ""
+    """What is not shown of it."""
+    more: str = ""
+    """Where to get all of it."""
+    note: str = ""
+
+
+class Drawing:
+    """Draws the rows of one chart."""
+
+    def __init__(self, chart: Chart, clock: Clock, linked: Callable[[str], str | None]) -> None:
+        """Draw with times of a clock; `linked` gives the uid of a session that is kept."""
+        self.chart = chart
+        self.clock = clock
+        self._linked = linked
+
+    # -- windows ------------------------------------------------------------------------
+
+    def main(self, at: str | None = None, *, end: bool = False) -> Window:
+        """Draw the rows of the page around an event, or the first or the last ones."""
+        rows = self.chart.rows
+        target = self.chart.find(at) if at else None
+        if target is None:
+            middle = len(rows) if end else 0
+            return self._window("", rows, middle, None)
+        return self._around(target)
+
+    def _around(self, target: tuple[int, int]) -> Window:
+        place = self._home(target)
+        rows = self.chart.rows
+        for at, row in enumerate(rows):
+            if _is_row(row, place, target) or (
+                row.kind in ("branch", "boundary", "agent", "copied") and self._holds(row, place)
+            ):
+                return self._window("", rows, at, (place, target[1]))
+        return self._window("", rows, 0, None)
+
+    def _home(self, target: tuple[int, int]) -> int:
+        """Give the fact whose row shows an event: of a result, that of its call."""
+        place, number = target
+        block = self.chart.facts[place].blocks[number]
+        if block.kind == "tool_result" and block.call is not None:
+            return self._callers.get(block.call, place)
+        return place
+
+    @cached_property
+    def _callers(self) -> dict[str, int]:
+        return {
+            block.call: place
+            for place, fact in enumerate(self.chart.facts)
+            for block in fact.blocks
+            if block.kind == "tool_call" and block.call is not None
+        }
+
+    def _holds(self, row: Row, place: int) -> bool:
+        chart = self.chart
+        if row.kind == "boundary" and row.number >= 0:
+            bound = chart.bounds[row.number]
+            return place in bound.places or any(self._holds(one, place) for one in bound.rows)
+        if row.kind == "agent":
+            return chart.facts[place].channel == chart.channel_of(row)
+        if row.kind in ("branch", "copied"):
+            return place in chart.row_places(row)
+        return False
+
+    def part(self, name: str, start: int = 0, end: int | None = None) -> Window | None:
+        """Draw a stretch of a part of the session; None when there is no such part."""
+        rows = self.rows_of_part(name)
+        if rows is None:
+            return None
+        start = min(max(start, 0), len(rows))
+        stop = min(start + WINDOW if end is None else max(end, start), start + 2 * WINDOW)
+        return self._drawn(name, rows, start, min(stop, len(rows)), None)
+
+    def rows_of_part(self, name: str) -> list[Row] | None:
+        """Give the rows of a part: the page itself, a branch, a compaction, copies, a subagent."""
+        if name == "":
+            return self.chart.rows
+        kind, number = name[0], name[1:]
+        if not number.isdigit() or len(number) > 9:
+            return None
+        return self._part(kind, int(number))
+
+    def _part(self, kind: str, at: int) -> list[Row] | None:
+        chart = self.chart
+        if kind == "b" and at < len(chart.branches):
+            return chart.rows_of(chart.branches[at].events, parted=False)
+        if kind == "k" and at < len(chart.bounds):
+            return chart.bounds[at].rows
+        if kind == "c" and at < len(chart.copies):
+            return chart.rows_of(chart.copies[at], parted=False)
+        if kind == "s" and at < len(chart.channels):
+            return chart.rows_of(list(chart.channels.values())[at], parted=False)
+        return None
+
+    def after(self, name: str) -> Window:
+        """Draw all rows of the page that follow an event, the last ones of very many."""
+        rows = self.chart.rows
+        found = self.chart.find(name)
+        start = 0
+        if found is not None:
+            place = self._home(found)
+            at = (n for n, row in enumerate(rows) if _is_row(row, place, found))
+            start = next(at, -1) + 1
+        start = max(start, len(rows) - 2 * WINDOW)
+        return self._drawn("", rows, start, len(rows), None)
+
+    def _window(
+        self, part: str, rows: Sequence[Row], middle: int, target: tuple[int, int] | None
+    ) -> Window:
+        start = max(0, min(middle - WINDOW // 4, len(rows) - WINDOW))
+        return self._drawn(part, rows, start, min(start + WINDOW, len(rows)), target)
+
+    def _drawn(
+        self,
+        part: str,
+        rows: Sequence[Row],
+        start: int,
+        end: int,
+        target: tuple[int, int] | None,
+    ) -> Window:
+        before: Fact | None = None
+        if start:
+            before = self.chart.facts[rows[start - 1].place]
+        items = []
+        for row in rows[start:end]:
+            items.append(self.item(row, before, target))
+            before = self.chart.facts[row.place]
+        return Window(
+            part,
+            items,
+            start,
+            end,
+            len(rows),
+            self.row_id(rows[max(start - WINDOW // 2, 0)]) if start else "",
+            self.row_id(rows[min(end + WINDOW // 4, len(rows) - 1)]) if end < len(rows) else "",
+        )
+
+    # -- rows ---------------------------------------------------------------------------
+
+    def row_id(self, row: Row) -> str:
+        """Name a row: by its event, and by what it is where several stand for one event."""
+        name = f"e{self.chart.event_id(row.place, row.block):013x}"
+        return f"{name}-{row.kind[0]}" if row.kind in ("branch", "copied") else name
+
+    def item(
+        self, row: Row, before: Fact | None = None, target: tuple[int, int] | None = None
+    ) -> Item:
+        """Draw one row."""
+        chart = self.chart
+        fact = chart.facts[row.place]
+        state = chart.whole.states[row.place]
+        block = fact.blocks[row.block] if fact.blocks else Block("lifecycle", "system")
+        lane = _LANES.get(state, "live")
+        if row.kind in ("branch", "copied", "agent"):
+            lane = "live"
+        base = Item(
+            self.row_id(row),
+            row.kind,
+            "live" if lane == "live" and state is not State.ORPHANED else state.value,
+            lane,
+            when(self.clock, fact.ts),
+            gap=self._gap(before, fact),
+        )
+        draw = _DRAWN[row.kind]
+        fields: dict[str, object] = draw(self, row, fact, block)
+        if target is not None and (inner := self._inner(row, target)) is not None:
+            fields |= {"inner": inner, "open": True}
+        return msgspec.structs.replace(base, **fields)
+
+    def _inner(self, row: Row, target: tuple[int, int]) -> Window | None:
+        """Draw what a row folds, around the event that is wanted, where that is within."""
+        if row.kind not in ("branch", "boundary", "agent", "copied"):
+            return None
+        if not self._holds(row, target[0]):
+            return None
+        part = self._part_name(row)
+        rows = self.rows_of_part(part) or []
+        at = next(
+            (
+                n
+                for n, one in enumerate(rows)
+                if _is_row(one, target[0], target) or self._holds(one, target[0])
+            ),
+            0,
+        )
+        return self._window(part, rows, at, target)
+
+    def _part_name(self, row: Row) -> str:
+        if row.kind == "agent":
+            return f"s{list(self.chart.channels).index(self.chart.channel_of(row))}"
+        return {"branch": "b", "boundary": "k", "copied": "c"}[row.kind] + f"{row.number}"
+
+    def _gap(self, before: Fact | None, fact: Fact) -> str:
+        """Say how long nothing was written, where that was long."""
+        if before is None or before.channel != fact.channel:
+            return ""
+        old, new = joins.time_of(before.ts), joins.time_of(fact.ts)
+        passed = (new - old).total_seconds() if old and new else 0.0
+        if passed < GAP:
+            return ""
+        days = round(passed / 86_400)
+        said = several(days, "day") if days > 1 else lasted(round(passed * 1000))
+        return f"{said} later, {self.clock.day(fact.ts)}"
+
+    def _said(self, block: Block) -> str:
+        """Give the text of a block; what is no text is named."""
+        return said_in(self.chart.filled(block))
+
+    # -- words --------------------------------------------------------------------------
+
+    def _prompt(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        chart = self.chart
+        texts = [self._said(b) for b in fact.blocks if b.kind == "user_msg"] or [self._said(block)]
+        number = chart.turns.get(row.place, 0)
+        places = chart.turn_places(row.place) if number else [row.place]
+        ticks = chart.ticks(places)
+        bills = [chart.bills[p] for p in places if p in chart.bills]
+        sizes = [context_of(usage) for usage in bills if context_of(usage)]
+        return {
+            "turn": number,
+            "say": markdown.render(without_plugin("\n\n".join(filter(None, texts)))),
+            "cost": money(ticks) if ticks else "",
+            "context": short(sizes[-1]) if sizes else "",
+            "when": self._prompt_time(fact, number),
+        }
+
+    def _prompt_time(self, fact: Fact, number: int) -> When:
+        """Say the time of a prompt, and of the first one the day."""
+        made = when(self.clock, fact.ts)
+        if number != 1 or not made.said:
+            return made
+        return msgspec.structs.replace(made, said=f"{self.clock.day(fact.ts)}, {made.said}")
+
+    def _answer(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        del row, fact
+        return {"say": markdown.render(self._said(block))}
+
+    def _thinking(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        del row, fact
+        much = self.chart.size_of(block)
+        filled = self.chart.filled(block) if much <= INLINE else block
+        payload = filled.payload
+        text = ""
+        if isinstance(payload, dict):
+            told = payload.get("thinking")
+            text = told if isinstance(told, str) else ""
+        elif payload is not None:
+            text = said_in(filled)
+        return {
+            "say": markdown.render(text),
+            "lazy": much > INLINE,
+            "arg": clean(block.summary) or "thought, not shown by the model",
+            "size": size(much) if much > INLINE else "",
+        }
+
+    def _note(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        del row, fact
+        much = self.chart.size_of(block)
+        return {
+            "arg": clean(block.summary or one_line(self._said(block))),
+            "size": size(much) if much > 200 else "",
+            "lazy": True,
+        }
+
+    def _stop(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        del row, fact
+        return {"arg": clean(one_line(self._said(block))) or "interrupted"}
+
+    def _decision(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        del row, fact
+        return {"say": markdown.render(self._said(block))}
+
+    def _error(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        if block.kind == "tool_call":
+            return self._call(row, fact, block)
+        said = clean(first_line(self._said(block)))
+        return {
+            "name": "Error",
+            "icon": "warn",
+            "arg": said or "no more is known",
+            "bad": True,
+            "lazy": True,
+            "size": size(self.chart.size_of(block)),
+        }
+
+    # -- calls --------------------------------------------------------------------------
+
+    def _call(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        chart = self.chart
+        call = chart.calls.get(block.call or "")
+        took = chart.took(row.place, block)
+        much = chart.size_of(call.result) if call is not None else 0
+        status, bad = _status(call)
+        return {
+            "name": clean(tool_name(block.tool or "tool")),
+            "icon": _ICONS.get(kinds.tool_kind(block.tool or ""), "term"),
+            "arg": self._arg(block),
+            "status": status,
+            "bad": bad,
+            "took": lasted(took) if took else "",
+            "size": size(much) if much else "",
+            "lazy": True,
+            "links": self._children(block),
+            "when": when(self.clock, fact.ts),
+        }
+
+    def _children(self, block: Block) -> list[tuple[str, str]]:
+        """Give the sessions of their own that a call started."""
+        out = []
+        for edge in self.chart.children.get(block.call or "", ()):
+            uid = self._linked(edge.session)
+            out.append((f"/sessions/{uid}" if uid else "", clean(edge.session)[:40]))
+        return out
+
+    def _arg(self, block: Block) -> str:
+        """Say what a call was asked for: its short line without the verb."""
+        said = block.summary
+        rest = next((said.removeprefix(v) for v in _VERBS if said.startswith(v)), None)
+        if rest is None and said.startswith("called "):
+            payload = self.chart.payload(block)
+            rest = one_line(compact(payload)) if payload not in (None, {}, "") else ""
+        text = said if rest is None else rest
+        return clean(text.replace(self._here, "") if self._here else text)
+
+    @cached_property
+    def _here(self) -> str:
+        """The folder the session works in, as paths begin with it."""
+        told = self.chart.whole.about.get("cwd")
+        cwd = (told if isinstance(told, str) else "").rstrip("/")
+        return f"{cwd}/" if len(cwd) > 1 else ""
+
+    def _edit(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        fields = self._call(row, fact, block)
+        if self.chart.size_of(block) > 16 * INLINE:
+            return fields
+        found = kinds.changes(block.tool or "", self.chart.payload(block))
+        return fields | {"diffs": [self._diff(one) for one in _together(found)]}
+
+    def _diff(self, changes: Sequence[kinds.Change]) -> Diff:
+        """Draw what was changed in one file, several edits one after the other."""
+        path, how = changes[0].path, changes[0].how
+        lines: list[Line] = []
+        for change in changes:
+            if lines:
+                lines.append(Line("@", Markup("")))
+            lines += (
+                markdown.patched(change.patch, path)
+                if change.patch
+                else markdown.compared(change.before, change.after, path)
+            )
+        return Diff(
+            clean(path.replace(self._here, "") if self._here else path),
+            how,
+            lines,
+            sum(line.sign == "+" for line in lines),
+            sum(line.sign == "-" for line in lines),
+            any(line.new is not None for line in lines) and how == "add",
+        )
+
+    def _test(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        fields = self._call(row, fact, block)
+        call = self.chart.calls.get(block.call or "")
+        told = self.chart.payload(call.result) if call and call.result else None
+        text = text_of(told) or output.text(told)
+        script = kinds.command(block.tool or "", self.chart.payload(block)) or ""
+        found = kinds.tests(script, text)
+        tests = _tests(found, text, failed=bool(fields["bad"]))
+        return fields | {"tests": tests, "bad": tests.red, "open": bool(tests.red and tests.faults)}
+
+    def _interrupted(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        fields = self._call(row, fact, block)
+        return fields | {"say": Markup(""), "status": "no result"}
+
+    # -- folds --------------------------------------------------------------------------
+
+    def _branch(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        del block
+        places = self.chart.branches[row.number].events
+        back = self.chart.whole.states[row.place] is State.ROLLED_BACK
+        first = next((f for p in places if (f := self._prompt_line(p))), "")
+        fold = Fold(
+            f"b{row.number}",
+            "Rolled back" if back else "Dead branch",
+            self.much(places),
+            first,
+            self.clock.time(fact.ts),
+            "rolled_back" if back else "dead",
+            count=len(places),
+        )
+        return {"fold": fold}
+
+    def _prompt_line(self, place: int) -> str:
+        """Give the first line of a prompt."""
+        fact = self.chart.facts[place]
+        said = next((b.summary for b in fact.blocks if b.kind == "user_msg" and b.summary), "")
+        return clean(said)
+
+    def much(self, places: Sequence[int], *, turns: bool = True) -> str:
+        """Say how much a run of facts is: turns, events, money."""
+        chart = self.chart
+        prompts = chart.prompts_in(places) if turns else 0
+        ticks = chart.ticks(places) if len(places) < 4 * WINDOW else 0
+        parts = [
+            several(prompts, "turn") if prompts else "",
+            several(chart.events_in(places), "event"),
+            money(ticks) if ticks else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+    def _boundary(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        bound = self.chart.bounds[row.number] if row.number >= 0 else Bound(row.place, [], [])
+        prose = [b for b in fact.blocks if not self._said(b).startswith("<")]
+        gist = self._said((prose or [block])[-1]) if fact.blocks else ""
+        places = bound.places
+        before, after = self._contexts(row.place)
+        sizes = f"{short(before)} → {short(after)} tokens" if before and after else ""
+        fold = Fold(
+            f"k{max(row.number, 0)}",
+            "Compacted",
+            sizes,
+            self._turns_said(places),
+            when(self.clock, fact.ts).said,
+            gist=markdown.render(gist),
+            count=len(bound.rows),
+        )
+        return {"fold": fold}
+
+    def _turns_said(self, places: Sequence[int]) -> str:
+        numbers = [n for p in places if (n := self.chart.turns.get(p))]
+        events = several(self.chart.events_in(places), "event") if places else ""
+        if not numbers:
+            return events
+        first, last = numbers[0], numbers[-1]
+        turns = f"turn {first}" if first == last else f"turns {first} to {last}"
+        return f"{turns}, {events}"
+
+    def _contexts(self, place: int) -> tuple[int, int]:
+        """How large the context was before and after a place of the line."""
+        at = self.chart.order.get(place, -1)
+        before = [size for n, size in self.chart.contexts if n < at]
+        after = [size for n, size in self.chart.contexts if n > at]
+        return (before[-1] if before else 0), (after[0] if after else 0)
+
+    def _copied(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        del fact, block
+        places = self.chart.copies[row.number]
+        facts = (self.chart.facts[place] for place in places)
+        owner = next((fact.origin for fact in facts if fact.origin), "")
+        uid = self._linked(owner) if owner else None
+        fold = Fold(
+            f"c{row.number}",
+            "Copied",
+            several(self.chart.events_in(places), "event"),
+            "they belong to the session it goes on from; not paid for again",
+            state="replayed",
+            alone=f"/sessions/{uid}" if uid else "",
+            count=len(places),
+        )
+        return {"fold": fold}
+
+    def _agent(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        chart = self.chart
+        channel = chart.channel_of(row)
+        places = chart.channels[channel]
+        first, last = chart.facts[places[0]], chart.facts[places[-1]]
+        start, end = joins.time_of(first.ts), joins.time_of(last.ts)
+        passed = round(1000 * (end - start).total_seconds()) if start and end else 0
+        much = self.much(places, turns=False)
+        call = chart.calls.get(block.call or "") if row.number < 0 else None
+        back = ""
+        if call is not None and call.result is not None:
+            back = clean(answer_line(output.text(chart.payload(call.result))))
+        number = list(chart.channels).index(channel)
+        fold = Fold(
+            f"s{number}",
+            clean(chart.agent_name(channel)),
+            f"{much}, {lasted(passed)}" if passed > 0 else much,
+            self._arg(block) if row.number < 0 else clean(_summary(first)),
+            state="side",
+            back=back,
+            alone=f"s{number}",
+            count=len(places),
+        )
+        bad = call is not None and call.failed
+        return {"fold": fold, "bad": bad, "when": when(self.clock, fact.ts)}
+
+    # -- bodies -------------------------------------------------------------------------
+
+    def body(self, name: str, *, whole: bool = False) -> Body | None:
+        """Give what a folded row holds; None when there is no such event."""
+        found = self.chart.find(name)
+        if found is None:
+            return None
+        place, number = found
+        block = self.chart.filled(self.chart.facts[place].blocks[number])
+        if block.kind == "tool_call":
+            return self._call_body(block, whole=whole)
+        text, rest = begun(clean_text(all_of(block)), PREVIEW if not whole else None)
+        if block.kind in ("thinking", "assistant_msg", "user_msg", "decision"):
+            return Body(markdown.render(all_of(block)))
+        return Body(got=text, rest=rest)
+
+    def _call_body(self, block: Block, *, whole: bool) -> Body:
+        call = self.chart.calls.get(block.call or "")
+        result = self.chart.filled(call.result) if call and call.result else None
+        asked = given(block)
+        if result is None:
+            told = call.told.output if call is not None and call.told is not None else None
+            if told is None:
+                running = block.call in self.chart.open_calls
+                note = "still running" if running else "no result was ever written"
+                return Body(asked, note=note)
+            return Body(asked, clean_text(plain(told)))
+        text = clean_text(output.plain(all_of(result)))
+        shown, rest = begun(text, None if whole else PREVIEW)
+        note = "" if text.strip() else "it gave nothing back"
+        return Body(asked, shown, rest, note=note)
+
+    def text(self, name: str) -> str | None:
+        """Give the text of an event, or of the result of a call, whole and as it was written."""
+        found = self.chart.find(name)
+        if found is None:
+            return None
+        block = self.chart.facts[found[0]].blocks[found[1]]
+        if block.kind == "tool_call":
+            call = self.chart.calls.get(block.call or "")
+            if call is not None and call.result is not None:
+                block = call.result
+        return all_of(self.chart.filled(block))
+
+
+_DRAWN: Final[dict[RowKind, Callable[[Drawing, Row, Fact, Block], dict[str, object]]]] = {
+    "prompt": Drawing._prompt,  # noqa: SLF001 - its own table
+    "correction": Drawing._prompt,  # noqa: SLF001
+    "answer": Drawing._answer,  # noqa: SLF001
+    "thinking": Drawing._thinking,  # noqa: SLF001
+    "tool": Drawing._call,  # noqa: SLF001
+    "edit": Drawing._edit,  # noqa: SLF001
+    "test": Drawing._test,  # noqa: SLF001
+    "error": Drawing._error,  # noqa: SLF001
+    "interrupted": Drawing._interrupted,  # noqa: SLF001
+    "agent": Drawing._agent,  # noqa: SLF001
+    "boundary": Drawing._boundary,  # noqa: SLF001
+    "branch": Drawing._branch,  # noqa: SLF001
+    "copied": Drawing._copied,  # noqa: SLF001
+    "decision": Drawing._decision,  # noqa: SLF001
+    "stop": Drawing._stop,  # noqa: SLF001
+    "note": Drawing._note,  # noqa: SLF001
+}
+
+
+def agent_label(flavor: str) -> str:
+    """Give the name by which people know an agent."""
+    return AGENTS.get(flavor, clean(flavor))
+
+
+def agent_class(flavor: str) -> str:
+    """Give the name by which the style knows an agent."""
+    return flavor if flavor in ("claude", "codex", "grok") else "own"
+
+
+def turn_said(state: TurnState) -> str:
+    """Say where a turn stands, as the terminal does."""
+    return {
+        TurnState.RUNNING: "running",
+        TurnState.WAITING: "waits for you",
+        TurnState.INTERRUPTED: "interrupted",
+        TurnState.DONE: "done",
+    }[state]
+
+
+# -- parts of rows ---------------------------------------------------------------------------
+
+
+def _is_row(row: Row, place: int, target: tuple[int, int]) -> bool:
+    """Whether a row is the one of an event; a prompt is one row for all its texts."""
+    if row.place != place or row.kind in ("branch", "copied"):
+        return False
+    if place != target[0]:
+        return True  # a result's call
+    return row.block == target[1] or row.kind in ("prompt", "correction", "boundary")
+
+
+def _status(call: object) -> tuple[str, bool]:
+    from thence.serve.chart import Call
+
+    if not isinstance(call, Call):
+        return "no result", True
+    if not call.ended:
+        return "running", False
+    why = call.ending.why if call.ending and call.ending.failed else ""
+    if why in _CUT_SHORT:
+        return why, True
+    code = call.exit_code
+    if call.failed:
+        return (f"exit {code}" if code else "failed"), True
+    return (f"exit {code}" if code is not None else "ok"), False
+
+
+def _together(changes: Iterable[kinds.Change]) -> list[list[kinds.Change]]:
+    """Gather edits of one file that follow one another."""
+    out: list[list[kinds.Change]] = []
+    for change in changes:
+        if out and out[-1][0].path == change.path:
+            out[-1].append(change)
+        else:
+            out.append([change])
+    return out
+
+
+def _tests(found: kinds.Tests | None, text: str, *, failed: bool) -> Tests:
+    if found is None:
+        return Tests("failed" if failed else "passed", "", failed, [], [])
+    bad, good, left = found.failed or 0, found.passed or 0, found.skipped or 0
+    red = bad > 0 or failed
+    parts = [
+        f"{bad:,} failed" if bad else "",
+        f"{good:,} passed" if good else "",
+        f"{left:,} skipped" if left else "",
+    ]
+    said = [part for part in parts if part] or ["failed" if failed else "passed"]
+    return Tests(said[0], ", ".join(said[1:]), red, _ticks(bad, good), _faults(text) if bad else [])
+
+
+def _ticks(bad: int, good: int) -> list[Tick]:
+    total = bad + good
+    drawn = min(total, TICKS)
+    if drawn == 0:
+        return []
+    reds = max(round(bad * drawn / total), 1 if bad else 0)
+    step = 220 / drawn
+    return [Tick(round(n * step, 1), round(step * 0.72, 1), n < reds) for n in range(drawn)]
+
+
+def _faults(text: str) -> list[str]:
+    """Give the lines that name tests which failed, a few."""
+    marks = ("FAILED ", "--- FAIL: ", "not ok ", "FAIL ", "✗ ", "✕ ", "× ")
+    lines = (line.strip() for line in output.lines(text))
+    named = [clean(line)[:240] for line in lines if line.startswith(marks)]
+    return list(dict.fromkeys(named))[:6]
+
+
+def _summary(fact: Fact) -> str:
+    return next((block.summary for block in fact.blocks if block.summary), "")
