@@ -129,7 +129,7 @@ class Search:
                 break
             self._rows += self._table(name)
             back = start
-        best = heapq.nlargest(wanted, ((_score(*row), row[0]) for row in self._rows))
+        best = heapq.nlargest(wanted, ((score(*row), row[0]) for row in self._rows))
         found = [self._found(number, score) for score, number in best] + self._digests()
         found.sort(key=lambda f: (-f.score, -f.ts))
         capped = capped or len(self._rows) >= CAP
@@ -225,7 +225,7 @@ def _strings(value: JSON) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def _score(_number: int, ts: int, kind: int, state: int) -> float:
+def score(_number: int, ts: int, kind: int, state: int) -> float:
     """What people and models say is worth more than what tools print; newer beats older."""
     return _WORTHS[kind] * _SHARES[state] + min(max(ts - _ERA, 0) / _SPAN, 1.0)
 
