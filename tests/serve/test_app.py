@@ -2,13 +2,100 @@
 
 from __future__ import annotations
 
+import gzip
+import logging
+
+import pytest
+import zstandard
+
 from tests.serve.conftest import House
+from thence.serve import app as serving
+from thence.serve.app import STATIC, _squeezed
 
 
-def test_a_session_is_answered(house: House) -> None:
-    """Over a real socket."""
-    row = next(iter(house.store.sessions()))
+def test_asking_again_for_the_same_costs_no_bytes(house: House) -> None:
+    """The ETag of an answer is enough; another one is answered whole."""
+    first = house.ask("/api/projects")
+    tag = first.headers["etag"]
 
-    answer = house.ask(f"/api/sessions/{row.session.session_uid}")
+    same = house.ask("/api/projects", headers={"If-None-Match": f'"other", {tag}'})
+    other = house.ask("/api/projects", headers={"If-None-Match": '"other"'})
 
-    assert (200, row.session.session_uid) == (answer.status, answer.json["session_uid"])
+    assert (304, b"", tag) == (same.status, same.body, same.headers["etag"])
+    assert (200, first.body) == (other.status, other.body)
+    assert "private, no-cache" == first.headers["cache-control"]
+
+
+@pytest.mark.parametrize(
+    ("accepts", "encoding"),
+    [
+        ("zstd", "zstd"),
+        ("gzip, deflate, br, zstd", "zstd"),
+        ("gzip", "gzip"),
+        ("gzip;q=0.5", "gzip"),
+        ("gzip;q=0", None),
+        ("identity", None),
+        ("", None),
+    ],
+)
+def test_answers_are_packed_as_the_client_knows(
+    house: House, accepts: str, encoding: str | None
+) -> None:
+    """And unpack to the same."""
+    plain = house.ask("/api/openapi.json").body
+
+    answer = house.ask("/api/openapi.json", headers={"Accept-Encoding": accepts})
+    unpack = {"zstd": _unzstd, "gzip": gzip.decompress}.get(encoding or "", bytes)
+
+    assert (encoding, plain) == (answer.headers.get("content-encoding"), unpack(answer.body))
+    assert str(len(answer.body)) == answer.headers["content-length"]
+
+
+def _unzstd(data: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(data)
+
+
+def test_what_is_small_or_no_text_is_not_packed() -> None:
+    """That would cost more than it saves."""
+    assert (b"", b"x" * 1023) == _squeezed(b"x" * 1023, b"text/html", b"gzip")
+    assert (b"", b"x" * 9999) == _squeezed(b"x" * 9999, b"font/woff2", b"gzip")
+
+
+def test_only_our_own_files_are_beside_the_pages(house: House) -> None:
+    """By their exact names; no other kind, no folder, no path."""
+    own = sorted(path.name for path in STATIC.iterdir() if path.suffix in serving.KINDS)
+    for name in own:
+        answer = house.ask(f"/static/{name}")
+        assert (200, (STATIC / name).read_bytes()) == (answer.status, answer.body)
+
+    for name in ("app.py", "..", "nothing.js", "%2e%2e", ".css"):
+        assert 404 == house.ask(f"/static/{name}").status
+
+
+def test_what_breaks_is_told_without_its_reason(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client learns that something broke; what it was stands in the log."""
+
+    def broken() -> None:
+        raise RuntimeError("secret reason")
+
+    monkeypatch.setattr(house.desk.store, "known", broken)
+    with caplog.at_level(logging.ERROR):
+        answer = house.ask("/api/plan")
+
+    assert (500, False) == (answer.status, b"secret" in answer.body)
+    assert "request.failed path=/api/plan" in caplog.text
+    assert "secret reason" in caplog.text
+
+
+def test_the_openapi_needs_nothing_from_elsewhere(house: House) -> None:
+    """It is a document, and no page that loads scripts from other places."""
+    document = house.ask("/api/openapi.json")
+    operations = document.json["paths"]
+
+    assert "application/json" == document.headers["content-type"]
+    assert {"/api/sessions", "/api/search", "/api/costs", "/api/plan"} <= operations.keys()
+    assert all(path.startswith("/api/") for path in operations)
+    assert all(one["get"]["description"] for one in operations.values() if "get" in one)
+    assert house.ask("/api/openapi").json == document.json

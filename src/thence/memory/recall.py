@@ -6,11 +6,13 @@ so that a name found by a search still means the same event when the session has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thence.errors import NotReadable, SessionNotFound
+from thence.format.graph import State
+from thence.format.normal import SessionEvent
 from thence.format.records import Notice
 
 if TYPE_CHECKING:
@@ -27,18 +29,43 @@ def event_name(event: int) -> str:
     return f"e{event:013x}"[:7]
 
 
+def event_of(whole: Whole, wanted: str) -> SessionEvent:
+    """Find the event that a name means: a short one, an id in digits, or the log's own id."""
+    for event in _meant(whole, wanted):
+        return event
+    raise _no_event(whole, wanted)
+
+
 def place_of(whole: Whole, wanted: str) -> int:
-    """Find the record that a name means: a short one, an id in digits, or the log's own id."""
+    """Find the place of the record that a name means."""
+    for event in _meant(whole, wanted):
+        place = whole.graph.place(event.native_id)
+        if place is not None:
+            return place
+    raise _no_event(whole, wanted)
+
+
+def _meant(whole: Whole, wanted: str) -> Iterator[SessionEvent]:
     digits = wanted.removeprefix("e").lower()
     for event in whole.events:
         own = f"{event.event_id:013x}".startswith(digits) and digits
         if own or wanted in (f"{event.event_id}", event.native_id):
-            place = whole.graph.place(event.native_id)
-            if place is not None:
-                return place
-    raise SessionNotFound(
-        f"no event {wanted!r} in {whole.uid}", hint="thence search names the events it finds"
+            yield event
+
+
+def _no_event(whole: Whole, wanted: str) -> SessionNotFound:
+    return SessionNotFound(
+        f"no event {wanted[:80]!r} in {whole.uid}", hint="thence search names the events it finds"
     )
+
+
+def along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
+    """Give the events of records in the order of these, books left out."""
+    events: dict[str, list[SessionEvent]] = {}
+    for event in whole.events:
+        if event.state != State.INTERNAL:
+            events.setdefault(event.native_id, []).append(event)
+    return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
 
 
 def _notes(row: SessionRow) -> Iterator[Notice]:

@@ -4,6 +4,7 @@ desk      all that a page or a call may ask for
 gate      who may ask: exact Host and Origin, a cookie or a bearer token, strict headers
 app       routes, errors as problem+json, compression, ETags, static files
 api       the JSON beside every page
+answers   what the API answers with
 live      watch, sweep, publish; server-sent events that resume exactly
 hosted    clients that write into sessions of our own, and their timers
 view      a session as rows to read

@@ -1,27 +1,578 @@
-"""The JSON beside every page."""
+"""The JSON beside every page: typed answers, cursors for what is long, OpenAPI of all of it.
+
+Everything here reads. Lists are paged by a cursor, a text that is handed back as it was given; it
+says where a page ended, so that sessions that come in meanwhile shift nothing out of sight. Money
+of dead branches and of subagents stands apart from that of the live line. What a session says is
+redacted, as it is kept.
+"""
 
 from __future__ import annotations
 
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
 
+import msgspec
+from litestar import Response, get
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from thence.errors import SessionNotFound, ThenceError
+from thence.format import layout
+from thence.format.graph import State
+from thence.format.normal import SessionEvent
 from thence.format.records import JSON
-from thence.memory.standing import session_object
-from thence.serve.desk import AtDesk
+from thence.memory import recall, retention, standing
+from thence.memory.bills import TICKS, Bill, By
+from thence.memory.patterns import memories, patterns
+from thence.memory.search import hits, moment, parse
+from thence.memory.store import Filter, SessionRow, Total
+from thence.serve.answers import (
+    AgentOut,
+    AgentSession,
+    Costs,
+    Digests,
+    EventOut,
+    Events,
+    Found,
+    Messages,
+    NowOut,
+    Patterns,
+    PlanOut,
+    ProjectOut,
+    Projects,
+    Removal,
+    RiskOut,
+    SessionDetail,
+    SessionOut,
+    Sessions,
+    Signals,
+    StoreOut,
+    Sum,
+    Tie,
+)
+from thence.serve.desk import AtDesk, Desk
+
+PAGE: Final = 50
+LARGEST: Final = 200
+"""Sessions of one page, usually and at most."""
+EVENTS: Final = 200
+MOST_EVENTS: Final = 1000
+FOUND: Final = 500
+"""Hits that are looked at for a list of the sessions that hold them."""
+
+Limit = Annotated[int, QueryParameter(ge=1, le=LARGEST, description="How many, at most.")]
+EventLimit = Annotated[int, QueryParameter(ge=1, le=MOST_EVENTS, description="How many, at most.")]
+CursorText = Annotated[
+    str | None, QueryParameter(max_length=512, description="Where the page before ended.")
+]
+Text = Annotated[str | None, QueryParameter(max_length=512)]
+When = Annotated[
+    str | None, QueryParameter(max_length=32, description="2026-01-31, 2026-01, or 7d ago.")
+]
+Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
+Outcome = Literal["success", "fail", "abandoned", "unknown"]
+
+
+class BadCursor(ThenceError):
+    """A cursor that no page gave."""
+
+
+# -- cursors --------------------------------------------------------------------------------
+
+
+class At(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page ended: so many came before, and the last of them was this one."""
+
+    offset: int
+    last: str = ""
+
+
+T = TypeVar("T")
+_AT = msgspec.msgpack.Decoder(At)
+
+
+def cursor_text(at: At) -> str:
+    """Give a cursor as a text."""
+    return urlsafe_b64encode(msgspec.msgpack.encode(at)).decode().rstrip("=")
+
+
+def cursor_at(text: str | None) -> At:
+    """Read a cursor back."""
+    if text is None:
+        return At(0)
+    try:
+        at = _AT.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (binascii.Error, ValueError):
+        at = At(-1)
+    if not 0 <= at.offset < 1 << 40:
+        raise BadCursor("no page gave this cursor", hint="begin again without one")
+    return at
+
+
+def paged(found: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
+    """Cut a page out of what is at hand as a whole."""
+    start = cursor_at(cursor).offset
+    end = start + limit
+    return list(found[start:end]), cursor_text(At(end)) if end < len(found) else None
+
+
+SHIFTED: Final = 200
+"""Sessions that may have come in before a page, since the one before it was given."""
+
+
+def _page(desk: Desk, wanted: Filter, cursor: str | None, limit: int) -> Sessions:
+    at = cursor_at(cursor)
+    total = desk.store.totals((), wanted)[0].sessions
+    window = limit + 1 + (SHIFTED if at.last else 0)
+    asked = msgspec.structs.replace(wanted, limit=window, offset=max(at.offset - 1, 0))
+    rows = list(desk.store.sessions(asked))
+    # The page goes on after the last one that was given, wherever that stands by now.
+    behind = [n for n, row in enumerate(rows) if row.session.session_uid == at.last]
+    start = behind[0] + 1 if behind else min(at.offset, 1)
+    shown = rows[start : start + limit]
+    cursor = None
+    if len(rows) > start + limit:
+        offset = asked.offset + start + len(shown)
+        cursor = cursor_text(At(offset, shown[-1].session.session_uid))
+    now = desk.now()
+    return Sessions([session_out(desk, row, now) for row in shown], total, cursor)
+
+
+def session_out(desk: Desk, row: SessionRow, now: standing.Now | None = None) -> SessionOut:
+    """Give a session as the API does."""
+    told = (now or desk.now()).of(row, desk.clock())
+    return msgspec.convert(standing.session_object(row, told), SessionOut)
+
+
+# -- sessions -------------------------------------------------------------------------------
+
+
+@get("/api/now", sync_to_thread=True)
+def now(desk: AtDesk) -> NowOut:
+    """What waits, what runs, what is about to be deleted, and today's spending."""
+    told, at = desk.now(), desk.clock()
+    found: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
+    for row in standing.open_ones(desk.store, Filter(), told, at):
+        found[told.of(row, at) or "idle"].append(session_out(desk, row, told))
+    waits = {uid: one.waiting_for for uid, one in told.live.items() if one.waiting_for}
+    risks = [
+        RiskOut(r.source.uid, r.source.path, r.size, round(r.days, 2), r.row is not None)
+        for r in desk.risks()
+    ]
+    today, week = (
+        msgspec.convert(_sums(desk, Filter(after=_midnight(at, back))), Sum) for back in (0, 6)
+    )
+    return NowOut(**found, waiting_for=waits, at_risk=risks, today=today, week=week)
+
+
+def _midnight(at: float, back: int) -> int:
+    """Give the start of a day of UTC, as bills are kept, so many days ago."""
+    return (int(at // 86_400) - back) * 86_400_000
+
+
+def _sums(desk: Desk, wanted: Filter) -> dict[str, JSON]:
+    from thence.memory.bills import sums
+
+    return sums(desk.store.totals((), wanted)[0])
+
+
+@get("/api/projects", sync_to_thread=True)
+def projects(desk: AtDesk) -> Projects:
+    """The folders that agents worked in, the costliest first."""
+    found = [one for one in desk.store.totals(["project"]) if one.key[0]]
+    found.sort(key=lambda one: (-one.ticks, -one.sessions, one.key[0] or ""))
+    return Projects([_project(one) for one in found])
+
+
+def _project(one: Total) -> ProjectOut:
+    path = one.key[0] or ""
+    money = one.ticks / TICKS, one.dead / TICKS
+    return ProjectOut(layout.project_id(path), path, one.sessions, *money, one.unpriced)
 
 
 @get("/api/sessions", sync_to_thread=True)
-def many(desk: AtDesk) -> list[dict[str, JSON]]:
-    """Sessions."""
-    return [session_object(row) for row in desk.store.sessions()]
+def sessions(
+    desk: AtDesk,
+    *,
+    q: Text = None,
+    agent: Text = None,
+    project: Text = None,
+    model: Text = None,
+    outcome: FromQuery[Outcome | None] = None,
+    after: When = None,
+    before: When = None,
+    sort: FromQuery[Sort] = "recent",
+    cursor: CursorText = None,
+    limit: Limit = PAGE,
+) -> Sessions:
+    """Sessions that fit; with `q` those that hold what is looked for."""
+    uids = None
+    if q and q.strip():
+        answer = desk.store.search(parse(q), FOUND)
+        uids = tuple(dict.fromkeys(found.session_uid for found in answer.found))
+    wanted = Filter(
+        uids=uids,
+        agent=agent or None,
+        project=project or None,
+        model=model or None,
+        outcome=outcome,
+        after=_moment(after),
+        before=_moment(before),
+        order=sort,
+    )
+    return _page(desk, wanted, cursor, limit)
+
+
+def _moment(text: str | None) -> int | None:
+    return moment(text) if text else None
 
 
 @get("/api/sessions/{uid:str}", sync_to_thread=True)
-def one(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
-    """One session."""
+def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
+    """One session: what it is, what it is tied to, and its digest."""
     row = desk.row(uid)
-    return session_object(row, desk.now().of(row))
+    wanted = Filter(uids=(row.session.session_uid,))
+    agents, notices = [], []
+    if row.session.evicted_at is None:
+        loaded = desk.whole(row)
+        agents = agents_of(row, loaded.whole.events)
+        notices = [f"{one.what}: {one.detail}" for one in loaded.notices]
+    ties = [
+        Tie(edge.link, f"{row.session.flavor}:{edge.session}", edge.child, edge.how, edge.event)
+        for edge in row.edges
+    ]
+    digest = next(iter(desk.store.kept("digests", wanted)), None)
+    return SessionDetail(session_out(desk, row), row.change, ties, agents, digest, notices)
 
 
-ROUTES: list[HTTPRouteHandler] = [one, many]
+def agents_of(row: SessionRow, events: Sequence[SessionEvent]) -> list[AgentOut]:
+    """Name the subagents of a session: channels of its own, and sessions below it."""
+    counts: dict[str, int] = {}
+    for event in events:
+        if event.channel != "main" and event.state != State.INTERNAL:
+            counts[event.channel] = counts.get(event.channel, 0) + 1
+    own = [
+        AgentOut(agent_name(channel), number, row.session.session_uid)
+        for channel, number in counts.items()
+    ]
+    below = (edge for edge in row.edges if edge.link == "subagent" and edge.child)
+    return own + [AgentOut(e.session, 0, f"{row.session.flavor}:{e.session}") for e in below]
+
+
+def agent_name(channel: str) -> str:
+    """Give the id of a subagent from the name of its channel."""
+    return channel.removeprefix("agent:")
+
+
+# -- what was said --------------------------------------------------------------------------
+
+
+@get("/api/sessions/{uid:str}/chain", sync_to_thread=True)
+def chain(
+    desk: AtDesk,
+    *,
+    uid: FromPath[str],
+    compacted: FromQuery[bool] = True,
+    cursor: CursorText = None,
+    limit: EventLimit = EVENTS,
+) -> Events:
+    """The live chain: what the model sees; with `compacted=false` all that led to it."""
+    row = desk.row(uid)
+    whole = desk.whole(row).whole
+    places = whole.graph.chain(boundaries=compacted)
+    return _events(row, recall.along(whole, places), cursor, limit)
+
+
+@get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
+def branch(
+    desk: AtDesk,
+    *,
+    uid: FromPath[str],
+    event: FromPath[str],
+    cursor: CursorText = None,
+    limit: EventLimit = EVENTS,
+) -> Events:
+    """The chain that leads to one event, live or dead."""
+    row = desk.row(uid)
+    whole = desk.whole(row).whole
+    places = whole.graph.chain(recall.place_of(whole, event), boundaries=False)
+    return _events(row, recall.along(whole, places), cursor, limit)
+
+
+@get("/api/sessions/{uid:str}/events", sync_to_thread=True)
+def events(
+    desk: AtDesk,
+    *,
+    uid: FromPath[str],
+    kind: Text = None,
+    became: Annotated[State | None, QueryParameter(name="state")] = None,
+    channel: Text = None,
+    cursor: CursorText = None,
+    limit: EventLimit = EVENTS,
+) -> Events:
+    """All events in written order, dead ones and subagents' as well."""
+    row = desk.row(uid)
+    found = [
+        event
+        for event in desk.whole(row).whole.events
+        if kind in (None, event.kind)
+        and became in (None, event.state)
+        and channel in (None, event.channel, agent_name(event.channel))
+    ]
+    return _events(row, found, cursor, limit)
+
+
+@get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
+def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
+    """The live chain, or the one to an event, as messages that a model API accepts."""
+    row = desk.row(uid)
+    whole = desk.whole(row).whole
+    place = recall.place_of(whole, at) if at else None
+    return Messages(list(whole.messages(to=place).messages), row.change)
+
+
+@get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
+def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
+    """One event, whole."""
+    return event_out(recall.event_of(desk.whole(desk.row(uid)).whole, event))
+
+
+@get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
+def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[bytes]:
+    """What an event holds, as it is kept: a file to save, never a page to show."""
+    found = recall.event_of(desk.whole(desk.row(uid)).whole, event)
+    body = msgspec.json.format(msgspec.json.encode(found.payload), indent=2)
+    name = f"{recall.event_name(found.event_id)}.txt"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(body, media_type="text/plain", headers=headers)
+
+
+def _events(
+    row: SessionRow, found: Sequence[SessionEvent], cursor: str | None, limit: int
+) -> Events:
+    shown, following = paged(found, cursor, limit)
+    return Events([event_out(event) for event in shown], len(found), row.change, following)
+
+
+def event_out(event: SessionEvent) -> EventOut:
+    """Give an event as the API does."""
+    fields: dict[str, Any] = msgspec.structs.asdict(event)
+    return EventOut(**fields, name=recall.event_name(event.event_id))
+
+
+@get("/api/projects/{project:str}/agent-sessions/{agent:str}", sync_to_thread=True)
+def agent_session(
+    desk: AtDesk,
+    project: FromPath[str],
+    agent: FromPath[str],
+    cursor: CursorText = None,
+    limit: EventLimit = EVENTS,
+) -> AgentSession:
+    """What one subagent of a project did, whichever session started it."""
+    row, channel = _started(desk, project, agent)
+    found = [e for e in desk.whole(row).whole.events if channel in (None, e.channel)]
+    found = [event for event in found if event.state != State.INTERNAL]
+    shown, following = paged(found, cursor, limit)
+    out = [event_out(event) for event in shown]
+    return AgentSession(project, agent, row.session.session_uid, out, len(found), following)
+
+
+def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | None]:
+    """Find the session that holds what a subagent said, and the channel it said it on."""
+    hint = "/api/projects names projects, /api/sessions/{uid} a session's agents"
+    if not layout.is_id(agent):
+        raise SessionNotFound("no agent is called so", hint=hint)
+    paths = [one.key[0] for one in desk.store.totals(["project"]) if one.key[0]]
+    path = next((path for path in paths if layout.project_id(path) == project), None)
+    if path is None:
+        raise SessionNotFound(f"no project is called {project[:80]!r}", hint=hint)
+    rows = [r for r in desk.store.sessions(Filter(project=path)) if r.session.cwd == path]
+    for row in rows:
+        if row.session.native_session_id == agent:
+            return row, None
+    for row in rows:
+        # Its file is called after it; a name is compared, never opened.
+        if any(agent in Path(file).name for file in row.files[1:]):
+            channels = {event.channel for event in desk.whole(row).whole.events}
+            mine = next((c for c in channels if c != "main" and agent_name(c) == agent), None)
+            if mine is not None:
+                return row, mine
+    raise SessionNotFound(f"no agent {agent} in this project", hint=hint)
+
+
+# -- what is known --------------------------------------------------------------------------
+
+
+@get("/api/search", sync_to_thread=True)
+def search(
+    desk: AtDesk,
+    *,
+    q: Annotated[str, QueryParameter(max_length=2000, description="Words, phrases, filters.")],
+    cursor: CursorText = None,
+    limit: Limit = 20,
+) -> Found:
+    """Events that hold what is looked for, the newest first."""
+    query = parse(q)
+    offset = cursor_at(cursor).offset
+    answer = desk.store.search(query, limit, offset)
+    told = hits(answer, query, desk.store.blobs)
+    full = len(told.hits) == limit
+    following = cursor_text(At(offset + limit)) if full else None
+    return Found(told.hits, told.capped, told.searched_back_to, following)
+
+
+@get("/api/sessions/{uid:str}/digest", sync_to_thread=True)
+def digest(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
+    """The account of a session that is kept for good."""
+    row = desk.row(uid)
+    found = desk.store.kept("digests", Filter(uids=(row.session.session_uid,)))
+    told = next(iter(found), None)
+    if told is None:
+        raise SessionNotFound("this session has no digest yet", hint="thence sweep makes it")
+    return told
+
+
+@get("/api/digests", sync_to_thread=True)
+def digests(
+    desk: AtDesk,
+    *,
+    agent: Text = None,
+    project: Text = None,
+    after: When = None,
+    cursor: CursorText = None,
+    limit: Limit = PAGE,
+) -> Digests:
+    """The accounts of sessions, in the order in which they were first kept."""
+    wanted = Filter(agent=agent, project=project, after=_moment(after))
+    shown, following = paged(list(desk.store.kept("digests", wanted)), cursor, limit)
+    return Digests(shown, following)
+
+
+@get("/api/signals", sync_to_thread=True)
+def signals(
+    desk: AtDesk,
+    *,
+    kind: Text = None,
+    agent: Text = None,
+    project: Text = None,
+    session: Text = None,
+    after: When = None,
+    cursor: CursorText = None,
+    limit: Limit = PAGE,
+) -> Signals:
+    """What went wrong in sessions: loops, repeated errors, corrections."""
+    uids = (desk.row(session).session.session_uid,) if session else None
+    wanted = Filter(uids=uids, agent=agent, project=project, after=_moment(after))
+    found = [one for one in desk.store.kept("signals", wanted) if kind in (None, one["kind"])]
+    shown, following = paged(found, cursor, limit)
+    return Signals(shown, following)
+
+
+@get("/api/patterns", sync_to_thread=True)
+def all_patterns(
+    desk: AtDesk,
+    *,
+    kind: Text = None,
+    agent: Text = None,
+    project: Text = None,
+    after: When = None,
+) -> Patterns:
+    """What comes back in many sessions, with what helped and where it was seen."""
+    wanted = Filter(agent=agent, project=project, after=_moment(after))
+    known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
+    found = [one for one in patterns(known) if kind in (None, one.kind)]
+    return Patterns(len(known), found)
+
+
+@get("/api/costs", sync_to_thread=True)
+def costs(
+    desk: AtDesk,
+    *,
+    by: FromQuery[By] = "day",
+    agent: Text = None,
+    project: Text = None,
+    model: Text = None,
+    after: When = None,
+    before: When = None,
+) -> Costs:
+    """What was spent, by day, model, project, agent or session; dead branches apart."""
+    wanted = Filter(
+        agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
+    )
+    return msgspec.convert(Bill(desk.store, by, wanted).object(), Costs)
+
+
+@get("/api/plan", sync_to_thread=True)
+def plan(desk: AtDesk) -> PlanOut:
+    """What `thence gc` would let go of now, and why."""
+    held = retention.inventory(desk.store.known(), desk.now().live)
+    planned = retention.plan(desk.policy, held, datetime.fromtimestamp(desk.clock(), UTC))
+    return PlanOut(planned.usage_before, planned.usage_after, list(planned.items))
+
+
+LAST: Final = 50
+"""Removals that are told."""
+
+
+@get("/api/store", sync_to_thread=True)
+def store(desk: AtDesk) -> StoreOut:
+    """How full the store is, what is in it, what went, and what is still to be done."""
+    known = desk.store.known()
+    held = known.sessions.values()
+    rows = list(desk.store.sessions())
+    skips = [row.skipped for row in rows if row.skipped]
+    gone = list(desk.store.kept("removals"))[-LAST:]
+    return StoreOut(
+        sessions=len(known.sessions),
+        evicted=sum(one.evicted is not None for one in held),
+        not_analysed=sum(one.analysed is None and one.evicted is None for one in held),
+        raw_bytes=sum(one.bytes for one in held if one.evicted is None),
+        distilled_bytes=known.distilled_bytes,
+        policy=desk.policy,
+        skipped=sum(skips),
+        sessions_with_skips=len(skips),
+        sources_gone=sum(one.gone for one in held),
+        pending=known.pending,
+        to_be_repacked=len(known.untidy),
+        forgotten=len(known.forgotten),
+        removals=[_removal(one) for one in reversed(gone)],
+    )
+
+
+def _removal(one: dict[str, JSON]) -> Removal:
+    told: Callable[[str, JSON], JSON] = one.get
+    at = datetime.fromtimestamp(one["at"] / 1000, UTC).isoformat(timespec="seconds")
+    return Removal(
+        at=at,
+        what=one["what"],
+        uid=str(told("uid", "")),
+        bytes=int(told("bytes", 0) or 0),
+        why=str(told("why", "")),
+    )
+
+
+ROUTES: list[HTTPRouteHandler] = [
+    now,
+    projects,
+    agent_session,
+    sessions,
+    session,
+    chain,
+    branch,
+    events,
+    one_event,
+    raw_event,
+    messages,
+    digest,
+    search,
+    digests,
+    signals,
+    all_patterns,
+    costs,
+    plan,
+    store,
+]

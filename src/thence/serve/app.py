@@ -50,10 +50,10 @@ THREADS: Final = 8
 SMALL: Final = 1024
 """Bytes under which nothing is compressed."""
 KINDS: Final = {
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css",
+    ".js": "text/javascript",
     ".svg": "image/svg+xml",
-    ".txt": "text/plain; charset=utf-8",
+    ".txt": "text/plain",
     ".woff2": "font/woff2",
 }
 """What is served beside the pages, by the end of its name; nothing else is."""
@@ -68,6 +68,11 @@ _STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
     (BadConfig, 400),
     (ThenceError, 400),
 )
+_WORDS: Final = {
+    400: ("what was asked makes no sense", "/api/openapi.json says what may be asked"),
+    404: ("no such page", "/api/openapi.json names what there is"),
+    405: ("no such method here", "GET reads, POST writes"),
+}
 _TEXTS: Final = (b"text/", b"application/json", b"application/problem", b"image/svg")
 _log = logging.getLogger(__name__)
 
@@ -100,7 +105,7 @@ def routes(desk: Desk) -> Litestar:
             yield
 
     return Litestar(
-        [static, *api.ROUTES, *pages.ROUTES],
+        [static, openapi, *api.ROUTES, *pages.ROUTES],
         dependencies={"desk": Provide(lambda: desk, sync_to_thread=False)},
         exception_handlers={ThenceError: _told, HTTPException: _refused, Exception: _broken},
         lifespan=[working],
@@ -108,8 +113,8 @@ def routes(desk: Desk) -> Litestar:
             title="thence",
             version=__version__,
             description="What is kept of the sessions of coding agents.",
-            path="/api",
-            render_plugins=[JsonRenderPlugin(path="/openapi.json", media_type=MediaType.JSON)],
+            path="/api/openapi",  # no page of theirs: these load scripts from elsewhere
+            render_plugins=[JsonRenderPlugin(path="/", media_type=MediaType.JSON)],
             use_handler_docstrings=True,
         ),
         request_max_body_size=None,  # the gate bounds it
@@ -129,6 +134,12 @@ def static(name: FromPath[str]) -> Response[bytes]:
     return Response((STATIC / name).read_bytes(), media_type=kind, headers=headers)
 
 
+@get("/api/openapi.json", include_in_schema=False, sync_to_thread=True)
+def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    """Say what may be asked, and what is answered."""
+    return request.app.openapi_schema.to_schema()
+
+
 # -- errors ---------------------------------------------------------------------------------
 
 
@@ -142,8 +153,8 @@ def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
     extra = error.extra if isinstance(error.extra, Sequence | dict) else None
     detail = "; ".join(_said(one) for one in extra) if isinstance(extra, list) else None
-    title = "not found" if error.status_code == 404 else error.detail
-    problem = Problem(title or "refused", error.status_code, detail=detail or None)
+    title, hint = _WORDS.get(error.status_code, (error.detail, None))
+    problem = Problem(title, error.status_code, detail=detail or error.detail, hint=hint)
     return _answer(request, problem, headers=error.headers)
 
 

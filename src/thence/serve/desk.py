@@ -105,16 +105,19 @@ AtDesk = NamedDependency[Desk]
 class _Kept(Generic[T]):
     """A value that is made anew when it is asked for and too old."""
 
-    def __init__(self, seconds: float, make: Callable[[], T]) -> None:
+    def __init__(
+        self, seconds: float, make: Callable[[], T], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._seconds = seconds
         self._make = make
+        self._clock = clock
         self._mutex = threading.Lock()
         self._made: tuple[float, T] | None = None
 
     def get(self) -> T:
         """Give it; who asks while it is being made waits for that."""
         with self._mutex:
-            now = time.monotonic()
+            now = self._clock()
             if self._made is None or now - self._made[0] > self._seconds:
                 self._made = now, self._make()
             return self._made[1]

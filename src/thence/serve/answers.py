@@ -1,0 +1,258 @@
+"""What the API answers with: a struct for each thing, which is also its OpenAPI."""
+
+from __future__ import annotations
+
+import msgspec
+
+from thence.format.normal import Session, SessionEvent
+from thence.format.records import JSON
+from thence.memory import retention, standing
+from thence.memory.bills import By
+from thence.memory.patterns import Pattern
+from thence.memory.search import Hit
+
+
+class SessionOut(Session, frozen=True, kw_only=True):
+    """A session: what its log says, where it stands, and what it took."""
+
+    title: str | None = None
+    turn: str | None = None
+    standing: standing.Standing | None = None
+    usd: dict[str, float] = msgspec.field(default_factory=dict)
+    """By where it went: live, dead, side."""
+    unpriced_tokens: int = 0
+    lower_bound: list[str] = msgspec.field(default_factory=list)
+    events: int = 0
+    states: dict[str, int] = msgspec.field(default_factory=dict)
+    skipped: int = 0
+    source_gone: bool = False
+    pinned: bool = False
+
+
+class Sessions(msgspec.Struct, frozen=True):
+    """One page of sessions."""
+
+    sessions: list[SessionOut]
+    total: int
+    """All that fit, on all pages."""
+    cursor: str | None = None
+    """Gives the next page; null on the last one."""
+
+
+class Tie(msgspec.Struct, frozen=True):
+    """A session that this one comes from, or that comes from it."""
+
+    link: str
+    session_uid: str
+    child: bool
+    how: str
+    event: str | None = None
+
+
+class AgentOut(msgspec.Struct, frozen=True):
+    """A subagent of a session."""
+
+    agent: str
+    events: int
+    session_uid: str
+    """The session that holds what it said: the same one, or one of its own."""
+
+
+class SessionDetail(msgspec.Struct, frozen=True):
+    """All that is known of a session but what was said in it."""
+
+    session: SessionOut
+    change: int
+    """Grows with everything that is written of it."""
+    ties: list[Tie]
+    agents: list[AgentOut]
+    digest: dict[str, JSON] | None
+    notices: list[str]
+
+
+class EventOut(SessionEvent, frozen=True, omit_defaults=True, kw_only=True):
+    """One event, and the short name that pages give it."""
+
+    name: str = ""
+
+
+class Events(msgspec.Struct, frozen=True):
+    """One page of events."""
+
+    events: list[EventOut]
+    total: int
+    change: int
+    cursor: str | None = None
+
+
+class Messages(msgspec.Struct, frozen=True):
+    """A chain as messages that a model API accepts."""
+
+    messages: list[JSON]
+    change: int
+
+
+class ProjectOut(msgspec.Struct, frozen=True):
+    """A folder that agents worked in."""
+
+    project: str
+    """Its id: the folder's name and a hash of its path."""
+    path: str
+    sessions: int
+    usd: float
+    dead_usd: float
+    unpriced_tokens: int
+
+
+class Projects(msgspec.Struct, frozen=True):
+    """All projects, the costliest first."""
+
+    projects: list[ProjectOut]
+
+
+class AgentSession(msgspec.Struct, frozen=True):
+    """What one subagent did."""
+
+    project: str
+    agent: str
+    session_uid: str
+    events: list[EventOut]
+    total: int
+    cursor: str | None = None
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Answers to a search; `⟦` and `⟧` stand around what was looked for in a snippet."""
+
+    hits: list[Hit]
+    capped: bool
+    """There may be more."""
+    searched_back_to: str | None
+    cursor: str | None = None
+
+
+class Digests(msgspec.Struct, frozen=True):
+    """One page of digests, each with its `uid`."""
+
+    digests: list[dict[str, JSON]]
+    cursor: str | None = None
+
+
+class Signals(msgspec.Struct, frozen=True):
+    """One page of signals, each with its `uid`."""
+
+    signals: list[dict[str, JSON]]
+    cursor: str | None = None
+
+
+class Patterns(msgspec.Struct, frozen=True):
+    """What comes back in many sessions."""
+
+    sessions: int
+    patterns: list[Pattern]
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Tokens by what was done with them."""
+
+    input: int
+    output: int
+    cache: int
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """What was spent; `usd` is null where no price is known."""
+
+    sessions: int
+    responses: int
+    usd: float | None
+    live_usd: float
+    dead_usd: float
+    subagents_usd: float
+    unpriced_tokens: int
+    tokens: Tokens
+
+
+class Part(Sum, frozen=True, kw_only=True):
+    """A day's, a model's, a project's, an agent's or a session's share."""
+
+    key: str | None
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """Why the sum of a session is a lower bound."""
+
+    session_uid: str
+    why: list[str]
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """What was spent, by one thing."""
+
+    by: By
+    parts: list[Part]
+    total: Sum
+    lower_bounds: list[Bound]
+
+
+class PlanOut(msgspec.Struct, frozen=True):
+    """What would go to keep the caps, and why."""
+
+    usage_before: int
+    usage_after: int
+    items: list[retention.Planned]
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that went, when, and why."""
+
+    at: str | None
+    what: str
+    uid: str
+    bytes: int = 0
+    why: str = ""
+
+
+class StoreOut(msgspec.Struct, frozen=True):
+    """How full the store is, against its caps, and how it is doing."""
+
+    sessions: int
+    evicted: int
+    not_analysed: int
+    raw_bytes: int
+    distilled_bytes: int
+    policy: retention.Policy
+    skipped: int
+    """Lines that could not be read, in all sessions."""
+    sessions_with_skips: int
+    sources_gone: int
+    """Sessions whose agent has deleted them: the store has all there is."""
+    pending: bool
+    """An eviction is not in every page yet."""
+    to_be_repacked: int
+    forgotten: int
+    removals: list[Removal]
+    """The last ones, the newest first."""
+
+
+class RiskOut(msgspec.Struct, frozen=True):
+    """A session that its agent deletes soon, and that is not kept as it is now."""
+
+    session_uid: str
+    path: str
+    bytes: int
+    deleted_in_days: float
+    kept: bool
+
+
+class NowOut(msgspec.Struct, frozen=True):
+    """What needs somebody, what goes on, what it takes today."""
+
+    waiting: list[SessionOut]
+    running: list[SessionOut]
+    idle: list[SessionOut]
+    waiting_for: dict[str, str]
+    """What agents say that they wait for, by session."""
+    at_risk: list[RiskOut]
+    today: Sum
+    week: Sum

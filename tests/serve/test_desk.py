@@ -1,0 +1,97 @@
+"""The desk: what is asked for twice is made once, and never stale."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import pytest
+
+from tests.serve.conftest import House
+from thence.errors import SessionNotFound
+from thence.serve.desk import _Kept, _Key, _Wholes
+
+
+def test_a_session_is_put_together_once_for_one_state_of_it(house: House) -> None:
+    """Asked again it is the same; of another change it is another."""
+    row = next(iter(house.store.sessions()))
+
+    first, again = (house.desk.whole(row) for _ in range(2))
+    grown = house.desk.whole(msgspec.structs.replace(row, change=row.change + 1))
+
+    assert first is again
+    assert grown is not first
+    assert grown.whole.uid == first.whole.uid
+
+
+def test_sessions_at_hand_are_bounded(house: House) -> None:
+    """The one that was not used for longest goes first; one that is too large stays never."""
+    made = house.desk.whole(next(iter(house.store.sessions())))
+    wholes = _Wholes(room=30)
+    a, b, c, large = (_Key(name, 1, None) for name in "abcl")
+    for key in (a, b, a, c):
+        wholes.get(key, 12, lambda: made)
+    wholes.get(large, 31, lambda: made)
+
+    assert [a, c] == list(wholes._held)
+    assert 24 == wholes._used
+
+
+def test_who_asks_while_it_is_made_waits_for_it(house: House) -> None:
+    """Eight threads that ask for one session have it put together once."""
+    made = house.desk.whole(next(iter(house.store.sessions())))
+    wholes, times = _Wholes(room=99), []
+    gate = threading.Barrier(8)
+
+    def ask() -> None:
+        gate.wait()
+        wholes.get(_Key("a", 1, None), 1, lambda: times.append(1) or made)  # type: ignore[func-returns-value]
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [1] == times
+
+
+def test_what_agents_say_is_asked_again_when_it_is_old() -> None:
+    """And not before."""
+    clock, asked = [100.0], []
+    kept = _Kept(
+        1.0,
+        lambda: asked.append(1) or len(asked),  # type: ignore[func-returns-value]
+        lambda: clock[0],
+    )
+
+    values = []
+    for moment in (100.0, 100.9, 101.1, 101.2):
+        clock[0] = moment
+        values.append(kept.get())
+
+    assert [1, 1, 2, 2] == values
+
+
+def test_standing_and_risks_are_those_of_the_machine(house: House) -> None:
+    """What the agents' own files say."""
+    assert {risk.source.adapter for risk in house.desk.risks()} <= set(house.roots)
+    assert house.desk.now() is house.desk.now()
+
+
+@pytest.mark.parametrize("odd", ["", "../x", "a/b", "a b", "é", "x" * 200, "claude:", "a:b:c"])
+def test_an_odd_id_is_not_looked_for(house: House, odd: str) -> None:
+    """It names no session, and never a place."""
+    with pytest.raises(SessionNotFound) as caught:
+        house.desk.row(odd)
+
+    assert caught.value.hint
+
+
+def test_the_beginning_of_an_id_is_enough_if_one_session_has_it(house: House) -> None:
+    """Several are named, so that the user can say which."""
+    row = next(iter(house.store.sessions()))
+
+    assert row.session == house.desk.row(row.session.session_uid[:22]).session
+    with pytest.raises(SessionNotFound, match="several sessions"):
+        house.desk.row("claude:"[:-1])
