@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.adapters.transcripts import Script
 from tests.faults.warm import Warm
 from tests.memory import killed, logs
 from tests.memory.stored import KEY, dump, spent, sweep
@@ -27,6 +28,7 @@ from thence.adapters import Source, adapters, files
 from thence.adapters.sessions import read_all
 from thence.format import lineage
 from thence.format.facts import COPIES_OF
+from thence.format.normal import numbered
 from thence.format.whole import Whole
 from thence.memory import keep
 from thence.memory import sweep as module
@@ -37,7 +39,7 @@ from thence.memory.rules import rule_of
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import DATA_LOSS, Change, Filter, StoreLocked
-from thence.memory.sweep import Report, Sweep
+from thence.memory.sweep import Report, Sweep, recalled
 
 KILLS = int(os.environ.get("THENCE_KILLS", "0")) or settings().max_examples // 5
 """At how many points a sweep is killed; 300 for a release."""
@@ -840,3 +842,48 @@ def _grow(path: Path, to: Path, chance: random.Random, *, last: bool) -> None:
 
 def _is_named(path: Path) -> bool:
     return path.parent.name == "compaction_checkpoints"
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.booleans())
+def test_a_hit_has_the_number_it_is_shown_with(grown: list[int], late: bool) -> None:
+    """However a session and its subagents grew, in whatever order, digested or not."""
+    with tempfile.TemporaryDirectory() as folder:
+        home, place = Path(folder, "home"), Path(folder, "store")
+        texts = {number: [f"said {CANARY} {number}"] for number in range(4)}
+        for number in [None, *grown]:
+            if number is not None:
+                texts[number].append(f"and {CANARY} again")
+            _write_subagents(home, texts, late=late)
+            sweep(place, {"claude": [home]})
+        store = Sqlite(str(place / "s.db"))
+        hits = store.search(parse(CANARY), 100).found
+        shown = {uid: _shown(store, uid) for uid in {hit.session_uid for hit in hits}}
+        store.close()
+
+    assert len(grown) + 4 == len(hits)
+    assert [shown[hit.session_uid][hit.event_id or 0] for hit in hits] == [h.seq for h in hits]
+
+
+def _shown(store: Sqlite, uid: str) -> dict[int, int | None]:
+    """The numbers with which `show` gives the events of a session."""
+    held = store.held(uid)
+    assert held is not None
+    whole = recalled(uid, held, store.blobs)
+    return {event.event_id: event.seq for event in numbered([*whole.events, *whole.derived])}
+
+
+def _write_subagents(home: Path, texts: dict[int, list[str]], *, late: bool) -> None:
+    """A session and three subagents of it; with `late`, one whose answers stand before prompts."""
+    main, folder = logs.script(1, 0), home / "projects" / "-home-dev-project"
+    side = folder / main.session / "subagents"
+    side.mkdir(parents=True, exist_ok=True)
+    for number, said in texts.items():
+        script = main if number == 0 else Script(main.session, f"a{number}-", isSidechain=True)
+        for text in said:
+            script.user(text)
+            script.say("done")
+        records = script.records
+        if late and number == 0 and len(records) > 3:
+            records[1], records[2] = records[2], records[1]
+        path = folder / f"{main.session}.jsonl" if number == 0 else side / f"agent-{number}.jsonl"
+        path.write_bytes(script.data)

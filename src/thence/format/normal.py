@@ -160,26 +160,30 @@ def one_line(text: str, length: int = SUMMARY_LENGTH) -> str:
 
 
 def numbered(events: Iterable[SessionEvent]) -> list[SessionEvent]:
-    """Number events densely, parents before children, written order wherever that allows.
+    """Number events densely, in the order of their numbers.
 
     A cycle is cut: the event of it that comes first has no `parent_seq`.
     """
+    order = in_order(events)
+    given = {event.event_id: seq for seq, event in enumerate(order)}
+    return [
+        msgspec.structs.replace(event, seq=seq, parent_seq=_before(given, event.parent_id, seq))
+        for seq, event in enumerate(order)
+    ]
+
+
+def in_order(events: Iterable[SessionEvent]) -> list[SessionEvent]:
+    """Give each event once: parents before children, written order wherever that allows."""
     waiting = {event.event_id: event for event in events}
     order: list[SessionEvent] = []
-    given: dict[int, int] = {}
     for event in list(waiting.values()):
         line: list[SessionEvent] = []
         above: SessionEvent | None = event
         while above is not None and waiting.pop(above.event_id, None) is not None:
             line.append(above)
             above = waiting.get(above.parent_id) if above.parent_id is not None else None
-        for one in reversed(line):
-            given[one.event_id] = len(order)
-            order.append(one)
-    return [
-        msgspec.structs.replace(event, seq=seq, parent_seq=_before(given, event.parent_id, seq))
-        for seq, event in enumerate(order)
-    ]
+        order += reversed(line)
+    return order
 
 
 def _before(given: dict[int, int], parent: int | None, seq: int) -> int | None:

@@ -134,8 +134,7 @@ class Search:
         found.sort(key=lambda f: (-f.score, -f.ts))
         capped = capped or len(self._rows) >= CAP
         since = first(self._db, "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1", back or 0)
-        page = [self._numbered(one) for one in found[offset:wanted]]
-        return Answer(page, capped, time_told(since) if back is not None else None)
+        return Answer(found[offset:wanted], capped, time_told(since) if back is not None else None)
 
     def _table(self, name: str) -> list[Any]:
         """Give the newest candidates of one table, filters applied before the cap."""
@@ -163,17 +162,7 @@ class Search:
             number,
         )
         name, told = KINDS[kind], STATES[state].value
-        return Found(uid, event, ts, name, told, ref, score, seq=None, row=number, session=session)
-
-    def _numbered(self, found: Found) -> Found:
-        if found.row is None:
-            return found
-        seq = first(
-            self._db,
-            "SELECT count(*) FROM events WHERE session=? AND id<?",
-            *(found.session, found.row),
-        )
-        return msgspec.structs.replace(found, seq=seq)
+        return Found(uid, event, ts, name, told, ref, score, row=number, session=session)
 
     def _digests(self) -> list[Found]:
         """Sessions whose events are gone are found by their digest."""

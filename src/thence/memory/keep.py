@@ -16,7 +16,7 @@ from thence.adapters import Adapter, Batch, Cursor, Mark, Source
 from thence.format import gather, joins, kinds
 from thence.format.facts import COPIES_OF, Block, Edge, Fact, Told, words_of
 from thence.format.lineage import SHARED
-from thence.format.normal import KINDS, Session, SessionEvent, one_line
+from thence.format.normal import KINDS, Session, SessionEvent, in_order, one_line
 from thence.format.records import JSON, Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import spelling
@@ -335,7 +335,9 @@ class Keeper:
 def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     """Give the rows of a session as it stands now: new events, changed states, what it took."""
     before = held.events if held else {}
-    rows = {event.event_id: event_row(event) for event in whole.events}
+    rows = {event.event_id: event_row(event) for event in in_order(whole.events)}
+    new = [row for at, row in rows.items() if at not in before]
+    stands = [at for at in before if at in rows] + [row.event_id for row in new]
     states = {event.event_id: _STATE[event.state] for event in whole.events if event.state}
     until = row.carried_until
     spend = _spend(whole.events, whole.bills)
@@ -360,11 +362,12 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
         lower_bound=tuple(dict.fromkeys(notice.detail for notice in whole.unbilled)),
         states=counts,
         events=len(states),
+        shuffled=held is not None and (held.row.shuffled or stands != list(rows)),
     )
     return Change(
         row,
         held.cursor if held else Cursor(),
-        events=[row for at, row in rows.items() if at not in before],
+        events=new,
         altered=[row for at, row in rows.items() if at in before and before[at] != _seen(row)],
         vanished=[at for at in before if at not in rows],
         spend=spend,

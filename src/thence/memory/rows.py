@@ -15,9 +15,10 @@ import msgspec
 from thence.adapters import Cursor
 from thence.format.facts import Edge
 from thence.format.joins import time_of
-from thence.format.normal import Session
+from thence.format.normal import Session, in_order
+from thence.format.whole import Whole
 from thence.memory.index import time_told
-from thence.memory.store import Change, Digested, Inventory, Known, SessionRow, Spend
+from thence.memory.store import Change, Digested, Held, Inventory, Known, SessionRow, Spend
 
 ROW: Final = msgspec.msgpack.Decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
@@ -127,6 +128,12 @@ def inventory(
         },
         any(not name.startswith((REPACK, SETTLE)) for name in names),
     )
+
+
+def numbers(uid: str, held: Held) -> dict[int, int]:
+    """Give the number that each event has when the session is shown."""
+    whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+    return {event.event_id: seq for seq, event in enumerate(in_order(whole.events))}
 
 
 def now() -> int:

@@ -41,10 +41,11 @@ from thence.memory.rows import (
     inventory,
     judged,
     now,
+    numbers,
     spend_values,
     with_marks,
 )
-from thence.memory.search import Answer, Query
+from thence.memory.search import Answer, Found, Query
 from thence.memory.store import (
     DATA_LOSS,
     Change,
@@ -311,7 +312,7 @@ class Sqlite:
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
             rows = db.execute(
                 "SELECT event_id, ts, kind, state, tool, tokens FROM events"
-                " WHERE session=? AND NOT derived",
+                " WHERE session=? AND NOT derived ORDER BY id",
                 (session,),
             )
             events = {event: Seen(*seen) for event, *seen in rows}
@@ -382,7 +383,30 @@ class Sqlite:
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the newest first, within a budget of time."""
-        return Search(self._db, query).run(limit, offset)
+        answer = Search(self._db, query).run(limit, offset)
+        return msgspec.structs.replace(answer, found=self._numbered(answer.found))
+
+    def _numbered(self, found: Sequence[Found]) -> list[Found]:
+        """Give each event the number it has when its session is shown."""
+        known: dict[str, dict[int, int]] = {}
+        for uid in {one.session_uid for one in found if one.row is not None}:
+            row = ROW.decode(first(self._db, "SELECT row FROM sessions WHERE uid=?", uid))
+            if row.shuffled and (held := self.held(uid)) is not None:
+                known[uid] = numbers(uid, held)
+        return [
+            one
+            if one.row is None
+            else msgspec.structs.replace(one, seq=self._seq(one, known.get(one.session_uid)))
+            for one in found
+        ]
+
+    def _seq(self, found: Found, known: Mapping[int, int] | None) -> int | None:
+        """Count the rows before it; those that a digest derived come after all others."""
+        if known is not None:
+            return known.get(found.event_id or 0)
+        before = "SELECT count(*) FROM events WHERE session=? AND id<?"
+        seq: int = first(self._db, before, found.session, found.row)
+        return seq
 
     def paces(self, uid: str) -> Sequence[tuple[int, int]]:
         """Give time in milliseconds and kind of every event of a session, in any order."""
@@ -529,6 +553,9 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
         for table in ("events", "facts", "shares"):
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
+    elif change.events:
+        # What the last digest derived is derived anew; until then it would stand in between.
+        db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
     if change.facts:
         _put_facts(db, session, change.facts)
     ids = _put_rows(db, words, session, change.events)

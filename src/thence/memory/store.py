@@ -85,6 +85,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """What it takes in tier 1: rows, index and packs."""
     text_bytes: int = 0
     """Text of it that is indexed."""
+    shuffled: bool = False
+    """It grew in the middle: the rows of its events do not lie in the order of their numbers."""
     pack_bytes: int = 0
     """What its payloads take in packs."""
     carried: tuple[Spend, ...] = ()
@@ -181,7 +183,7 @@ class Held(msgspec.Struct):
     cursor: Cursor
     facts: list[Fact]
     events: dict[int, Seen]
-    """By event id; those that a digest derived are not among them."""
+    """By event id, in the order of their rows; those that a digest derived are not among them."""
     replayed: frozenset[str] = frozenset()
     billed: frozenset[str] = frozenset()
     ties: tuple[Edge, ...] = ()

@@ -20,7 +20,9 @@ from thence.errors import ThenceError
 from thence.format.facts import Block, Fact
 from thence.format.graph import State
 from thence.format.nodes import Is, Node
+from thence.format.normal import numbered
 from thence.format.records import Usage
+from thence.format.whole import Whole
 from thence.memory.keep import Keeper, Kept
 from thence.memory.redact import Redactor
 from thence.memory.search import hits, parse
@@ -28,6 +30,7 @@ from thence.memory.store import (
     DATA_LOSS,
     Change,
     Digested,
+    EventRow,
     Filter,
     Held,
     Store,
@@ -318,7 +321,7 @@ class StoreSuite:
 
     def searching(self, store: Store) -> Iterator[str]:
         """Words are found, with the text around them; what was left behind is marked."""
-        store.write([_session(store, "one", f"the {CANARY} flies", "nothing")])
+        store.write([_session(store, "one", "nothing", f"the {CANARY} flies")])
         store.write([_session(store, "two", f"another {CANARY}", dead=True)])
         query = parse(CANARY)
         answer = hits(store.search(query), query, store.blobs)
@@ -335,6 +338,14 @@ class StoreSuite:
             found = len(store.search(parse(text)).found)
             if found != expected:
                 yield f"{text!r} finds {found}"
+        store.digested([_digest("claude:one", 1, derived=[EventRow(7, 0, 0, 0, None, 0, None)])])
+        held = store.held("claude:one")
+        if held is not None:
+            store.write([_grown(store, held, "one", *"ab", f"one more {CANARY}")])
+        for hit in store.search(query).found:
+            shown = _numbers(store, hit.session_uid)
+            if shown.get(hit.event_id or 0) != hit.seq:
+                yield f"a hit has the number {hit.seq}, and not the one it is shown with"
 
     # -- removing -----------------------------------------------------------------------
 
@@ -484,9 +495,26 @@ def _kept(store: Store, name: str, batch: Batch, held: Held | None) -> Change:
     return kept.change
 
 
-def _digest(uid: str, change: int, *, outcome: str = "unknown", title: str = "t") -> Digested:
+def _digest(
+    uid: str,
+    change: int,
+    *,
+    outcome: str = "unknown",
+    title: str = "t",
+    derived: Sequence[EventRow] = (),
+) -> Digested:
     signals = [{"kind": "retry_loop", "text": "again and again"}]
-    return Digested(uid, change, {"title": title, "text": "digested"}, signals, [], outcome)
+    told = {"title": title, "text": "digested"}
+    return Digested(uid, change, told, signals, list(derived), outcome)
+
+
+def _numbers(store: Store, uid: str) -> dict[int, int | None]:
+    """Give the numbers that events of a session are shown with."""
+    held = store.held(uid)
+    if held is None:
+        raise AssertionError("nothing is held")
+    whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+    return {event.event_id: event.seq for event in numbered([*whole.events, *whole.derived])}
 
 
 def _state(state: State) -> int:
