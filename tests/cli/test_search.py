@@ -52,6 +52,21 @@ def test_object_is_the_contracts(desk: Desk) -> None:
     assert ["lighthouse"] == [hit["snippet"][start:end] for start, end in hit["marks"]]
 
 
+def test_a_hit_is_the_event_with_its_number(desk: Desk) -> None:
+    """`seq` leads to the event in what `show` gives of the session."""
+    hits = desk.run("search", "windows", "--json").json["hits"]
+    shown = {
+        uid: desk.run("show", uid, "--as", "events", "--json").json["events"]
+        for uid in {hit["session_uid"] for hit in hits}
+    }
+
+    assert 2 < len(hits)
+    for hit in hits:
+        event = shown[hit["session_uid"]][hit["seq"]]
+
+        assert (hit["event_id"], hit["seq"]) == (event["event_id"], event["seq"])
+
+
 @pytest.mark.parametrize(
     ("query", "sessions"),
     [
