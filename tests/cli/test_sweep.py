@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
-from thence.cli import bar, queue, sweep, watching
+from thence.cli import bar, queue, sweep
 from thence.cli.terminal import columns
+from thence.memory import watching
 from thence.memory.digest import digesters
 from thence.memory.sweep import Progress, Report
 

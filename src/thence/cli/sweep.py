@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,8 +21,7 @@ from thence.cli.terminal import as_json, clean, cut, say, several, size, style, 
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
-    from thence.adapters import Adapter, Cursor, Live, Prompt, Source
-    from thence.adapters import Batch as Read
+    from thence.adapters import Adapter, Source
     from thence.format.records import JSON
     from thence.memory.store import Inventory, Store
     from thence.memory.sweep import Progress, Report
@@ -181,30 +180,16 @@ class Run:
 
     def watch(self, store: Store) -> int:
         """Sweep, then again whenever files change; ends when it is stopped."""
-        from thence.cli.watching import changes
+        from thence.memory.watching import changes, narrowed
 
         self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
         folders = [path for paths in self._roots.values() for path in paths]
         for paths in changes(folders, wiring.home() / "queue"):
-            known, roots = self._changed(paths)
+            known, roots = narrowed(self._known, self._roots, paths)
             report = self._sweep(store, known, roots, wait=WAIT)
             self._tell(report)
             time.sleep(min(REST * report.seconds, LONGEST))  # what changes meanwhile is gathered
         return 0
-
-    def _changed(self, paths: Iterable[Path]) -> tuple[dict[str, Adapter], Roots]:
-        """Give readers that find only the sessions that files belong to."""
-        sources: dict[str, dict[str, Source]] = {}
-        for path in paths:
-            for name in self._roots:
-                source = self._known[name].at(path)
-                if source is not None:
-                    sources.setdefault(name, {})[source.uid] = source
-                    break
-        known: dict[str, Adapter] = dict(self._known)
-        for name, found in sources.items():
-            known[name] = Only(self._known[name], found.values())
-        return known, {name: self._roots[name][:1] for name in sources}
 
     def _tell(self, report: Report, *, first: bool = False) -> None:
         if self._json:
@@ -215,43 +200,6 @@ class Run:
             clock = style(f"{present():%H:%M:%S}", fg="bright_black")
             lines = list(said(report, width() - 10, found=bool(self._roots)))
             tell([f"{clock}  {lines[0]}", *(f"{' ' * 10}{line}" for line in lines[1:])])
-
-
-class Only:
-    """An agent's reader that finds some of its sessions only."""
-
-    def __init__(self, adapter: Adapter, sources: Iterable[Source]) -> None:
-        self.name = adapter.name
-        self._adapter = adapter
-        self._sources = list(sources)
-
-    def find(self, root: Path) -> Iterator[Source]:  # noqa: ARG002 - the protocol's
-        """Give these sessions."""
-        return iter(self._sources)
-
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """As the reader says."""
-        return self._adapter.roots(home, env)
-
-    def at(self, path: Path) -> Source | None:
-        """As the reader says."""
-        return self._adapter.at(path)
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Read:
-        """As the reader does."""
-        return self._adapter.read(source, cursor)
-
-    def live(self, root: Path) -> Iterator[Live]:
-        """As the reader says."""
-        return self._adapter.live(root)
-
-    def prompts(self, root: Path) -> Iterator[Prompt]:
-        """As the reader says."""
-        return self._adapter.prompts(root)
-
-    def keeps_days(self, root: Path) -> int | None:
-        """As the reader says."""
-        return self._adapter.keeps_days(root)
 
 
 # -- progress -------------------------------------------------------------------------------

@@ -168,10 +168,12 @@ class Sweep:
         policy: retention.Policy | None = None,
         progress: Told = _quiet,
         address: str | None = None,
+        digests: bool = True,
     ) -> None:
         """Get ready; with the store's `address` a large sweep may use a second process.
 
-        Without a `policy` nothing is evicted; without `digesters` all that are installed are asked.
+        Without a `policy` nothing is evicted; without `digesters` all that are installed are asked;
+        without `digests` these are left to a later sweep.
         """
         self._store = store
         self._adapters = adapters
@@ -183,6 +185,7 @@ class Sweep:
         self._tasks = tuple(tasks)
         self._digesters = digesters
         self._policy = policy
+        self._digesting = digests
         self._address = address if (os.cpu_count() or 1) > 1 else None
         self._again: list[str] = []  # sessions to be redacted by newer rules, in the store alone
         self._digests: list[Digested] = []
@@ -198,7 +201,8 @@ class Sweep:
         self._redact_again(known)
         for changes in families.settled(self._store, conflicts):
             self._store.write(changes)
-        self._digest_rest()
+        if self._digesting:
+            self._digest_rest()
         idle = not (jobs or self._again or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
@@ -371,7 +375,7 @@ class Sweep:
                     return
                 events = len(kept.change.events) if kept.change else 0
                 made = None
-                if kept.change is not None and not more:
+                if kept.change is not None and not more and self._digesting:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
                         made = self._digest_of(source.uid, kept, kept.change.row)
                 skipped = tuple(_printable(one) for one in kept.skipped)
