@@ -1,18 +1,419 @@
-"""Handlers of the HTML pages."""
+"""Handlers of the HTML pages: they ask the desk, draw, and send. No GET has an effect.
+
+Every template escapes all text; markup comes from `markdown` alone. Pages are whole without any
+script: folds are `details`, filters are links and forms, rows that are not drawn are links.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from litestar import Request, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from litestar import Request, Response, get
+from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, Parameter
+from litestar.response import Redirect
 
-ROUTES: list[HTTPRouteHandler] = []
+from thence import __version__
+from thence.errors import NotReadable
+from thence.format.figures import several, short, size
+from thence.memory.standing import open_ones
+from thence.memory.store import Filter, SessionRow
+from thence.serve import board, ledger
+from thence.serve.charts import charts_of
+from thence.serve.clock import Clock
+from thence.serve.desk import AtDesk, Desk
+from thence.serve.head import address, head, tail
+from thence.serve.outline import Outline
+from thence.serve.view import Drawing, Window, agent_class, agent_label
+
+if TYPE_CHECKING:
+    from thence.serve.chart import Chart
+
+TEMPLATES: Final = Path(__file__).parent / "web" / "templates"
+NAV: Final = (
+    ("now", "/", "Now"),
+    ("sessions", "/sessions", "Sessions"),
+    ("costs", "/costs", "Costs"),
+    ("patterns", "/patterns", "Patterns"),
+    ("store", "/store", "Store"),
+)
+_EVENT: Final = re.compile(r"e[0-9a-f]{1,13}")
+_PART: Final = re.compile(r"(?:[bkcs]\d{1,9})?")
+_DAY: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
+
+Text = Annotated[str, Parameter(max_length=400)]
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "agent_class": agent_class,
+        "agent_label": agent_label,
+        "count": several,
+        "tokens": short,
+        "bytes": size,
+    }
+    return made
+
+
+_PAGES: Final = _environment()
+
+
+def _html(name: str, **given: object) -> Response[str]:
+    return Response(
+        _PAGES.get_template(name).render(**given), media_type="text/html; charset=utf-8"
+    )
+
+
+def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Response[str]:
+    """Show a page with what all pages have."""
+    waiting = [
+        row
+        for row in open_ones(desk.store, Filter(), desk.now(), desk.clock())
+        if desk.now().of(row, desk.clock()) == "waiting"
+    ]
+    return _html(
+        name,
+        page=page,
+        nav=NAV,
+        waiting=len(waiting),
+        version=__version__,
+        kept=size(desk.store.totals()[0].raw_bytes),
+        clock=f"{datetime.fromtimestamp(desk.clock(), UTC).astimezone():%H:%M}",
+        json=json,
+        **given,
+    )
+
+
+# -- now, sessions, costs, patterns, store --------------------------------------------------
+
+
+@get("/", include_in_schema=False, sync_to_thread=True)
+def now(desk: AtDesk) -> Response[str]:
+    """Show where things stand."""
+    made = board.now_page(desk, Clock())
+    return _shown(desk, "now.html", "now", "/api/now", now=made)
+
+
+@get("/sessions", include_in_schema=False, sync_to_thread=True)
+def sessions(
+    desk: AtDesk,
+    *,
+    q: Text = "",
+    agent: Text = "",
+    project: Text = "",
+    model: Text = "",
+    outcome: Text = "",
+    standing: Text = "",
+    after: Text = "",
+    before: Text = "",
+    sort: Text = "",
+    cursor: Text = "",
+) -> Response[str]:
+    """List sessions, or what a search found in them."""
+    wanted = board.Wanted(q, agent, project, model, outcome, standing, after, before, sort, cursor)
+    made = board.list_page(desk, wanted, Clock())
+    return _shown(desk, "sessions.html", "sessions", "/api/sessions", list=made)
+
+
+@get("/costs", include_in_schema=False, sync_to_thread=True)
+def costs(
+    desk: AtDesk,
+    *,
+    by: Text = "model",
+    days: int = 30,
+    agent: Text = "",
+    project: Text = "",
+    model: Text = "",
+    day: Text = "",
+) -> Response[str]:
+    """Show what was spent."""
+    wanted = ledger.Wanted(
+        by if by in ledger.BYS else "model",
+        days if days in ledger.RANGES else 30,
+        agent,
+        project,
+        model,
+        day if _is_day(day) else "",
+    )
+    made = ledger.cost_page(desk, wanted)
+    return _shown(desk, "costs.html", "costs", f"/api/costs?by={wanted.by}", costs=made)
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return _DAY.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+@get("/patterns", include_in_schema=False, sync_to_thread=True)
+def patterns(desk: AtDesk, kind: Text = "", days: int = 90) -> Response[str]:
+    """Show what comes back in many sessions."""
+    kind = kind if kind in ledger.KINDS else ""
+    made = ledger.pattern_page(desk, kind, min(max(days, 1), 3650))
+    return _shown(desk, "patterns.html", "patterns", "/api/patterns", patterns=made)
+
+
+@get("/store", include_in_schema=False, sync_to_thread=True)
+def store(desk: AtDesk) -> Response[str]:
+    """Show what is kept, and what goes next and why."""
+    made = ledger.store_page(desk)
+    return _shown(desk, "store.html", "store", "/api/retention", store=made)
+
+
+# -- one session ----------------------------------------------------------------------------
+
+
+class _Session:
+    """One session as it is asked for."""
+
+    def __init__(self, desk: Desk, uid: str) -> None:
+        self.desk = desk
+        self.row: SessionRow = desk.row(uid)
+        self.uid = self.row.session.session_uid
+        self.base = address(self.uid)
+        self.clock = Clock()
+        self.standing = desk.now().of(self.row, desk.clock())
+
+    @property
+    def chart(self) -> Chart:
+        return charts_of(self.desk).get(self.desk, self.row)
+
+    def kept(self) -> dict[str, str]:
+        """Give the sessions that this one names and that are kept, by their ids."""
+        flavor = self.row.session.flavor
+        uids = tuple(f"{flavor}:{edge.session}" for edge in self.row.edges[:50])
+        found = self.desk.store.sessions(Filter(uids=uids)) if uids else ()
+        return {row.session.native_session_id: row.session.session_uid for row in found}
+
+    def drawing(self) -> Drawing:
+        """Draw it; ties lead to sessions that are kept."""
+        flavor = self.row.session.flavor
+
+        def linked(name: str) -> str | None:
+            found = list(self.desk.store.sessions(Filter(uids=(f"{flavor}:{name}",))))
+            return found[0].session.session_uid if found else None
+
+        return Drawing(self.chart, self.clock, linked)
+
+    def live(self) -> str:
+        """Give the address of what goes on in it, where something may."""
+        return f"/api{self.base}/live" if self.standing else ""
+
+    def settled(self, drawing: Drawing, window: Window) -> str:
+        """Name the last row that will not change any more; what follows is drawn anew."""
+        rows = self.chart.rows
+        for at in range(len(rows) - 1, -1, -1):
+            row = rows[at]
+            fact = self.chart.facts[row.place]
+            block = fact.blocks[row.block] if fact.blocks else None
+            if at < window.start:
+                return ""
+            if block is None or block.call not in self.chart.open_calls:
+                return drawing.row_id(rows[at - 1]) if at else ""
+        return ""
+
+    def shown(self, name: str = "session.html", **given: object) -> Response[str]:
+        """Show its page."""
+        fields: dict[str, object] = {
+            "window": None,
+            "tail": None,
+            "map": None,
+            "outline": None,
+            "jumps": [],
+            "left_out": 0,
+            "digest": None,
+            "again": "",
+            "settled": "",
+            "live": "",
+            "base": self.base,
+            "head": head(self.row, self.standing, self.clock, self.kept()),
+        }
+        return _shown(self.desk, name, "sessions", f"/api{self.base}", **{**fields, **given})
+
+
+@get("/sessions/{uid:str}", include_in_schema=False, sync_to_thread=True)
+def session(
+    desk: AtDesk,
+    uid: FromPath[str],
+    at: Text = "",
+    end: Text = "",
+    whole: Text = "",
+) -> Response[str]:
+    """Show one session."""
+    one = _Session(desk, uid)
+    wanted = at if _EVENT.fullmatch(at) else ""
+    if not whole and not charts_of(desk).at_hand(one.row):
+        again = f"{one.base}?whole=1" + (f"&at={wanted}" if wanted else "")
+        return one.shown(again=again)
+    try:
+        drawing = one.drawing()
+    except (NotReadable, OSError):
+        return one.shown(digest=_digest(desk, one.uid))
+    to_end = end == "1" or (end != "0" and one.standing in ("running", "waiting"))
+    window = drawing.main(wanted or None, end=to_end)
+    outline = Outline(drawing, window, one.clock, one.base)
+    entries, left = outline.entries()
+    told = desk.now().live.get(one.uid)
+    return one.shown(
+        window=window,
+        tail=tail(one.chart, one.standing, told.waiting_for if told else None),
+        map=outline.map(),
+        outline=entries,
+        jumps=outline.jumps(),
+        left_out=left,
+        settled=one.settled(drawing, window),
+        live=one.live(),
+    )
+
+
+def _digest(desk: Desk, uid: str) -> dict[str, Any]:
+    """Give what is left of a session that nobody holds any more."""
+    found = list(desk.store.kept("digests", Filter(uids=(uid,))))
+    return found[0] if found else {"uid": uid}
+
+
+@get("/sessions/{uid:str}/rows", include_in_schema=False, sync_to_thread=True)
+def rows(
+    desk: AtDesk,
+    uid: FromPath[str],
+    part: Text = "",
+    start: Annotated[int, Parameter(query="from")] = 0,
+    end: Annotated[int | None, Parameter(query="to")] = None,
+) -> Response[str]:
+    """Give some rows of a session, for a page that shows others."""
+    one = _Session(desk, uid)
+    window = one.drawing().part(part, start, end) if _PART.fullmatch(part) else None
+    if window is None:
+        raise NotFoundException(f"no such part: {part}")
+    return _html("rows.html", base=one.base, window=window, sub=bool(part))
+
+
+@get("/sessions/{uid:str}/tail", include_in_schema=False, sync_to_thread=True)
+def latest(desk: AtDesk, uid: FromPath[str], after: Text = "") -> Response[str]:
+    """Give the rows that follow one, and the live end."""
+    one = _Session(desk, uid)
+    drawing = one.drawing()
+    name = after.partition("-")[0]
+    window = drawing.after(name if _EVENT.fullmatch(name) else "")
+    told = desk.now().live.get(one.uid)
+    return _html(
+        "tail.html",
+        base=one.base,
+        window=window,
+        settled=one.settled(drawing, window),
+        tail=tail(one.chart, one.standing, told.waiting_for if told else None),
+        head=head(one.row, one.standing, one.clock, {}),
+    )
+
+
+@get("/sessions/{uid:str}/event/{event:str}", include_in_schema=False, sync_to_thread=True)
+def event(
+    request: Request[Any, Any, Any],
+    desk: AtDesk,
+    uid: FromPath[str],
+    event: FromPath[str],
+    whole: Text = "",
+) -> Response[str]:
+    """Give what a folded row holds: what was given, and what came back."""
+    one = _Session(desk, uid)
+    body = one.drawing().body(event, whole=bool(whole)) if _EVENT.fullmatch(event) else None
+    if body is None:
+        raise NotFoundException(f"no such event: {event}")
+    fields = {"base": one.base, "body": body, "event": event}
+    if "hx-request" in request.headers:
+        return _html("body.html", **fields)
+    return one.shown("event.html", **fields)
+
+
+@get("/sessions/{uid:str}/text/{event:str}", include_in_schema=False, sync_to_thread=True)
+def text(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[str]:
+    """Give the text of an event as a file: as it was written, never as a page."""
+    one = _Session(desk, uid)
+    found = one.drawing().text(event) if _EVENT.fullmatch(event) else None
+    if found is None:
+        raise NotFoundException(f"no such event: {event}")
+    headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
+    body = found.encode("utf-8", "replace").decode()
+    return Response(body, media_type="text/plain; charset=utf-8", headers=headers)
+
+
+@get("/sessions/{uid:str}/branch/{event:str}", include_in_schema=False, sync_to_thread=True)
+def branch(
+    request: Request[Any, Any, Any], desk: AtDesk, uid: FromPath[str], event: FromPath[str]
+) -> Response[str] | Redirect:
+    """Give the rows of the branch that an event is on, or the page with it opened."""
+    one = _Session(desk, uid)
+    chart = one.chart
+    found = chart.find(event) if _EVENT.fullmatch(event) else None
+    number = chart.branch_at(found[0]) if found is not None else None
+    if number is None:
+        raise NotFoundException(f"no branch holds {event}")
+    if "hx-request" not in request.headers:
+        return Redirect(f"{one.base}?at={event}#{event}")
+    window = one.drawing().part(f"b{number}")
+    return _html("rows.html", base=one.base, window=window, sub=True)
+
+
+@get("/sessions/{uid:str}/side/{key:str}", include_in_schema=False, sync_to_thread=True)
+def side(
+    desk: AtDesk,
+    uid: FromPath[str],
+    key: FromPath[str],
+    start: Annotated[int, Parameter(query="from")] = 0,
+) -> Response[str]:
+    """Show a subagent alone."""
+    one = _Session(desk, uid)
+    drawing = one.drawing()
+    window = drawing.part(key, start) if re.fullmatch(r"s\d{1,9}", key) else None
+    if window is None:
+        raise NotFoundException(f"no such subagent: {key}")
+    chart = one.chart
+    name = chart.agent_name(list(chart.channels)[int(key[1:])])
+    over = head(one.row, one.standing, one.clock, one.kept(), alone=name)
+    return one.shown(window=window, head=over)
+
+
+# -- errors ---------------------------------------------------------------------------------
 
 
 def problem(
     request: Request[Any, Any, Any], status: int, title: str, hint: str | None
 ) -> Response[str] | None:
     """Show what went wrong as a page; None where there is none to show it on."""
-    del request, status, title, hint
-    return None
+    if "hx-request" in request.headers:
+        return None
+    made = _html(
+        "problem.html",
+        page="",
+        nav=NAV,
+        waiting=0,
+        version=__version__,
+        kept="…",
+        clock="now",
+        json="",
+        status=status,
+        title=title,
+        hint=hint or "",
+    )
+    made.status_code = status
+    return made
+
+
+ROUTES: list[HTTPRouteHandler] = [
+    *(now, sessions, costs, patterns, store),
+    *(session, rows, latest, event, text, branch, side),
+]
