@@ -9,6 +9,7 @@ branches     what of an open session can be gone on from, decoded once
 reader       a session read back from its end, for going on
 segments     the bytes of one session, whatever files they lie in
 run          the same, open for appending: on to the next segment over the cap
+batches      a session as a list of another program's records, for the bridges
 cleanup      which sessions go and which segments are sealed; only when asked
 history      every prompt of the machine, for Up-arrow
 sidechain    the channel of one subagent

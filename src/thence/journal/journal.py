@@ -23,6 +23,7 @@ from thence.errors import Conflict, SessionNotFound
 from thence.format import codec, layout, repair, schema
 from thence.format.records import JSON, Event, Header, Origin
 from thence.format.state import Domains
+from thence.journal.batches import Batches, header_of, headers_in
 from thence.journal.catalog import Catalog, Listed, name_of
 from thence.journal.checkpoint import Checkpoint, Checkpoints
 from thence.journal.cleanup import MAX_SESSIONS, Step, apply, inventory, plan
@@ -330,6 +331,41 @@ class Journal:
     def sessions(self, project: Path | str | None = None, *, limit: int = 20) -> list[Listed]:
         """List sessions, newest first, from the first and last bytes of their files."""
         return self._catalog.sessions(_text(project), limit=limit)
+
+    # -- lists of others ----------------------------------------------------------------
+
+    def batches(
+        self,
+        session: str,
+        *,
+        project: str | None = None,
+        cwd: Path | str | None = None,
+        agent: str | None = None,
+        **told: JSON,
+    ) -> Batches:
+        """Give a session as a list of another program's records; it is begun when first written.
+
+        `project` says in which folder it lies, `cwd` where checkpoints of it may save files.
+        With `agent` it is the channel of a subagent. `told` goes into its header.
+        """
+        name = session if agent is None else agent
+        if agent is not None:
+            told["agent_id"] = agent
+        folder = self._catalog.folder(project) if agent is None else self._catalog.side(session)
+        return Batches(
+            folder,
+            layout.Segment(name).session,
+            partial(self._open, folder, name),
+            partial(header_of, session, cwd=_text(cwd), **told),
+        )
+
+    def told(
+        self, project: str | None = None, *, session: str | None = None
+    ) -> list[dict[str, JSON]]:
+        """Give what the headers of a project's sessions say, or of a session's subagents."""
+        if session is None:
+            return headers_in(self._catalog.folder(project))
+        return headers_in(self._catalog.side(session), whose=session)
 
     # -- cleaning up --------------------------------------------------------------------
 
