@@ -1,0 +1,1 @@
+"""Other people's session interfaces, and sessions that change agents."""

@@ -1,0 +1,330 @@
+"""`SessionStore` of the Claude Agent SDK, kept in the journal.
+
+    options = ClaudeAgentOptions(session_store=JournalSessionStore(thence.Journal()))
+
+A transcript is a session of ours, a subagent's transcript one of its sidechains, an entry an
+event: messages are messages, linked as the client linked them, and the rest of each entry stands
+beside its message, so that nothing is kept twice and everything comes back equal. Invariants: an
+entry's uuid counts once, entries without one are never left out; a batch counts whole or not at
+all; `delete` is a tombstone and removes nothing; a damaged entry costs itself; any number of
+threads and processes may append; the event loop never waits for the disk. Entries about
+permissions are data here: no ledger is ever filled from them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from thence.bridge.originals import plain, session_name
+from thence.bridge.worker import Worker
+from thence.format.records import JSON, Event
+from thence.journal import Journal, Session
+from thence.journal.batches import MARK, Batches, Entry
+
+BRIDGE = "claude-agent-sdk"
+
+OPEN = 128
+"""Transcripts whose ids are held at a time, and their files if they were written to."""
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+class JournalSessionStore:
+    """Transcripts in one journal; has the shape of `claude_agent_sdk.SessionStore`."""
+
+    def __init__(self, journal: Journal, *, cwd: Path | str | None = None) -> None:
+        """Keep transcripts in a journal.
+
+        `cwd` is the folder the agents work in. With it `session(key)` can make checkpoints of
+        files, which the SDK itself does not do for a client with a store.
+        """
+        self._desk = _Desk(journal, cwd)
+        self._worker = Worker()
+
+    async def append(self, key: Mapping[str, Any], entries: list[Any]) -> None:
+        """Append a batch of entries."""
+        if entries:
+            await self._worker.run(self._desk.append, _Key.of(key), plain(entries))
+
+    async def load(self, key: Mapping[str, Any]) -> list[Any] | None:
+        """Give all entries of a transcript; None for one that was never written, or deleted."""
+        return await self._worker.run(self._desk.load, _Key.of(key))
+
+    async def list_sessions(self, project_key: str) -> list[Any]:
+        """List the sessions of a project with the time they were last written."""
+        return await self._worker.run(self._desk.sessions, project_key)
+
+    async def list_session_summaries(self, project_key: str) -> list[Any]:
+        """Give the SDK's own summary of every session of a project."""
+        return await self._worker.run(self._desk.summaries, project_key)
+
+    async def delete(self, key: Mapping[str, Any]) -> None:
+        """Write a tombstone: the SDK sees the transcript no more, `thence` still does."""
+        await self._worker.run(self._desk.delete, _Key.of(key))
+
+    async def list_subkeys(self, key: Mapping[str, Any]) -> list[str]:
+        """List the subagents of a session."""
+        return await self._worker.run(self._desk.subkeys, _Key.of(key))
+
+    async def session(self, key: Mapping[str, Any]) -> Session:
+        """Open a transcript as a session of ours: for checkpoints, decisions, notes.
+
+        What is recorded there stands in the same log and does not come back through `load`.
+        """
+        return await self._worker.run(self._desk.session, _Key.of(key))
+
+    async def flush(self) -> None:
+        """Return when everything appended so far is on the disk itself."""
+        await self._worker.run(self._desk.flush)
+
+    async def aclose(self) -> None:
+        """End cleanly; the store can be used again."""
+        await self._worker.run(self._desk.close)
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """Which transcript."""
+
+    project: str
+    session: str
+    subpath: str | None = None
+
+    @staticmethod
+    def of(key: Mapping[str, Any]) -> _Key:
+        return _Key(key["project_key"], key["session_id"], key.get("subpath") or None)
+
+    @property
+    def name(self) -> str:
+        """The id of the session in the journal."""
+        return session_name(BRIDGE, self.project, self.session)
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Which session, the subagent left aside."""
+        return self.project, self.session
+
+    @property
+    def agent(self) -> str | None:
+        """The id of the subagent's channel."""
+        if self.subpath is None:
+            return None
+        return session_name(BRIDGE, f"{self.project}\0{self.session}", f"/{self.subpath}")
+
+
+class _Desk:
+    """The transcripts at hand, for one thread."""
+
+    def __init__(self, journal: Journal, cwd: Path | str | None) -> None:
+        self._journal = journal
+        self._cwd = cwd
+        self._open: OrderedDict[_Key, _Transcript] = OrderedDict()
+        self._now = 0
+
+    def _transcript(self, key: _Key) -> _Transcript:
+        """The transcript of a key. Those not used for long are let go, what they hold with them."""
+        found = self._open.get(key) or _Transcript(key, self._batches(key))
+        self._open[key] = found
+        self._open.move_to_end(key)
+        while len(self._open) > OPEN and self._journal.enabled:
+            self._open.popitem(last=False)[1].batches.close()
+        return found
+
+    def _batches(self, key: _Key) -> Batches:
+        told = {"bridge": BRIDGE, "project_key": key.project, "name": key.subpath or key.session}
+        return self._journal.batches(
+            key.name, project=key.project, cwd=self._cwd, agent=key.agent, **told
+        )
+
+    def append(self, key: _Key, entries: list[JSON]) -> None:
+        transcript = self._transcript(key)
+        if key.agent is not None and not transcript.is_begun:
+            told = {"agent_id": key.agent, "completion_status": "running", "name": key.subpath}
+            main = self._transcript(_Key(key.project, key.session))
+            main.batches.append([Entry("sidechain", told)])
+        # Two writes are never as old as each other, however coarse the clock of the files is.
+        self._now = max(self._now + 1, time.time_ns() // 1_000_000)
+        transcript.append(entries, self._now)
+
+    def load(self, key: _Key) -> list[JSON] | None:
+        return self._transcript(key).load()
+
+    def sessions(self, project: str) -> list[dict[str, JSON]]:
+        found = [(key, self._transcript(key)) for key in self._keys(project)]
+        return [
+            {"session_id": key.session, "mtime": transcript.modified}
+            for key, transcript in found
+            if transcript.has_entries
+        ]
+
+    def _keys(self, project: str) -> list[_Key]:
+        """All sessions of a project that this bridge began, by their headers."""
+        names = self._journal.told(project)
+        mine = [told for told in names if told.get("bridge") == BRIDGE]
+        found = [
+            _Key(project, told["name"])
+            for told in mine
+            if told.get("project_key") == project and isinstance(told.get("name"), str)
+        ]
+        held = [key for key in self._open if key.project == project and key.subpath is None]
+        return list(dict.fromkeys(found + held))
+
+    def summaries(self, project: str) -> list[dict[str, JSON]]:
+        found = [(key, self._transcript(key)) for key in self._keys(project)]
+        return [transcript.summary() for _, transcript in found if transcript.has_entries]
+
+    def delete(self, key: _Key) -> None:
+        if key.subpath is None:
+            for subpath in self.subkeys(key):
+                self.delete(_Key(key.project, key.session, subpath))
+        self._transcript(key).delete()
+
+    def subkeys(self, key: _Key) -> list[str]:
+        told = self._journal.told(key.project, session=key.name)
+        named = [one.get("name") for one in told if one.get("project_key") == key.project]
+        held = [k.subpath for k in self._open if (k.project, k.session) == key.owner]
+        subpaths = dict.fromkeys(name for name in named + held if isinstance(name, str))
+        every = [_Key(key.project, key.session, subpath) for subpath in subpaths]
+        return [k.subpath for k in every if k.subpath and self._transcript(k).has_entries]
+
+    def session(self, key: _Key) -> Session:
+        main = self._transcript(_Key(key.project, key.session))
+        with main.batches.exclusive():
+            pass  # begun now, if it was not
+        return self._journal.resume(key.name, mode="continue", orphans="mark", project=key.project)
+
+    def flush(self) -> None:
+        for transcript in self._open.values():
+            transcript.batches.sync()
+
+    def close(self) -> None:
+        for transcript in self._open.values():
+            transcript.batches.close()
+
+
+class _Transcript:
+    """One transcript: which entries count, and where they stand."""
+
+    def __init__(self, key: _Key, batches: Batches) -> None:
+        self.key = key
+        self.batches = batches
+        self._line: list[str] = []
+        self._events: dict[str, str] = {}  # an entry's uuid -> its event's
+        self._last = 0
+        self._summary: dict[str, JSON] | None = None
+        self._folded = 0
+
+    def _look(self) -> None:
+        for event in self.batches.look():
+            if event.type == "tip" and event.fields.get("deleted") is True:
+                self._line, self._events = [], {}
+                self._summary, self._folded = None, 0
+            elif _mark(event) is not None:
+                self._line.append(event.uuid)
+                uuid = _uuid(entry_of(event))
+                if uuid is not None:
+                    self._events.setdefault(uuid, event.uuid)
+
+    @property
+    def is_begun(self) -> bool:
+        self._look()
+        return self.batches.root is not None
+
+    @property
+    def has_entries(self) -> bool:
+        self._look()
+        return bool(self._line)
+
+    def append(self, entries: list[JSON], now: int) -> None:
+        with self.batches.exclusive():
+            self._look()
+            seen = dict(self._events)
+            made: list[Entry] = []
+            for entry in entries:
+                uuid = _uuid(entry)
+                if uuid is None:
+                    made.append(event_of(entry, None, seen))
+                elif uuid not in seen:
+                    own = uuid if uuid not in self.batches.links else None
+                    made.append(event_of(entry, own, seen))
+                    seen[uuid] = own or ""
+            self.batches.append(made)
+            self._last = now
+
+    def load(self) -> list[JSON] | None:
+        self._look()
+        found = [entry_of(event) for event in self.batches.read(self._line)]
+        return found or None
+
+    def delete(self) -> None:
+        if self.has_entries:
+            self.batches.rewind(None, deleted=True)
+
+    @property
+    def modified(self) -> int:
+        """When it was last written, in milliseconds: the clock of lists and summaries alike."""
+        return max(int((self.batches.modified() or 0) * 1000), self._last)
+
+    def summary(self) -> dict[str, JSON]:
+        """The SDK's own fold over the entries, those that came since the last time added."""
+        from claude_agent_sdk import fold_session_summary
+
+        self._look()
+        new = [entry_of(event) for event in self.batches.read(self._line[self._folded :])]
+        key = {"project_key": self.key.project, "session_id": self.key.session}
+        if new:
+            self._summary = fold_session_summary(self._summary, key, new)
+            self._folded = len(self._line)
+        return {**(self._summary or {}), "mtime": self.modified}
+
+
+# -- entries as events ----------------------------------------------------------------------
+
+
+def event_of(entry: JSON, uuid: str | None, known: Mapping[str, str]) -> Entry:
+    """Give the event of an entry: a message with the rest beside it, or the entry as it is."""
+    if not isinstance(entry, dict):
+        return Entry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid)
+    message: JSON = entry.get("message")
+    parent, ts = entry.get("parentUuid"), entry.get("timestamp")
+    when = ts if isinstance(ts, str) and _TIME.fullmatch(ts) else None
+    above = known.get(parent) if isinstance(parent, str) else None
+    if entry.get("type") not in ("user", "assistant") or not _is_message(message, entry["type"]):
+        return Entry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid, above, when)
+    rest = {name: value for name, value in entry.items() if name != "message"}
+    payload = {**message, MARK: {"is": BRIDGE, "entry": rest}}
+    return Entry(entry["type"], payload, uuid, above, when)
+
+
+def entry_of(event: Event) -> JSON:
+    """Give the entry of an event, equal to what was appended."""
+    mark = _mark(event) or {}
+    if "entry" not in mark:
+        return mark.get("whole")
+    message = {name: value for name, value in event.fields.items() if name != MARK}
+    return {**mark["entry"], "message": message}
+
+
+def _is_message(message: JSON, role: JSON) -> bool:
+    """Whether a message can stand as an event of ours without a word changed."""
+    if not isinstance(message, dict) or MARK in message or message.get("role") != role:
+        return False
+    return isinstance(message.get("content"), (str, list))
+
+
+def _mark(event: Event) -> dict[str, JSON] | None:
+    mark = event.fields.get(MARK)
+    if not isinstance(mark, dict) or mark.get("is") != BRIDGE:
+        return None
+    return mark if "whole" in mark or isinstance(mark.get("entry"), dict) else None
+
+
+def _uuid(entry: JSON) -> str | None:
+    uuid = entry.get("uuid") if isinstance(entry, dict) else None
+    return uuid if isinstance(uuid, str) and uuid else None

@@ -1,0 +1,218 @@
+"""Values that change a little at a time, kept as what changed.
+
+A list that grows by one message per step is written again whole by a store that knows only whole
+values: a thousand steps cost a thousand lists. Here a value is kept as pieces of the one before
+it and the bytes that are new, and whole again once the pieces since the last whole one come to
+its size, so that all versions together cost about twice the last. Invariants: a value is named by
+its own hash, and what is put together is checked against it, so that damage gives nothing and
+never another value; the work is linear in the two values.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from thence.format.records import JSON
+
+_WINDOW = 32  # bytes that must agree before two places count as the same
+_ROUNDS = 8  # pieces looked for before the rest counts as new
+_AROUND = 7  # bytes by which the head of a list may grow or shrink
+_CACHE = 8 << 20  # bytes of values held as they are
+
+Op = tuple[int, int] | bytes
+"""A piece of the value before, from and how much, or bytes that are new."""
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A value as its serializer wrote it: which way, and the bytes."""
+
+    kind: str
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        """The hash that names it."""
+        return blake2b(self.data, digest_size=16, key=self.kind.encode()[:64]).hexdigest()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """One value as it is kept."""
+
+    kind: str
+    ops: list[Op]
+    base: str | None = None
+    size: int = 0
+    """Bytes of the whole value."""
+    since: int = 0
+    """New bytes since the last whole one, these included."""
+
+
+class Values:
+    """The values of one thread by their names."""
+
+    def __init__(self, load: Callable[[str, int], bytes | None] | None = None) -> None:
+        """`load` reads a value that lies in a file of its own."""
+        self._kept: dict[str, Kept] = {}
+        self._whole: OrderedDict[str, bytes] = OrderedDict()
+        self._held = 0
+        self._load = load
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept
+
+    def write(self, value: Value, base: str | None) -> JSON:
+        """Say how to keep a new value, given one that it may resemble."""
+        old = self.get(base) if base is not None else None
+        known = self._kept.get(base) if base is not None else None
+        if old is not None and known is not None and old.kind == value.kind:
+            ops = difference(old.data, value.data)
+            new = sum(len(op) for op in ops if isinstance(op, bytes)) + 24 * len(ops)
+            since = known.since + new
+            if 2 * new < len(value.data) and since < len(value.data):
+                told = [op if isinstance(op, tuple) else _text(op) for op in ops]
+                return {"kind": value.kind, "base": base, "ops": told, "since": since}
+        return {"kind": value.kind, "data": _text(value.data)}
+
+    def take(self, name: str, told: JSON) -> None:
+        """Learn of a value as it was written; what makes no sense is as good as missing."""
+        kept = self._read(told) if isinstance(told, dict) else None
+        if kept is not None:
+            self._kept.setdefault(name, kept)
+
+    def _read(self, told: dict[str, JSON]) -> Kept | None:
+        try:
+            kind = str(told["kind"])
+            if "file" in told and self._load is not None:
+                data = self._load(told["file"], told["size"])
+                return None if data is None else Kept(kind, [data], None, len(data))
+            if "data" in told:
+                data = _bytes(told["data"])
+                return Kept(kind, [data], None, len(data))
+            ops = [_op(op) for op in told["ops"]]
+            return Kept(kind, ops, str(told["base"]), 0, int(told["since"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def get(self, name: str) -> Value | None:
+        """Give a value whole; None when it, or one it is made of, is missing or damaged."""
+        kept = self._kept.get(name)
+        if kept is None:
+            return None
+        if name in self._whole:
+            self._whole.move_to_end(name)
+            return Value(kept.kind, self._whole[name])
+        value = self._put_together(name, kept)
+        if value is None or value.name != name:
+            return None
+        self._whole[name] = value.data
+        self._held += len(value.data)
+        while self._held > _CACHE and len(self._whole) > 1:
+            self._held -= len(self._whole.popitem(last=False)[1])
+        return value
+
+    def _put_together(self, name: str, kept: Kept) -> Value | None:
+        steps, at, seen = [kept], kept, {name}
+        while at.base is not None and at.base not in self._whole:
+            below = self._kept.get(at.base)
+            if below is None or at.base in seen:
+                return None
+            seen.add(at.base)
+            steps.append(below)
+            at = below
+        data = bytearray(self._whole[at.base] if at.base is not None else b"")
+        for step in reversed(steps):
+            data = _apply(data, step.ops)
+        return Value(kept.kind, bytes(data))
+
+
+def _apply(old: bytearray, ops: Sequence[Op]) -> bytearray:
+    """Put a value together. A new head, the rest as it was, a new tail: that is done in place."""
+    if len(ops) == 3 and isinstance(ops[0], bytes) and isinstance(ops[2], bytes):
+        head, piece, tail = ops[0], ops[1], ops[2]
+        if isinstance(piece, tuple) and piece[0] == len(head) <= len(old):
+            old[: len(head)] = head
+            del old[piece[0] + piece[1] :]
+            old += tail
+            return old
+    out = bytearray()
+    for op in ops:
+        out += op if isinstance(op, bytes) else old[op[0] : op[0] + op[1]]
+    return out
+
+
+def difference(old: bytes, new: bytes) -> list[Op]:
+    """Say a value in pieces of another one, as far as that is quickly seen."""
+    ops: list[Op] = []
+    i = j = 0
+    for _ in range(_ROUNDS):
+        same = _same(old, i, new, j)
+        if same:
+            ops.append((i, same))
+            i, j = i + same, j + same
+        if j == len(new):
+            return ops
+        found = _again(old, i, new, j)
+        if found is None:
+            break
+        if found[1] > j:
+            ops.append(new[j : found[1]])
+        i, j = found
+    if j < len(new):
+        ops.append(new[j:])
+    return ops
+
+
+def _same(old: bytes, i: int, new: bytes, j: int) -> int:
+    """How many bytes agree from here on."""
+    done, step = 0, 1 << 12
+    most = min(len(old) - i, len(new) - j)
+    while done < most:
+        step = min(step, most - done)
+        a, b = i + done, j + done
+        if old[a : a + step] == new[b : b + step]:
+            done += step
+            step *= 2
+        elif step == 1:
+            break
+        else:
+            step //= 2
+    return done
+
+
+def _again(old: bytes, i: int, new: bytes, j: int) -> tuple[int, int] | None:
+    """Find where the two agree again: in both close by, or further on in either."""
+    for ahead in range(_AROUND):
+        window = new[j + ahead : j + ahead + _WINDOW]
+        if len(window) == _WINDOW and (at := old.find(window, i)) >= 0:
+            return at, j + ahead
+    for ahead in range(_AROUND):
+        window = old[i + ahead : i + ahead + _WINDOW]
+        if len(window) == _WINDOW and (at := new.find(window, j)) >= 0:
+            return i + ahead, at
+    return None
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: JSON) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error
+
+
+def _op(op: JSON) -> Op:
+    if isinstance(op, str):
+        return _bytes(op)
+    start, size = op
+    if type(start) is not int or type(size) is not int or start < 0 or size < 0:
+        raise ValueError(op)
+    return start, size

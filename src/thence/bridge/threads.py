@@ -1,0 +1,314 @@
+"""Threads of LangGraph as sessions: checkpoints, the writes between them, what is gone.
+
+Knows nothing of the SDK: values come and go as bytes of its serializer. One event per checkpoint
+holds all that is new in it, so that it counts whole or not at all; messages that came with it
+stand before it as messages, for whoever reads the session. Invariants: nothing is removed, what
+is deleted is told to be gone; the first of two writes with the same place counts, but for the
+kinds that replace each other; a checkpoint of which anything is missing or damaged is not
+offered, and costs no other that does not build on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from thence.bridge.deltas import Value, Values
+from thence.format.records import JSON, Event
+from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.ids import uuid7
+
+BRIDGE = "langgraph"
+
+LARGE = 8 << 20
+"""Bytes of a value from which it gets a file of its own: a line has a longest length."""
+
+Version = str | int | float
+Where = tuple[str, str]
+"""A checkpoint of a thread: its namespace and its id."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A message in our own words, and what it is known by."""
+
+    key: str
+    kind: str
+    payload: dict[str, JSON]
+
+
+class Put(msgspec.Struct, frozen=True):
+    """A checkpoint to be kept."""
+
+    at: Where
+    parent: str | None
+    checkpoint: Value
+    metadata: Value
+    run: str | None
+    values: dict[str, Value | None]
+    """What is new, by channel; None for a channel that is empty now."""
+    versions: dict[str, Version]
+    said: list[Said] = []
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One value that a task wrote on the way to the next checkpoint."""
+
+    task: str
+    place: int
+    channel: str
+    value: Value
+    path: str = ""
+
+
+class Row(msgspec.Struct):
+    """A checkpoint as it is kept."""
+
+    at: Where
+    parent: str | None
+    checkpoint: Value
+    metadata: Value
+    run: str | None
+    event: str
+    channels: dict[str, str | None]
+    """The name of each channel's value."""
+    gone: bool = False
+
+
+class Thread:
+    """One thread: an index over its session, kept up with what any process adds."""
+
+    def __init__(
+        self,
+        name: str,
+        batches: Batches,
+        *,
+        load: Callable[[str, int], bytes | None] | None = None,
+        save: Callable[[bytes], str] | None = None,
+    ) -> None:
+        """`save` and `load` keep large values in files of their own."""
+        self.name = name
+        self.batches = batches
+        self.stale = False
+        self._load = load
+        self._save = save
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows: dict[Where, Row] = {}
+        self.writes: dict[Where, dict[tuple[str, int], Write]] = {}
+        self.values = Values(self._load)
+        self._table: dict[tuple[str, str, str], str | None] = {}
+        self._said: set[str] = set()
+        self._last: str | None = None
+
+    # -- reading ------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take in what was added since the last look."""
+        for event in self.batches.look():
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        if event.type == "tip":
+            if event.fields.get("deleted") is True:
+                self._clear()
+            return
+        mark = event.fields.get(MARK)
+        if not isinstance(mark, dict) or mark.get("is") != BRIDGE:
+            return
+        try:
+            self._read(event, mark)
+        except (KeyError, TypeError, ValueError):  # not as we write it: it costs itself
+            return
+
+    def _read(self, event: Event, mark: dict[str, JSON]) -> None:
+        if "put" in mark:
+            self._read_put(event.uuid, mark["put"])
+        elif "writes" in mark:
+            told = mark["writes"]
+            held = self.writes.setdefault((told["ns"], told["id"]), {})
+            for place, channel, name in told["writes"]:
+                self.values.take(name, told["values"].get(name))
+                value = self.values.get(name)
+                if value is not None and (place < 0 or (told["task"], place) not in held):
+                    write = Write(told["task"], place, channel, value, told["path"])
+                    held[write.task, write.place] = write
+        elif "gone" in mark:
+            for ns, checkpoint in mark["gone"]:
+                if (ns, checkpoint) in self.rows:
+                    self.rows[ns, checkpoint].gone = True
+        elif "said" in mark:
+            self._said.add(str(mark["said"]))
+
+    def _read_put(self, event: str, told: dict[str, JSON]) -> None:
+        for name, value in told["values"].items():
+            self.values.take(name, value)
+        ns = told["ns"]
+        for channel, (version, name) in told["new"].items():
+            self._table[ns, channel, repr(version)] = name
+        known = {
+            channel: self._table[ns, channel, repr(version)]
+            for channel, version in told["versions"].items()
+            if (ns, channel, repr(version)) in self._table
+        }
+        checkpoint = self.values.get(told["checkpoint"])
+        metadata = self.values.get(told["metadata"])
+        if checkpoint is None or metadata is None:
+            return
+        at = (ns, told["id"])
+        self.rows[at] = Row(at, told["parent"], checkpoint, metadata, told["run"], event, known)
+        if ns == "":
+            self._last = event
+
+    def alive(self, ns: str | None = None) -> list[Row]:
+        """The checkpoints that are not gone, newest first."""
+        found = [row for row in self.rows.values() if not row.gone and ns in (None, row.at[0])]
+        return sorted(found, key=lambda row: row.at[1], reverse=True)
+
+    def row(self, at: Where) -> Row | None:
+        """One checkpoint; None when it is not there, or gone."""
+        row = self.rows.get(at)
+        return None if row is None or row.gone else row
+
+    def channels(self, row: Row) -> dict[str, Value] | None:
+        """All values of a checkpoint; None when one is missing or damaged."""
+        out: dict[str, Value] = {}
+        for channel, name in row.channels.items():
+            if name is not None:
+                value = self.values.get(name)
+                if value is None:
+                    return None
+                out[channel] = value
+        return out
+
+    def pending(self, at: Where) -> list[Write]:
+        """What was written on the way from a checkpoint, in the order it is applied in."""
+        held = self.writes.get(at, {}).values()
+        return sorted(held, key=lambda write: (write.path, write.task, write.place))
+
+    def above(self, row: Row) -> Iterator[Row]:
+        """The checkpoints that lead to one, nearest first, those that are gone included."""
+        seen = {row.at}
+        while row.parent is not None:
+            found = self.rows.get((row.at[0], row.parent))
+            if found is None or found.at in seen:
+                return
+            seen.add(found.at)
+            yield found
+            row = found
+
+    # -- writing ------------------------------------------------------------------------
+
+    def put(self, puts: Iterable[Put], writes: Iterable[tuple[Where, list[Write]]] = ()) -> None:
+        """Keep checkpoints, and writes that come with them, as one batch.
+
+        Each builds on the one before it, which the index knows before the log does: if the
+        batch cannot be written, the index is `stale` and a new one has to be made.
+        """
+        with self.batches.exclusive():
+            self.look()
+            self.stale = True
+            entries: list[Entry] = []
+            for put in puts:
+                entries += self._entries(put)
+            entries += [self._written(at, some) for at, some in writes]
+            self.batches.append(entries)
+            self.look()
+            self.stale = False
+
+    def _entries(self, put: Put) -> Iterator[Entry]:
+        """The events of a checkpoint: messages that were not said yet, then itself."""
+        parent = self.rows.get((put.at[0], put.parent)) if put.parent is not None else None
+        above = parent.event if parent is not None and put.at[0] == "" else None
+        on = None if above == self._last else above  # a fork goes on from where it forked
+        for said in put.said:
+            if said.key not in self._said:
+                self._said.add(said.key)
+                yield Entry(said.kind, {**said.payload, MARK: _mark(said=said.key)}, None, on)
+                on = None
+        values: dict[str, JSON] = {}
+        told = {
+            "ns": put.at[0],
+            "id": put.at[1],
+            "parent": put.parent,
+            "run": put.run,
+            "checkpoint": self._keep(put.checkpoint, None, values),
+            "metadata": self._keep(put.metadata, None, values),
+            "versions": put.versions,
+            "new": {
+                channel: [
+                    put.versions.get(channel),
+                    self._keep(value, self._base(put, parent, channel), values),
+                ]
+                for channel, value in put.values.items()
+            },
+            "values": values,
+        }
+        entry = Entry(MARK, {MARK: _mark(put=told)}, uuid7(), on)
+        self._read_put(str(entry.uuid), told)
+        yield entry
+
+    def _base(self, put: Put, parent: Row | None, channel: str) -> str | None:
+        """The value that a channel's new one most likely resembles: its parent's."""
+        row = parent
+        if row is None:
+            same = [r for r in self.rows.values() if r.at[0] == put.at[0]]
+            row = same[-1] if same else None
+        return row.channels.get(channel) if row is not None else None
+
+    def _keep(self, value: Value | None, base: str | None, into: dict[str, JSON]) -> str | None:
+        """Name a value, and say how it is kept unless it is kept already."""
+        if value is None:
+            return None
+        name = value.name
+        if name not in self.values and name not in into:
+            if len(value.data) >= LARGE and self._save is not None:
+                into[name] = {
+                    "kind": value.kind,
+                    "file": self._save(value.data),
+                    "size": len(value.data),
+                }
+            else:
+                into[name] = self.values.write(value, base)
+        return name
+
+    def put_writes(self, at: Where, writes: list[Write]) -> None:
+        """Keep what a task wrote."""
+        with self.batches.exclusive():
+            self.look()
+            held = self.writes.get(at, {})
+            new = [w for w in writes if w.place < 0 or (w.task, w.place) not in held]
+            if new:
+                self.batches.append([self._written(at, new)])
+                self.look()
+
+    def _written(self, at: Where, writes: list[Write]) -> Entry:
+        values: dict[str, JSON] = {}
+        named = [[w.place, w.channel, self._keep(w.value, None, values)] for w in writes]
+        told = {
+            "ns": at[0],
+            "id": at[1],
+            "task": writes[0].task,
+            "path": writes[0].path,
+            "writes": named,
+            "values": values,
+        }
+        return Entry(MARK, {MARK: _mark(writes=told)})
+
+    def drop(self, rows: Iterable[Row]) -> None:
+        """Tell that checkpoints are gone."""
+        gone = [list(row.at) for row in rows]
+        if gone:
+            self.batches.append([Entry(MARK, {MARK: _mark(gone=gone)})])
+            self.look()
+
+    def delete(self) -> None:
+        """Tell that the whole thread is gone."""
+        if self.rows or self.writes:
+            self.batches.rewind(None, deleted=True)
+            self.look()
+
+
+def _mark(**told: JSON) -> dict[str, JSON]:
+    return {"is": BRIDGE, **told}
