@@ -273,7 +273,8 @@ class Session:
     def _read(self) -> tuple[Record, str, Any]:
         name, piece, at = self._piece(320)
         path = f"{self.cwd}/{name}.py"
-        text = "\n".join(f"{at + n:6}→{line}" for n, line in enumerate(piece))
+        form = "{}\t{}" if self._version == NEWER else "{:6}→{}"
+        text = "\n".join(form.format(at + n, line) for n, line in enumerate(piece))
         file = {"filePath": path, "content": "\n".join(piece), "numLines": len(piece)}
         told = {"type": "text", "file": {**file, "startLine": at, "totalLines": 2000}}
         return {"file_path": path, "offset": at, "limit": len(piece)}, text, told

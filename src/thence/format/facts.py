@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -289,10 +290,9 @@ def _event_blocks(event: Event) -> tuple[Block, ...]:
 def all_told(facts: Iterable[Fact]) -> dict[str, Told]:
     """Put together what several records tell of the same call: a failure stands, else the first."""
     out: dict[str, Told] = {}
-    for fact in facts:
-        for one in fact.told:
-            held = out.get(one.call)
-            out[one.call] = one if held is None else _both(held, one)
+    for one in chain.from_iterable(fact.told for fact in facts):
+        held = out.get(one.call)
+        out[one.call] = one if held is None else _both(held, one)
     return out
 
 
@@ -325,9 +325,11 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
     last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
     tools: dict[str, str | None] = {}
     for fact, nth in zip(facts, times, strict=True):
+        blocks = fact.blocks
         if nth == 0:
-            last[fact.node.id] = name(fact.node.id, max(len(fact.blocks) - 1, 0), 0)
-        for block in fact.blocks:
+            native = fact.node.id
+            last[native] = name(native, len(blocks) - 1 if blocks else 0, 0)
+        for block in blocks:
             if block.kind == "tool_call" and block.call is not None:
                 tools[block.call] = block.tool
     told = all_told(facts)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
+from operator import eq, lt
 
 import msgspec
 
@@ -74,6 +75,11 @@ def _state_told(flags: int) -> State:
     return State.ROLLED_BACK if flags & Is.ROLLED_BACK else State.SIDE
 
 
+def _roots(parents: list[int]) -> list[int]:
+    """Places without a parent."""
+    return [i for i, parent in enumerate(parents) if parent < 0]
+
+
 class Graph:
     """All nodes of one session, linked. Places are indexes into `nodes`."""
 
@@ -122,10 +128,11 @@ class Graph:
     def _link(self) -> list[int]:
         """Resolve parents to places; -1 is a root."""
         nodes, find = self.nodes, self._place.get
-        parents = [find(node.parent, -1) if node.parent is not None else -1 for node in nodes]
-        for i, parent in enumerate(parents):
-            if parent == i or (parent < 0 and nodes[i].parent is not None and not self._partial):
-                return self._bridge()
+        parents = [find(node.parent, -1) for node in nodes]  # type: ignore[arg-type] # None is -1
+        if any(map(eq, parents, range(len(parents)))):
+            return self._bridge()
+        if not self._partial and any(nodes[i].parent is not None for i in _roots(parents)):
+            return self._bridge()
         return parents
 
     def _bridge(self) -> list[int]:
@@ -158,7 +165,7 @@ class Graph:
     @cached_property
     def _points_back(self) -> bool:
         """Whether every event was written after its parent, as is usual: no cycle can be."""
-        return all(parent < i for i, parent in enumerate(self.parents))
+        return all(map(lt, self.parents, range(len(self.parents))))
 
     def _cut_cycles(self) -> None:
         """Make the first-written event of each cycle a root."""
@@ -184,13 +191,14 @@ class Graph:
         A root that names what it goes on from is linked to it, unless that made a cycle.
         """
         lines = self.parents
-        for i, node in enumerate(self.nodes):
-            if node.logical is None or self.parents[i] >= 0:
+        for i in _roots(self.parents):
+            logical = self.nodes[i].logical
+            if logical is None:
                 continue
-            target = self._place.get(node.logical, -1)
+            target = self._place.get(logical, -1)
             safe = target < i if self._points_back else not self._leads_to(lines, target, i)
             if target < 0 or not safe:
-                self._breaks.append(Break(i, "boundary", node.logical))
+                self._breaks.append(Break(i, "boundary", logical))
                 continue
             lines = list(lines) if lines is self.parents else lines
             lines[i] = target

@@ -60,13 +60,17 @@ def calls(events: Sequence[SessionEvent]) -> list[Call]:
     of the same id gets none.
     """
     results: dict[str, list[tuple[int, SessionEvent]]] = {}
+    asked: list[tuple[int, SessionEvent]] = []
     for at, event in enumerate(events):
-        if event.kind == "tool_result" and event.call is not None and _counts(event):
+        kind = event.kind
+        if kind == "tool_call":
+            asked.append((at, event))
+        elif kind == "tool_result" and event.call is not None and _counts(event):
             results.setdefault(event.call, []).append((at, event))
     out: list[Call] = []
     taken: set[str] = set()
-    for at, event in enumerate(events):
-        if event.kind != "tool_call" or not _counts(event):
+    for at, event in asked:
+        if not _counts(event):
             continue
         found: list[tuple[int, SessionEvent]] = []
         if event.call is not None and event.call not in taken:
@@ -177,7 +181,8 @@ def derived(
         *_interventions(line, pairs),
         *_rests(line),
     ]
-    order = {event.event_id: at for at, event in enumerate(events)}
+    bases = {event.derived_from for event in out}
+    order = {event.event_id: at for at, event in enumerate(events) if event.event_id in bases}
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
 
 

@@ -337,14 +337,15 @@ def error_shape(text: str) -> str | None:
 def summary(tool: str, input: object) -> str:
     """Return one short line for a human: what the call did."""
     tool, args = _unfold(tool, input)
-    done = _deed(tool, args)
-    touched, script = done.touches, done.script
-    if touched and (script is None or "*** Begin Patch" in script):
+    kind = _kind(tool)
+    script = _command(tool, kind, args)
+    if script is None:
+        touched = _file_touches(kind, args, counts=False) if kind in _OF_FILES else []
+        line = _touched(touched) if touched else _called(tool, args)
+    elif "*** Begin Patch" in script and (touched := _shell_touches(script)):
         line = _touched(touched)
-    elif script is not None:
-        line = "ran " + shell.without_heredocs(script)
     else:
-        line = _called(tool, args)
+        line = "ran " + shell.without_heredocs(script)
     line = line[: output.CLIP]
     if "  " in line or not line.isprintable():
         line = _CONTROL.sub(" ", line)
@@ -509,8 +510,6 @@ def _patched(text: str) -> list[Touch]:
 
 def _shell_touches(script: str) -> list[Touch]:
     """Give the files a script changes where that is evident: no variables, globs, scratch files."""
-    if _MAY_TOUCH.search(script) is None:
-        return []
     return list(_short_touches(script) if len(script) <= shell.SHORT else _script_touches(script))
 
 
@@ -520,6 +519,8 @@ def _short_touches(script: str) -> list[Touch]:
 
 
 def _script_touches(script: str) -> list[Touch]:
+    if _MAY_TOUCH.search(script) is None:
+        return []
     found: list[Touch] = []
     for words, writes in shell.steps(script):
         name = shell.program_name(words[0]) if words else ""

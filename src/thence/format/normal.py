@@ -150,8 +150,14 @@ def _utf8(text: str) -> str:
 
 def one_line(text: str, length: int = SUMMARY_LENGTH) -> str:
     """Give the beginning of a text as one short line."""
-    flat = " ".join(text[: 2 * length].split())
-    if len(flat) <= length and len(text) > 2 * length:  # much white space: look further
+    head = text[: length + 1]
+    if "  " not in head and head[:1] != " " != head[-1:] and head.isprintable():
+        # One line already, as prose is: single spaces, and no other white space is printable.
+        return head if len(head) <= length else head[: length - 1] + "…"
+    flat = " ".join(text[: 3 * length // 2].split())
+    if len(flat) <= length:  # much white space: look further
+        flat = " ".join(text[: 2 * length].split())
+    if len(flat) <= length and len(text) > 2 * length:
         flat = " ".join(text[: 4 * length].split())
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 

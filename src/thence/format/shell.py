@@ -107,6 +107,8 @@ def programs(script: str) -> Iterator[list[str]]:
 
 def without_heredocs(script: str) -> str:
     """Cut the bodies of here-documents: they are data, whatever commands they quote."""
+    if "<<" not in script:
+        return script
     kept, at = [], 0
     while (found := _HEREDOC.search(script, at)) and (end := script.find("\n", found.end())) >= 0:
         kept.append(script[at:end])

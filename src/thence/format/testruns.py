@@ -197,8 +197,6 @@ _COUNT = re.compile(
 def test_runner(command: str) -> str | None:
     """Return the name of the first test runner a script starts, or None if it starts none."""
     told = command if isinstance(command, str) else ""
-    if _MAY_TEST.search(told) is None:
-        return None
     return _short_runner(told) if len(told) <= shell.SHORT else _runner(told)
 
 
@@ -208,6 +206,8 @@ def _short_runner(command: str) -> str | None:
 
 
 def _runner(command: str) -> str | None:
+    if _MAY_TEST.search(command) is None:
+        return None
     found = map(_started, shell.programs(command))
     return next((name for name in found if name is not None), None)
 

@@ -351,13 +351,20 @@ def _in_order(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def _is_in_order(facts: list[Fact]) -> bool:
-    """Whether facts stand in written order, each on a line of its own, as nearly always."""
+    """Whether facts stand in written order, none of them twice, as nearly always."""
     file, generation, line = "", 0, -1
+    here: list[Fact] = []  # those on the same line as the last one
     for fact in facts:
         if fact.line <= line or fact.file != file or fact.generation != generation:
-            if (fact.file, fact.generation, fact.line) <= (file, generation, line):
+            now, last = (fact.file, fact.generation, fact.line), (file, generation, line)
+            if now < last or (now == last and fact in here):
                 return False
+            if now != last:
+                here = []
             file, generation = fact.file, fact.generation
+        else:
+            here = []
+        here.append(fact)
         line = fact.line
     return True
 
