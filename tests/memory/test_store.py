@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,3 +88,17 @@ def test_address_without_a_store_says_which_there_are() -> None:
         open_store("nowhere:at/all")
 
     assert "sqlite" in (caught.value.hint or "")
+
+
+def test_payloads_lie_where_the_address_says(tmp_path: Path) -> None:
+    """Rows in the file, payloads in a folder of objects; both are found again."""
+    address = f"sqlite:{tmp_path}/s.db#objects=file://{tmp_path}/objects"
+    store = open_store(address)
+    refs = store.blobs.append("claude:one", [b"hello"])
+    store.close()
+    again = open_store(address)
+
+    assert [b"hello"] == [again.blobs.read(ref) for ref in refs]
+    assert 1 == sum(path.is_file() for path in (tmp_path / "objects").rglob("*"))
+    assert not (tmp_path / "packs").exists()
+    again.close()

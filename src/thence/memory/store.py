@@ -359,8 +359,29 @@ class Store(Protocol):
         ...
 
 
+OBJECTS = "#objects="
+"""What may follow the address of a store: where its payloads lie, if not with the rest."""
+
+
 def open_store(url: str) -> Store:
-    """Open the store at an address: a path or sqlite:PATH, or what an entry point answers to."""
+    """Open the store at an address: a path or sqlite:PATH, or what an entry point answers to.
+
+    `ADDRESS#objects=URL` keeps payloads in an object store.
+    """
+    url, _, objects = url.partition(OBJECTS)
+    store = _opened(url)
+    return with_objects(store, objects) if objects else store
+
+
+def with_objects(store: Store, url: str) -> Store:
+    """Let the payloads of a store lie in an object store."""
+    from thence.memory.objects import Objects, shelf_at
+
+    store.blobs = Objects(shelf_at(url))
+    return store
+
+
+def _opened(url: str) -> Store:
     scheme, colon, rest = url.partition(":")
     if not colon or "/" in scheme:
         scheme, rest = "sqlite", url
@@ -372,7 +393,14 @@ def open_store(url: str) -> Store:
             f"no store answers to {scheme}:",
             hint=f"stores here: {', '.join(sorted(points)) or 'none'}; a path is an SQLite file",
         )
-    store: Store = points[scheme].load()(rest if scheme == "sqlite" else url)
+    try:
+        made = points[scheme].load()
+    except ImportError as error:
+        raise BadConfig(
+            f"a store at {scheme}: needs a package that is not installed: {error.name}",
+            hint="pip install 'thence[postgres]'",
+        ) from error
+    store: Store = made(rest if scheme == "sqlite" else url)
     return store
 
 

@@ -1,0 +1,650 @@
+"""The store in Postgres, for a team: the same promises as one file on one machine.
+
+    postgresql://user@host/database?tenant=TEAM&machine=NAME
+
+`tenant` (default: `default`) is whose rows these are; nothing reads or writes another's. `machine`
+(default: the name of this host) is who sweeps: a machine sees the cursors of its own sessions, and
+one sweep of each machine runs at a time, while those of others go on beside it.
+
+A write is one transaction. Sweeps do not wait for the server's disk, as a lost end of them is read
+again; digests, evictions and renamed refs do. What is deleted is out of reach at once; it is out
+of the pages of a table when that has been written anew, which `remove` does for tables of up to
+`REWRITTEN` bytes that nobody else is using, and calls pending for others. The server's log and its
+backups keep what they keep.
+
+Payloads lie in the database too, unless an object store is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import msgspec
+import psycopg
+from psycopg import errors, sql
+
+from thence.errors import BadConfig, SessionNotFound, ThenceError
+from thence.format.facts import Fact
+from thence.format.records import JSON
+from thence.memory.index import time_told
+from thence.memory.objects import Absent, Objects, ShelfError
+from thence.memory.packs import Blobs
+from thence.memory.postgres_schema import SCHEMA, TABLES, admit, lock_key, migrate
+from thence.memory.postgres_search import Search
+from thence.memory.postgres_write import REWRITE, Writer, channel_of, text
+from thence.memory.rows import (
+    CURSOR,
+    NAMES,
+    PACK,
+    PLACES,
+    REPACK,
+    ROW,
+    SETTLE,
+    SHARES,
+    inventory,
+    now,
+    numbers,
+    with_marks,
+)
+from thence.memory.search import Answer, Found, Query
+from thence.memory.store import (
+    DATA_LOSS,
+    Change,
+    Digested,
+    Filter,
+    Group,
+    Held,
+    Inventory,
+    Seen,
+    SessionRow,
+    StoreLocked,
+    Tier2,
+    Total,
+    claims,
+    uid_hash,
+    unpack_facts,
+)
+
+REWRITTEN: Final = 256 << 20
+"""Bytes of a table that is written anew after an eviction, while others wait for it."""
+
+TRIES: Final = 6
+"""How often a transaction is begun that the database ended in favour of another."""
+
+_PATIENCE: Final = "2s"  # for the others to leave a table that is to be written anew
+_GONE = (psycopg.OperationalError, psycopg.InterfaceError)
+
+Db = psycopg.Connection[Any]
+_T = TypeVar("_T")
+
+
+class StoreLost(ThenceError):
+    """The database cannot be reached, or refused what it was asked."""
+
+
+class Postgres:
+    """A store in a Postgres database: one tenant of it, seen from one machine."""
+
+    def __init__(self, url: str) -> None:
+        """Open the store, making its tables when there are none."""
+        self.address, told = _own_words(url)
+        self.tenant = told.get("tenant") or "default"
+        self.machine = told.get("machine") or text(socket.gethostname()) or "unknown"
+        self._own = threading.local()
+        self._open: list[Db] = []
+        self._lock = threading.Lock()
+        self.blobs: Blobs = Objects(Rack(self))
+        try:
+            with self._telling():
+                migrate(self._db)
+        except ThenceError as error:
+            self.close()
+            if isinstance(error.__cause__, errors.InsufficientPrivilege):
+                raise BadConfig(
+                    f"the store at {self.shown} has no tables for you: {_why(error.__cause__)}",
+                    hint="its owner opens it first, then admits you; see docs/scale.md",
+                ) from error
+            raise
+
+    @property
+    def shown(self) -> str:
+        """The address as it may be shown: no password."""
+        parts = urlsplit(self.address)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    # -- connections --------------------------------------------------------------------
+
+    @property
+    def _db(self) -> Db:
+        """The connection of the thread that asks."""
+        db: Db | None = getattr(self._own, "db", None)
+        if db is None or db.closed:
+            db = self._own.db = self._connect()
+        return db
+
+    def _connect(self) -> Db:
+        try:
+            db: Db = psycopg.connect(
+                self.address, autocommit=True, application_name="thence", client_encoding="utf8"
+            )
+        except psycopg.Error as error:
+            raise BadConfig(
+                f"cannot open the store at {self.shown}: {_why(error)}",
+                hint="is the server up, and may you log in? psql takes the same address",
+            ) from error
+        db.execute(f"SET search_path TO {SCHEMA}, pg_temp")
+        with self._lock:
+            self._open = [one for one in self._open if not one.closed]
+            self._open.append(db)
+        return db
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Turn what the database says into what the user can do."""
+        try:
+            yield
+        except _GONE as error:
+            raise StoreLost(
+                f"lost the store at {self.shown}: {_why(error)}",
+                hint="what was committed is kept; try again when the server is back",
+            ) from error
+        except psycopg.Error as error:
+            raise StoreLost(
+                f"the store at {self.shown} refused: {_why(error)}",
+                hint="nothing of it was written",
+            ) from error
+
+    def _written(self, work: Callable[[Writer], _T], *, full: bool = False) -> _T:
+        """All or nothing; with `full` on the server's disk when it is over."""
+        for left in reversed(range(TRIES)):
+            try:
+                with self._telling(), self._db.transaction():
+                    db = self._db
+                    if not full:
+                        db.execute("SET LOCAL synchronous_commit = off")
+                    return work(Writer(db, self.tenant, self.machine))
+            except StoreLost as error:
+                if not left or not isinstance(
+                    error.__cause__, errors.DeadlockDetected | errors.SerializationFailure
+                ):
+                    raise
+        raise AssertionError("no try was left, and none was the last")
+
+    @contextlib.contextmanager
+    def sweeping(self, wait: float = 0.0) -> Iterator[None]:
+        """Hold the right to sweep for this machine; StoreLocked when somebody else has it.
+
+        The right goes with a connection of its own: it ends when this process does.
+        """
+        key = lock_key("sweep", self.tenant, self.machine)
+        until = time.monotonic() + wait
+        lock = self._connect()
+        try:
+            with self._telling():
+                while not _first(lock, "SELECT pg_try_advisory_lock(%s)", key):
+                    if time.monotonic() >= until:
+                        raise StoreLocked(
+                            f"another sweep of {self.machine} into {self.shown} is running",
+                            hint="wait for it, or read what is there",
+                        )
+                    time.sleep(0.05)
+            yield
+        finally:
+            # Said, not only let go of: the server finds out about a closed connection when it may.
+            with contextlib.suppress(psycopg.Error):
+                lock.execute("SELECT pg_advisory_unlock_all()")
+            lock.close()
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._lock:
+            while self._open:
+                self._open.pop().close()
+        if isinstance(self.blobs, Objects):
+            self.blobs.close()
+        self._own = threading.local()
+
+    # -- sweeping -----------------------------------------------------------------------
+
+    def known(self) -> Inventory:
+        """Give the cursors of this machine's sessions, and which ones must not come back."""
+        mine = self.tenant, self.machine
+        rows = self._every(
+            "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
+            " ingested, analysed, evicted FROM sessions WHERE tenant=%s AND machine=%s ORDER BY id",
+            *mine,
+        )
+        pending = self._every("SELECT name FROM pending WHERE tenant=%s AND machine=%s", *mine)
+        return inventory(
+            rows,
+            (
+                bytes(found)
+                for (found,) in self._every(
+                    "SELECT uid_hash FROM tombstones WHERE tenant=%s", self.tenant
+                )
+            ),
+            self._first(
+                "SELECT coalesce(sum(distilled), 0)::bigint FROM sessions"
+                " WHERE tenant=%s AND machine=%s",
+                *mine,
+            ),
+            (name for (name,) in pending),
+            self._kin_of,
+        )
+
+    def _kin_of(self, uid: str) -> set[str]:
+        with self._telling():
+            return Writer(self._db, self.tenant, self.machine).kin([uid]).get(uid, set())
+
+    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
+        """Write what reads found: all of it or nothing."""
+        full = any(change.renamed for change in changes)
+        return self._written(lambda writer: writer.write(changes), full=full)
+
+    def digested(self, digests: Sequence[Digested]) -> None:
+        """Write digests, durable on return."""
+        self._written(lambda writer: writer.digested(digests), full=True)
+
+    def held(self, uid: str) -> Held | None:
+        """Give what tier 1 holds of a session; None when nothing is."""
+        who = self.tenant, text(uid)
+        with self._telling(), self._db.transaction():
+            # One moment, though another process may write meanwhile.
+            self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            there = self._every(
+                "SELECT row, cursor, evicted FROM sessions WHERE tenant=%s AND uid=%s", *who
+            )
+            if not there or there[0][2] is not None:
+                return None
+            row, cursor, _ = there[0]
+            parts = self._every(
+                "SELECT body FROM facts WHERE tenant=%s AND uid=%s ORDER BY part", *who
+            )
+            facts = [fact for (body,) in parts for fact in unpack_facts(body)]
+            rows = self._every(
+                "SELECT event_id, ts, kind, state, tool, tokens FROM events"
+                " WHERE tenant=%s AND uid=%s AND NOT derived ORDER BY id",
+                *who,
+            )
+            shares = self._first("SELECT body FROM shares WHERE tenant=%s AND uid=%s", *who)
+            foreign = self._foreign(text(uid), facts)
+        events = {event: Seen(*seen) for event, *seen in rows}
+        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
+        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, events, *shared, foreign)
+
+    def _foreign(self, uid: str, facts: Sequence[Fact]) -> frozenset[int]:
+        """Give the claims of a session that evicted ones own: their digests count these."""
+        rows = self._every(
+            "SELECT o.key FROM kin AS k"
+            " JOIN sessions AS s ON s.tenant=k.tenant AND s.uid=k.other"
+            " JOIN owners AS o ON o.tenant=k.tenant AND o.uid=k.other"
+            " WHERE k.tenant=%s AND k.uid=%s AND s.evicted IS NOT NULL",
+            *(self.tenant, uid),
+        )
+        return frozenset({key for (key,) in rows}.intersection(claims(facts))) if rows else _NONE
+
+    # -- reading ------------------------------------------------------------------------
+
+    def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
+        """List sessions."""
+        where, given = self._where(wanted)
+        limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
+        rows = self._every(
+            "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
+            f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
+            *given,
+        )
+        for row, *marks in rows:
+            yield with_marks(ROW.decode(row), *marks)
+
+    def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
+        """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+        if what == "removals":
+            for at, kind, body in self._every(
+                "SELECT at, what, body FROM removals WHERE tenant=%s ORDER BY id", self.tenant
+            ):
+                yield {"at": at, "what": kind, **msgspec.json.decode(body)}
+            return
+        where, given = self._where(wanted)
+        for row in self._every(_KEPT[what].format(where=where), *given):
+            found = dict(zip(NAMES[what], row, strict=True))
+            body = found.pop("body", None)
+            yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
+
+    def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
+        """Add up what sessions took; of a time that is asked for, what was spent in its days."""
+        where, given = self._where(wanted)
+        tests, times = [where], list[str]()
+        for test, moment in ((">=", wanted.after), ("<", wanted.before)):
+            if moment is not None:
+                tests.append(f"{_GROUPS['day']}{test}%s")
+                times.append((time_told(moment) or "")[:10])
+        keys = ", ".join(_GROUPS[one] for one in by)
+        group = f" GROUP BY {keys}" if keys else ""
+        rows = self._every(
+            f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
+            " LEFT JOIN spend ON spend.tenant=sessions.tenant AND spend.uid=sessions.uid"
+            f" WHERE {' AND '.join(tests)}{group}",
+            *(*given, *times),
+        )
+        sizes: dict[tuple[Any, ...], int] = {}
+        if {"day", "model"}.isdisjoint(by):
+            for size, *key in self._every(
+                f"SELECT coalesce(sum(raw_bytes), 0)::bigint{keys and ', '}{keys} FROM sessions"  # noqa: S608
+                f" WHERE {where}{group}",
+                *given,
+            ):
+                sizes[tuple(key)] = size
+        out: list[Total] = []
+        for row in rows:
+            key = tuple(row[: len(by)])
+            told: dict[str, Any] = dict(zip(_SUMS, row[len(by) :], strict=True))
+            out.append(Total(key, raw_bytes=sizes.get(key, 0), **told))
+        return out
+
+    def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
+        """Find events by their words, the newest first, within a budget of time."""
+        with self._telling():
+            answer = Search(self._db, self.tenant, query).run(limit, offset)
+            return msgspec.structs.replace(answer, found=self._numbered(answer.found))
+
+    def _numbered(self, found: Sequence[Found]) -> list[Found]:
+        """Give each event the number it has when its session is shown."""
+        rows = [one for one in found if one.row is not None]
+        uids = list({one.session_uid for one in rows})
+        told = self._every(
+            "SELECT uid, row FROM sessions WHERE tenant=%s AND uid=ANY(%s)", self.tenant, uids
+        )
+        shuffled = {uid: self.held(uid) for uid, row in told if ROW.decode(row).shuffled}
+        known = {uid: numbers(uid, held) for uid, held in shuffled.items() if held is not None}
+        counts = self._every(
+            "SELECT w.number, (SELECT count(*) FROM events AS e WHERE e.tenant=%s AND e.uid=w.uid"
+            " AND e.id < w.number) FROM unnest(%s::text[], %s::bigint[]) AS w(uid, number)",
+            *(self.tenant, [one.session_uid for one in rows], [one.row for one in rows]),
+        )
+        places = dict(counts)
+        return [
+            one
+            if one.row is None
+            else msgspec.structs.replace(
+                one,
+                seq=known[one.session_uid].get(one.event_id or 0)
+                if one.session_uid in known
+                else places[one.row],
+            )
+            for one in found
+        ]
+
+    def paces(self, uid: str) -> Sequence[tuple[int, int]]:
+        """Give time in milliseconds and kind of every event of a session, in any order."""
+        return self._every(
+            "SELECT ts, kind FROM events WHERE tenant=%s AND uid=%s", self.tenant, text(uid)
+        )
+
+    def _where(self, wanted: Filter) -> tuple[str, tuple[Any, ...]]:
+        """Turn a filter into conditions on the table of sessions."""
+        tests: dict[str, Any] = {
+            "sessions.tenant=%s": self.tenant,
+            "agent=%s": wanted.agent,
+            "position(lower(%s COLLATE \"C\") IN lower(coalesce(project, '')))>0": wanted.project,
+            "position(lower(%s COLLATE \"C\") IN lower(coalesce(sessions.model, '')))>0": (
+                wanted.model
+            ),
+            "outcome=%s": wanted.outcome,
+            "ended>=%s": wanted.after,
+            "started<%s": wanted.before,
+        }
+        found = [(test, value) for test, value in tests.items() if value is not None]
+        plain = [test for test, _ in found]
+        given = [text(value) if isinstance(value, str) else value for _, value in found]
+        if wanted.uid is not None:
+            start = "".join(f"!{c}" if c in "!%_" else c for c in text(wanted.uid)) + "%"
+            plain.append(
+                "(lower(sessions.uid) LIKE lower(%s COLLATE \"C\") ESCAPE '!'"
+                ' OR lower(substr(sessions.uid, length(agent)+2)) LIKE lower(%s COLLATE "C")'
+                " ESCAPE '!')"
+            )
+            given += [start, start]
+        if wanted.uids is not None:
+            plain.append("sessions.uid=ANY(%s)")
+            given.append([text(uid) for uid in wanted.uids])
+        for column, told in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
+            if told is not None:
+                plain.append(f"{column} IS {'NOT ' if told else ''}NULL")
+        return " AND ".join(plain), tuple(given)
+
+    # -- removing -----------------------------------------------------------------------
+
+    def remove(
+        self,
+        uids: Collection[str],
+        *,
+        why: Mapping[str, str],
+        forget: bool = False,
+        lost: bool = False,
+    ) -> list[str]:
+        """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
+        what = "forget" if forget else DATA_LOSS if lost else "evict"
+        wanted = {text(uid): uid for uid in uids}
+
+        def work(writer: Writer) -> None:
+            sizes = writer.remove(list(wanted), forget=forget)
+            if missing := wanted.keys() - sizes.keys():
+                raise SessionNotFound(f"no session {min(missing)} in the store")
+            writer.pend(PACK + uid for uid in wanted)
+            for uid, size in sizes.items():
+                told = {
+                    "uid": "(forgotten)" if forget else wanted[uid],
+                    "bytes": size,
+                    "why": why.get(wanted[uid], "asked for"),
+                }
+                self._db.execute(
+                    "INSERT INTO removals(tenant, machine, at, what, body)"
+                    " VALUES(%s, %s, %s, %s, %s)",
+                    (self.tenant, self.machine, now(), what, msgspec.json.encode(told).decode()),
+                )
+
+        self._written(work, full=True)
+        return [] if self.settle() else list(uids)
+
+    def settle(self) -> bool:
+        """Make sure that what was deleted is in no page of a table; False when that must wait.
+
+        What is to be done is written down with the deletion itself, so that it is done at last
+        however often it is cut short.
+        """
+        rows = self._every(
+            "SELECT name FROM pending WHERE tenant=%s AND machine=%s", self.tenant, self.machine
+        )
+        names = [name for (name,) in rows if not name.startswith((REPACK, SETTLE))]
+        done = []
+        for name in names:
+            if name.startswith(PACK):
+                self.blobs.evict(name.removeprefix(PACK))
+                done.append(name)
+        tables = [name.removeprefix(REWRITE) for name in names if name.startswith(REWRITE)]
+        done += [f"{REWRITE}{table}" for table in tables if self._rewrite(table)]
+        self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, done)
+        return len(done) == len(names)
+
+    def _rewrite(self, table: str) -> bool:
+        """Write a table anew, without what was deleted from it; False when that must wait.
+
+        VACUUM alone leaves deleted bytes in the holes of pages, and their words in the index.
+        """
+        if table not in TABLES:
+            return True
+        named = sql.Identifier(SCHEMA, table)
+        [(size, mine)] = self._every(
+            "SELECT pg_total_relation_size(oid), pg_has_role(relowner, 'USAGE') FROM pg_class"
+            " WHERE oid=%s::regclass",
+            f"{SCHEMA}.{table}",
+        )
+        if not mine or size > REWRITTEN:
+            return False
+        try:
+            self._db.execute(f"SET lock_timeout = '{_PATIENCE}'")
+            self._db.execute(sql.SQL("VACUUM (FULL) {}").format(named))
+        except errors.LockNotAvailable:
+            return False
+        finally:
+            if not self._db.closed:
+                self._db.execute("RESET lock_timeout")
+        return True
+
+    # -- for teams ----------------------------------------------------------------------
+
+    def admit(self, member: str, *, writes: bool = False) -> None:
+        """Let a role of the database read this tenant, or sweep into it too."""
+        with self._telling():
+            admit(self._db, self.tenant, member, writes=writes)
+
+    def changes(self, wait: float | None = None) -> Iterator[tuple[str, int]]:
+        """Tell of sessions that change, as they do: uid and change, for so many seconds.
+
+        What arrives names sessions by a hash, as anybody may listen; whom the tenant's rows are
+        hidden from learns nothing by it. A change of 0 says that it was removed.
+        """
+        with self._telling(), contextlib.closing(self._connect()) as db:
+            db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_of(self.tenant))))
+            names: dict[str, str] = {}
+            for told in db.notifies(timeout=wait):
+                key, _, change = told.payload.partition(":")
+                if key not in names:
+                    rows = self._every("SELECT uid FROM sessions WHERE tenant=%s", self.tenant)
+                    names |= {uid_hash(uid).hex(): uid for (uid,) in rows}
+                if key in names:
+                    yield names[key], int(change)
+
+    # -- small things -------------------------------------------------------------------
+
+    def _every(self, statement: str, *given: Any) -> list[Any]:
+        with self._telling():
+            return self._db.execute(statement.encode(), given).fetchall()
+
+    def _first(self, statement: str, *given: Any) -> Any:
+        with self._telling():
+            return _first(self._db, statement, *given)
+
+    def _run(self, statement: str, *given: Any) -> None:
+        with self._telling():
+            self._db.execute(statement.encode(), given)
+
+
+class Rack:
+    """Where payloads lie in the database itself: a shelf for `Objects`."""
+
+    parallel = False
+
+    def __init__(self, store: Postgres) -> None:
+        self._store = store
+
+    def put(self, name: str, body: bytes) -> None:
+        """Keep an object under a name that nothing has; durable on return."""
+        pack, _, batch = name.partition("/")
+        self._do(
+            "INSERT INTO packs(tenant, machine, pack, batch, body) VALUES(%s, %s, %s, %s, %s)",
+            *(self._store.tenant, self._store.machine, pack, batch, body),
+        )
+
+    def get(self, name: str, start: int, length: int) -> bytes:
+        """Give a part of an object."""
+        pack, _, batch = name.partition("/")
+        rows = self._do(
+            "SELECT substring(body FROM %s FOR %s) FROM packs"
+            " WHERE tenant=%s AND pack=%s AND batch=%s",
+            *(start + 1, length, self._store.tenant, pack, batch),
+        )
+        if not rows:
+            raise Absent(name)
+        return bytes(rows[0][0])
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Give the names below a prefix, and their sizes."""
+        rows = self._do(
+            "SELECT pack || '/' || batch, length(body) FROM packs WHERE tenant=%s AND pack=%s",
+            *(self._store.tenant, prefix.rstrip("/")),
+        )
+        return dict(rows)
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete objects; those that are gone already do not matter."""
+        for name in names:
+            pack, _, batch = name.partition("/")
+            self._do(
+                "DELETE FROM packs WHERE tenant=%s AND pack=%s AND batch=%s",
+                *(self._store.tenant, pack, batch),
+            )
+
+    def _do(self, statement: str, *given: Any) -> list[Any]:
+        try:
+            found = self._store._db.execute(statement.encode(), given)  # noqa: SLF001 - its own
+            return found.fetchall() if found.description else []
+        except psycopg.Error as error:
+            raise ShelfError(_why(error)) from error
+
+
+_NONE: Final[frozenset[int]] = frozenset()
+_ORDER = {
+    "recent": "ended DESC NULLS LAST, id DESC",
+    "oldest": "ended NULLS FIRST, id",
+    "cost": "ticks DESC, id DESC",
+    "tokens": "tokens DESC, id DESC",
+    "size": "raw_bytes DESC, id DESC",
+}
+_KEPT: dict[str, str] = {
+    "digests": "SELECT sessions.uid, digests.change, digests.at, body FROM digests JOIN sessions"
+    " ON sessions.tenant=digests.tenant AND sessions.uid=digests.uid"
+    " WHERE {where} ORDER BY sessions.id",
+    "signals": "SELECT sessions.uid, kind, body FROM signals JOIN sessions"
+    " ON sessions.tenant=signals.tenant AND sessions.uid=signals.uid"
+    " WHERE {where} ORDER BY signals.id",
+    "spend": "SELECT sessions.uid, agent, project, day, spend.model, place, input, output,"
+    " cache_creation, cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
+    " JOIN sessions ON sessions.tenant=spend.tenant AND sessions.uid=spend.uid"
+    " WHERE {where} ORDER BY day, sessions.uid, spend.model, place",
+}
+_GROUPS: dict[Group, str] = {
+    "day": "coalesce(day, to_char(to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD'))",
+    "model": "coalesce(spend.model, sessions.model)",
+    "project": "project",
+    "agent": "agent",
+    "session": "sessions.uid",
+}
+
+
+def _sum(what: str, test: str = "") -> str:
+    return f"coalesce(sum({what}){test}, 0)::bigint"
+
+
+_SUMS = {
+    "sessions": "count(DISTINCT sessions.uid)",
+    **{one: _sum("spend.ticks", f" FILTER (WHERE place='{one}')") for one in PLACES},
+    **{one: _sum(one) for one in ("unpriced", "input", "output", "responses")},
+    "cache": _sum("cache_creation+cache_read"),
+}
+
+
+def _own_words(url: str) -> tuple[str, dict[str, str]]:
+    """Take out of an address what is meant for us; the rest is for the database."""
+    parts = urlsplit(url)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    own = {name: text(value) for name, value in pairs if name in ("tenant", "machine")}
+    rest = urlencode([(name, value) for name, value in pairs if name not in own])
+    return urlunsplit(parts._replace(query=rest)), own
+
+
+def _why(error: BaseException) -> str:
+    """The first line of what the database says."""
+    return (str(error).strip() or repr(error)).partition("\n")[0]
+
+
+def _first(db: Db, statement: str, *given: Any) -> Any:
+    found = db.execute(statement.encode(), given).fetchone()
+    return None if found is None else found[0]

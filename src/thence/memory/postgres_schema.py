@@ -1,0 +1,334 @@
+"""The tables of a store in Postgres, and how a running fleet gets from one schema to the next.
+
+Every table carries the tenant (a team) and the machine; the tenant stands in every unique key and
+in every join, so that it can be the distribution column of an engine that spreads tables. A row's
+tenant is also what row-level security goes by: `members` says which roles read and write which
+tenants, and the owner of the tables sees all.
+
+FROZEN: `MIGRATIONS` is only ever appended to, and each only adds. A program goes on with a store
+of a newer schema as long as that schema says so (`oldest`); what it does not know it leaves alone,
+since all statements name their columns.
+"""
+
+from __future__ import annotations
+
+import time
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import psycopg
+from psycopg import errors, sql
+
+from thence.errors import BadConfig
+
+SCHEMA: Final = "thence"
+
+TIER1: Final = ("events", "facts", "shares", "words")
+TIER2: Final = ("spend", "digests", "signals")
+TABLES: Final = (
+    *("sessions", *TIER1, *TIER2),
+    *("owners", "kin", "removals", "tombstones", "pending", "packs", "members"),
+)
+"""All that hold somebody's data. Beside them `versions` says which migrations were made."""
+
+_TIMEOUT: Final = "1s"  # for a lock that a migration waits for, before it lets others go first
+_TRIES: Final = 60
+_MIGRATING: Final = 0x7468656E6365  # the advisory lock: one process migrates
+
+
+class Migration(NamedTuple):
+    """One step, and the oldest schema whose programs may go on after it."""
+
+    statements: str
+    oldest: int
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        """
+    CREATE SEQUENCE session_ids;
+    CREATE SEQUENCE event_ids;
+    CREATE SEQUENCE row_ids;
+    CREATE TABLE sessions(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        machine text COLLATE "C" NOT NULL,
+        id bigint NOT NULL DEFAULT nextval('session_ids'), agent text COLLATE "C" NOT NULL,
+        project text COLLATE "C", model text COLLATE "C", started bigint, ended bigint,
+        outcome text COLLATE "C", tokens bigint NOT NULL, ticks bigint NOT NULL,
+        raw_bytes bigint NOT NULL, change bigint NOT NULL, discovered bigint, ingested bigint,
+        analysed bigint, evicted bigint, pinned boolean NOT NULL DEFAULT false,
+        gone boolean NOT NULL DEFAULT false, path text COLLATE "C" NOT NULL,
+        distilled bigint NOT NULL DEFAULT 0, redactor bigint NOT NULL, reader bigint NOT NULL,
+        cursor bytea NOT NULL, row bytea NOT NULL,
+        PRIMARY KEY(tenant, uid)
+    );
+    CREATE INDEX sessions_ended ON sessions(tenant, ended);
+    CREATE INDEX sessions_machine ON sessions(tenant, machine);
+    CREATE INDEX sessions_waiting ON sessions(tenant, uid) WHERE analysed IS NULL;
+    CREATE TABLE events(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        event_id bigint NOT NULL, machine text COLLATE "C" NOT NULL, id bigint NOT NULL,
+        ts bigint NOT NULL, kind smallint NOT NULL, state smallint NOT NULL,
+        tool text COLLATE "C", tokens bigint NOT NULL, ref text COLLATE "C",
+        derived boolean NOT NULL DEFAULT false,
+        PRIMARY KEY(tenant, uid, event_id)
+    );
+    CREATE INDEX events_order ON events(tenant, id);
+    CREATE TABLE words(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        event_id bigint NOT NULL, piece integer NOT NULL, machine text COLLATE "C" NOT NULL,
+        pieces integer NOT NULL, id bigint NOT NULL, ts bigint NOT NULL, body tsvector NOT NULL,
+        PRIMARY KEY(tenant, uid, event_id, piece)
+    );
+    CREATE INDEX words_body ON words USING gin(body) WITH (gin_pending_list_limit=512);
+    CREATE INDEX words_pieces ON words(tenant, id) WHERE pieces > 1;
+    CREATE TABLE facts(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL, part integer NOT NULL,
+        machine text COLLATE "C" NOT NULL, body bytea NOT NULL,
+        PRIMARY KEY(tenant, uid, part)
+    );
+    ALTER TABLE facts ALTER body SET STORAGE EXTERNAL;
+    CREATE TABLE shares(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        machine text COLLATE "C" NOT NULL, body bytea NOT NULL,
+        PRIMARY KEY(tenant, uid)
+    );
+    CREATE TABLE owners(
+        tenant text COLLATE "C" NOT NULL, key bigint NOT NULL, uid text COLLATE "C" NOT NULL,
+        machine text COLLATE "C" NOT NULL,
+        PRIMARY KEY(tenant, key)
+    );
+    CREATE INDEX owners_session ON owners(tenant, uid);
+    CREATE TABLE kin(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        other text COLLATE "C" NOT NULL, machine text COLLATE "C" NOT NULL,
+        PRIMARY KEY(tenant, uid, other)
+    );
+    CREATE TABLE spend(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        day text COLLATE "C" NOT NULL, model text COLLATE "C" NOT NULL,
+        place text COLLATE "C" NOT NULL, machine text COLLATE "C" NOT NULL,
+        input bigint, output bigint, cache_creation bigint, cache_read bigint, cache_1h bigint,
+        searches bigint, responses bigint NOT NULL, ticks bigint NOT NULL,
+        unpriced bigint NOT NULL,
+        PRIMARY KEY(tenant, uid, day, model, place)
+    );
+    CREATE TABLE digests(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        machine text COLLATE "C" NOT NULL, change bigint NOT NULL, at bigint NOT NULL,
+        body bytea NOT NULL, words tsvector NOT NULL,
+        PRIMARY KEY(tenant, uid)
+    );
+    CREATE INDEX digests_words ON digests USING gin(words);
+    CREATE TABLE signals(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        id bigint NOT NULL DEFAULT nextval('row_ids'), machine text COLLATE "C" NOT NULL,
+        kind text COLLATE "C" NOT NULL, body bytea NOT NULL,
+        PRIMARY KEY(tenant, uid, id)
+    );
+    CREATE TABLE removals(
+        tenant text COLLATE "C" NOT NULL, id bigint NOT NULL DEFAULT nextval('row_ids'),
+        machine text COLLATE "C" NOT NULL, at bigint NOT NULL, what text COLLATE "C" NOT NULL,
+        body text,
+        PRIMARY KEY(tenant, id)
+    );
+    CREATE TABLE tombstones(
+        tenant text COLLATE "C" NOT NULL, uid_hash bytea NOT NULL,
+        machine text COLLATE "C" NOT NULL,
+        PRIMARY KEY(tenant, uid_hash)
+    );
+    CREATE TABLE pending(
+        tenant text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL,
+        machine text COLLATE "C" NOT NULL,
+        PRIMARY KEY(tenant, name)
+    );
+    CREATE TABLE packs(
+        tenant text COLLATE "C" NOT NULL, pack text COLLATE "C" NOT NULL,
+        batch text COLLATE "C" NOT NULL, machine text COLLATE "C" NOT NULL, body bytea NOT NULL,
+        PRIMARY KEY(tenant, pack, batch)
+    );
+    ALTER TABLE packs ALTER body SET STORAGE EXTERNAL;
+    CREATE TABLE members(
+        tenant text COLLATE "C" NOT NULL, member name NOT NULL,
+        machine text COLLATE "C" NOT NULL DEFAULT '', writes boolean NOT NULL DEFAULT false,
+        PRIMARY KEY(tenant, member)
+    );
+
+    -- Who asks, inside a function that runs as its owner too.
+    CREATE FUNCTION me() RETURNS name LANGUAGE sql STABLE AS $$
+        SELECT coalesce(nullif(current_setting('role', true), 'none'), session_user::text)::name
+    $$;
+    CREATE FUNCTION mine(writing boolean) RETURNS SETOF text
+        LANGUAGE sql STABLE SECURITY DEFINER SET search_path = thence, pg_temp AS $$
+        SELECT m.tenant FROM members AS m JOIN pg_roles AS r ON r.rolname = m.member
+        WHERE (m.writes OR NOT writing) AND pg_has_role(me(), r.oid, 'USAGE')
+    $$;
+    CREATE FUNCTION may_read(wanted text) RETURNS boolean
+        LANGUAGE sql STABLE SECURITY DEFINER SET search_path = thence, pg_temp AS $$
+        SELECT pg_has_role(me(), current_user, 'USAGE') OR wanted IN (SELECT mine(false))
+    $$;
+
+    -- No policy lets an index answer @@ before it has judged each row, since @@ may leak what it
+    -- looks at. So words are asked here, as the owner, and of one tenant that the asker may read.
+    -- Plans that go back through all rows in their order until enough of them match are ruled
+    -- out: for a rare word that is all of them.
+    CREATE FUNCTION found(
+        in_tenant text, ask text, lone boolean, uids text[], since bigint, until bigint, cap integer
+    ) RETURNS TABLE(id bigint, uid text, event_id bigint)
+        LANGUAGE sql STABLE SECURITY DEFINER ROWS 1000
+        SET search_path = thence, pg_temp
+        SET enable_seqscan = off SET enable_indexscan = off SET max_parallel_workers_per_gather = 0
+        AS $$
+        SELECT w.id, w.uid, w.event_id FROM words AS w
+        WHERE may_read(in_tenant) AND w.tenant = in_tenant AND w.body @@ ask::tsquery
+            AND (NOT lone OR w.pieces = 1) AND (uids IS NULL OR w.uid = ANY(uids))
+            AND (since IS NULL OR w.ts >= since) AND (until IS NULL OR w.ts < until)
+        ORDER BY w.id DESC LIMIT cap
+    $$;
+    -- Texts in several pieces: each group of words may be met by another piece.
+    CREATE FUNCTION found_in_pieces(
+        in_tenant text, any_of text, groups text[], nots text,
+        uids text[], since bigint, until bigint, cap integer
+    ) RETURNS TABLE(id bigint, uid text, event_id bigint)
+        LANGUAGE sql STABLE SECURITY DEFINER ROWS 100
+        SET search_path = thence, pg_temp
+        SET enable_seqscan = off SET max_parallel_workers_per_gather = 0
+        AS $$
+        WITH near AS MATERIALIZED (
+            SELECT w.id, w.uid, w.event_id, w.body FROM words AS w
+            WHERE may_read(in_tenant) AND w.tenant = in_tenant AND w.pieces > 1
+                AND w.body @@ any_of::tsquery AND (uids IS NULL OR w.uid = ANY(uids))
+                AND (since IS NULL OR w.ts >= since) AND (until IS NULL OR w.ts < until)
+        ), met AS (
+            SELECT n.id, n.uid, n.event_id
+            FROM near AS n, unnest(groups) WITH ORDINALITY AS g(ask, number)
+            WHERE n.body @@ g.ask::tsquery
+            GROUP BY n.id, n.uid, n.event_id HAVING count(DISTINCT g.number) = cardinality(groups)
+        )
+        SELECT m.id, m.uid, m.event_id FROM met AS m
+        WHERE nots IS NULL OR NOT EXISTS (
+            SELECT 1 FROM words AS x WHERE x.tenant = in_tenant AND x.uid = m.uid
+                AND x.event_id = m.event_id AND x.body @@ nots::tsquery
+        )
+        ORDER BY m.id DESC LIMIT cap
+    $$;
+    CREATE FUNCTION found_digests(in_tenant text, ask text, cap integer)
+        RETURNS TABLE(uid text, ended bigint, body bytea)
+        LANGUAGE sql STABLE SECURITY DEFINER SET search_path = thence, pg_temp AS $$
+        SELECT s.uid, s.ended, d.body FROM digests AS d
+        JOIN sessions AS s ON s.tenant = d.tenant AND s.uid = d.uid
+        WHERE may_read(in_tenant) AND d.tenant = in_tenant AND d.words @@ ask::tsquery
+            AND s.evicted IS NOT NULL
+        ORDER BY s.id DESC LIMIT cap
+    $$;
+    DO $$
+    DECLARE name text;
+    BEGIN
+        FOREACH name IN ARRAY ARRAY[
+            'sessions', 'events', 'words', 'facts', 'shares', 'owners', 'kin', 'spend', 'digests',
+            'signals', 'removals', 'tombstones', 'pending', 'packs', 'members'
+        ] LOOP
+            EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+            EXECUTE format(
+                'CREATE POLICY reading ON %I FOR SELECT'
+                ' USING (tenant = ANY(ARRAY(SELECT thence.mine(false))))', name);
+            CONTINUE WHEN name = 'members';
+            EXECUTE format(
+                'CREATE POLICY writing ON %I'
+                ' USING (tenant = ANY(ARRAY(SELECT thence.mine(true))))'
+                ' WITH CHECK (tenant = ANY(ARRAY(SELECT thence.mine(true))))', name);
+        END LOOP;
+    END $$;
+    REVOKE ALL ON ALL FUNCTIONS IN SCHEMA thence FROM PUBLIC;
+    """,
+        1,
+    ),
+)
+
+
+def migrate(db: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Bring a database to the schema of this program; many may try at once, and others write."""
+    if _version(db) >= len(MIGRATIONS):
+        return
+    for number, step in enumerate(MIGRATIONS, start=1):
+        for left in reversed(range(_TRIES)):
+            try:
+                _make(db, number, step)
+                break
+            except (errors.DeadlockDetected, errors.LockNotAvailable):
+                # Whoever writes goes first: a queue behind a migration would stop them all.
+                if not left:
+                    raise
+                time.sleep(0.2)
+
+
+def _make(db: psycopg.Connection[tuple[object, ...]], number: int, step: Migration) -> None:
+    with db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
+        db.execute(f"SET LOCAL lock_timeout = '{_TIMEOUT}'")
+        if _version(db) >= number:
+            return  # another process was first
+        if number == 1:
+            db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+            db.execute(
+                f"CREATE TABLE IF NOT EXISTS {SCHEMA}.versions"
+                "(version integer PRIMARY KEY, oldest integer NOT NULL)"
+            )
+        db.execute(f"SET LOCAL search_path TO {SCHEMA}, pg_temp")
+        db.execute(step.statements)
+        db.execute("INSERT INTO versions(version, oldest) VALUES(%s, %s)", (number, step.oldest))
+
+
+def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
+    """Give the schema of a database, 0 for none; refuse one that has left this program behind."""
+    # The catalog itself, not what this session remembers of it: another may just have made them.
+    there = db.execute(
+        "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname=%s AND tablename='versions'", (SCHEMA,)
+    )
+    if there.fetchone() is None:
+        return 0
+    row = db.execute(
+        f"SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM {SCHEMA}.versions"  # noqa: S608
+    ).fetchone()
+    version, oldest = (int(str(one)) for one in row or (0, 0))
+    if oldest > len(MIGRATIONS):
+        raise BadConfig(
+            f"the store was made by a newer thence (schema {version})",
+            hint="upgrade thence; an older one would not understand what it holds",
+        )
+    return version
+
+
+def admit(
+    db: psycopg.Connection[tuple[object, ...]], tenant: str, member: str, *, writes: bool
+) -> None:
+    """Let a role read a tenant, or write it too. Only the owner of the tables can."""
+    role, schema = sql.Identifier(member), sql.Identifier(SCHEMA)
+    rights = "SELECT, INSERT, UPDATE, DELETE" if writes else "SELECT"
+    grants = [
+        "GRANT USAGE ON SCHEMA {schema} TO {role}",
+        "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}",
+        "GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+        "GRANT SELECT ON {schema}.versions, {schema}.members TO {role}",
+    ]
+    if writes:
+        grants.append("GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
+    with db.transaction():
+        for grant in grants:
+            db.execute(sql.SQL(grant).format(role=role, schema=schema))
+        for table in TABLES:
+            if table != "members":
+                grant = f"GRANT {rights} ON {{table}} TO {{role}}"
+                named = sql.Identifier(SCHEMA, table)
+                db.execute(sql.SQL(grant).format(table=named, role=role))
+        db.execute(
+            f"INSERT INTO {SCHEMA}.members(tenant, member, writes) VALUES(%s, %s, %s)"
+            " ON CONFLICT (tenant, member) DO UPDATE SET writes = excluded.writes",
+            (tenant, member, writes),
+        )
+
+
+def lock_key(*names: str) -> int:
+    """Give the number of an advisory lock."""
+    digest = blake2b("\0".join(names).encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)

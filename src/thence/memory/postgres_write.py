@@ -1,0 +1,585 @@
+"""What one transaction writes into a store in Postgres.
+
+All statements go over many sessions at once, so that their number does not grow with them. Rows
+of sessions are locked in the order of their uids, and keys are claimed in theirs, so that sweeps
+of many machines wait for each other and do not block each other; where they do all the same, the
+database ends one of them, and it begins again. Rows come by COPY into tables of this connection
+alone and go on from there, so that what is there already is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import psycopg
+
+from thence.memory.index import digest_text
+from thence.memory.postgres_schema import TIER1
+from thence.memory.postgres_search import digest_vector, marks_of, vectors
+from thence.memory.rows import (
+    PARTS,
+    REPACK,
+    ROW,
+    SETTLE,
+    columns,
+    judged,
+    now,
+    spend_values,
+)
+from thence.memory.store import Change, Digested, EventRow, pack_facts, uid_hash, unpack_facts
+
+REWRITE = "rewrite:"
+"""What is pending for a table: deleted rows are to go from its pages."""
+
+Db = psycopg.Connection[Any]
+
+_STAGE = """
+    CREATE TEMP TABLE IF NOT EXISTS staged_events(
+        uid text, event_id bigint, id bigint, ts bigint, kind smallint, state smallint, tool text,
+        tokens bigint, ref text, derived boolean
+    ) ON COMMIT DELETE ROWS;
+    CREATE TEMP TABLE IF NOT EXISTS staged_words(
+        uid text, event_id bigint, piece integer, pieces integer, id bigint, body tsvector
+    ) ON COMMIT DELETE ROWS
+"""
+
+
+class _Stored(NamedTuple):
+    """What is known of a session before it is written."""
+
+    change: int
+    redactor: int
+    machine: str
+    events: int
+
+
+class Writer:
+    """One transaction of one machine into one tenant."""
+
+    def __init__(self, db: Db, tenant: str, machine: str) -> None:
+        self._db = db
+        self._tenant = tenant
+        self._machine = machine
+        self._pending: set[str] = set()
+        self._settled: set[str] = set()
+
+    # -- sessions -----------------------------------------------------------------------
+
+    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
+        """Write what reads found; the kin of each session that has any."""
+        conflicts: dict[str, set[str]] = {}
+        for some in _once_each(changes):
+            conflicts.update(self._write(some))
+        self._put_pending()
+        self._tell({_uid(change): change.row.change for change in changes})
+        return conflicts
+
+    def _write(self, changes: dict[str, Change]) -> dict[str, set[str]]:
+        stored = self._locked(list(changes))
+        changes = dict(self._due(changes, stored))
+        renamed = {uid: one for uid, one in changes.items() if one.renamed}
+        self._settled |= {uid for uid, one in changes.items() if one.settled}
+        new = self._put_sessions(changes, stored)
+        self._rename(renamed)
+        grown = {uid: one for uid, one in changes.items() if uid in new and uid not in renamed}
+        self._put_events(grown, stored)
+        self._claim(grown)
+        kin = self.kin(list(grown))
+        self._pending |= {SETTLE + uid for uid in kin}
+        return kin
+
+    def _locked(self, uids: list[str]) -> dict[str, _Stored]:
+        rows = self._db.execute(
+            "SELECT uid, change, redactor, machine, row FROM sessions"
+            " WHERE tenant=%s AND uid=ANY(%s) ORDER BY uid FOR UPDATE",
+            (self._tenant, uids),
+        )
+        return {
+            uid: _Stored(change, redactor, machine, ROW.decode(row).events)
+            for uid, change, redactor, machine, row in rows.fetchall()
+        }
+
+    def _due(
+        self, changes: dict[str, Change], stored: dict[str, _Stored]
+    ) -> Iterator[tuple[str, Change]]:
+        """Leave out what another machine has more of; what it has less of is taken over."""
+        for uid, change in changes.items():
+            there = stored.get(uid)
+            if there is None or there.machine == self._machine:
+                yield uid, change
+            elif change.fresh and change.row.events >= there.events:
+                number = max(there.change + 1, change.row.change)
+                row = msgspec.structs.replace(change.row, change=number)
+                yield uid, msgspec.structs.replace(change, row=row)
+
+    def _put_sessions(self, changes: dict[str, Change], stored: dict[str, _Stored]) -> set[str]:
+        """Write the rows of sessions; those of which there is more to write."""
+        new: set[str] = set()
+        restated: list[tuple[Any, ...]] = []
+        whole: list[dict[str, Any]] = []
+        for uid, change in changes.items():
+            row, there = change.row, stored.get(uid)
+            if there is None or there.change != row.change:
+                new.add(uid)
+                told = {name: _stored(value) for name, value in columns(change).items()}
+                whole.append({**told, "tenant": self._tenant, "machine": self._machine})
+            elif not change.settled:
+                if there.redactor != row.redactor:  # its digest was made anew by newer rules
+                    self._pending |= {f"{REWRITE}{name}" for name in ("digests", "signals")}
+                    self._pending.add(f"{REWRITE}sessions")
+                body = msgspec.msgpack.encode(row)
+                path = text(row.session.source_path or "")
+                restated.append((row.gone, row.pinned, row.redactor, path, body, self._tenant, uid))
+        self._many(
+            "UPDATE sessions SET gone=%s, pinned=%s, redactor=%s, path=%s, row=%s"
+            " WHERE tenant=%s AND uid=%s",
+            restated,
+        )
+        if whole:
+            names = list(whole[0])
+            marks = ", ".join(f"%({name})s" for name in names)
+            sets = ", ".join(f"{name}=excluded.{name}" for name in names if name != "uid")
+            self._many(
+                f"INSERT INTO sessions({', '.join(names)}, discovered) VALUES({marks},"
+                f" %(ingested)s) ON CONFLICT (tenant, uid) DO UPDATE SET {sets}",
+                whole,
+            )
+        return new
+
+    # -- events -------------------------------------------------------------------------
+
+    def _put_events(self, changes: dict[str, Change], stored: dict[str, _Stored]) -> None:
+        if not changes:
+            return
+        there = [uid for uid in changes if uid in stored]
+        self._empty([uid for uid in there if changes[uid].fresh])
+        # What the last digest derived is derived anew; until then it would stand in between.
+        self._delete("events", there, " AND derived")
+        self._put_facts({uid: one.facts for uid, one in changes.items() if one.facts})
+        self._stage({uid: one.events for uid, one in changes.items()}, changes)
+        self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
+        self._alter([(uid, row) for uid, one in changes.items() for row in one.altered])
+        self._delete("spend", there)
+        self._many(
+            "INSERT INTO spend(tenant, machine, uid, day, model, place, input, output,"
+            " cache_creation, cache_read, cache_1h, searches, responses, ticks, unpriced)"
+            f" VALUES({', '.join(['%s'] * 15)})",
+            [
+                (self._tenant, self._machine, uid, *map(_stored, spend_values(spend)))
+                for uid, one in changes.items()
+                for spend in one.spend
+            ],
+        )
+        shared = [
+            (self._tenant, self._machine, uid, msgspec.msgpack.encode(told))
+            for uid, one in changes.items()
+            if one.replayed is not None
+            for told in [(one.replayed, one.billed or frozenset(), one.ties)]
+        ]
+        self._many(
+            "INSERT INTO shares(tenant, machine, uid, body) VALUES(%s, %s, %s, %s)"
+            " ON CONFLICT (tenant, uid) DO UPDATE SET body=excluded.body",
+            shared,
+        )
+
+    def _empty(self, uids: Sequence[str]) -> None:
+        """Take out what is read anew: it may have been kept by rules that did not know a secret."""
+        if not uids:
+            return
+        rows = self._db.execute(
+            "SELECT DISTINCT uid FROM facts WHERE tenant=%s AND uid=ANY(%s)",
+            (self._tenant, list(uids)),
+        )
+        there = [uid for (uid,) in rows.fetchall()]
+        for table in TIER1 if there else ():
+            self._delete(table, there)
+        if there:
+            self._pending |= {REPACK + uid for uid in there}
+            stale = (*TIER1, "sessions", "digests", "signals")
+            self._pending |= {f"{REWRITE}{table}" for table in stale}
+
+    def _put_facts(self, bodies: dict[str, bytes]) -> None:
+        """Add a piece of facts to each; many small ones are put together."""
+        if not bodies:
+            return
+        rows = self._db.execute(
+            "SELECT uid, max(part) FROM facts WHERE tenant=%s AND uid=ANY(%s) GROUP BY uid",
+            (self._tenant, list(bodies)),
+        )
+        parts = dict(rows.fetchall())
+        for uid in [uid for uid, part in parts.items() if part + 1 >= PARTS]:
+            held = self._db.execute(
+                "SELECT body FROM facts WHERE tenant=%s AND uid=%s ORDER BY part",
+                (self._tenant, uid),
+            ).fetchall()
+            every = [*(body for (body,) in held), bodies[uid]]
+            bodies[uid] = pack_facts([fact for body in every for fact in unpack_facts(body)])
+            parts[uid] = 0
+            self._delete("facts", [uid])
+        self._many(
+            "INSERT INTO facts(tenant, machine, uid, part, body) VALUES(%s, %s, %s, %s, %s)",
+            [
+                (self._tenant, self._machine, uid, parts.get(uid, 0) + 1, body)
+                for uid, body in bodies.items()
+            ],
+        )
+
+    def _stage(
+        self,
+        events: dict[str, list[EventRow]],
+        changes: dict[str, Change],
+        *,
+        derived: bool = False,
+    ) -> None:
+        """Write rows of events in their order, and their words."""
+        count = sum(map(len, events.values()))
+        if not count:
+            return
+        self._db.execute(_STAGE)
+        numbers = self._numbers(count)
+        ids = {
+            (uid, row.event_id): number
+            for (uid, row), number in zip(
+                ((uid, row) for uid, rows in events.items() for row in rows), numbers, strict=True
+            )
+        }
+        self._copy(
+            "staged_events",
+            (
+                (
+                    *(uid, row.event_id, ids[uid, row.event_id], row.ts, row.kind, row.state),
+                    *(_stored(row.tool), row.tokens, _stored(row.ref), derived),
+                )
+                for uid, rows in events.items()
+                for row in rows
+            ),
+        )
+        self._db.execute(
+            "INSERT INTO events(tenant, machine, uid, event_id, id, ts, kind, state, tool, tokens,"
+            " ref, derived) SELECT %s, %s, uid, event_id, id, ts, kind, state, tool, tokens, ref,"
+            " derived FROM staged_events ORDER BY uid, event_id, id DESC"
+            " ON CONFLICT (tenant, uid, event_id) DO NOTHING",
+            (self._tenant, self._machine),
+        )
+        if not any(one.words for one in changes.values()):
+            return
+        self._copy("staged_words", self._vectors(changes, ids))
+        self._db.execute(
+            "INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
+            " SELECT %(tenant)s, %(machine)s, w.uid, w.event_id, w.piece, w.pieces, w.id, e.ts,"
+            " w.body FROM staged_words AS w JOIN events AS e"
+            " ON e.tenant=%(tenant)s AND e.uid=w.uid AND e.event_id=w.event_id AND e.id=w.id"
+            " ON CONFLICT (tenant, uid, event_id, piece) DO NOTHING",
+            {"tenant": self._tenant, "machine": self._machine},
+        )
+
+    def _vectors(
+        self, changes: dict[str, Change], ids: dict[tuple[str, int], int]
+    ) -> Iterator[tuple[Any, ...]]:
+        for uid, one in changes.items():
+            for words in one.words:
+                number = ids.get((uid, words.event_id))
+                if number is None:
+                    continue
+                pieces = vectors(words.body, marks_of(words.meta, self._tenant, number))
+                for at, body in enumerate(pieces):
+                    yield uid, words.event_id, at, len(pieces), number, body
+
+    def _numbers(self, count: int) -> list[int]:
+        """Draw numbers for events: they grow with time, over all machines."""
+        rows = self._db.execute("SELECT nextval('event_ids') FROM generate_series(1, %s)", (count,))
+        return [number for (number,) in rows.fetchall()]
+
+    def _drop(self, events: Sequence[tuple[str, int]]) -> None:
+        """Take out single events, rows and words."""
+        if not events:
+            return
+        uids, ids = zip(*events, strict=True)
+        for table in ("events", "words"):
+            self._db.execute(
+                f"DELETE FROM {table} AS t USING unnest(%s::text[], %s::bigint[])"  # noqa: S608
+                " AS v(uid, event_id)"
+                " WHERE t.tenant=%s AND t.uid=v.uid AND t.event_id=v.event_id",
+                (list(uids), list(ids), self._tenant),
+            )
+
+    def _alter(self, events: Sequence[tuple[str, EventRow]]) -> None:
+        if not events:
+            return
+        given = (
+            [uid for uid, _ in events],
+            *(
+                [_stored(getattr(row, name)) for _, row in events]
+                for name in ("event_id", "ts", "kind", "state", "tool", "tokens")
+            ),
+            self._tenant,
+        )
+        self._db.execute(
+            "UPDATE events AS t SET ts=v.ts, kind=v.kind, state=v.state, tool=v.tool,"
+            " tokens=v.tokens FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::smallint[],"
+            " %s::smallint[], %s::text[], %s::bigint[])"
+            " AS v(uid, event_id, ts, kind, state, tool, tokens)"
+            " WHERE t.tenant=%s AND t.uid=v.uid AND t.event_id=v.event_id",
+            given,
+        )
+        self._db.execute(
+            "UPDATE words AS t SET ts=v.ts FROM unnest(%s::text[], %s::bigint[], %s::bigint[])"
+            " AS v(uid, event_id, ts) WHERE t.tenant=%s AND t.uid=v.uid"
+            " AND t.event_id=v.event_id AND t.ts!=v.ts",
+            (*given[:3], self._tenant),
+        )
+
+    def _rename(self, changes: dict[str, Change]) -> None:
+        """Let refs lead to where payloads lie now."""
+        for uid, change in changes.items():
+            self._delete("facts", [uid])
+            self._db.execute(
+                "INSERT INTO facts(tenant, machine, uid, part, body) VALUES(%s, %s, %s, 1, %s)",
+                (self._tenant, self._machine, uid, change.facts),
+            )
+            moved = [(old, new) for old, new in change.renamed.items() if old != new]
+            self._db.execute(
+                "UPDATE events AS t SET ref=v.new"
+                " FROM unnest(%s::text[], %s::text[]) AS v(old, new)"
+                " WHERE t.tenant=%s AND t.uid=%s AND t.ref=v.old",
+                ([old for old, _ in moved], [new for _, new in moved], self._tenant, uid),
+            )
+            self._unpend([REPACK + uid])
+
+    # -- owners -------------------------------------------------------------------------
+
+    def _claim(self, changes: dict[str, Change]) -> None:
+        """Take what nobody owns yet, and remember who owns the rest: they are kin."""
+        first: dict[int, str] = {}
+        for uid, change in changes.items():
+            for key in change.claims:
+                first.setdefault(key, uid)
+        if first:
+            keys = sorted(first)
+            self._db.execute(
+                "INSERT INTO owners(tenant, machine, key, uid)"
+                " SELECT %s, %s, key, uid FROM unnest(%s::bigint[], %s::text[]) AS v(key, uid)"
+                " ORDER BY key ON CONFLICT (tenant, key) DO NOTHING",
+                (self._tenant, self._machine, keys, [first[key] for key in keys]),
+            )
+            rows = self._db.execute(
+                "SELECT key, uid FROM owners WHERE tenant=%s AND key=ANY(%s)",
+                (self._tenant, keys),
+            )
+            owners: dict[int, str] = dict(rows.fetchall())
+            pairs = {
+                pair
+                for uid, change in changes.items()
+                for key in change.claims
+                if owners[key] != uid
+                for pair in ((uid, owners[key]), (owners[key], uid))
+            }
+            self._many(
+                "INSERT INTO kin(tenant, machine, uid, other) VALUES(%s, %s, %s, %s)"
+                " ON CONFLICT (tenant, uid, other) DO NOTHING",
+                [(self._tenant, self._machine, *pair) for pair in sorted(pairs)],
+            )
+        owned = dict(pair for change in changes.values() for pair in change.owned)
+        self._many(
+            "INSERT INTO owners(tenant, machine, key, uid)"
+            " SELECT %s, %s, %s, uid FROM sessions WHERE tenant=%s AND uid=%s"
+            " ON CONFLICT (tenant, key) DO UPDATE SET uid=excluded.uid",
+            [
+                (self._tenant, self._machine, key, self._tenant, text(uid))
+                for key, uid in sorted(owned.items())
+            ],
+        )
+
+    def kin(self, uids: Sequence[str]) -> dict[str, set[str]]:
+        """Give, of those that have any, all that share claims, directly or through others."""
+        rows = self._db.execute(
+            "WITH RECURSIVE near(root, uid) AS ("
+            ' SELECT v.uid, v.uid FROM (SELECT unnest(%s::text[]) COLLATE "C") AS v(uid)'
+            " UNION SELECT n.root, k.other FROM near AS n JOIN kin AS k"
+            " ON k.tenant=%s AND k.uid=n.uid)"
+            " SELECT n.root, n.uid FROM near AS n JOIN sessions AS s ON s.tenant=%s AND s.uid=n.uid"
+            " WHERE n.root!=n.uid",
+            (list(uids), self._tenant, self._tenant),
+        )
+        out: dict[str, set[str]] = {}
+        for root, other in rows.fetchall():
+            out.setdefault(root, set()).add(other)
+        return out
+
+    # -- digests ------------------------------------------------------------------------
+
+    def digested(self, digests: Sequence[Digested]) -> None:
+        """Write digests, what hangs on them, and what they tell of their sessions."""
+        for some in _once_each(digests):
+            rows = self._db.execute(
+                "SELECT uid, agent, row FROM sessions"
+                " WHERE tenant=%s AND uid=ANY(%s) ORDER BY uid FOR UPDATE",
+                (self._tenant, list(some)),
+            ).fetchall()
+            if rows:
+                self._digested(some, {uid: (agent, row) for uid, agent, row in rows})
+        self._tell({text(one.uid): one.change for one in digests})
+
+    def _digested(self, digests: dict[str, Digested], there: dict[str, tuple[str, bytes]]) -> None:
+        at = now()
+        bodies = {uid: msgspec.msgpack.encode(digests[uid].digest) for uid in there}
+        self._many(
+            "INSERT INTO digests(tenant, machine, uid, change, at, body, words)"
+            " VALUES(%s, %s, %s, %s, %s, %s, %s::tsvector) ON CONFLICT (tenant, uid) DO UPDATE"
+            " SET change=excluded.change, at=excluded.at, body=excluded.body, words=excluded.words",
+            [
+                (
+                    *(self._tenant, self._machine, uid, digests[uid].change, at, body),
+                    digest_vector(digest_text(body), there[uid][0], self._tenant),
+                )
+                for uid, body in bodies.items()
+            ],
+        )
+        self._delete("signals", list(there))
+        signals = [
+            (self._tenant, self._machine, uid, _stored(one["kind"]), msgspec.msgpack.encode(one))
+            for uid in there
+            for one in digests[uid].signals
+        ]
+        self._many(
+            "INSERT INTO signals(tenant, machine, uid, kind, body) VALUES(%s, %s, %s, %s, %s)",
+            signals,
+        )
+        sizes = {uid: len(body) for uid, body in bodies.items()}
+        for _, _, uid, _, body in signals:
+            sizes[uid] += len(body)
+        self._delete("events", list(there), " AND derived")
+        self._stage({uid: digests[uid].events for uid in there}, {}, derived=True)
+        told = []
+        for uid, (_, row) in there.items():
+            one, held = digests[uid], ROW.decode(row)
+            body = msgspec.msgpack.encode(
+                msgspec.structs.replace(held, session=judged(held.session, one))
+            )
+            told.append((one.outcome, sizes[uid], body, one.change, at, self._tenant, uid))
+        # A session that went on since it was read stays un-analysed: the digest does not cover it.
+        self._many(
+            "UPDATE sessions SET outcome=%s, distilled=%s, row=%s,"
+            " analysed=CASE WHEN change=%s THEN %s::bigint ELSE analysed END"
+            " WHERE tenant=%s AND uid=%s",
+            told,
+        )
+
+    # -- removing -----------------------------------------------------------------------
+
+    def remove(self, uids: Sequence[str], *, forget: bool) -> dict[str, int]:
+        """Take sessions out of tier 1, or altogether; what each took."""
+        rows = self._db.execute(
+            "SELECT uid, raw_bytes FROM sessions WHERE tenant=%s AND uid=ANY(%s)"
+            " ORDER BY uid FOR UPDATE",
+            (self._tenant, list(uids)),
+        )
+        sizes: dict[str, int] = dict(rows.fetchall())
+        there = list(sizes)
+        tables: tuple[str, ...] = TIER1
+        if forget:
+            tables += ("spend", "digests", "signals", "owners", "sessions")
+            self._db.execute(
+                "DELETE FROM kin WHERE tenant=%s AND (uid=ANY(%s) OR other=ANY(%s))",
+                (self._tenant, there, there),
+            )
+            self._many(
+                "INSERT INTO tombstones(tenant, machine, uid_hash) VALUES(%s, %s, %s)"
+                " ON CONFLICT (tenant, uid_hash) DO NOTHING",
+                [(self._tenant, self._machine, uid_hash(uid)) for uid in there],
+            )
+        else:
+            self._db.execute(
+                "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
+                (now(), self._tenant, there),
+            )
+        for table in tables:
+            self._delete(table, there)
+        self._unpend([kind + uid for uid in there for kind in (REPACK, SETTLE)])
+        touched = (*tables, "packs", *(("kin",) if forget else ()))
+        self.pend({f"{REWRITE}{table}" for table in touched} if there else set())
+        self._tell(dict.fromkeys(there, 0))
+        return sizes
+
+    # -- small things -------------------------------------------------------------------
+
+    def pend(self, names: Iterable[str]) -> None:
+        """Write down what is still to be done."""
+        self._many(
+            "INSERT INTO pending(tenant, machine, name) VALUES(%s, %s, %s)"
+            " ON CONFLICT (tenant, name) DO NOTHING",
+            [(self._tenant, self._machine, name) for name in sorted(names)],
+        )
+
+    def _put_pending(self) -> None:
+        self.pend(self._pending - {SETTLE + uid for uid in self._settled})
+        self._unpend([SETTLE + uid for uid in self._settled])
+
+    def _unpend(self, names: Sequence[str]) -> None:
+        if names:
+            self._db.execute(
+                "DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", (self._tenant, list(names))
+            )
+
+    def _delete(self, table: str, uids: Sequence[str], more: str = "") -> None:
+        if uids:
+            self._db.execute(
+                f"DELETE FROM {table} WHERE tenant=%s AND uid=ANY(%s){more}",  # noqa: S608
+                (self._tenant, list(uids)),
+            )
+
+    def _many(self, statement: str, rows: Sequence[Any]) -> None:
+        if rows:
+            with self._db.cursor() as cursor:
+                cursor.executemany(statement.encode(), rows)
+
+    # Into tables of this connection alone: COPY knows no row-level security.
+    def _copy(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        with (
+            self._db.cursor() as cursor,
+            cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
+
+    def _tell(self, changed: dict[str, int]) -> None:
+        """Tell who listens which sessions changed: by a hash, since anybody may listen."""
+        if changed:
+            channel = channel_of(self._tenant)
+            self._db.execute(
+                "SELECT pg_notify(%s, told) FROM unnest(%s::text[]) AS v(told)",
+                (channel, [f"{uid_hash(uid).hex()}:{at}" for uid, at in changed.items()]),
+            )
+
+
+def channel_of(tenant: str) -> str:
+    """Name the channel on which changes of a tenant are told."""
+    return f"thence_{uid_hash(tenant).hex()}"
+
+
+def text(told: str) -> str:
+    """Give a text as the database takes it; rows hold the original as bytes."""
+    return told.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def _stored(value: Any) -> Any:
+    return text(value) if isinstance(value, str) else value
+
+
+def _uid(one: Change | Digested) -> str:
+    return text(one.uid if isinstance(one, Digested) else one.row.session.session_uid)
+
+
+def _once_each(changes: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Cut changes into runs that name no session twice, in their order."""
+    run: dict[str, Any] = {}
+    for change in changes:
+        uid = _uid(change)
+        if uid in run:
+            yield run
+            run = {}
+        run[uid] = change
+    if run:
+        yield run

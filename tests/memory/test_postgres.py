@@ -1,0 +1,507 @@
+"""The store in Postgres tells the story of all stores, and keeps its own promises."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from tests.postgres import Cluster
+from thence.errors import BadConfig
+from thence.memory import postgres as module
+from thence.memory import postgres_schema as schema
+from thence.memory.postgres import Postgres, StoreLost
+from thence.memory.search import parse
+from thence.memory.store import Change, Filter, Store, StoreLocked, open_store
+from thence.testing import stores
+from thence.testing.stores import CANARY, CHECKS, StoreSuite
+
+_TENANTS = itertools.count()
+
+
+def opened(cluster: Cluster, database: str = "postgres", **more: str) -> Postgres:
+    """An empty store: a tenant of its own."""
+    told = {"tenant": f"t{next(_TENANTS)}", "machine": "here", **more}
+    return Postgres(cluster.url(database, **told))
+
+
+def files(cluster: Cluster, database: str) -> list[Path]:
+    """All files of all tables of a database, as they lie on the disk."""
+    cluster.sql("CHECKPOINT")
+    [(number,)] = cluster.sql(f"SELECT oid FROM pg_database WHERE datname='{database}'")
+    return [path for path in (cluster.data / "base" / f"{number}").iterdir() if path.is_file()]
+
+
+def session(store: Store, name: str, *texts: str) -> Change:
+    """A made-up session, as a sweep keeps it."""
+    return stores._session(store, name, *texts)
+
+
+@pytest.fixture
+def store(postgres: Cluster) -> Iterator[Postgres]:
+    """An empty store."""
+    made = opened(postgres)
+    yield made
+    made.close()
+
+
+# -- the story ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_story(postgres: Cluster, check: str) -> None:
+    """What every store must do."""
+    assert [] == StoreSuite(lambda: opened(postgres)).complaints(check)
+
+
+@pytest.mark.parametrize("check", ["evicting", "forgetting"])
+def test_what_is_removed_is_in_no_file_of_a_table(postgres: Cluster, check: str) -> None:
+    """Nor in one of an index, which would keep its words for ever."""
+    database = postgres.database()
+
+    def all_files(_: Store) -> list[Path]:
+        return files(postgres, database)
+
+    assert [] == StoreSuite(lambda: opened(postgres, database), files=all_files).complaints(check)
+
+
+def test_address_opens_a_store(postgres: Cluster) -> None:
+    """By either name of the database; what is ours in it does not reach the server."""
+    url = postgres.url(tenant="red", machine="m1")
+    both = [open_store(url), open_store(url.replace("postgresql:", "postgres:"))]
+    told = [(one.tenant, one.machine) for one in both if isinstance(one, Postgres)]
+    for one in both:
+        one.close()
+
+    assert [("red", "m1")] * 2 == told
+
+
+def test_server_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """With what to do, and without the password."""
+    with pytest.raises(BadConfig, match="cannot open the store") as caught:
+        Postgres(f"postgresql://me:sesame@/x?host={tmp_path}")
+
+    assert "psql" in (caught.value.hint or "")
+    assert "sesame" not in caught.value.message
+
+
+def test_texts_that_the_database_refuses_are_kept(store: Postgres) -> None:
+    """Zeros and half characters: as they are in the row, and told otherwise beside it."""
+    change = session(store, "one", "zero \0 here", "half \ud800 there")
+    row = change.row
+    odd = msgspec.structs.replace(row.session, cwd="/p/\0odd", model="m\0")
+    change.row = msgspec.structs.replace(row, session=odd)
+    change.events[0] = msgspec.structs.replace(change.events[0], tool="to\0ol")
+    store.write([change])
+    listed = list(store.sessions(Filter(project="\0ODD", model="M\0")))
+
+    assert ["/p/\0odd"] == [one.session.cwd for one in listed]
+    assert [1, 1] == [len(store.search(parse(ask)).found) for ask in ("zero here", "there")]
+    assert 0 == len(store.search(parse("zero project:\0x")).found)
+
+
+# -- many machines --------------------------------------------------------------------------
+
+
+def test_machines_sweep_beside_each_other(postgres: Cluster) -> None:
+    """One sweep of each at a time; each knows its own sessions, and all of them are listed."""
+    one = opened(postgres, tenant="team", machine="one")
+    two = opened(postgres, tenant="team", machine="two")
+    with one.sweeping(), two.sweeping():
+        one.write([session(one, "a", "hello")])
+        two.write([session(two, "b", "hello")])
+        again = opened(postgres, tenant="team", machine="one")
+        with pytest.raises(StoreLocked), again.sweeping():
+            pass
+    with again.sweeping(wait=20):
+        pass
+
+    assert [["claude:a"], ["claude:b"]] == [list(s.known().sessions) for s in (one, two)]
+    assert 2 == len(list(one.sessions())) == len(two.search(parse("hello")).found)
+    for store in (one, two, again):
+        store.close()
+
+
+def test_session_of_two_machines_is_that_of_the_one_with_more_of_it(postgres: Cluster) -> None:
+    """A copy that lags behind changes nothing; one that leads takes over."""
+    one = opened(postgres, tenant="copied", machine="one")
+    two = opened(postgres, tenant="copied", machine="two")
+    one.write([session(one, "a", "first", "second")])
+    two.write([session(two, "a", "first")])
+    lagging = [sorted(s.known().sessions) for s in (one, two)]
+    two.write([session(two, "a", "first", "second", "third")])
+    leading = [sorted(s.known().sessions) for s in (one, two)]
+    held = one.held("claude:a")
+
+    assert [["claude:a"], []] == lagging
+    assert [[], ["claude:a"]] == leading
+    assert held is not None
+    assert (3, 3, 2) == (len(held.facts), len(held.events), held.row.change)
+    assert [1, 1] == [len(one.search(parse(word)).found) for word in ("first", "third")]
+    for store in (one, two):
+        store.close()
+
+
+def test_many_writers_lose_and_double_nothing(postgres: Cluster) -> None:
+    """Families whose members come from all machines at once, each claiming what others claim."""
+    errors: list[BaseException] = []
+    machines, rounds = 6, 8
+
+    def work(number: int) -> None:
+        try:
+            store = opened(postgres, tenant="crowd", machine=f"m{number}")
+            for at in range(rounds):
+                changes = [session(store, f"s{number}-{at}-{n}", "shared words") for n in range(3)]
+                for shift, change in enumerate(changes):
+                    keys = [(at * 7 + shift * 3 + step) % 40 for step in range(12)]
+                    change.claims = keys if number % 2 else keys[::-1]
+                    change.owned = [(keys[5], f"claude:s{number}-{at}-0")]
+                store.write(changes)
+            store.close()
+        except BaseException as error:  # noqa: BLE001 - told below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(machines)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store = opened(postgres, tenant="crowd", machine="looker")
+    count = machines * rounds * 3
+    one = store._kin_of("claude:s0-0-0")
+    listed = len(list(store.sessions()))
+    store.close()
+
+    assert [] == errors
+    assert count == listed
+    assert count - 1 == len(one)
+    assert [(count,), (count,), (40,)] == [
+        row
+        for table in ("events", "words", "owners")
+        for row in postgres.sql(f"SELECT count(*) FROM thence.{table} WHERE tenant='crowd'")
+    ]
+
+
+def test_changes_are_told_as_they_happen(postgres: Cluster) -> None:
+    """To whoever listens: which session, and which change of it."""
+    writer = opened(postgres, tenant="live", machine="one")
+    reader = opened(postgres, tenant="live", machine="two")
+    writer.write([session(writer, "zero", "before")])
+    seen: list[tuple[str, int]] = []
+    ready = threading.Event()
+
+    def listen() -> None:
+        told = reader.changes(wait=60)
+        ready.set()
+        for one in told:
+            seen.append(one)
+            if one[0] == "claude:two":
+                told.close()  # type: ignore[attr-defined]
+                break
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    ready.wait()
+    while not postgres.sql("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"):
+        pass
+    writer.write([session(writer, "one", "x")])
+    writer.write([session(writer, "two", "x")])
+    thread.join(60)
+    writer.close()
+    reader.close()
+
+    assert [("claude:one", 1), ("claude:two", 1)] == seen
+
+
+# -- schema ---------------------------------------------------------------------------------
+
+
+def test_every_table_carries_tenant_and_machine(store: Postgres) -> None:
+    """As the catalog tells, and has a policy that goes by the tenant."""
+    tables = store._every(
+        "SELECT c.relname, c.relrowsecurity,"
+        " array_agg(a.attname::text) @> ARRAY['tenant', 'machine'],"
+        " (SELECT count(*) FROM pg_policies AS p WHERE p.tablename=c.relname"
+        "  AND p.qual LIKE '%%tenant = ANY%%')"
+        " FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid=c.oid"
+        " WHERE c.relnamespace='thence'::regnamespace AND c.relkind IN ('r', 'p')"
+        " AND c.relname!='versions' GROUP BY c.oid, c.relname, c.relrowsecurity"
+    )
+
+    assert set(schema.TABLES) == {name for name, *_ in tables}
+    assert [] == [row for row in tables if row[1:3] != (True, True) or not row[3]]
+
+
+def test_every_unique_key_begins_with_the_tenant(store: Postgres) -> None:
+    """As the catalog tells: the tenant can be what tables are spread by."""
+    keys = store._every(
+        "SELECT i.indexrelid::regclass::text, a.attname FROM pg_index AS i"
+        " JOIN pg_class AS c ON c.oid=i.indrelid"
+        " JOIN pg_attribute AS a ON a.attrelid=c.oid AND a.attnum=i.indkey[0]"
+        " WHERE c.relnamespace='thence'::regnamespace AND i.indisunique AND c.relname!='versions'"
+    )
+    foreign = store._every(
+        "SELECT conname FROM pg_constraint WHERE connamespace='thence'::regnamespace"
+        " AND contype='f'"
+    )
+
+    assert len(schema.TABLES) == len(keys)
+    assert {"tenant"} == {column for _, column in keys}
+    assert [] == foreign
+
+
+def test_every_statement_names_the_tenant(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each table that it reads or writes; so no statement needs rows of two tenants."""
+    seen: set[str] = set()
+    execute = psycopg.Cursor.execute
+    executemany = psycopg.Cursor.executemany
+
+    def noted(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        seen.add(query.decode() if isinstance(query, bytes) else str(query))
+        return execute(self, query, *args, **more)
+
+    def noted_many(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        seen.add(query.decode())
+        return executemany(self, query, *args, **more)
+
+    opened(postgres).close()
+    monkeypatch.setattr(psycopg.Cursor, "execute", noted)
+    monkeypatch.setattr(psycopg.Cursor, "executemany", noted_many)
+    assert [] == StoreSuite(lambda: opened(postgres)).complaints()
+    monkeypatch.undo()
+
+    whole = [one for one in seen if not one.startswith(("SET", "RESET", "CREATE TEMP", "VACUUM"))]
+    about = [one for one in whole if any(f" {table}" in one for table in schema.TABLES)]
+    assert 40 < len(about)
+    assert [] == [one for one in about if _tables(one) > _tenants(one)]
+
+
+def _tables(statement: str) -> int:
+    """How often a statement names one of our tables."""
+    words = statement.replace("(", " ").replace(",", " ").split()
+    starts = ("FROM", "JOIN", "INTO", "UPDATE", "USING")
+    return sum(
+        words[at] in schema.TABLES and words[at - 1] in starts for at in range(1, len(words))
+    )
+
+
+def _tenants(statement: str) -> int:
+    """How often a statement says which tenant it means."""
+    return statement.count("tenant=") + statement.count("(tenant,") + statement.count("tenant, m")
+
+
+def test_migrations_are_made_once_by_many_at_a_time(postgres: Cluster) -> None:
+    """Whoever comes first makes them; the others find them made."""
+    database = postgres.database()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            opened(postgres, database).close()
+        except BaseException as error:  # noqa: BLE001 - told below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [] == errors
+    versions = postgres.sql("SELECT version FROM thence.versions ORDER BY 1", database)
+    assert [(number + 1,) for number in range(len(schema.MIGRATIONS))] == versions
+
+
+def test_fleet_survives_a_migration(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs of the schema before write and read through it, without an error and a loss."""
+    database = postgres.database()
+    old = opened(postgres, database, tenant="fleet", machine="old")
+    errors: list[BaseException] = []
+    counts: list[int] = []
+    done = threading.Event()
+
+    def sweep() -> None:
+        try:
+            number = 0
+            while not done.is_set() or number < 20:
+                old.write([session(old, f"s{number}", "hello")])
+                old.digested([stores._digest(f"claude:s{number}", 1)])
+                counts.append(len(old.search(parse("hello"), limit=1000).found))
+                number += 1
+        except BaseException as error:  # noqa: BLE001 - told below
+            errors.append(error)
+
+    thread = threading.Thread(target=sweep)
+    thread.start()
+    newer = schema.Migration(
+        "ALTER TABLE events ADD COLUMN added text; ALTER TABLE sessions ADD COLUMN more bigint"
+        " NOT NULL DEFAULT 7; CREATE TABLE extra(tenant text, machine text)",
+        1,
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, newer))
+        new = opened(postgres, database, tenant="fleet", machine="new")
+        new.write([session(new, "new", "hello")])
+    done.set()
+    thread.join()
+    late = opened(postgres, database, tenant="fleet", machine="late")
+    listed = len(list(late.sessions()))
+    for store in (old, new, late):
+        store.close()
+
+    assert [] == errors
+    assert len(counts) + 1 == listed == len(counts) + 1
+    assert len(counts) <= counts[-1] <= listed
+    assert [(len(schema.MIGRATIONS) + 1,)] == postgres.sql(
+        "SELECT max(version) FROM thence.versions", database
+    )
+
+
+def test_store_that_left_this_program_behind_is_refused(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a newer schema says that older programs would not understand it."""
+    database = postgres.database()
+    steps = schema.MIGRATIONS
+    with monkeypatch.context() as patched:
+        newer = schema.Migration("SELECT 1", len(steps) + 1)
+        patched.setattr(schema, "MIGRATIONS", (*steps, newer))
+        opened(postgres, database).close()
+
+    with pytest.raises(BadConfig, match="newer thence"):
+        opened(postgres, database)
+
+
+# -- who may read ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
+    """Two teams, each with a reader; and one who may write for the red one."""
+    database = postgres.database()
+    stored = {name: opened(postgres, database, tenant=name) for name in ("red", "blue")}
+    for name, one in stored.items():
+        one.write([session(one, name, f"{CANARY} of {name}")])
+        one.digested([stores._digest(f"claude:{name}", 1)])
+        for role in (f"{database}_{name}", f"{database}_{name}_writer"):
+            postgres.sql(f"CREATE ROLE {role} LOGIN")
+            one.admit(role, writes=role.endswith("writer"))
+    url = {
+        role: postgres.url(database, f"{database}_{role}", tenant=role.partition("_")[0])
+        for role in ("red", "blue", "red_writer")
+    }
+    members = {role: Postgres(f"{where}&machine=theirs") for role, where in url.items()}
+    crossed = url["red"].replace("tenant=red", "tenant=blue")
+    members["red in blue"] = Postgres(crossed)
+    yield members
+    for one in (*members.values(), *stored.values()):
+        one.close()
+
+
+def test_member_reads_her_team(teams: dict[str, Postgres]) -> None:
+    """Lists, digests, payloads and words."""
+    for name in ("red", "blue"):
+        store = teams[name]
+        found = store.search(parse(CANARY)).found
+        held = store.held(f"claude:{name}")
+
+        assert [f"claude:{name}"] == [row.session.session_uid for row in store.sessions()]
+        assert [f"claude:{name}"] == [one.session_uid for one in found]
+        assert [f"claude:{name}"] == [one["uid"] for one in store.kept("digests")]
+        assert held is not None
+        assert b"of " in store.blobs.read(found[0].ref or "")
+
+
+def test_member_sees_nothing_of_another_team(teams: dict[str, Postgres]) -> None:
+    """Whatever she asks: our own questions, any statement, the functions that search."""
+    red, crossed = teams["red"], teams["red in blue"]
+
+    assert [] == list(crossed.sessions())
+    assert [] == crossed.search(parse(CANARY)).found
+    assert crossed.held("claude:blue") is None
+    assert [] == list(crossed.kept("digests"))
+    assert 0 == crossed.totals()[0].sessions
+    for table in schema.TABLES:
+        assert {("red",)} >= set(red._every(f"SELECT DISTINCT tenant FROM {table}")), table
+    ask = "found('blue', '''#'':*', false, NULL, NULL, NULL, 10)"
+    assert [] == red._every(f"SELECT * FROM {ask}")
+    assert [1] == [len(red._every(f"SELECT * FROM {ask.replace('blue', 'red')}"))]
+
+
+def test_reader_does_not_write(teams: dict[str, Postgres]) -> None:
+    """And a writer writes for her own team alone."""
+    change = session(teams["red_writer"], "new", "hello")
+    with pytest.raises(StoreLost, match="permission denied"):
+        teams["red"].write([change])
+    teams["red_writer"].write([change])
+    for table in ("sessions", "members"):
+        with pytest.raises(StoreLost, match=r"row-level security|permission denied"):
+            teams["red_writer"]._run(
+                f'INSERT INTO {table} SELECT (jsonb_populate_record(t, \'{{"tenant": "blue"}}\''
+                f")).* FROM {table} AS t LIMIT 1"
+            )
+
+    assert 2 == len(list(teams["red"].sessions()))
+
+
+def test_what_a_member_removes_is_pending_until_the_owner_comes(teams: dict[str, Postgres]) -> None:
+    """Who does not own the tables cannot write them anew; nobody finds it all the same."""
+    store = teams["red_writer"]
+    pending = store.remove(["claude:red"], why={})
+
+    assert ["claude:red"] == pending
+    assert store.known().pending
+    assert [] == [one for one in store.search(parse(CANARY)).found if one.kind != "digest"]
+
+
+# -- removing -------------------------------------------------------------------------------
+
+
+def test_table_that_is_in_use_or_large_makes_an_eviction_pending(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is done when the others are gone, and asked of the next sweep until then."""
+    database = postgres.database()
+    store = opened(postgres, database)
+    monkeypatch.setattr(module, "_PATIENCE", "50ms")
+    store.write([session(store, "one", CANARY), session(store, "two", "other")])
+    with psycopg.connect(postgres.url(database)) as reader:
+        reader.execute("SELECT count(*) FROM thence.words")
+        blocked = store.remove(["claude:one"], why={})
+    waiting = store.known().pending
+    again = store.remove((), why={})
+    settled = store.known().pending
+    monkeypatch.setattr(module, "REWRITTEN", 0)
+    large = store.remove(["claude:two"], why={})
+    left = [path for path in files(postgres, database) if CANARY.encode() in path.read_bytes()]
+    store.close()
+
+    assert (["claude:one"], True, [], False) == (blocked, waiting, again, settled)
+    assert ["claude:two"] == large
+    assert [] == left
+
+
+# -- a server that goes away ----------------------------------------------------------------
+
+
+def test_connection_that_was_lost_is_made_again(postgres: Cluster) -> None:
+    """What was going on is told; what comes next finds the server again."""
+    store = opened(postgres)
+    store.write([session(store, "one", "hello")])
+    postgres.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name='thence' AND pid!=pg_backend_pid()"
+    )
+    with pytest.raises(StoreLost, match="lost the store"):
+        list(store.sessions())
+
+    assert 1 == len(list(store.sessions()))
+    store.close()
