@@ -190,6 +190,7 @@ class NowPage(msgspec.Struct, frozen=True):
     waiting: list[Card]
     running: list[Card]
     idle: list[Card]
+    lately: list[Card]
     perils: list[Peril]
     more_perils: int
     today: str
@@ -220,6 +221,7 @@ def now_page(desk: Desk, clock: Clock) -> NowPage:
         waiting,
         running,
         [card(desk, row, clock, drawn=False) for row in standing["idle"][:FEW]],
+        _lately(desk, clock, {r.session.session_uid for some in standing.values() for r in some}),
         [_peril(risk) for risk in risks[:FEW]],
         max(len(risks) - FEW, 0),
         money(days[-1].ticks, days[-1].unpriced),
@@ -262,6 +264,13 @@ def _running(desk: Desk, row: SessionRow, clock: Clock) -> Card:
     made = card(desk, row, clock)
     icon, what = doing(charts_of(desk).get(desk, row))
     return msgspec.structs.replace(made, what=what, what_icon=icon)
+
+
+def _lately(desk: Desk, clock: Clock, told: set[str]) -> list[Card]:
+    """Give the sessions that came to their end last."""
+    rows = desk.store.sessions(Filter(limit=FEW + len(told)))
+    rest = [row for row in rows if row.session.session_uid not in told]
+    return [card(desk, row, clock) for row in rest[:FEW]]
 
 
 def _peril(risk: object) -> Peril:

@@ -211,24 +211,24 @@ class Chart:
     @cached_property
     def _main(self) -> tuple[list[Row], list[Bound]]:
         shown = self.whole.graph.chain()
-        if not shown or not self.facts[shown[0]].node.flags & Is.SUMMARY:
+        seen = set(shown)
+        sums = [p for p in shown if self.facts[p].node.flags & Is.SUMMARY]
+        if not sums or all(place in seen for place in self.line):
             rows = [*self._parted_rows(-1), *self.rows_of(self.line)]
             return rows + self._loose(), []
-        last, seen = shown[0], set(shown)
         bounds: list[Bound] = []
         out: list[Row] = []
         fold: list[int] = []
-        for place in self.line:
-            if not self.facts[place].node.flags & Is.SUMMARY:
-                if place not in seen:
-                    fold.append(place)
-                continue
-            out += self._folded(place, fold, bounds)
-            fold = []
-            if place == last:
-                break
-        out += self._folded(last, fold, bounds) if fold else []
-        out += self.rows_of(shown[1:])
+        for place in self.line:  # up to the summary that is in force: each folds what led to it
+            if self.facts[place].node.flags & Is.SUMMARY:
+                out += self._folded(place, fold, bounds)
+                fold = []
+                if place == sums[0]:
+                    break
+            elif place not in seen:
+                fold.append(place)
+        # What was kept stands after the summary, as the model sees it.
+        out += self.rows_of(place for place in shown if place != sums[0])
         return out + self._loose(), bounds
 
     def _folded(self, place: int, fold: list[int], bounds: list[Bound]) -> list[Row]:
@@ -299,7 +299,7 @@ class Chart:
         if kind == "assistant_msg":
             return "answer" if block.summary or _is_picture(block) else None
         if kind == "thinking":
-            return "thinking"
+            return "thinking" if block.summary else None  # most are sealed, and say nothing
         if kind == "error":
             return "error"
         if kind == "decision":

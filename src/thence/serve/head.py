@@ -127,7 +127,7 @@ def head(
         standing_class=cls,
         turns=session.cost.turns,
         events=f"{row.events:,}",
-        cost=money(sum(ticks.values()), row.unpriced),
+        cost=money(sum(ticks.values()), row.unpriced).replace("?", "cost unknown"),
         responses=f"{spent.responses:,}",
         tokens=_tokens(row),
         resume=f"thence resume {short_id(session.native_session_id)}",

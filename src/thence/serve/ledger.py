@@ -316,7 +316,7 @@ def _notes(bill: Bill, total: Total) -> Iterator[str]:
         reasons = Counter(why for row in bill.bounds for why in row.lower_bound)
         most = clean(reasons.most_common(1)[0][0])
         what = several(len(bill.bounds), "session")
-        yield f"{what} have bills that were never written ({most}); their sums are lower bounds."
+        yield f"Bills that were never written in {what} ({most}): the sums are lower bounds."
 
 
 # -- patterns -------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
     proofs = [_proof(proof.uid, proof.events, proof.quote, rows, now) for proof in one.evidence]
     title = {
         "recurring_error": one.name.partition(": ")[2] or one.name,
-        "costly_detour": one.text,
+        "costly_detour": one.text[:1].upper() + one.text[1:],
         "breaking_file": f"Tests go red after edits of {one.name.rpartition('/')[2]}",
         "flaky_test": f"Flaky: {one.name}",
     }[one.kind]
@@ -515,10 +515,9 @@ def store_page(desk: Desk) -> StorePage:
     wrong = sum(not one.ok for one in checks) + len(skipped)
     redacted, said = _redacted(desk)
     here = sum(1 for one in known.sessions.values() if one.gone)
-    seen = sum(one.bytes for one in known.sessions.values())
     figures = [
         ("Sessions", f"{len(known.sessions):,}", f"{here:,} only here by now"),
-        ("Transcripts", size(total.raw_bytes), f"{size(seen)} in rows, index and packs"),
+        ("Transcripts", size(total.raw_bytes), "rows, index and packs"),
         ("Kept for good", size(known.distilled_bytes), "digests, signals, costs"),
         (
             "Skipped",

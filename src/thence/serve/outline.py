@@ -264,7 +264,7 @@ class Outline:
         step = len(rows) // LINKS + 1
         some = rows[::step]
         starts = [chart.order[row.place] * scale for row in some]
-        for row, start, end in zip(some, starts, [*starts[1:], HIGH], strict=True):
+        for row, start, end in zip(some, starts, [*starts[1:], float(HIGH)], strict=False):
             turn = chart.turns.get(row.place, 0)
             said = f"Turn {turn}" + (", correction" if row.kind == "correction" else "")
             yield Link(round(start, 1), round(max(end - start, 1), 1), self.href(row), said)

@@ -21,6 +21,7 @@ from litestar.response import Redirect
 from thence import __version__
 from thence.errors import NotReadable
 from thence.format.figures import several, short, size
+from thence.format.joins import time_of
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.serve import board, ledger
@@ -42,6 +43,8 @@ NAV: Final = (
     ("patterns", "/patterns", "Patterns"),
     ("store", "/store", "Store"),
 )
+LATELY: Final = 2 * 86_400.0
+"""Seconds for which a session may be expected to go on."""
 _EVENT: Final = re.compile(r"e[0-9a-f]{1,13}")
 _PART: Final = re.compile(r"(?:[bkcs]\d{1,9})?")
 _DAY: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
@@ -72,9 +75,7 @@ _PAGES: Final = _environment()
 
 
 def _html(name: str, **given: object) -> Response[str]:
-    return Response(
-        _PAGES.get_template(name).render(**given), media_type="text/html; charset=utf-8"
-    )
+    return Response(_PAGES.get_template(name).render(**given), media_type="text/html")
 
 
 def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Response[str]:
@@ -171,7 +172,7 @@ def patterns(desk: AtDesk, kind: Text = "", days: int = 90) -> Response[str]:
 def store(desk: AtDesk) -> Response[str]:
     """Show what is kept, and what goes next and why."""
     made = ledger.store_page(desk)
-    return _shown(desk, "store.html", "store", "/api/retention", store=made)
+    return _shown(desk, "store.html", "store", "/api/store", store=made)
 
 
 # -- one session ----------------------------------------------------------------------------
@@ -211,7 +212,9 @@ class _Session:
 
     def live(self) -> str:
         """Give the address of what goes on in it, where something may."""
-        return f"/api{self.base}/live" if self.standing else ""
+        last = time_of(self.row.session.ended_at)
+        passed = self.desk.clock() - last.timestamp() if last else LATELY
+        return f"/api{self.base}/live?last=1" if self.standing or passed < LATELY else ""
 
     def settled(self, drawing: Drawing, window: Window) -> str:
         """Name the last row that will not change any more; what follows is drawn anew."""
@@ -348,7 +351,7 @@ def text(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[str
         raise NotFoundException(f"no such event: {event}")
     headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
     body = found.encode("utf-8", "replace").decode()
-    return Response(body, media_type="text/plain; charset=utf-8", headers=headers)
+    return Response(body, media_type="text/plain", headers=headers)
 
 
 @get("/sessions/{uid:str}/branch/{event:str}", include_in_schema=False, sync_to_thread=True)

@@ -441,7 +441,7 @@ class Drawing:
         return {
             "say": markdown.render(text),
             "lazy": much > INLINE,
-            "arg": clean(block.summary) or "thought, not shown by the model",
+            "arg": clean(block.summary),
             "size": size(much) if much > INLINE else "",
         }
 
@@ -605,17 +605,23 @@ class Drawing:
         gist = self._said((prose or [block])[-1]) if fact.blocks else ""
         places = bound.places
         before, after = self._contexts(row.place)
-        sizes = f"{short(before)} → {short(after)} tokens" if before and after else ""
+        sizes = f"{short(before)} → {short(after)} tokens" if before > after > 0 else ""
         fold = Fold(
             f"k{max(row.number, 0)}",
             "Compacted",
-            sizes,
+            sizes or self._how(row.place),
             self._turns_said(places),
             when(self.clock, fact.ts).said,
             gist=markdown.render(gist),
             count=len(bound.rows),
         )
         return {"fold": fold}
+
+    def _how(self, place: int) -> str:
+        """Say what the log itself says of a compaction, on the line before its summary."""
+        before = self.chart.facts[place - 1] if place else None
+        told = before.blocks[0].summary if before is not None and before.blocks else ""
+        return clean(told.removeprefix("compacted ")) if told.startswith("compacted ") else ""
 
     def _turns_said(self, places: Sequence[int]) -> str:
         numbers = [n for p in places if (n := self.chart.turns.get(p))]
@@ -820,7 +826,7 @@ def _ticks(bad: int, good: int) -> list[Tick]:
     if drawn == 0:
         return []
     reds = max(round(bad * drawn / total), 1 if bad else 0)
-    step = 220 / drawn
+    step = min(220 / drawn, 6.0)
     return [Tick(round(n * step, 1), round(step * 0.72, 1), n < reds) for n in range(drawn)]
 
 

@@ -127,13 +127,20 @@
       finally { busy = false; }
     }, 80);
   }
-  if (source && window.EventSource) {
-    const stream = new EventSource(source);
+  // A browser holds few streams to one server: only pages in view keep theirs.
+  let stream = null;
+  function listen() {
+    if (!source || !window.EventSource || document.hidden || stream) return;
+    stream = new EventSource(source);
     stream.onopen = () => says("live", "live");
     stream.onerror = () => says("lost, trying again", "lost");
-    for (const kind of ["message", "event", "tip", "reset", "changed", "standing", "agentSessionChanged"]) stream.addEventListener(kind, refresh);
-    addEventListener("pagehide", () => stream.close());
+    for (const kind of ["event", "rewound", "agent", "ready", "pending", "changed", "standing"]) stream.addEventListener(kind, refresh);
   }
+  function hush() { stream?.close(); stream = null; }
+  document.addEventListener("visibilitychange", () => document.hidden ? hush() : listen());
+  addEventListener("pagehide", hush);
+  addEventListener("pageshow", listen);
+  listen();
 
   // -- keys -----------------------------------------------------------------------------
   const press = (name) => one(`[data-act="${name}"]`)?.click();
