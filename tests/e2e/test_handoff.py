@@ -29,6 +29,9 @@ READS = {
 }
 """A second call of each client: one that others do not know by this name."""
 
+SURROUNDINGS = "<environment_context>"
+"""How Codex's words about its sandbox begin, which stay behind."""
+
 OLDER = "claude-2.1.80"
 WRITERS = ("claude", "codex", "grok", "ours")
 READERS = ("claude", OLDER, "codex", "grok")
@@ -57,19 +60,22 @@ def going_on(name: str, session: str) -> list[str]:
         sure = "--dangerously-bypass-approvals-and-sandbox"
         return [program, "exec", "--skip-git-repo-check", sure, "resume", session, NEXT]
     if name == "grok":
-        return [program, "-p", NEXT, "-r", session]
+        prompt = ("--system-prompt-override", "You are a coding agent.")
+        return [program, "-p", NEXT, "-r", session, "--always-approve", *prompt]
     return [program, "-p", NEXT, "--resume", session]
 
 
-def order(agent: Agent, home: Path, prompt: str, *commands: list[str]) -> dict[str, Any]:
-    """Run commands in the home, with a model that knows the agent's tools."""
+def order(
+    agent: Agent, home: Path, prompt: str, answers: list[Any], *commands: list[str]
+) -> dict[str, Any]:
+    """Run commands in the home, with a model that answers so to the prompt."""
     return cell.run(
         {
             "home": str(home),
             "commands": commands,
             "env": ENV | agent.env,
             "prompt": prompt,
-            "answers": [agent.tool, READS[agent.name], ANSWER],
+            "answers": answers,
             "harm": "none",
         }
     )
@@ -81,7 +87,8 @@ def written(writer: str, home: Path) -> Path:
         return _by_our_journal(home)
     agent = client(writer)
     agent.settle(home)
-    asked = order(agent, home, PROMPT, agent.ask())["ran"][0]
+    answers = [agent.tool, READS[agent.name], ANSWER]
+    asked = order(agent, home, PROMPT, answers, agent.ask())["ran"][0]
     assert 0 == asked["code"], asked
     logs = {"claude": "projects/*/*.jsonl", "codex": "sessions/*/*/*/*.jsonl"}
     found = (home / agent.folder).glob(logs.get(writer, "sessions/*/*/updates.jsonl"))
@@ -136,10 +143,10 @@ def handed(reader: str, path: Path, home: Path, *options: str) -> Handed:
     here = inside(path, home)
     hand = thence("handoff", here, "--to", agent.name, "--json", *options)
     show = thence("show", here, "--as", "messages", "--json")
-    shown, gave = order(agent, home, PROMPT, show, hand)["ran"]
+    shown, gave = order(agent, home, PROMPT, [ANSWER], show, hand)["ran"]
     assert 0 == gave["code"], gave
     report = json.loads(gave["out"])
-    done = order(agent, home, NEXT, going_on(reader, report["session"]))
+    done = order(agent, home, NEXT, ["Done."], going_on(reader, report["session"]))
     assert 0 == done["ran"][0]["code"], done["ran"][0]
     assert before == path.read_bytes()
     return Handed(json.loads(shown["out"]), report, done["asked"])
@@ -199,6 +206,8 @@ def missing(chain: list[dict[str, Any]], sent: list[Said]) -> list[str]:
     for message in chain:
         last = at
         for block in message["content"]:
+            if block.get("text", "").startswith(SURROUNDINGS):
+                continue
             places = [i for i in range(at, len(sent)) if _says(sent[i], block, message, results)]
             skipped = block["type"] in ("thinking", "tool_result") and not places
             if not places and not skipped:
@@ -249,6 +258,7 @@ def test_the_next_client_sends_the_whole_history(writer: str, reader: str, tmp_p
     assert 2 == report["calls"] == sum(counted)
     if writer != reader.partition("-")[0]:
         assert report["mapped"]
+    assert (writer == "codex") == (SURROUNDINGS in report["left"])
 
 
 @pytest.mark.parametrize("reader", ["claude", OLDER])

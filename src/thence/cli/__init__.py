@@ -31,6 +31,7 @@ COMMANDS = {
     "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",
     "export": "Write a session as lines, Markdown, a page or messages.",
     "resume": "Go on with a session: its agent, its folder.",
+    "handoff": "Give a session to another agent, which goes on with its history.",
     "rewind": "Move a session of our own back: its line, or its files.",
     "exec": "Run an agent, and keep what it wrote.",
     "hook": "Let agents say when a session went on.",

@@ -85,11 +85,23 @@ class Way(NamedTuple):
 @click.command("resume", help="Go on with a session: its agent, its folder. Without ID: choose.")
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
 @click.option("--exec", "run", is_flag=True, help="Run it, instead of printing what to type.")
+@click.option(
+    "--with",
+    "other",
+    type=click.Choice(list(_HOMES)),
+    help="Hand it over to this agent, which goes on with it: see thence handoff.",
+)
 @options.agent
 @options.project
 @options.as_json
 def command(
-    wanted: str | None, agent: str | None, project: str | None, *, run: bool, json: bool
+    wanted: str | None,
+    agent: str | None,
+    project: str | None,
+    other: str | None,
+    *,
+    run: bool,
+    json: bool,
 ) -> int:
     """Print how a session is gone on with, or do it."""
     known = wiring.adapters()
@@ -104,7 +116,10 @@ def command(
                 return 0
         else:
             row = wiring.session(store, wanted)
-    way = way_of(row, known)
+    if other is not None and other != row.session.flavor:
+        way = _handed(row, other, run=run)
+    else:
+        way = way_of(row, known)
     if json:
         say(as_json(way.told()))
         return 0
@@ -132,6 +147,16 @@ def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
     return Way(row, argv, _env(row, known), session.cwd or None)
 
 
+def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
+    """Hand a session over; gives how the other agent goes on with it."""
+    from thence.cli.handoff import hand_over
+
+    if run and shutil.which(other) is None:
+        raise NotReadable(f"{other} is not installed", hint="is it on your PATH?")
+    report = hand_over(row.session.session_uid, other)
+    return Way(row, report.argv, {}, report.cwd)
+
+
 def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     """Give the variable that leads an agent to a folder that is not its usual one."""
     flavor, path = row.session.flavor, row.session.source_path
@@ -150,7 +175,9 @@ def _check(way: Way, *, run: bool) -> None:
     """Refuse what cannot go well."""
     session = way.row.session
     name = session.native_session_id[:13]
-    if way.row.gone or (session.source_path and not Path(session.source_path).exists()):
+    gone = way.row.gone or (session.source_path and not Path(session.source_path).exists())
+    handed = way.argv[0] in _HOMES and way.argv[0] != session.flavor
+    if gone and not handed:
         raise SessionNotFound(
             f"{session.flavor} has deleted {name}, so it cannot go on with it",
             hint=f"what thence kept of it: thence show {name}",

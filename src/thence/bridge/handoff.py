@@ -1,0 +1,272 @@
+"""Handing a session over: its live chain, or one that leads to an event, written for another agent.
+
+The other agent's own client then goes on with it, whole history and all. Invariants: the source is
+read and never touched; the new session has a new id, its files are written whole or not at all,
+readable by their owner alone, and never over anything that is there; nothing that was allowed
+comes along; what was mapped, told in words or left behind stands in the report. Not redacted:
+a history goes on as it was, from its source where that is still there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from thence.bridge import portable, to_claude, to_codex, to_grok
+from thence.bridge.portable import Bound
+from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
+from thence.format import repair
+from thence.format.nodes import Is
+from thence.format.records import JSON, blocks
+from thence.journal.log import make_folder
+
+if TYPE_CHECKING:
+    from thence.adapters.sessions import Loaded
+    from thence.format.whole import Whole
+
+TARGETS: Final = ("claude", "codex", "grok")
+
+NOT_HANDED: Final = (
+    "permissions: the new agent asks anew",
+    "saved files and what subagents said among themselves",
+    "the bill: it stays with the session that ran it up",
+)
+"""What never goes along, whatever the session holds."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What was handed over, and what became of it on the way."""
+
+    session_uid: str
+    agent: str
+    to: str
+    session: str
+    cwd: str
+    event: str | None
+    messages: int
+    calls: int
+    kept: dict[str, int]
+    mapped: dict[str, int]
+    told: dict[str, int]
+    left: dict[str, int]
+    answered: list[str]
+    """Calls that never got a result, and were given one that says so."""
+    mended: list[str]
+    not_handed: tuple[str, ...]
+    files: list[str]
+    argv: list[str]
+    command: str
+    notes: list[str]
+
+
+class Handoff(msgspec.Struct, frozen=True):
+    """A session about to be written, and the report of it."""
+
+    files: dict[str, bytes]
+    """By their paths."""
+    folder: str | None
+    """The folder that appears at once with all of them; None for a single file."""
+    report: Report
+
+
+class _Writer(msgspec.Struct, frozen=True):
+    files: Callable[[Bound], dict[str, list[JSON]]]
+    resume: Callable[[Bound], list[str]]
+    of_its_own: bool = False
+    """A session is a folder of its own."""
+
+
+_WRITERS: Final[dict[str, _Writer]] = {
+    "claude": _Writer(to_claude.files, to_claude.resume),
+    "codex": _Writer(to_codex.files, to_codex.resume),
+    "grok": _Writer(to_grok.files, to_grok.resume, of_its_own=True),
+}
+
+
+def plan(
+    loaded: Loaded,
+    to: str,
+    *,
+    root: Path,
+    session: str,
+    at: datetime,
+    here: str,
+    event: int | None = None,
+    by: str = "thence",
+    notes: tuple[str, ...] = (),
+) -> Handoff:
+    """Work out what would be written below `root`, without writing it.
+
+    `event` is the place of the last event that goes along; without one it is the live chain's.
+    `here` is the folder it goes on in if the session's own is not there, `at` the time in UTC.
+    """
+    whole, agent = loaded.whole, loaded.source.adapter
+    mended = whole.messages(to=event)
+    if not mended.messages:
+        raise SessionNotFound(
+            f"nothing was said yet in {whole.uid}", hint="thence show tells what is there"
+        )
+    messages, account = portable.carried(mended.messages, agent, to)
+    last = whole.facts[event].node.id if event is not None else None
+    cwd, said = _folder(whole, here)
+    known = whole.session()
+    bound = Bound(
+        session,
+        messages,
+        cwd,
+        at,
+        {"from": whole.uid, "event": last, "by": by, "at": at.isoformat()},
+        _one_line(whole.title),
+        known.model if agent == to else to_grok.usual_model(root) if to == "grok" else None,
+        known.git_branch,
+    )
+    writer = _WRITERS[to]
+    written = {str(root / name): rows for name, rows in writer.files(bound).items()}
+    argv = writer.resume(bound)
+    report = Report(
+        whole.uid,
+        agent,
+        to,
+        session,
+        cwd,
+        last,
+        len(messages),
+        sum(b.get("type") == "tool_use" for m in mended.messages for b in blocks(m["content"])),
+        dict(account.kept),
+        dict(account.mapped),
+        dict(account.told),
+        dict(account.left),
+        [portable.call_id(f"{call['id']}") for call in mended.open_calls],
+        _mended(mended),
+        NOT_HANDED,
+        list(written),
+        argv,
+        f"cd {shlex.quote(cwd)} && {shlex.join(argv)}",
+        [*notes, *said],
+    )
+    bodies = {path: _body(path, rows) for path, rows in written.items()}
+    folder = str(Path(next(iter(bodies))).parent) if writer.of_its_own else None
+    return Handoff(bodies, folder, report)
+
+
+def _body(path: str, rows: list[JSON]) -> bytes:
+    """Write rows as lines; a card is one object."""
+    if path.endswith(".json"):
+        return json.dumps(rows[0], indent=2).encode() + b"\n"
+    return b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
+
+
+def _one_line(title: str | None) -> str | None:
+    return " ".join(title.split())[:200] if title else None
+
+
+def _mended(mended: repair.Mended) -> list[str]:
+    out = [f"{left.why}: {left.id}" if left.id else left.why for left in mended.left_out]
+    return [*out, *(["history began with the model's words"] if mended.opened else [])]
+
+
+def _folder(whole: Whole, here: str) -> tuple[str, list[str]]:
+    """Give the folder a session goes on in: its own if there is one, else where we are."""
+    told = whole.about.get("cwd")
+    if isinstance(told, str) and os.path.isabs(told) and os.path.isdir(told):  # noqa: PTH112, PTH117
+        return os.path.realpath(told), []
+    gone = f"its folder is not here ({told}); it goes on in {here}"
+    return here, [gone] if isinstance(told, str) and told else []
+
+
+# -- which chain ----------------------------------------------------------------------------
+
+
+def end_of(whole: Whole, place: int, *, branch: bool = False) -> int:
+    """Give the last event of what is handed over: this one, or the end of the branch it is on."""
+    if whole.graph.nodes[place].flags & Is.SIDE:
+        raise BadConfig(
+            "this event is a subagent's, and a subagent's history is no session",
+            hint="name the event at which the subagent was called",
+        )
+    if not branch:
+        return place
+    for run in whole.graph.branches:
+        if place in run.events:
+            return _tip(whole, run.events)
+    return whole.graph.end if whole.graph.end is not None else place
+
+
+def _tip(whole: Whole, events: tuple[int, ...]) -> int:
+    """The end of the longest way through a branch; of two the later one."""
+    depth: dict[int, int] = {}
+    for one in sorted(events):
+        depth[one] = depth.get(whole.graph.parents[one], 0) + 1
+    return max(events, key=lambda one: (depth[one], one))
+
+
+# -- writing --------------------------------------------------------------------------------
+
+
+def carry_out(handoff: Handoff) -> None:
+    """Write a session where its agent looks for it: all of it, or nothing."""
+    try:
+        if handoff.folder is None:
+            for path, body in handoff.files.items():
+                _appear(Path(path), body)
+        else:
+            _appear_together(Path(handoff.folder), handoff.files)
+    except FileExistsError as error:
+        raise Conflict(f"already there: {error.filename}", hint="nothing was written") from error
+    except OSError as error:
+        where = error.filename or next(iter(handoff.files))
+        message = f"{where} cannot be written: {error.strerror}"
+        raise NotAppendable(message, hint="is the agent's folder yours to write?") from error
+
+
+def _appear(path: Path, body: bytes) -> None:
+    make_folder(path.parent)
+    passing = path.with_name(f".{path.name}.thence")
+    try:
+        _write(passing, body)
+        os.link(passing, path)  # unlike a rename, it takes nobody's place
+    finally:
+        passing.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _appear_together(folder: Path, files: dict[str, bytes]) -> None:
+    if os.path.lexists(folder):
+        raise FileExistsError(17, "already there", str(folder))
+    make_folder(folder.parent)
+    passing = folder.with_name(f".{folder.name}.thence")
+    passing.mkdir(mode=0o700)
+    try:
+        for path, body in files.items():
+            _write(passing / Path(path).name, body)
+        _sync(passing)
+        passing.rename(folder)
+    except OSError:
+        for path in files:
+            (passing / Path(path).name).unlink(missing_ok=True)
+        passing.rmdir()
+        raise
+    _sync(folder.parent)
+
+
+def _write(path: Path, body: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

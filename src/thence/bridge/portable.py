@@ -1,0 +1,386 @@
+"""What of a history another agent can take: its calls mapped or told in words, the rest counted.
+
+Pure. `carried` takes messages that an API accepts, said to one agent, and gives messages that the
+next one's API accepts, with an account of every change. Invariants: texts stay word for word and
+in order; a call stays a call, with its result, only under a name and with arguments that the next
+agent knows, else both are told in words; a tool's result never becomes the user's words, for these
+are obeyed; thoughts that another model signed, and what the harness told of its own rules and
+permissions, stay behind; nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from thence.format import kinds, repair
+from thence.format.records import JSON, blocks, word
+
+Block = dict[str, JSON]
+
+DEEPEST: Final = 60
+"""Levels that a call's arguments may have: clients skip lines that are nested much deeper."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONE: Final = re.compile("[\ud800-\udfff]")
+_FENCE: Final = re.compile("`{3,}")
+
+_SHELLS: Final = {
+    "claude": ("Bash", "command"),
+    "codex": ("exec_command", "cmd"),
+    "grok": ("run_terminal_command", "command"),
+}
+_FORMS: Final[dict[str, dict[str, tuple[str, dict[str, str]]]]] = {
+    "claude": {
+        "read": ("Read", {"path": "file_path"}),
+        "write": ("Write", {"path": "file_path", "content": "content"}),
+        "edit": ("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
+        "search": ("Grep", {"pattern": "pattern"}),
+    },
+    "grok": {
+        "read": ("read_file", {"path": "target_file"}),
+        "write": ("write", {"path": "file_path", "content": "content"}),
+        "edit": ("search_replace", {"path": "file_path", "old": "old_string", "new": "new_string"}),
+        "search": ("grep", {"pattern": "pattern"}),
+    },
+}
+"""Tools that say the same under other names; a call with any further argument is none of them."""
+
+_STEPS: Final = frozenset({"pending", "in_progress", "completed"})
+
+_TAGS: Final = (
+    *("system-reminder", "environment_context", "permissions instructions", "user_instructions"),
+    *("INSTRUCTIONS", "collaboration_mode", "model_switch", "recommended_plugins", "skill"),
+    *("codex_internal_context", "git_status", "agent_skills", "mcp_servers"),
+)
+"""Texts in the user's mouth that tell a harness's rules, surroundings and permissions."""
+_INSTRUCTIONS: Final = "# AGENTS.md instructions"
+_USER_INFO: Final = "<user_info>"
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A history on its way to one agent: all that its writer needs to know."""
+
+    session: str
+    """The new session's id."""
+    messages: list[JSON]
+    cwd: str
+    at: datetime
+    provenance: dict[str, JSON]
+    title: str | None = None
+    model: str | None = None
+    git_branch: str | None = None
+
+    def time(self, after: int) -> str:
+        """Give a time so many milliseconds after this one, as every agent writes it."""
+        moment = self.at + timedelta(milliseconds=after)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+class Account(msgspec.Struct):
+    """What became of the parts of a history."""
+
+    kept: dict[str, int] = {}
+    """Calls that stay as they are, by tool."""
+    mapped: dict[str, int] = {}
+    """Calls under another name, as `Bash → exec_command`."""
+    told: dict[str, int] = {}
+    """Calls told in words with their results, by tool."""
+    left: dict[str, int] = {}
+    """What stayed behind, by what it is."""
+
+
+def carried(messages: Iterable[Block], source: str, target: str) -> tuple[list[Block], Account]:
+    """Give messages of one agent as another one can take them."""
+    work = _Carrying(source, target)
+    given = list(messages)
+    work.results = {
+        block["tool_use_id"]: block
+        for message in given
+        for block in blocks(message.get("content"))
+        if block.get("type") == "tool_result"
+    }
+    out = [work.message(message) for message in given]
+    return repair.mend(out).messages, work.account
+
+
+class _Carrying:
+    """One history on its way."""
+
+    def __init__(self, source: str, target: str) -> None:
+        self.same = source == target
+        self.source, self.target = source, target
+        self.results: dict[str, Block] = {}
+        self.stays: dict[str, str] = {}
+        """Calls that stay calls: their id, and their id from now on."""
+        self.account = Account(Counter(), Counter(), Counter(), Counter())
+
+    def message(self, message: Block) -> Block:
+        role = message["role"]
+        out: list[Block] = []
+        for block in blocks(message.get("content")):
+            made = self._assistant(block) if role == "assistant" else self._user(block)
+            out += [made] if made is not None else []
+        if role == "assistant" and not self.same:
+            # Words that now stand beside calls go before them, where every API takes them.
+            out.sort(key=lambda block: block.get("type") == "tool_use")
+        return {"role": role, "content": out}
+
+    def _left(self, what: str) -> None:
+        self.account.left[what] = self.account.left.get(what, 0) + 1
+
+    # -- the model's side ---------------------------------------------------------------
+
+    def _assistant(self, block: Block) -> Block | None:
+        kind = block.get("type")
+        if kind == "text":
+            return _text(word(block.get("text")))
+        if kind == "tool_use":
+            return self._call(block)
+        if kind in ("thinking", "redacted_thinking"):
+            signed = block.get("signature") or block.get("data")
+            if self.same and self.target == "claude" and isinstance(signed, str):
+                return block
+            self._left("thinking")
+            return None
+        self._left(f"{kind}")
+        return None
+
+    def _call(self, call: Block) -> Block:
+        name, given = word(call.get("name")), call.get("input")
+        made = self._same(name, given) if self.same else mapped(name, given, self.target)
+        if made is None or not _NAME.fullmatch(made[0]) or not is_plain(made[1]):
+            return self._in_words(call)
+        new = call_id(call["id"])
+        self.stays[call["id"]] = new
+        if made[0] == name:
+            self._count(self.account.kept, name)
+        else:
+            self._count(self.account.mapped, f"{name} → {made[0]}")
+        return {"type": "tool_use", "id": new, "name": made[0], "input": _cleaned(made[1])}
+
+    @staticmethod
+    def _same(name: str, given: JSON) -> tuple[str, Block] | None:
+        return (name, given) if isinstance(given, dict) else None
+
+    @staticmethod
+    def _count(where: dict[str, int], name: str) -> None:
+        where[name] = where.get(name, 0) + 1
+
+    def _in_words(self, call: Block) -> Block:
+        """Tell a call and its result as words of the model, whose doing it was."""
+        name = word(call.get("name")) or "a tool"
+        self._count(self.account.told, name)
+        result = self.results.get(call["id"], {})
+        failed = " (failed)" if result.get("is_error") is True else ""
+        said = self._flat(result.get("content"))
+        lines = (
+            f"[I called {name}, a tool of {self.source} that is not offered here.]",
+            f"input: {_written(call.get('input'))}",
+            f"result{failed}:",
+            fenced(said),
+        )
+        return _text("\n".join(lines))
+
+    def _flat(self, content: JSON) -> str:
+        """Give a result as one text; what is no text is named and counted."""
+        parts: list[str] = []
+        for part in blocks(content):
+            if part.get("type") == "text":
+                parts.append(word(part.get("text")))
+            else:
+                self._left(f"{part.get('type')} in a result")
+                parts.append(f"[{part.get('type')}]")
+        return "\n".join(parts)
+
+    # -- the user's side ----------------------------------------------------------------
+
+    def _user(self, block: Block) -> Block | None:
+        kind = block.get("type")
+        if kind == "text":
+            said, gone = without_harness(word(block.get("text")))
+            for tag in gone:
+                self._left(f"<{tag}>")
+            return _text(said) if said.strip() else None
+        if kind == "tool_result":
+            return self._result(block)
+        if kind == "image" and isinstance(block.get("source"), dict):
+            return block
+        self._left(f"{kind}")
+        return _text(f"[{kind}]")
+
+    def _result(self, block: Block) -> Block | None:
+        new = self.stays.get(block["tool_use_id"])
+        if new is None:
+            return None  # told in words, with its call
+        content = block.get("content")
+        if isinstance(content, list):
+            content = [self._part(part) for part in content]
+        else:
+            content = _whole(word(content))
+        out = {"type": "tool_result", "tool_use_id": new, "content": content}
+        if block.get("is_error") is not True:
+            return out
+        if self.target != "claude":
+            self._left("mark of a failed result")  # its text still says so
+        return {**out, "is_error": True}
+
+    def _part(self, part: Block) -> Block:
+        if part.get("type") == "text":
+            return _text(word(part.get("text")))
+        if part.get("type") == "image" and isinstance(part.get("source"), dict):
+            return part
+        self._left(f"{part.get('type')} in a result")
+        return _text(f"[{part.get('type')}]")
+
+
+# -- tools ----------------------------------------------------------------------------------
+
+
+def mapped(name: str, given: JSON, target: str) -> tuple[str, Block] | None:
+    """Give a call as the target knows it; None when it has nothing that says the same."""
+    if not isinstance(given, dict):
+        return None
+    script = kinds.command(name, given) if kinds.tool_kind(name) == "shell" else None
+    if script is not None and target in _SHELLS:
+        tool, argument = _SHELLS[target]
+        # Only the script: what else was asked for may be a permission.
+        more = {"description": "run by another agent"} if target == "grok" else {}
+        return tool, {argument: script, **more}
+    server = _of_a_server(name, given)
+    if server is not None:
+        return _to_a_server(*server, target)
+    if target == "codex":
+        return _plan(name, given)
+    return _form(name, given, target)
+
+
+def _form(name: str, given: Block, target: str) -> tuple[str, Block] | None:
+    given = {name: value for name, value in given.items() if value not in (False, None)}
+    for forms in _FORMS.values():
+        for kind, (tool, fields) in forms.items():
+            if tool != name or given.keys() != set(fields.values()):
+                continue
+            other, theirs = _FORMS[target][kind]
+            return other, {theirs[what]: given[mine] for what, mine in fields.items()}
+    return None
+
+
+def _of_a_server(name: str, given: Block) -> tuple[str, str, JSON] | None:
+    """Give server, tool and arguments of a call to an MCP server, whoever made it."""
+    arguments: JSON = given
+    if name == "use_tool":
+        name, arguments = f"mcp__{word(given.get('tool_name'))}", given.get("tool_input")
+    prefix, _, rest = name.partition("__")
+    server, _, tool = rest.partition("__")
+    return (server, tool, arguments) if prefix == "mcp" and server and tool else None
+
+
+def _to_a_server(server: str, tool: str, given: JSON, target: str) -> tuple[str, Block] | None:
+    if target == "grok":
+        return "use_tool", {"tool_name": f"{server}__{tool}", "tool_input": given}
+    return (f"mcp__{server}__{tool}", given) if isinstance(given, dict) else None
+
+
+def _plan(name: str, given: Block) -> tuple[str, Block] | None:
+    """Give a list of todos as Codex has it."""
+    todos = given.get("todos")
+    if kinds.tool_kind(name) != "plan" or not isinstance(todos, list):
+        return None
+    plan = [
+        {"step": todo["content"], "status": todo["status"]}
+        for todo in todos
+        if isinstance(todo, dict)
+        and isinstance(todo.get("content"), str)
+        and todo.get("status") in _STEPS
+    ]
+    return ("update_plan", {"plan": plan}) if len(plan) == len(todos) else None
+
+
+# -- texts ----------------------------------------------------------------------------------
+
+
+def without_harness(text: str) -> tuple[str, list[str]]:
+    """Take away what a harness put before a prompt; the rest, and the names of what went."""
+    gone: list[str] = []
+    rest = text
+    while (start := rest.lstrip()).startswith(("<", _INSTRUCTIONS)):
+        if start.startswith(_USER_INFO) and "<user_query>" not in start:
+            return "", [*gone, "user_info"]
+        tag = next((t for t in _TAGS if re.match(rf"<{t}[\s>]", start)), None)
+        if start.startswith(_INSTRUCTIONS):
+            tag = "INSTRUCTIONS"
+        if tag is None:
+            break
+        end = f"</{tag}>" if f"</{tag}>" in start else f"</{tag.partition(' ')[0]}>"
+        _, found, rest_of = start.partition(end)
+        if not found:
+            break
+        gone.append(tag)
+        rest = rest_of.lstrip("\n")
+    return rest, gone
+
+
+def fenced(text: str) -> str:
+    """Set a text between fences that it does not hold itself."""
+    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{_whole(text)}\n{fence}"
+
+
+def call_id(told: str) -> str:
+    """Give a call's id if every API takes it, else one made of it."""
+    if _NAME.fullmatch(told):
+        return told
+    return f"call_{blake2b(told.encode('utf-8', 'backslashreplace'), digest_size=12).hexdigest()}"
+
+
+def is_plain(value: JSON) -> bool:
+    """Whether every client reads a value back: not too deep, and of JSON's own numbers."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            break
+    try:
+        return not level and bool(json.dumps(value, allow_nan=False))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _cleaned(value: JSON) -> JSON:
+    """Replace lone surrogates everywhere: a strict reader drops the whole line for one."""
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, list):
+        return [_cleaned(one) for one in value]
+    if isinstance(value, dict):
+        return {_whole(name): _cleaned(one) for name, one in value.items()}
+    return value
+
+
+def _written(value: JSON) -> str:
+    try:
+        return _whole(json.dumps(value, ensure_ascii=False))
+    except (ValueError, TypeError, RecursionError):
+        return "[nested too deeply to be told]"
+
+
+def _whole(text: str) -> str:
+    return _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _text(said: str) -> Block:
+    return {"type": "text", "text": _whole(said)}

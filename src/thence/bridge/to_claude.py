@@ -1,0 +1,106 @@
+"""A session in Claude Code's own format: one transcript, in the folder of its project.
+
+Kept to what every version of the client takes: envelopes in full, a message id of its own per
+answer, a linear chain, results in one record directly after their calls, rising times, the tip
+last. Who wrote it and from what stands in a record outside the chain, which clients pass over.
+No record says anything about permissions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from thence.bridge.portable import Bound
+from thence.format.records import JSON, blocks
+
+LIKE: Final = "2.1.325"
+"""The version whose records these are."""
+LONGEST: Final = 200
+
+
+def folder_name(cwd: str) -> str:
+    """Name the folder of a project as the client does: letters and digits stay, all else is `-`."""
+    units = cwd.encode("utf-16-le", "surrogatepass")
+    codes = [units[i] | units[i + 1] << 8 for i in range(0, len(units), 2)]
+    name = re.sub(r"[^A-Za-z0-9]", "-", "".join(map(chr, codes)))
+    if len(name) <= LONGEST:
+        return name
+    total = 0
+    for code in codes:
+        total = (total * 31 + code) & 0xFFFFFFFF
+    return f"{name[:LONGEST]}-{_base36(abs(total - (1 << 32) if total >> 31 else total))}"
+
+
+def _base36(number: int) -> str:
+    out = ""
+    while number:
+        number, digit = divmod(number, 36)
+        out = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + out
+    return out or "0"
+
+
+def files(bound: Bound) -> dict[str, list[JSON]]:
+    """Give the file of a session, by its place below the client's folder."""
+    path = f"projects/{folder_name(bound.cwd)}/{bound.session}.jsonl"
+    return {path: list(_records(bound))}
+
+
+def resume(bound: Bound) -> list[str]:
+    """Give the command that goes on with it."""
+    return ["claude", "--resume", bound.session]
+
+
+def _records(bound: Bound) -> Iterator[JSON]:
+    yield {"type": "thence-handoff", "sessionId": bound.session, **bound.provenance}
+    parts = [part for message in bound.messages for part in _parts(message)]
+    parent: str | None = None
+    for at, message in enumerate(parts):
+        uuid = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{at}"))
+        yield {
+            "parentUuid": parent,
+            "isSidechain": False,
+            "userType": "external",
+            "entrypoint": "cli",
+            "cwd": bound.cwd,
+            "sessionId": bound.session,
+            "version": LIKE,
+            "gitBranch": bound.git_branch or "HEAD",
+            "type": message["role"],
+            "message": _message(message, f"msg_{uuid.replace('-', '')}", bound.model),
+            "uuid": uuid,
+            "timestamp": bound.time(at - len(parts)),
+        }
+        parent = uuid
+
+
+def _parts(message: JSON) -> Iterator[JSON]:
+    """Part results from the words behind them, as the client writes them."""
+    given = blocks(message["content"])
+    results = [block for block in given if block.get("type") == "tool_result"]
+    words = [block for block in given if block.get("type") != "tool_result"]
+    for some in (results, words):
+        if some:
+            yield {"role": message["role"], "content": some}
+
+
+def _message(message: JSON, name: str, model: str | None) -> JSON:
+    if message["role"] == "user":
+        said = message["content"]
+        if len(said) == 1 and said[0].get("type") == "text":
+            return {"role": "user", "content": said[0]["text"]}
+        return {"role": "user", "content": said}
+    called = any(block.get("type") == "tool_use" for block in message["content"])
+    return {
+        "id": name,
+        "type": "message",
+        "role": "assistant",
+        "model": model or "unknown",
+        "content": message["content"],
+        "stop_reason": "tool_use" if called else "end_turn",
+        "stop_sequence": None,
+        # Paid for where it was said: here it costs nothing a second time.
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }

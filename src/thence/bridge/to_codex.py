@@ -1,0 +1,130 @@
+"""A session in Codex's own format: one rollout, below the day it was handed over.
+
+Written in the legacy form, which every version since 0.39 goes on with: the items that the model
+sees, and beside each message the event that a terminal shows it by. There is no turn context, so
+that nothing says how much was once allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from thence.bridge.portable import Bound
+from thence.format.records import JSON, blocks, word
+
+LIKE: Final = "0.166.0"
+"""The version that these records were tried with."""
+_CUSTOM: Final = frozenset({"apply_patch", "exec"})
+"""Tools whose input is a text and no JSON."""
+
+
+def files(bound: Bound) -> dict[str, list[JSON]]:
+    """Give the file of a session, by its place below the client's folder."""
+    here = bound.at.astimezone()  # names are in local time, as the client's own
+    path = f"sessions/{here:%Y/%m/%d}/rollout-{here:%Y-%m-%dT%H-%M-%S}-{bound.session}.jsonl"
+    return {path: list(_lines(bound))}
+
+
+def resume(bound: Bound) -> list[str]:
+    """Give the command that goes on with it."""
+    return ["codex", "resume", bound.session]
+
+
+def _lines(bound: Bound) -> Iterator[JSON]:
+    start = bound.time(0)
+    meta = {
+        "id": bound.session,
+        "timestamp": start,
+        "cwd": bound.cwd,
+        "originator": "thence",
+        "cli_version": LIKE,
+        "source": "cli",
+    }
+    yield {"timestamp": start, "type": "session_meta", "payload": meta}
+    yield {"timestamp": start, "type": "thence_handoff", "payload": bound.provenance}
+    texts = {
+        block["id"]
+        for message in bound.messages
+        for block in blocks(message["content"])
+        if block.get("type") == "tool_use" and _takes_text(block)
+    }
+    for message in bound.messages:
+        for item in _items(message, texts):
+            yield {"timestamp": start, "type": "response_item", "payload": item}
+            if (shown := _shown(item)) is not None:
+                yield {"timestamp": start, "type": "event_msg", "payload": shown}
+
+
+def _items(message: JSON, texts: Collection[str]) -> Iterator[JSON]:
+    """Give the items of a message; `texts` are the calls whose input is a text."""
+    role = message["role"]
+    words: list[JSON] = []
+    for block in blocks(message["content"]):
+        kind = block.get("type")
+        if kind == "tool_use":
+            yield from _message(role, words)
+            words = []
+            yield _call(block)
+        elif kind == "tool_result":
+            call = block["tool_use_id"]
+            form = "custom_tool_call_output" if call in texts else "function_call_output"
+            yield {"type": form, "call_id": call, "output": _output(block.get("content"))}
+        else:
+            words.append(_part(block, role))
+    yield from _message(role, words)
+
+
+def _message(role: str, words: list[JSON]) -> Iterator[JSON]:
+    if words:
+        yield {"type": "message", "role": role, "content": words}
+
+
+def _part(block: JSON, role: str) -> JSON:
+    if block.get("type") == "image":
+        return {"type": "input_image", "image_url": _url(block["source"])}
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": kind, "text": word(block.get("text"))}
+
+
+def _url(source: JSON) -> str:
+    if source.get("type") == "url":
+        return word(source.get("url"))
+    return f"data:{word(source.get('media_type'))};base64,{word(source.get('data'))}"
+
+
+def _call(block: JSON) -> JSON:
+    name, given = block["name"], block["input"]
+    if _takes_text(block):
+        call = {"name": name, "input": given["input"]}
+        return {"type": "custom_tool_call", "call_id": block["id"], **call}
+    out: JSON = {"type": "function_call", "name": name, "call_id": block["id"]}
+    prefix, _, rest = name.partition("__")
+    server, _, tool = rest.partition("__")
+    if prefix == "mcp" and server and tool:
+        out |= {"name": tool, "namespace": f"mcp__{server}"}
+    return out | {"arguments": json.dumps(given, ensure_ascii=False)}
+
+
+def _takes_text(block: JSON) -> bool:
+    given = block["input"]
+    text = given.keys() == {"input"} and isinstance(given["input"], str)
+    return text and block["name"] in _CUSTOM
+
+
+def _output(content: JSON) -> JSON:
+    parts = blocks(content)
+    if all(part.get("type") == "text" for part in parts):
+        return "\n".join(word(part.get("text")) for part in parts)
+    return [_part(part, "user") for part in parts]
+
+
+def _shown(item: JSON) -> JSON | None:
+    """Give the event by which a terminal shows a message."""
+    if item["type"] != "message":
+        return None
+    said = "\n".join(word(part.get("text")) for part in item["content"] if part.get("text"))
+    if item["role"] == "assistant":
+        return {"type": "agent_message", "message": said}
+    return {"type": "user_message", "message": said}

@@ -1,0 +1,143 @@
+"""`thence handoff`: give a session to another agent, whose own client goes on with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thence import __version__
+from thence.bridge.handoff import TARGETS, Handoff, carry_out, end_of, plan
+from thence.cli import options, wiring
+from thence.cli.columns import tell, tilde
+from thence.cli.completion import ids
+from thence.cli.reading import exit_code
+from thence.cli.terminal import as_json, cut, say, several, width
+from thence.format.figures import clean
+
+if TYPE_CHECKING:
+    from thence.adapters.sessions import Loaded
+    from thence.bridge.handoff import Report
+
+REDACTED = "its source is gone: this is what was kept of it, secrets redacted"
+
+
+@click.command(
+    "handoff",
+    help="Give a session to another agent, which goes on with its history.",
+    epilog="Writes a new session in the other agent's folder; the one that is handed over stays as"
+    " it is. No permission goes along. Secrets are not redacted: a history goes on as it was.",
+)
+@click.argument("wanted", metavar="ID|PATH", shell_complete=ids)
+@click.option("--to", "target", type=click.Choice(TARGETS), required=True, help="Which agent.")
+@click.option("--at", "event", metavar="EVENT", help="Only what led to this event.")
+@click.option("--branch", metavar="EVENT", help="The branch that this event is on, to its end.")
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be written; write nothing.")
+@options.as_json
+def command(
+    wanted: str,
+    target: str,
+    event: str | None,
+    branch: str | None,
+    *,
+    dry_run: bool,
+    json: bool,
+) -> int:
+    """Hand a session over, and say how the other agent goes on with it."""
+    if event is not None and branch is not None:
+        raise click.UsageError("--at and --branch both say where to end; give one of them")
+    loaded, notes = original(wanted)
+    handoff = prepared(loaded, target, event=event, branch=branch, notes=notes)
+    if not dry_run:
+        carry_out(handoff)
+    if json:
+        say(as_json({"dry_run": dry_run, **_fields(handoff.report)}))
+    else:
+        tell(lines(handoff.report, width(), dry_run=dry_run))
+        click.echo(clean(handoff.report.command))
+    return exit_code(loaded.skipped)
+
+
+def hand_over(wanted: str, target: str) -> Report:
+    """Hand a session over as it stands."""
+    loaded, notes = original(wanted)
+    handoff = prepared(loaded, target, notes=notes)
+    carry_out(handoff)
+    return handoff.report
+
+
+def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
+    """Load a session from its source, unredacted; where that is gone, as it was kept."""
+    from thence.adapters.sessions import load
+    from thence.memory.recall import loaded
+
+    if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
+        return load(Path(wanted)), ()
+    with wiring.store() as store:
+        row = wiring.session(store, wanted)
+        source = row.session.source_path
+        if source and os.path.lexists(source):
+            return load(Path(source)), ()
+        return loaded(store, row), (REDACTED,)
+
+
+def prepared(
+    loaded: Loaded,
+    target: str,
+    *,
+    event: str | None = None,
+    branch: str | None = None,
+    notes: tuple[str, ...] = (),
+) -> Handoff:
+    """Work out a handoff to an agent of this machine."""
+    from datetime import UTC, datetime
+
+    from thence.journal.ids import uuid7
+    from thence.memory.recall import place_of
+
+    name = event if event is not None else branch
+    place = place_of(loaded.whole, name) if name is not None else None
+    roots = wiring.adapters()[target].roots(Path.home(), os.environ)
+    return plan(
+        loaded,
+        target,
+        root=next((path for path in roots if path.is_dir()), roots[0]),
+        session=uuid7(),
+        at=datetime.now(UTC),
+        here=str(Path.cwd()),
+        event=end_of(loaded.whole, place, branch=branch is not None) if place is not None else None,
+        by=f"thence {__version__}",
+        notes=notes,
+    )
+
+
+def _fields(report: Report) -> dict[str, object]:
+    import msgspec
+
+    fields: dict[str, object] = msgspec.to_builtins(report)
+    return fields
+
+
+def lines(report: Report, room: int, *, dry_run: bool) -> Iterator[str]:
+    """Tell what was handed over, and what became of it on the way."""
+    done = "would be handed" if dry_run else "handed"
+    yield f"{several(report.messages, 'message')} {done} to {report.to}"
+    for what, counts in (
+        ("calls as they are", report.kept),
+        ("calls by another name", report.mapped),
+        ("calls told in words", report.told),
+        ("left behind", report.left),
+    ):
+        if counts:
+            told = ", ".join(f"{clean(name)} {number}" for name, number in counts.items())
+            yield cut(f"  {what}: {told}", room)
+    if report.answered:
+        yield f"  never answered, and now told so: {several(len(report.answered), 'call')}"
+    for note in (*report.mended, *report.notes):
+        yield cut(f"  {clean(note)}", room)
+    yield cut(f"  not handed over: {'; '.join(report.not_handed)}", room)
+    for path in report.files:
+        yield cut(f"  {clean(tilde(path))}", room)

@@ -1,0 +1,308 @@
+"""Sessions written for another agent: whole, private, new, and read back the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapters import rollouts
+from tests.adapters.transcripts import Script, write
+from thence.adapters.sessions import Loaded, load
+from thence.bridge.handoff import TARGETS, Handoff, carry_out, end_of, plan
+from thence.bridge.to_claude import folder_name
+from thence.bridge.to_grok import usual_model
+from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
+from thence.format.records import JSON
+from thence.format.repair import problems
+from thence.memory.recall import place_of
+
+AT = datetime(2026, 3, 29, 1, 30, 0, 250_000, tzinfo=UTC)
+NEW = "01a00000-0000-7000-8000-00000000000b"
+
+
+def story() -> Script:
+    """A prompt, calls that are known and unknown, a dead branch, a call that was never answered."""
+    script = Script()
+    script.user("What is here?")
+    script.reply([{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}], id="m1", stop=None)
+    script.call("t1", "Bash", command="ls")
+    script.result("t1", "calc.py")
+    script.call("t2", "Glob", pattern="*.py")
+    base = script.result("t2", "calc.py as well")
+    script.say("One file.")
+    script.user("Try the wrong way.")
+    script.say("It was wrong.")
+    script.user("Now the right way.", parentUuid=base)
+    script.call("t3", "Bash", command="sleep 9")
+    return script
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Loaded:
+    """The story, as it is read."""
+    folder = write(tmp_path / "source", story())
+    return load(next(folder.glob("*.jsonl")))
+
+
+def handed(told: Loaded, to: str, root: Path, **more: Any) -> Handoff:
+    """Hand it over."""
+    made = plan(told, to, root=root, session=NEW, at=AT, here="/home/dev/project", **more)
+    carry_out(made)
+    return made
+
+
+def read_back(made: Handoff) -> list[JSON]:
+    """Give the messages of what was written, as our own reader of that agent sees it."""
+    path = next(path for path in made.report.files if "summary" not in path)
+    return load(Path(path)).whole.messages().messages
+
+
+def words(messages: list[JSON]) -> list[str]:
+    """Give all texts and calls in order, results beside."""
+    return [
+        block.get("text") or block.get("id") or str(block.get("content"))
+        for message in messages
+        for block in message["content"]
+    ]
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_what_is_written_reads_back_as_what_was_handed(
+    told: Loaded, to: str, tmp_path: Path
+) -> None:
+    """Our reader of the other agent finds every word, every call answered, in order."""
+    made = handed(told, to, tmp_path / to)
+    messages = read_back(made)
+    said = words(messages)
+
+    assert [] == problems(messages)
+    order = ["What is here?", "t1", "calc.py", "Now the right way.", "t3"]
+    assert order == [one for one in said if one in order]
+    assert not any("wrong" in one for one in said)
+    assert any("interrupted" in one for one in said)
+    assert made.report.messages == len(messages)
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_the_report_says_what_became_of_everything(told: Loaded, to: str, tmp_path: Path) -> None:
+    """Calls by what became of them, thoughts, answers that were made up, what never goes along."""
+    report = handed(told, to, tmp_path / to).report
+    shell = {"codex": "exec_command", "grok": "run_terminal_command"}.get(to, "")
+
+    assert 3 == report.calls
+    assert ["t3"] == report.answered
+    if to == "claude":
+        assert ({"Bash": 2, "Glob": 1}, {}, {}) == (report.kept, report.mapped, report.told)
+        assert {} == report.left
+    else:
+        assert ({}, {f"Bash → {shell}": 2}, {"Glob": 1}) == (
+            report.kept,
+            report.mapped,
+            report.told,
+        )
+        assert {"thinking": 1, "mark of a failed result": 1} == report.left
+    assert any("permissions" in one for one in report.not_handed)
+    assert ("claude", to, NEW, "/home/dev/project") == (
+        report.agent,
+        report.to,
+        report.session,
+        report.cwd,
+    )
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_provenance_is_written_and_no_permission(told: Loaded, to: str, tmp_path: Path) -> None:
+    """The files say what they come from; no record speaks of what was allowed."""
+    made = handed(told, to, tmp_path / to)
+    body = b"".join(made.files.values()).decode()
+
+    assert f'"from": "{told.whole.uid}"' in body
+    for word in ("permission", "approval", "sandbox", "allowedTools", "turn_context", "yolo"):
+        assert word not in body
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_files_are_new_whole_and_the_owners_alone(told: Loaded, to: str, tmp_path: Path) -> None:
+    """Mode 0600 in folders of 0700, nothing half-written beside them, nothing ever replaced."""
+    before = Path(told.source.path).read_bytes()
+    made = handed(told, to, tmp_path / to)
+    found = [path for path in (tmp_path / to).rglob("*") if path.is_file()]
+
+    assert sorted(made.report.files) == sorted(map(str, found))
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in found}
+    assert {0o700} == {
+        path.stat().st_mode & 0o777 for path in (tmp_path / to).rglob("*") if path.is_dir()
+    }
+    held = {path: path.read_bytes() for path in found}
+    with pytest.raises(Conflict):
+        carry_out(made)
+    assert held == {
+        path: path.read_bytes() for path in (tmp_path / to).rglob("*") if path.is_file()
+    }
+    assert before == Path(told.source.path).read_bytes()
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_a_disk_that_fails_leaves_nothing(
+    told: Loaded, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whichever step: either the whole session stands there afterwards, or no file at all."""
+    sync, steps = os.fsync, 0
+
+    def full(handle: int) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == last:
+            raise OSError(28, "No space left on device")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    seen = set()
+    for last in range(1, 20):
+        root, steps = tmp_path / f"{to}{last}", 0
+        try:
+            made = handed(told, to, root)
+        except NotAppendable:
+            made = plan(told, to, root=root, session=NEW, at=AT, here="/home/dev/project")
+        left = {str(path) for path in root.rglob("*") if path.is_file()}
+        seen.add(len(left))
+        assert left in (set(), set(made.files)), last
+
+    assert {0, len(made.files)} == seen
+
+
+def test_an_earlier_event_ends_the_history(told: Loaded, tmp_path: Path) -> None:
+    """What came after it is not handed over; its call is answered as it was then."""
+    place = place_of(told.whole, "r3")
+    made = handed(told, "claude", tmp_path / "c", event=end_of(told.whole, place))
+
+    assert ["What is here?", "t1", "calc.py"] == [
+        one for one in words(read_back(made)) if one != "None"
+    ]
+    assert "r3" == made.report.event
+
+
+def test_a_branch_is_handed_over_to_its_end(told: Loaded, tmp_path: Path) -> None:
+    """Any event of a dead branch names all of it."""
+    place = place_of(told.whole, "r8")
+    made = handed(told, "codex", tmp_path / "c", event=end_of(told.whole, place, branch=True))
+    said = words(read_back(made))
+
+    assert "It was wrong." == said[-1]
+    assert "Now the right way." not in said
+
+
+def test_a_subagents_event_is_refused(tmp_path: Path) -> None:
+    """Its history is no session."""
+    script = story()
+    script.user("Look.", isSidechain=True, uuid="s1", parentUuid=None)
+    folder = write(tmp_path / "claude", script)
+    whole = load(next(folder.glob("*.jsonl"))).whole
+
+    with pytest.raises(BadConfig, match="subagent"):
+        end_of(whole, place_of(whole, "s1"))
+
+
+def test_nothing_said_is_nothing_to_hand_over(tmp_path: Path) -> None:
+    """It is an error, not an empty session."""
+    script = Script()
+    script.note("custom-title", customTitle="empty")
+    folder = write(tmp_path / "claude", script)
+
+    with pytest.raises(SessionNotFound):
+        handed(load(next(folder.glob("*.jsonl"))), "codex", tmp_path / "c")
+
+
+def test_a_folder_that_is_gone_is_replaced_by_where_we_are(told: Loaded, tmp_path: Path) -> None:
+    """And that is said; one that is there is used, without its links."""
+    made = plan(told, "codex", root=tmp_path, session=NEW, at=AT, here="/here")
+
+    assert "/here" == made.report.cwd
+    assert any("/home/dev/project" in note for note in made.report.notes)
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    folder = write(tmp_path / "there", _in(str(link)))
+    there = load(next(folder.glob("*.jsonl")))
+    made = plan(there, "codex", root=tmp_path, session=NEW, at=AT, here="/here")
+    assert (os.path.realpath(real), []) == (made.report.cwd, made.report.notes)
+
+
+def _in(cwd: str) -> Script:
+    script = Script(cwd=cwd)
+    script.user("Hello.")
+    script.say("Hello.")
+    return script
+
+
+def test_no_folder_of_a_log_leads_out(tmp_path: Path) -> None:
+    """A session says it was in `..`: what is written stays in the agent's folder."""
+    folder = write(tmp_path / "claude", _in("../../../etc"))
+    odd = load(next(folder.glob("*.jsonl")))
+    for to in TARGETS:
+        made = handed(odd, to, tmp_path / to)
+        for path in made.report.files:
+            assert Path(os.path.normpath(path)).is_relative_to(tmp_path / to)
+
+
+def test_codex_gets_its_own_kinds_of_calls(tmp_path: Path) -> None:
+    """Patches stay texts, calls of servers have a namespace, images are data URLs."""
+    folder = tmp_path / "codex" / "sessions" / "2026" / "01" / "01"
+    folder.mkdir(parents=True)
+    thread = "01a00000-0000-7000-8000-00000000000a"
+    patch = {"type": "custom_tool_call", "name": "apply_patch", "call_id": "p1", "input": "*** x"}
+    done = {"type": "custom_tool_call_output", "call_id": "p1", "output": "ok"}
+    lines = [
+        rollouts.meta(thread, cwd="/x"),
+        rollouts.user("Patch it"),
+        {"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": patch},
+        {"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": done},
+        rollouts.assistant("Patched."),
+    ]
+    path = folder / f"rollout-2026-01-01T00-00-00-{thread}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made = handed(load(path), "codex", tmp_path / "new")
+    items = [
+        line["payload"]
+        for line in map(json.loads, next(iter(made.files.values())).splitlines())
+        if line["type"] == "response_item"
+    ]
+
+    assert patch in items
+    assert done in items
+    assert {"apply_patch": 1} == made.report.kept
+
+
+LONG = "/home/dev/" + "x" * 230
+
+
+@pytest.mark.parametrize(
+    ("cwd", "name"),
+    [
+        ("/home/dev/project", "-home-dev-project"),
+        ("/a.b c_d", "-a-b-c-d"),
+        ("/é/日/😀", "-------"),
+        (LONG, "-home-dev-" + "x" * 190 + "-luj6u3"),  # seen in the real client's folder
+    ],
+)
+def test_projects_of_claude_are_named_as_the_client_names_them(cwd: str, name: str) -> None:
+    """Each unit of UTF-16 that is no letter or digit is a dash; long ones end in a hash."""
+    assert name == folder_name(cwd)
+
+
+def test_grok_is_told_the_model_of_its_settings(tmp_path: Path) -> None:
+    """Without one in the settings, or with settings that are none, the client takes its own."""
+    assert usual_model(tmp_path) is None
+    for body, expected in (
+        ('[models]\ndefault = "mine"\n', "mine"),
+        ("[models]\ndefault = 3\n", None),
+        ('models = "x"\n', None),
+        ("[models", None),
+    ):
+        (tmp_path / "config.toml").write_text(body)
+        assert expected == usual_model(tmp_path)
