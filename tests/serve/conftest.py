@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-import uvicorn
 
 from thence import config
-from thence.adapters import adapters
+from thence.adapters import Adapter, adapters
 from thence.cli import madeup
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.serve import app as serving
+from thence.serve.app import App
 from thence.serve.desk import Desk
-from thence.serve.gate import ASGIApp, Gate
+from thence.serve.gate import Gate
 
 KEY = bytes(range(32))
 """The key of all made-up homes: its secrets open nothing."""
@@ -74,9 +74,9 @@ class House:
             sweeps=self.sweep,
         )
 
-    def sweep(self) -> Sweep:
+    def sweep(self, known: Mapping[str, Adapter] | None = None, *, digests: bool = True) -> Sweep:
         """Make a sweep of this machine."""
-        return Sweep(self.store, adapters(), Redactor(key=KEY))
+        return Sweep(self.store, known or adapters(), Redactor(key=KEY), digests=digests)
 
     def swept(self) -> None:
         """Keep what was written."""
@@ -84,22 +84,14 @@ class House:
             self.sweep().run(self.roots)
 
     @property
-    def app(self) -> ASGIApp:
+    def app(self) -> App:
         """Everything that is served, behind its gate."""
         return serving.create(self.desk, self.gate)
 
     @contextmanager
-    def serving(self, app: ASGIApp | None = None) -> Iterator[House]:
+    def serving(self, app: App | None = None) -> Iterator[House]:
         """Answer requests meanwhile."""
-        options = uvicorn.Config(
-            app or self.app,
-            log_level="error",
-            lifespan="on",
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-        server = uvicorn.Server(options)
+        server = serving.server(app or self.app)
         thread = threading.Thread(target=server.run, args=([self._listener],), daemon=True)
         thread.start()
         until = time.monotonic() + LONG

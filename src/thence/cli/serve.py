@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -55,7 +56,9 @@ def command(host: str, port: int, *, token: bool, no_open: bool, json: bool) -> 
     with wiring.store(must_exist=False) as store:
         made = app.create(desk(store), guard)
         _say(guard, token=token, json=json, loopback=gate.is_loopback(host), opens=not no_open)
-        return _run(made, listener)
+        with listener:
+            app.server(made).run([listener])
+    return 0
 
 
 def desk(store: Store) -> Desk:
@@ -70,7 +73,7 @@ def desk(store: Store) -> Desk:
         known=known,
         roots=wiring.roots(known),
         policy=wiring.policy(),
-        sweeps=lambda: wiring.sweep_of(store),
+        sweeps=partial(wiring.sweep_of, store),
     )
 
 
@@ -116,19 +119,3 @@ def _say(guard: Gate, *, token: bool, json: bool, loopback: bool, opens: bool) -
         import webbrowser
 
         webbrowser.open(url)
-
-
-def _run(made: object, listener: socket.socket) -> int:
-    import uvicorn
-
-    options = uvicorn.Config(
-        made,  # type: ignore[arg-type]
-        log_level="error",
-        lifespan="on",
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=2,
-    )
-    with listener:
-        uvicorn.Server(options).run([listener])
-    return 0

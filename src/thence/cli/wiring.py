@@ -203,6 +203,7 @@ def sweep_of(
     *,
     evicts: Policy | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
+    digests: bool = True,
 ) -> Sweep:
     """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
     from thence.memory.digest import digesters
@@ -222,6 +223,7 @@ def sweep_of(
         policy=evicts,
         progress=progress,
         address=address(),
+        digests=digests,
     )
 
 

@@ -8,9 +8,11 @@ client learns only that there was one, and the log the rest.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import logging
+import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import uvicorn
 import zstandard
 from litestar import Litestar, MediaType, Request, Response, get
 from litestar.di import Provide
@@ -29,6 +32,7 @@ from litestar.params import FromPath
 from thence import __version__
 from thence.errors import (
     BadConfig,
+    BudgetExceeded,
     Conflict,
     NotAppendable,
     NotReadable,
@@ -37,9 +41,10 @@ from thence.errors import (
     ThenceError,
 )
 from thence.memory.store import StoreLocked
-from thence.serve import api, pages
+from thence.serve import api, live, pages
 from thence.serve.desk import Desk
 from thence.serve.gate import ASGIApp, Gate, Message, Receive, Scope, Send
+from thence.serve.live import Hub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -65,6 +70,7 @@ _STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
     (Conflict, 409),
     (SessionBusy, 503),
     (NotAppendable, 507),
+    (BudgetExceeded, 503),
     (BadConfig, 400),
     (ThenceError, 400),
 )
@@ -87,26 +93,70 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
-def create(desk: Desk, gate: Gate) -> ASGIApp:
-    """Make everything that `thence serve` answers with, behind its gate."""
-    app: ASGIApp = routes(desk)  # type: ignore[assignment]  # its own types of the same messages
-    return gate.around(packed(app))
+class App:
+    """Everything that `thence serve` answers with, behind its gate."""
+
+    def __init__(self, desk: Desk, gate: Gate) -> None:
+        self.hub = Hub(desk)
+        inside: ASGIApp = routes(desk, self.hub)  # type: ignore[assignment]  # its own types
+        self._app = gate.around(packed(inside))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, as ASGI has it."""
+        await self._app(scope, receive, send)
 
 
-def routes(desk: Desk) -> Litestar:
+def create(desk: Desk, gate: Gate) -> App:
+    """Make everything that `thence serve` answers with."""
+    return App(desk, gate)
+
+
+class Server(uvicorn.Server):
+    """A server that ends its streams when it is told to end: they would keep it up."""
+
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._streams = app.hub
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then all else."""
+        self._streams.close()
+        await super().shutdown(sockets)
+
+
+def server(app: App) -> Server:
+    """Make a server for an app, to be run with sockets that listen."""
+    options = uvicorn.Config(
+        app,
+        log_level="critical",  # what breaks is logged by the app itself
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        limit_concurrency=None,
+    )
+    return Server(options, app)
+
+
+def routes(desk: Desk, hub: Hub) -> Litestar:
     """Make the app without its gate."""
 
     @asynccontextmanager
     async def working(_app: Litestar) -> AsyncIterator[None]:
-        import asyncio
-
         with ThreadPoolExecutor(THREADS, thread_name_prefix="thence-serve") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            yield
+            hub.start()
+            try:
+                yield
+            finally:
+                await hub.stop()
 
     return Litestar(
-        [static, openapi, *api.ROUTES, *pages.ROUTES],
-        dependencies={"desk": Provide(lambda: desk, sync_to_thread=False)},
+        [static, openapi, *live.ROUTES, *api.ROUTES, *pages.ROUTES],
+        dependencies={
+            "desk": Provide(lambda: desk, sync_to_thread=False),
+            "hub": Provide(lambda: hub, sync_to_thread=False),
+        },
         exception_handlers={ThenceError: _told, HTTPException: _refused, Exception: _broken},
         lifespan=[working],
         openapi_config=OpenAPIConfig(
@@ -198,7 +248,7 @@ def packed(app: ASGIApp) -> ASGIApp:
             await app(scope, receive, send)
             return
         packer = _Packer(scope, send)
-        if scope["method"] == "HEAD":
+        if scope["method"] == "HEAD" and not scope["path"].endswith("/live"):
             scope = {**scope, "method": "GET"}
         await app(scope, receive, packer.take)
 

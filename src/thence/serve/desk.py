@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from litestar.di import NamedDependency
 
@@ -43,6 +43,14 @@ _STRIPES = 16
 T = TypeVar("T")
 
 
+class Sweeps(Protocol):
+    """Makes sweeps of this home."""
+
+    def __call__(self, known: Mapping[str, Adapter], *, digests: bool) -> Sweep:
+        """Make one with these readers; without `digests` these are left to a later one."""
+        ...
+
+
 class Desk:
     """What is kept, and what goes on, for whoever asks."""
 
@@ -55,7 +63,7 @@ class Desk:
         known: Mapping[str, Adapter],
         roots: Mapping[str, Sequence[Path]],
         policy: Policy,
-        sweeps: Callable[[], Sweep] | None = None,
+        sweeps: Sweeps | None = None,
         clock: Callable[[], float] = time.time,
         room: int = WHOLES,
     ) -> None:

@@ -1,0 +1,171 @@
+"""The line of a session as a client follows it, and what a client that has some of it needs.
+
+A client sees what stands on the live line: no dead branch, no books, and no call without its
+result as long as that may still come; such calls, and a text that is still being written, are
+*pending*, and told apart. Where a client stands is a mark: its last event, how many there were,
+and a check over all of them. A mark says by itself whether the client has the beginning of a
+line, so that nobody has to remember clients, and a server that was started anew can go on.
+
+Invariant: who follows `Step`s from a mark has, after each, exactly the line as it was then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from thence.format.graph import State
+from thence.memory.recall import along
+
+if TYPE_CHECKING:
+    from thence.format.normal import SessionEvent
+    from thence.format.whole import Whole
+
+_MARK = re.compile(r"([0-9a-f]{13})-([0-9]{1,9})-([0-9a-f]{8})")
+_GOES_ON = frozenset({"user_msg", "assistant_msg", "thinking"})
+
+
+class Mark(NamedTuple):
+    """Where a client stands: its last event, how many it has, and a check over all of them."""
+
+    end: int = 0
+    number: int = 0
+    check: int = 0
+
+    def __str__(self) -> str:
+        """Give it as the id of a server-sent event."""
+        return f"{self.end:013x}-{self.number}-{self.check:08x}"
+
+    @classmethod
+    def read(cls, text: str) -> Mark | None:
+        """Read one back; None when it is none."""
+        match = _MARK.fullmatch(text)
+        if match is None:
+            return None
+        return cls(int(match[1], 16), int(match[2]), int(match[3], 16))
+
+
+class Step(NamedTuple):
+    """What a client must do: go back to so many events, then take these."""
+
+    back_to: int | None
+    """None when it has the beginning of the line, and only goes on."""
+    start: int
+    """The place of the first event that it lacks."""
+
+
+class Line:
+    """The line of one session at one moment."""
+
+    def __init__(self, whole: Whole) -> None:
+        self._whole = whole
+        events = along(whole, whole.graph.chain(boundaries=False))
+        cut = self._whole_until(events)
+        self.events = events[:cut]
+        """What a client has when it is up to date, in order."""
+        self.pending = [e for e in events[cut:] if e.kind != "tool_result"]
+        """What may be on the line soon: open calls, a text that grows."""
+        self.agents: dict[str, int] = {}
+        """How many events each subagent has by now, by its channel."""
+        for event in whole.events:
+            if event.channel != "main" and event.state != State.INTERNAL:
+                self.agents[event.channel] = self.agents.get(event.channel, 0) + 1
+
+    @cached_property
+    def ids(self) -> list[int]:
+        """The events' ids."""
+        return [event.event_id for event in self.events]
+
+    @cached_property
+    def _checks(self) -> list[int]:
+        """A check over the first so many events, for each number of them."""
+        return _checks(self.ids)
+
+    def mark(self, count: int | None = None) -> Mark:
+        """Give the mark of a client that has so many events of this line, or all."""
+        count = len(self.ids) if count is None else count
+        return Mark(self.ids[count - 1], count, self._checks[count]) if count else Mark()
+
+    def _whole_until(self, events: Sequence[SessionEvent]) -> int:
+        """Where the part of a line ends in which nothing is open."""
+        answered = {event.call for event in events if event.kind == "tool_result"}
+        for at in range(len(events) - 1, -1, -1):
+            if events[at].kind in _GOES_ON:
+                break  # what was open before it stays so: the conversation went on
+        else:
+            at = -1
+        for place in range(max(at, 0), len(events)):
+            event = events[place]
+            if event.kind == "tool_call" and event.call not in answered:
+                return place
+            if place == len(events) - 1 and self._grows(event):
+                return place
+        return len(events)
+
+    def _grows(self, event: SessionEvent) -> bool:
+        """Whether an event is a text that is written piece by piece, and not known to be done."""
+        place = self._whole.graph.place(event.native_id)
+        if place is None or self._whole.facts[place].piece is None:
+            return False
+        return self._whole.turn().state == "running"
+
+    # -- clients ------------------------------------------------------------------------
+
+    def start(self, last: int) -> int:
+        """Where to begin so that about the last so many events are shown, pairs whole."""
+        start = max(len(self.events) - last, 0)
+        calls = {e.call: at for at, e in enumerate(self.events) if e.kind == "tool_call"}
+        at = len(self.events) - 1
+        while at >= start:
+            event = self.events[at]
+            if event.kind == "tool_result":
+                start = min(start, calls.get(event.call, start))
+            at -= 1
+        return start
+
+    def step(self, mark: Mark) -> Step | None:
+        """Say what a client at a mark needs; None when nobody knows what it has."""
+        have = self._of(mark)
+        return None if have is None else self.after(have)
+
+    def after(self, have: Sequence[int]) -> Step:
+        """Say what a client with these events needs."""
+        common = _common(have, self.ids)
+        return Step(common if common < len(have) else None, common)
+
+    def _of(self, mark: Mark) -> Sequence[int] | None:
+        """Give the events that a client at a mark has, on this line or on one that was left."""
+        if not mark.number:
+            return ()
+        if self._fits(mark, self.ids, self._checks):
+            return self.ids[: mark.number]
+        event = next((e for e in self._whole.events if e.event_id == mark.end), None)
+        place = self._whole.graph.place(event.native_id) if event is not None else None
+        if place is None:
+            return None
+        left = along(self._whole, self._whole.graph.chain(place, boundaries=False))
+        ids = [one.event_id for one in left]
+        return ids[: mark.number] if self._fits(mark, ids, _checks(ids)) else None
+
+    @staticmethod
+    def _fits(mark: Mark, ids: Sequence[int], checks: Sequence[int]) -> bool:
+        count = mark.number
+        return count <= len(ids) and ids[count - 1] == mark.end and checks[count] == mark.check
+
+
+def _checks(ids: Sequence[int]) -> list[int]:
+    return list(accumulate(ids, lambda check, one: crc32(one.to_bytes(8, "big"), check), initial=0))
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many at the beginning of two lists are the same."""
+    if len(one) <= len(other) and list(one) == list(other[: len(one)]):
+        return len(one)
+    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return at
+    return min(len(one), len(other))
