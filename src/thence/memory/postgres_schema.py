@@ -81,7 +81,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         PRIMARY KEY(tenant, uid, event_id, piece)
     );
     CREATE INDEX words_body ON words USING gin(body) WITH (gin_pending_list_limit=512);
-    CREATE INDEX words_pieces ON words(tenant, id) WHERE pieces > 1;
+    CREATE INDEX words_pieces ON words USING gin(body) WHERE pieces > 1;
     CREATE TABLE facts(
         tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL, part integer NOT NULL,
         machine text COLLATE "C" NOT NULL, body bytea NOT NULL,
@@ -170,8 +170,9 @@ MIGRATIONS: tuple[Migration, ...] = (
 
     -- No policy lets an index answer @@ before it has judged each row, since @@ may leak what it
     -- looks at. So words are asked here, as the owner, and of one tenant that the asker may read.
-    -- Plans that go back through all rows in their order until enough of them match are ruled
-    -- out: for a rare word that is all of them.
+    -- Plans that go through the rows of a tenant until enough of them match are ruled out, for
+    -- a rare word that is all of them: the index of words is all there is to go by, and every
+    -- question names the tenant in its words too.
     CREATE FUNCTION found(
         in_tenant text, ask text, lone boolean, uids text[], since bigint, until bigint, cap integer
     ) RETURNS TABLE(id bigint, uid text, event_id bigint)
@@ -180,7 +181,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         SET enable_seqscan = off SET enable_indexscan = off SET max_parallel_workers_per_gather = 0
         AS $$
         SELECT w.id, w.uid, w.event_id FROM words AS w
-        WHERE may_read(in_tenant) AND w.tenant = in_tenant AND w.body @@ ask::tsquery
+        WHERE may_read(in_tenant) AND w.tenant || '' = in_tenant AND w.body @@ ask::tsquery
             AND (NOT lone OR w.pieces = 1) AND (uids IS NULL OR w.uid = ANY(uids))
             AND (since IS NULL OR w.ts >= since) AND (until IS NULL OR w.ts < until)
         ORDER BY w.id DESC LIMIT cap
@@ -196,7 +197,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         AS $$
         WITH near AS MATERIALIZED (
             SELECT w.id, w.uid, w.event_id, w.body FROM words AS w
-            WHERE may_read(in_tenant) AND w.tenant = in_tenant AND w.pieces > 1
+            WHERE may_read(in_tenant) AND w.tenant || '' = in_tenant AND w.pieces > 1
                 AND w.body @@ any_of::tsquery AND (uids IS NULL OR w.uid = ANY(uids))
                 AND (since IS NULL OR w.ts >= since) AND (until IS NULL OR w.ts < until)
         ), met AS (

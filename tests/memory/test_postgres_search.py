@@ -1,0 +1,284 @@
+"""Words in Postgres: the same hits as SQLite's, on the same texts, whatever is asked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.postgres import Cluster
+from thence.memory import postgres_search as module
+from thence.memory import search as search_module
+from thence.memory.index import every
+from thence.memory.postgres import Postgres
+from thence.memory.postgres_search import Asked, marks_of, vectors, words_in
+from thence.memory.search import BadQuery, Query, parse
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import Change, Store, Words
+from thence.testing import stores
+
+TEXTS = (
+    "the cat sat on the mat",
+    "a dog in test_calc.py, line 12",
+    "cat and dog; dead: ValueError('bad thing') at /usr/lib/python3.11/site.py",
+    "Ünïcödé naïve café ΣΊΣΥΦΟΣ straße 東京 タワー x²",
+    "user@example.com https://example.com/a/b?c=d#e 3.14 -7 1e5 0x1F v1.2.3-rc4",
+    "don't o'neil it's 'quoted' back\\slash per%cent under_score semi;colon & | ! ( ) <-> :*",
+    "repeat repeat repeat cat repeat",
+    "\u0301combining e\u0301 \ue000private \u200dzero\u200bwidth",
+)
+WORDS = sorted({word for text in TEXTS for word in words_in(text)})
+
+
+def change_of(store: Store, name: str, texts: Sequence[str], agent: str = "claude") -> Change:
+    """A session whose events say these texts, kinds and tools in turn."""
+    change = stores._session(store, name, *["-"] * len(texts))
+    kinds = itertools.cycle((("user_msg", None), ("tool_call", "Bash"), ("tool_result", "Bash")))
+    change.words = [
+        Words(event.event_id, text, search_module.meta(agent, kind, tool))
+        for event, text, (kind, tool) in zip(change.events, texts, kinds, strict=False)
+    ]
+    change.events = [
+        msgspec.structs.replace(event, ts=event.ts + at) for at, event in enumerate(change.events)
+    ]
+    return change
+
+
+@pytest.fixture(scope="module")
+def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Store]]:
+    """The same texts in both stores; pieces so short that many texts are cut."""
+    place = tmp_path_factory.mktemp("both")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "PLACES", 100)
+        patched.setattr(module, "OVERLAP", 8)
+        stored: list[Store] = [
+            Sqlite(f"{place}/s.db"),
+            Postgres(postgres.url(tenant="same hits", machine="here")),
+        ]
+        long = " ".join(f"{text} filler{at}" for at, text in enumerate(TEXTS * 30))
+        for store in stored:
+            store.write([change_of(store, "short", TEXTS), change_of(store, "long", [long, "end"])])
+            store.write([change_of(store, "other", [*TEXTS[::-1], "fox " * 300 + "trot"])])
+            store.digested([stores._digest("claude:short", 1)])
+    yield stored
+    for store in stored:
+        store.close()
+
+
+def hits(store: Store, query: Query) -> list[tuple[object, ...]]:
+    """All that is found, without the numbers of rows."""
+    answer = store.search(query, limit=1000)
+    return [
+        (f.session_uid, f.event_id, f.ts, f.kind, f.state, f.score, f.seq) for f in answer.found
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("cat", "CAT", "cat dog", '"cat sat"', '"sat cat"', "mat OR dead", "d*", "cat -dog"),
+        *("test_calc", "test_calc.py", "file:test_calc.py", "agent:claude cat", "agent:codex"),
+        *("tool:Bash", "kind:user_msg", "kind:user_msg cat", "café", "cafe", "naive", "ΣΙΣΥΦΟΣ"),
+        *("東京", "タワ*", "straße", "strasse", "x²", "user@example.com", "example.com/a", "3.14"),
+        *("-7 cat", "1e5", "0x1f", "v1.2.3", "don't", "o'neil", "back\\slash", "<->", ":*", "!"),
+        *('"repeat repeat"', '"repeat repeat repeat cat"', "rep* -cat", "filler0 filler239"),
+        *("filler7 -filler200", '"fox trot"', '"fox fox fox trot"', "fox trot -cat", "nothing"),
+        *("project:short cat", "project:long filler3", "outcome:unknown cat", "after:2030 cat"),
+        *(
+            "before:2030 cat",
+            "cost<1 cat",
+            "cost>1 cat",
+            "model:made cat",
+            '"combining e"',
+            "tool:",
+        ),
+        *("\u0301", "\ue000private", "zero OR width", "cat OR fox trot", '""', "-cat tool:bash"),
+    ],
+)
+def test_same_hits_on_both_stores(both: list[Store], text: str) -> None:
+    """In the same order, with the same worth; a long text is one, however it is cut."""
+    sqlite, postgres = (hits(store, parse(text)) for store in both)
+
+    assert sqlite == postgres
+
+
+pieces = st.one_of(
+    st.sampled_from(WORDS),
+    st.sampled_from(WORDS).map(lambda word: f"{word[:2]}*"),
+    st.lists(st.sampled_from(WORDS), min_size=2, max_size=4).map(lambda ws: f'"{" ".join(ws)}"'),
+    st.sampled_from(WORDS).map(lambda word: f"-{word}"),
+    st.sampled_from(["OR", "tool:Bash", "kind:tool_call", "agent:claude", "project:o"]),
+    st.text(max_size=6),
+)
+
+
+@settings(max_examples=max(settings().max_examples // 2, 25))
+@given(st.lists(pieces, min_size=1, max_size=4))
+def test_same_hits_whatever_is_asked(both: list[Store], asked: list[str]) -> None:
+    """Words, beginnings, phrases, exclusions, alternatives, filters and any text at all."""
+    try:
+        query = parse(" ".join(asked))
+    except BadQuery:
+        return
+
+    assert hits(both[0], query) == hits(both[1], query)
+
+
+def test_pages_are_parts_of_the_whole(both: list[Store]) -> None:
+    """On both stores the same parts."""
+    query = parse("cat")
+    for offset in range(0, 8, 3):
+        pages = [
+            [(f.session_uid, f.event_id) for f in store.search(query, 3, offset).found]
+            for store in both
+        ]
+        assert pages[0] == pages[1]
+
+
+def test_both_say_how_far_they_looked(both: list[Store]) -> None:
+    """Back to the first event."""
+    first, second = (store.search(parse("cat")) for store in both)
+
+    assert (False, False) == (first.capped, second.capped)
+    assert first.searched_back_to == second.searched_back_to
+
+
+# -- vectors --------------------------------------------------------------------------------
+
+
+@given(st.text(max_size=300), st.integers(1, 30), st.integers(1, 12))
+def test_pieces_hold_every_word_and_every_short_phrase(text: str, places: int, often: int) -> None:
+    """However small they are cut: what stands together stands together in one of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "PLACES", places)
+        patched.setattr(module, "OFTEN", often)
+        patched.setattr(module, "OVERLAP", 3)
+        cut = [
+            {place: word for word, at in piece.items() for place in at}
+            for piece in module._pieces(words_in(text))
+        ]
+    words = words_in(text)
+    phrases = {
+        tuple(piece.get(at + step, "") for step in range(4)) for piece in cut for at in piece
+    }
+
+    assert set(words) == {word for piece in cut for word in piece.values()}
+    assert {tuple(words[at : at + 4]) for at in range(len(words) - 3)} <= phrases
+
+
+def test_long_text_is_cut_where_the_database_would_lose_places(postgres: Cluster) -> None:
+    """A vector keeps 255 places of a word, numbers 16,383 of them, and holds so many bytes."""
+    texts = ("again " * 1000, " ".join(map(str, range(40_000))), "é" * 3000 + " " + "z" * 5000)
+    counts = []
+    for text in texts:
+        made = vectors(text, marks_of("kindusermsg", "t", 5))
+        counts.append(len(made))
+        for vector in made:
+            [(back, places)] = postgres.sql(
+                f"SELECT length(v), (SELECT coalesce(sum(cardinality(positions)), 0)"
+                f" FROM unnest(v)) FROM (SELECT '{vector}'::tsvector AS v) AS t"
+            )
+            assert len(vector.split()) == back
+            assert sum(word.count(",") + 1 for word in vector.split() if ":" in word) == places
+
+    assert [5, 3, 1] == counts
+
+
+def test_words_are_those_of_sqlite(tmp_path: Path) -> None:
+    """One tokenizer cuts texts for both."""
+    store = Sqlite(f"{tmp_path}/s.db")
+    store.write([change_of(store, "one", TEXTS)])
+    db = store._db
+    db.execute("CREATE VIRTUAL TABLE temp.seen USING fts5vocab(main, words_000001, instance)")
+    rows = every(db, "SELECT term FROM temp.seen WHERE col='body' ORDER BY doc, offset")
+    store.close()
+
+    assert [word for text in TEXTS for word in words_in(text)] == [word for (word,) in rows]
+
+
+# -- going back -----------------------------------------------------------------------------
+
+
+@given(st.integers(0, 1 << 34))
+def test_steps_cover_everything_once(newest: int) -> None:
+    """From the newest back to the first, in a number of steps that hardly grows."""
+    asked = Asked(parse("x"), "t")
+    starts = []
+    ranges: list[tuple[int, int]] = []
+    for start, where in module._steps(asked, newest):
+        starts.append(start)
+        sign = where[2]
+        bits = module.RUN if sign == "@" else module.ERA
+        numbers = [int(name.strip("()' ").rpartition(".")[2]) for name in where.split("|")]
+        ranges.append((min(numbers) << bits, (max(numbers) + 1) << bits))
+        assert (max(numbers) - min(numbers) + 1, start) == (len(numbers), ranges[-1][0])
+
+    assert 0 == starts[-1]
+    assert ranges[0][0] <= newest < ranges[0][1]
+    assert [low for low, _ in ranges[:-1]] == [high for _, high in ranges[1:]]
+    assert len(starts) < 30
+
+
+def test_rare_and_common_words_are_found_over_many_runs(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rare word in the first event; of a common one the newest, and that there are more."""
+    monkeypatch.setattr(module, "RUN", 3)
+    monkeypatch.setattr(module, "ERA", 5)
+    monkeypatch.setattr(module, "CAP", 40)
+    store = Postgres(postgres.url(tenant="runs", machine="here"))
+    for number in range(8):
+        texts = [f"common word{number * 20 + at}" for at in range(20)]
+        store.write([change_of(store, f"s{number}", texts)])
+    rare = store.search(parse("word0"))
+    common = store.search(parse("common"), limit=100)
+    every = [len(store.search(parse(f"word{at}")).found) for at in range(0, 160, 7)]
+    store.close()
+
+    assert (["claude:s0"], False) == ([one.session_uid for one in rare.found], rare.capped)
+    assert ({"claude:s7", "claude:s6"}, 40, True) == (
+        {one.session_uid for one in common.found},
+        len(common.found),
+        common.capped,
+    )
+    assert {1} == set(every)
+
+
+def test_no_plan_goes_back_through_the_rows(postgres: Cluster) -> None:
+    """Words are found by their index, common or rare; what the database knows of them or not."""
+    database = postgres.database()
+    store = Postgres(postgres.url(database, tenant="plans", machine="here"))
+    for number in range(4):
+        texts = [f"common word{number * 500 + at} " + "more " * 20 for at in range(500)]
+        store.write([change_of(store, f"s{number}", texts)])
+    postgres.sql("ANALYZE", database)
+    [body] = [
+        str(found)
+        for (found,) in postgres.sql("SELECT prosrc FROM pg_proc WHERE proname='found'", database)
+    ]
+    sql = body.replace("cap", "2000").replace("may_read(in_tenant) AND ", "")
+    for name, value in {
+        "in_tenant": "'plans'",
+        "lone": "true",
+        "uids": "NULL::text[]",
+        "since": "NULL::bigint",
+        "until": "NULL::bigint",
+    }.items():
+        sql = sql.replace(name, value)
+    plans = []
+    with psycopg.connect(postgres.url(database), autocommit=True) as db:
+        for setting in ("enable_seqscan=off", "enable_indexscan=off", "search_path=thence"):
+            db.execute(f"SET {setting}".encode())
+        for word in ("common", "word7", "absent"):
+            whole = Asked(parse(word), "plans").whole("'@x'")
+            rows = db.execute(f"EXPLAIN {sql.replace('ask', f'$q${whole}$q$')}".encode())
+            plans.append(" ".join(str(line) for (line,) in rows.fetchall()))
+    store.close()
+
+    assert [] == [plan for plan in plans if "Bitmap Index Scan on words_body" not in plan]
