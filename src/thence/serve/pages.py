@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import Request, Response, get
 from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from thence import __version__
@@ -49,7 +49,7 @@ _EVENT: Final = re.compile(r"e[0-9a-f]{1,13}")
 _PART: Final = re.compile(r"(?:[bkcs]\d{1,9})?")
 _DAY: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 
-Text = Annotated[str, Parameter(max_length=400)]
+Text = Annotated[str, QueryParameter(max_length=400)]
 
 
 def _environment() -> Environment:
@@ -134,7 +134,7 @@ def costs(
     desk: AtDesk,
     *,
     by: Text = "model",
-    days: int = 30,
+    days: FromQuery[int] = 30,
     agent: Text = "",
     project: Text = "",
     model: Text = "",
@@ -161,7 +161,7 @@ def _is_day(text: str) -> bool:
 
 
 @get("/patterns", include_in_schema=False, sync_to_thread=True)
-def patterns(desk: AtDesk, kind: Text = "", days: int = 90) -> Response[str]:
+def patterns(desk: AtDesk, kind: Text = "", days: FromQuery[int] = 90) -> Response[str]:
     """Show what comes back in many sessions."""
     kind = kind if kind in ledger.KINDS else ""
     made = ledger.pattern_page(desk, kind, min(max(days, 1), 3650))
@@ -294,8 +294,8 @@ def rows(
     desk: AtDesk,
     uid: FromPath[str],
     part: Text = "",
-    start: Annotated[int, Parameter(query="from")] = 0,
-    end: Annotated[int | None, Parameter(query="to")] = None,
+    start: Annotated[int, QueryParameter(name="from")] = 0,
+    end: Annotated[int | None, QueryParameter(name="to")] = None,
 ) -> Response[str]:
     """Give some rows of a session, for a page that shows others."""
     one = _Session(desk, uid)
@@ -376,7 +376,7 @@ def side(
     desk: AtDesk,
     uid: FromPath[str],
     key: FromPath[str],
-    start: Annotated[int, Parameter(query="from")] = 0,
+    start: Annotated[int, QueryParameter(name="from")] = 0,
 ) -> Response[str]:
     """Show a subagent alone."""
     one = _Session(desk, uid)

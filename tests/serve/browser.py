@@ -1,0 +1,120 @@
+"""Debian's Chromium, driven by Playwright: tabs that notice whatever should not happen.
+
+A tab enters by the one-time URL as a person does. It keeps what went wrong: errors of scripts,
+violations of the content security policy, requests to anywhere but the server itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any, Final
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, sync_playwright
+
+from tests.serve.conftest import House
+
+WAIT: Final = 60_000
+"""Milliseconds after which what should happen will not: a busy machine is slow."""
+
+WATCH: Final = """
+window.__csp = [];
+document.addEventListener("securitypolicyviolation", (e) =>
+  window.__csp.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}`));
+"""
+
+
+class Tab:
+    """One page of a browser, and what went wrong in it."""
+
+    def __init__(self, page: Page, house: House) -> None:
+        self.page = page
+        self.house = house
+        self.errors: list[str] = []
+        self.strangers: list[str] = []
+        page.set_default_timeout(WAIT)
+        page.on("pageerror", lambda error: self.errors.append(f"{error}"))
+        page.on("console", lambda said: self._said(said.type, said.text))
+        page.context.on("request", self._asked)
+
+    def _said(self, kind: str, text: str) -> None:
+        if kind == "error":
+            self.errors.append(text)
+
+    def _asked(self, request: Request) -> None:
+        own = request.url.startswith((f"{self.house.url}/", "about:", "data:text/html,blank"))
+        if not own:
+            self.strangers.append(request.url)
+
+    def go(self, path: str) -> Page:
+        """Open a page of the house."""
+        self.page.goto(f"{self.house.url}{path}", wait_until="load")
+        return self.page
+
+    def fits(self) -> bool:
+        """Whether nothing sticks out to the side."""
+        wide: bool = self.page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+        return wide
+
+    def violations(self) -> list[str]:
+        """What the content security policy stopped on this page."""
+        found: list[str] = self.page.evaluate("window.__csp")
+        return found
+
+    def complaints(self) -> list[str]:
+        """What axe-core finds on this page that keeps somebody out: serious or worse."""
+        self.page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
+        found: dict[str, Any] = self.page.evaluate(
+            "axe.run(document, {resultTypes: ['violations']})"
+        )
+        return [
+            f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"][:3]
+        ]
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """Start Debian's Chromium, or skip where there is none."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    with sync_playwright() as kit:
+        # Without its sandbox: containers run as root, and what is opened is our own pages.
+        browser = kit.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def tab(
+    browser: Browser,
+    house: House,
+    *,
+    width: int = 1440,
+    dark: bool = False,
+    script: bool = True,
+) -> Iterator[Tab]:
+    """Open a tab that has entered the house."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900 if width > 640 else 844},
+        color_scheme="dark" if dark else "light",
+        java_script_enabled=script,
+        timezone_id="UTC",
+    )
+    try:
+        context.add_init_script(WATCH)
+        made = Tab(context.new_page(), house)
+        made.page.goto(house.gate.url(), wait_until="load")
+        yield made
+    finally:
+        context.close()

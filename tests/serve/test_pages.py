@@ -1,0 +1,375 @@
+"""The pages as a person sees them: in a real browser, and without its scripts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.serve import browser as browsers
+from tests.serve.conftest import House
+from thence.memory.store import Filter
+
+pytestmark = pytest.mark.slow
+
+FETCHED = """
+() => document.readyState === "complete" && !document.querySelector(
+  ".htmx-request, details[open] [hx-trigger^=toggle] > .more, details[open] li[hx-trigger^=toggle]")
+"""
+"""Whether all that was opened has come."""
+
+PAGES = (
+    "/",
+    "/sessions",
+    "/sessions?q=clock",
+    "/costs",
+    "/costs?by=session",
+    "/patterns",
+    "/store",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    with browsers.launched() as made:
+        yield made
+
+
+def uid_of(house: House, title: str) -> str:
+    """Find a made-up session by the beginning of its title."""
+    rows = house.store.sessions(Filter())
+    return next(r.session.session_uid for r in rows if (r.title or "").startswith(title))
+
+
+def tides(house: House) -> str:
+    """Give the address of the session with everything in it."""
+    return f"/sessions/{uid_of(house, 'The hourly tide table')}"
+
+
+# -- every page -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1440, False), (1440, True), (390, False), (390, True)]
+)
+def test_every_page_is_whole_at_every_width_in_light_and_dark(
+    browser: Browser, house: House, path: str, width: int, dark: bool
+) -> None:
+    """No error, nothing sticks out, nothing keeps somebody out, nobody else is asked."""
+    with browsers.tab(browser, house, width=width, dark=dark) as tab:
+        page = tab.go(path)
+        expect(page.locator("h1")).to_be_visible()
+
+        assert tab.fits()
+        assert [] == tab.complaints()
+        assert [] == tab.violations()
+        assert [] == tab.errors
+        assert [] == tab.strangers
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
+def test_every_session_is_whole_with_all_its_folds_open(
+    browser: Browser, house: House, width: int, dark: bool
+) -> None:
+    """Of every agent: branches, calls, thoughts, subagents, compactions."""
+    with browsers.tab(browser, house, width=width, dark=dark) as tab:
+        for row in list(house.store.sessions(Filter())):
+            page = tab.go(f"/sessions/{row.session.session_uid}")
+            page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+            page.wait_for_function(FETCHED)
+
+            assert tab.fits(), row.title
+            assert [] == tab.complaints(), row.title
+            assert [] == tab.violations()
+        assert [] == tab.errors
+        assert [] == tab.strangers
+
+
+def test_pages_work_without_script(browser: Browser, house: House) -> None:
+    """Search is a form, filters and folds are links, bodies are pages of their own."""
+    with browsers.tab(browser, house, script=False) as tab:
+        page = tab.go("/sessions")
+        page.fill("#fq", "clock")
+        page.press("#fq", "Enter")
+        expect(page.locator(".srow mark").first).to_have_text(re.compile("clock", re.IGNORECASE))
+        page.locator(".srow a").first.click()
+        expect(page.locator(".thread .ev").first).to_be_visible()
+
+        page = tab.go(tides(house))
+        page.locator(".branch summary").first.click()
+        page.locator(".branch .more a").first.click()
+        expect(page.locator(".branch[open] .ev[data-state=dead]").first).to_be_visible()
+
+        page = tab.go(tides(house))
+        page.locator(".call summary").first.click()
+        page.locator(".call[open] .more a").first.click()
+        expect(page.locator(".out").first).to_be_visible()
+
+
+# -- one session ----------------------------------------------------------------------------
+
+
+def test_a_dead_branch_opens_in_place(browser: Browser, house: House) -> None:
+    """Its events come when it is opened, and stand in the lane beside the line."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        branch = page.locator(".branch").first
+        expect(branch.locator(".ev[data-state=dead]")).to_have_count(0)
+        branch.locator("summary").click()
+        expect(branch.locator(".ev[data-state=dead]").first).to_be_visible()
+        expect(branch).to_contain_text("I added the missing hour")
+
+        assert [] == tab.errors
+
+
+def test_a_compaction_unfolds_to_the_original_events(browser: Browser, house: House) -> None:
+    """What the model was left with first, then what was said before."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        bound = page.locator(".bound")
+        expect(bound).to_contain_text("Compacted")
+        expect(bound.locator(".ev .call, .ev .test")).to_have_count(0)
+        bound.locator("summary").first.click()
+        expect(bound.locator(".gist")).to_be_visible()
+        expect(bound.locator(".ev .test").first).to_be_visible()
+
+
+def test_a_call_gives_its_body_when_it_is_opened(browser: Browser, house: House) -> None:
+    """Folded it says what, how it went and how large; the body is fetched once."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(f"/sessions/{uid_of(house, 'The gauge import')}")
+        call = page.locator(".call").first
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        call.locator("summary").click()
+        expect(call.locator(".out").first).to_be_visible()
+        call.locator("summary").click()
+        call.locator("summary").click()
+
+        assert 1 == len([url for url in asked if "/event/" in url])
+
+
+def test_an_edit_is_a_diff_and_a_test_run_its_counts(browser: Browser, house: House) -> None:
+    """Lines that went and came; how many tests failed and passed."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        diff = page.locator(".ev[data-state=live] .diff").first
+        expect(diff.locator("tr.del")).to_contain_text("tzinfo=zone)")
+        expect(diff.locator("tr.add")).to_contain_text("astimezone(UTC)")
+        expect(page.locator(".test .verdict", has_text="2 failed")).to_be_visible()
+
+
+def test_a_subagent_stands_in_place_and_opens_alone(browser: Browser, house: House) -> None:
+    """Closed it says what it returned; alone it is a page."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        card = page.locator(".agentcard").first
+        expect(card).to_contain_text("Returned: Three callers")
+        card.locator("summary").click()
+        expect(card.locator(".ev[data-state=side]").first).to_be_visible()
+        card.get_by_role("link", name="Open alone").click()
+        expect(page.locator(".crumbs")).to_contain_text("explorer")
+        expect(page.locator("#thread .ev[data-state=side]").first).to_be_visible()
+
+
+def test_an_interrupted_call_is_marked(browser: Browser, house: House) -> None:
+    """It was started, and no result was ever written."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(f"/sessions/{uid_of(house, 'Speed up the colour index')}")
+
+        expect(page.locator(".inter, .tail code").first).to_be_visible()
+        expect(page.locator(".tail")).to_contain_text("Left open")
+
+
+def test_an_event_that_is_asked_for_is_in_view_wherever_it_is(
+    browser: Browser, house: House
+) -> None:
+    """On a branch, inside a compaction, in a subagent: what holds it is open."""
+    uid = uid_of(house, "The hourly tide table")
+    held = house.store.held(uid)
+    assert held is not None
+    with browsers.tab(browser, house) as tab:
+        for event in held.events:
+            page = tab.go(f"/sessions/{uid}?at=e{event:013x}")
+            expect(page.locator("#thread .ev").first).to_be_visible()
+        dead = house.store.sessions(Filter(uid=uid))
+        assert next(dead)
+        page = tab.go(tides(house))
+        page.locator(".branch summary").first.click()
+        name = page.locator(".branch .ev[data-state=dead]").first.get_attribute("id")
+        page = tab.go(f"/sessions/{uid}?at={name}")
+        expect(page.locator(f"#{name}")).to_be_visible()
+
+        assert [] == tab.errors
+
+
+def test_the_outline_and_the_map_lead_to_their_events(browser: Browser, house: House) -> None:
+    """Every link of both leads to something on the page."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        links = page.locator(".outline a, .map a")
+        hrefs = links.evaluate_all("(all) => all.map((a) => a.getAttribute('href'))")
+        assert hrefs
+        for href in hrefs:
+            page = tab.go(f"{tides(house)}{href}" if href.startswith("#") else href)
+            name = href.partition("#")[2]
+            expect(page.locator(f"[id='{name}']")).to_be_visible()
+
+
+# -- keys and themes ------------------------------------------------------------------------
+
+
+def test_keys_move_fold_and_find(browser: Browser, house: House) -> None:
+    """`j k` move, `c x e` jump, `b t` open, `/` searches, `?` explains, `g` goes."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        page.keyboard.press("j")
+        expect(page.locator(".cursor")).to_have_count(1)
+        first = page.locator(".cursor").get_attribute("id")
+        page.keyboard.press("j")
+        assert first != page.locator(".cursor").get_attribute("id")
+        page.keyboard.press("k")
+        assert first == page.locator(".cursor").get_attribute("id")
+        page.keyboard.press("c")
+        expect(page.locator(".cursor")).to_have_attribute("data-kind", "correction")
+        page.keyboard.press("x")
+        expect(page.locator(".cursor")).to_have_attribute("data-kind", "test")
+        page.keyboard.press("b")
+        expect(page.locator(".branch[open] .ev").first).to_be_visible()
+        page.keyboard.press("?")
+        expect(page.locator("#help")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("#help")).not_to_be_visible()
+        page.keyboard.press("/")
+        expect(page.locator("#q")).to_be_focused()
+        page.keyboard.press("Escape")
+        page.keyboard.press("g")
+        page.keyboard.press("s")
+        expect(page.locator("h1")).to_have_text("Sessions")
+
+        assert [] == tab.errors
+
+
+def test_the_theme_stays_as_it_was_chosen(browser: Browser, house: House) -> None:
+    """Light by the system, dark by choice, on the next page too."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/")
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.click("[data-act=theme]")
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert light != dark
+        page = tab.go("/costs")
+
+        assert dark == page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+def test_the_first_tab_stop_skips_to_the_content(browser: Browser, house: House) -> None:
+    """Who walks by keys need not pass the bar."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/sessions")
+        page.keyboard.press("Tab")
+        expect(page.locator(".skip")).to_be_focused()
+        page.keyboard.press("Enter")
+
+        assert page.url.endswith("#main")
+
+
+# -- search ---------------------------------------------------------------------------------
+
+
+def test_search_answers_while_it_is_typed_and_stays_in_the_address(
+    browser: Browser, house: House
+) -> None:
+    """The hit stands in its sentence; going back goes back; a reload shows the same."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/sessions")
+        before = page.locator(".srow").count()
+        page.locator("#fq").press_sequentially("harbour dues", delay=20)
+        expect(page.locator(".srow mark").first).to_have_text(re.compile("harbour", re.IGNORECASE))
+        page.wait_for_function("location.search.includes('harbour+dues')")
+        assert page.locator(".srow").count() < before
+        expect(page.locator("#lede")).to_contain_text("hit")
+        page.reload()
+        expect(page.locator("#fq")).to_have_value("harbour dues")
+        expect(page.locator(".srow mark").first).to_be_visible()
+
+        assert [] == tab.errors
+
+
+def test_filters_are_in_the_address_and_come_off_again(browser: Browser, house: House) -> None:
+    """A chip puts a filter on, and takes it off."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/sessions")
+        page.get_by_role("link", name="Grok").click()
+        expect(page.locator(".srow .agent[data-agent=claude]")).to_have_count(0)
+        assert "agent=grok" in page.url
+        page.locator(".chip.on").click()
+        expect(page.locator(".srow .agent[data-agent=claude]").first).to_be_visible()
+
+
+def test_a_query_that_means_nothing_says_what_would(browser: Browser, house: House) -> None:
+    """No error page: a sentence, and what to write."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/sessions?q=after:someday")
+        expect(page.locator(".notice")).to_contain_text("not a date")
+        expect(page.locator(".notice")).to_contain_text("2026-01-31")
+
+
+# -- costs ----------------------------------------------------------------------------------
+
+
+def test_every_number_explains_itself(browser: Browser, house: House) -> None:
+    """The dead share opens its own explanation, without leaving the page."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/costs")
+        page.locator("button.why").first.click()
+        expect(page.locator(".pop:popover-open")).to_contain_text("rewound")
+
+
+def test_costs_drill_down_from_a_model_to_the_session(browser: Browser, house: House) -> None:
+    """Model, sessions of it, the session itself."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/costs?days=90")
+        page.locator(".tbl td a").first.click()
+        expect(page.locator("h2", has_text="By session")).to_be_visible()
+        page.locator(".tbl td a").first.click()
+        expect(page.locator("#thread .ev").first).to_be_visible()
+
+
+# -- live -----------------------------------------------------------------------------------
+
+
+def test_what_is_written_appears_without_a_reload(browser: Browser, own_house: House) -> None:
+    """The page shows a new answer, and keeps what was opened."""
+    uid = uid_of(own_house, "What does clock.py do?")
+    path = Path(next(own_house.store.sessions(Filter(uid=uid))).files[0])
+    with browsers.tab(browser, own_house) as tab:
+        page = tab.go(f"/sessions/{uid}")
+        expect(page.locator(".beat")).to_have_attribute("data-state", "live")
+        rows = page.locator("#thread > .ev").count()
+        last = json.loads(path.read_text("utf-8").splitlines()[-1])
+        record = {
+            **last,
+            "type": "user",
+            "uuid": "11111111-2222-4333-8444-555555555555",
+            "parentUuid": last["uuid"],
+            "timestamp": datetime.now(UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
+            "message": {"role": "user", "content": "And what does it not do?"},
+        }
+        record.pop("requestId", None)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        expect(page.locator("#thread")).to_contain_text("And what does it not do?")
+
+        assert rows < page.locator("#thread > .ev").count()
+        assert 1 == page.locator("#thread .tail-row").count()
+        assert [] == tab.errors
