@@ -18,7 +18,7 @@ from thence.memory.account import Digest
 from thence.memory.course import Course
 from thence.memory.digest import digest
 from thence.memory.keep import restated
-from thence.memory.patterns import EVIDENCE, MOST, Memory, Pattern, memories, patterns
+from thence.memory.patterns import EVIDENCE, MOST, Memory, Pattern, memories, patterns, seen_before
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow
@@ -155,6 +155,18 @@ def test_fingerprints_of_other_errors_differ() -> None:
     )
 
     assert len(texts) == len({kinds.error_shape(f"Exit code 1\n{text}") for text in texts})
+
+
+def test_one_error_can_be_asked_for_by_its_fingerprint() -> None:
+    """However few sessions saw it; of two or more it is what the pattern says."""
+    one, two = unread(1, "/w/a.py"), unread(2, "/w/b.py")
+    name = one.digest.errors[0].fingerprint
+    alone, both = seen_before([one], name), seen_before([two, one], name)
+
+    assert alone is not None
+    assert (1, one.uid) == (alone.sessions, alone.evidence[0].uid)
+    assert found("recurring_error", one, two) == [both]
+    assert seen_before([one], "text: nobody saw this") is None
 
 
 # -- money ----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
-    from thence.memory.store import Filter, Store
 
 SHOWN = 30
 
@@ -37,6 +36,7 @@ def command(
     json: bool,
 ) -> int:
     """Print open promises, those of the newest sessions first."""
+    from thence.memory.promised import promised
     from thence.memory.search import moment
     from thence.memory.store import Filter
 
@@ -48,30 +48,6 @@ def command(
     else:
         tell(lines(found, number, present(utc=utc), width()))
     return 0
-
-
-def promised(store: Store, wanted: Filter) -> list[dict[str, JSON]]:
-    """Give what is open, as the digests tell it, the newest first."""
-    out: list[dict[str, JSON]] = []
-    for digest in store.kept("digests", wanted):
-        todos = digest.get("todos")
-        for todo in todos if isinstance(todos, list) else ():
-            if not isinstance(todo, dict) or not isinstance(todo.get("text"), str):
-                continue
-            out.append(
-                {
-                    "session_uid": digest["uid"],
-                    "text": todo["text"],
-                    "status": todo.get("status"),
-                    "origin": todo.get("origin"),
-                    "event_id": todo.get("event"),
-                    "cwd": digest.get("cwd"),
-                    "title": digest.get("title"),
-                    "ended_at": digest.get("ended_at"),
-                }
-            )
-    out.sort(key=lambda one: one["ended_at"] or "", reverse=True)
-    return out
 
 
 def lines(found: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:

@@ -103,25 +103,33 @@ def recurring_errors(memories: Sequence[Memory]) -> list[Pattern]:
         for error in one.digest.errors:
             if ": " in error.fingerprint:
                 seen.setdefault(error.fingerprint, []).append((one.uid, error))
-    out = []
-    for name, found in seen.items():
-        sessions = len({uid for uid, _ in found})
-        if sessions < SESSIONS:
-            continue
-        count = sum(error.count for _, error in found)
-        out.append(
-            Pattern(
-                "recurring_error",
-                name,
-                f"{count} times in {sessions} sessions: {name}",
-                sessions,
-                count,
-                _evidence((uid, (e.first, e.last), e.quote) for uid, e in found[::-1]),
-                _cures(found),
-                {"settled": len({uid for uid, e in found if e.settled_by is not None})},
-            )
-        )
-    return sorted(out, key=lambda one: (-one.sessions, -one.count, one.name))
+    out = [_recurring(name, found) for name, found in seen.items()]
+    again = [one for one in out if one.sessions >= SESSIONS]
+    return sorted(again, key=lambda one: (-one.sessions, -one.count, one.name))
+
+
+def seen_before(memories: Iterable[Memory], fingerprint: str) -> Pattern | None:
+    """Give what is known of one error, in however few sessions it was seen."""
+    known = sorted(memories, key=lambda one: (one.digest.started_at or "", one.uid))
+    found = [
+        (one.uid, e) for one in known for e in one.digest.errors if e.fingerprint == fingerprint
+    ]
+    return _recurring(fingerprint, found) if found else None
+
+
+def _recurring(name: str, found: Sequence[tuple[str, ErrorSeen]]) -> Pattern:
+    sessions = len({uid for uid, _ in found})
+    count = sum(error.count for _, error in found)
+    return Pattern(
+        "recurring_error",
+        name,
+        f"{count} times in {sessions} sessions: {name}",
+        sessions,
+        count,
+        _evidence((uid, (e.first, e.last), e.quote) for uid, e in found[::-1]),
+        _cures(found),
+        {"settled": len({uid for uid, e in found if e.settled_by is not None})},
+    )
 
 
 def _cures(found: Iterable[tuple[str, ErrorSeen]]) -> tuple[Cure, ...]:

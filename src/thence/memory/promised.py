@@ -1,0 +1,30 @@
+"""What agents promised and did not do, over all sessions, as the digests tell it."""
+
+from __future__ import annotations
+
+from thence.format.records import JSON
+from thence.memory.store import Filter, Store
+
+
+def promised(store: Store, wanted: Filter) -> list[dict[str, JSON]]:
+    """Give what is open, as the digests tell it, the newest first."""
+    out: list[dict[str, JSON]] = []
+    for digest in store.kept("digests", wanted):
+        todos = digest.get("todos")
+        for todo in todos if isinstance(todos, list) else ():
+            if not isinstance(todo, dict) or not isinstance(todo.get("text"), str):
+                continue
+            out.append(
+                {
+                    "session_uid": digest["uid"],
+                    "text": todo["text"],
+                    "status": todo.get("status"),
+                    "origin": todo.get("origin"),
+                    "event_id": todo.get("event"),
+                    "cwd": digest.get("cwd"),
+                    "title": digest.get("title"),
+                    "ended_at": digest.get("ended_at"),
+                }
+            )
+    out.sort(key=lambda one: one["ended_at"] or "", reverse=True)
+    return out
