@@ -117,16 +117,16 @@ class State(NamedTuple):
 
 def state(place: Place, home: Path) -> State:
     """Look how our lines stand."""
-    body = _body(place.path)
+    body = body_of(place.path)
     if body is None:
         return State(installed=False)
     wanted = _command(place, home)
     if place.way == "notify":
-        told = _toml(place.path, body).get("notify") or []
+        told = toml_of(place.path, body).get("notify") or []
         ours = _is_ours(told)
         same = ours and told[: len(program(place.agent, home))] == program(place.agent, home)
         return State(installed=ours, elsewhere=ours and not same)
-    data = _json(place.path, body)
+    data = json_of(place.path, body)
     found = {event: list(_commands(entries)) for event, entries in _events(place.path, data)}
     mine = {event: [c for c in told if _is_ours(c)] for event, told in found.items()}
     have = {event for event, commands in mine.items() if commands}
@@ -144,13 +144,13 @@ def state(place: Place, home: Path) -> State:
 
 def install(place: Place, home: Path) -> Edit:
     """Plan how our lines come in; no change where they are there already."""
-    body = _body(place.path)
+    body = body_of(place.path)
     now = state(place, home)
     if now.installed and not now.missing and not now.elsewhere:
         return Edit(place.path, body, body)
     if place.way == "notify":
         return Edit(place.path, body, _with_notify(place, body or b"", home))
-    data = _json(place.path, body) if body is not None else {}
+    data = json_of(place.path, body) if body is not None else {}
     _without(place.path, data)
     hooks = data.setdefault("hooks", {})
     for event in place.events:
@@ -161,13 +161,13 @@ def install(place: Place, home: Path) -> Edit:
 
 def uninstall(place: Place, home: Path) -> Edit:
     """Plan how our lines go: the file as it was, if nobody else changed it since."""
-    body = _body(place.path)
+    body = body_of(place.path)
     if body is None or not state(place, home).installed:
         return Edit(place.path, body, body)
-    before = _body(_backup(place.path))
+    before = body_of(_backup(place.path))
     if place.way == "notify":
         return Edit(place.path, body, _without_notify(place, body, before))
-    data = _json(place.path, body)
+    data = json_of(place.path, body)
     _without(place.path, data)
     if before is not None and _same_json(data, before):
         return Edit(place.path, body, before)
@@ -180,7 +180,7 @@ def carry_out(edit: Edit, *, keep: bool) -> None:
     """Write a change whole or not at all; `keep` says that the file as it was stays beside it."""
     path = edit.path.resolve()  # a link, as people have them to where they keep settings, stays one
     backup = _backup(edit.path)
-    if _body(edit.path) != edit.before:
+    if body_of(edit.path) != edit.before:
         raise Refused(f"{edit.path} was changed meanwhile", hint="do it again")
     if edit.after is None:
         path.unlink()
@@ -188,13 +188,14 @@ def carry_out(edit: Edit, *, keep: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o7777 if edit.before is not None else 0o600
         if keep and edit.before is not None and not backup.exists():
-            _write(backup, edit.before, mode)
-        _write(path, edit.after, mode)
+            write(backup, edit.before, mode)
+        write(path, edit.after, mode)
     if not keep:
         backup.unlink(missing_ok=True)
 
 
-def _write(path: Path, body: bytes, mode: int) -> None:
+def write(path: Path, body: bytes, mode: int) -> None:
+    """Write a file whole or not at all."""
     passing = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -215,7 +216,8 @@ def _backup(path: Path) -> Path:
     return path.with_name(path.name + BACKUP)
 
 
-def _body(path: Path) -> bytes | None:
+def body_of(path: Path) -> bytes | None:
+    """Give what a file of settings holds; None where there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -239,7 +241,8 @@ def _is_ours(command: object) -> bool:
     return isinstance(command, str) and MARK in command
 
 
-def _json(path: Path, body: bytes) -> dict[str, Any]:
+def json_of(path: Path, body: bytes) -> dict[str, Any]:
+    """Read settings in JSON, or refuse them."""
     try:
         data = json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
@@ -327,7 +330,8 @@ def _written(data: dict[str, Any], like: bytes | None) -> bytes:
 _NOTIFY = re.compile(r"^[ \t]*notify[ \t]*=", re.MULTILINE)
 
 
-def _toml(path: Path, body: bytes) -> dict[str, Any]:
+def toml_of(path: Path, body: bytes) -> dict[str, Any]:
+    """Read settings in TOML, or refuse them."""
     try:
         return tomllib.loads(body.decode())
     except (ValueError, RecursionError) as error:
@@ -336,7 +340,7 @@ def _toml(path: Path, body: bytes) -> dict[str, Any]:
 
 def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
     """Give the file with our program as `notify`, before one that is there already."""
-    told = _toml(place.path, body).get("notify")
+    told = toml_of(place.path, body).get("notify")
     ours = program(place.agent, home)
     if told is not None and not _is_texts(told):
         raise Refused(f"{place.path}: notify: not a list of texts", hint="mend it, then try again")
@@ -345,9 +349,9 @@ def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
 
 
 def _without_notify(place: Place, body: bytes, before: bytes | None) -> bytes | None:
-    told = _toml(place.path, body).get("notify")
+    told = toml_of(place.path, body).get("notify")
     after = _set_notify(place, body, _then(told))
-    if before is not None and _toml(place.path, after) == _toml(place.path, before):
+    if before is not None and toml_of(place.path, after) == toml_of(place.path, before):
         return before
     return None if before is None and not after.strip() else after
 
@@ -360,7 +364,7 @@ def _then(told: Any) -> list[str]:
 def _set_notify(place: Place, body: bytes, value: list[str]) -> bytes:
     """Change one line of the text, and make sure that it says that and nothing else changed."""
     text = body.decode()
-    wanted = {name: old for name, old in _toml(place.path, body).items() if name != "notify"}
+    wanted = {name: old for name, old in toml_of(place.path, body).items() if name != "notify"}
     if value:
         wanted["notify"] = value
     line = f"notify = {json.dumps(value, ensure_ascii=False)}\n" if value else ""
