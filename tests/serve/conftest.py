@@ -58,6 +58,7 @@ class House:
         self.port: int = self._listener.getsockname()[1]
         self.gate = Gate("127.0.0.1", self.port, key=KEY)
         self.url = f"http://127.0.0.1:{self.port}"
+        self.running: App | None = None
 
     def _desk(self) -> Desk:
         known = adapters()
@@ -91,7 +92,8 @@ class House:
     @contextmanager
     def serving(self, app: App | None = None) -> Iterator[House]:
         """Answer requests meanwhile."""
-        server = serving.server(app or self.app)
+        self.running = app or self.app
+        server = serving.server(self.running)
         thread = threading.Thread(target=server.run, args=([self._listener],), daemon=True)
         thread.start()
         until = time.monotonic() + LONG

@@ -1,0 +1,478 @@
+"""Live: what is written reaches who listens; who is late, comes back or is slow loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.serve.conftest import LONG, House, built
+from tests.serve.streams import Listener
+from thence.cli.madeup import made_id
+from thence.journal import Journal
+from thence.memory.recall import along
+from thence.serve import live
+from thence.serve.lines import Line
+from thence.serve.live import Client, frame
+
+MAIN = made_id("clock-change")
+UID = f"claude:{MAIN}"
+STREAM = f"/api/sessions/{UID}/live"
+
+
+@pytest.fixture
+def listen(own_house: House) -> Iterator[Callable[..., Listener]]:
+    """Open streams that are closed in the end."""
+    opened: list[Listener] = []
+
+    def listen(path: str = STREAM, **more: Any) -> Listener:
+        opened.append(Listener(own_house, path, **more))
+        return opened[-1]
+
+    yield listen
+    for one in opened:
+        one.close()
+
+
+def log_of(house: House) -> Path:
+    """The file of the session that most tests write to."""
+    return next(house.homes.claude.rglob(f"{MAIN}.jsonl"))
+
+
+def say(house: House, *texts: str, path: Path | None = None) -> None:
+    """Let the session go on: prompts, one after the other."""
+    path = path or log_of(house)
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    last = [record for record in records if record.get("uuid")][-1]
+    with path.open("a", encoding="utf-8") as file:
+        for text in texts:
+            said = {"role": "user", "content": text}
+            record = {**last, "uuid": str(uuid4()), "parentUuid": last["uuid"], "type": "user"}
+            last = {**record, "message": said}
+            last.pop("requestId", None)
+            file.write(json.dumps(last) + "\n")
+
+
+def line_now(house: House, uid: str = UID) -> list[int]:
+    """The line of a session as the store has it."""
+    return Line(house.desk.whole(house.desk.row(uid)).whole).ids
+
+
+# -- late joiners ---------------------------------------------------------------------------
+
+
+def test_who_comes_late_gets_the_line_and_then_what_comes(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """No dead branch, no books, none of a subagent; then, once, what is written."""
+    client = listen()
+    ready = client.wait_for("ready")
+    whole = own_house.desk.whole(own_house.desk.row(UID)).whole
+    line = [e.event_id for e in along(whole, whole.graph.chain(boundaries=False))]
+
+    assert (line, len(line)) == (client.line, ready.data["events"])
+    assert {"live"} == {one.data["state"] for one in client.of("event")}
+
+    say(own_house, "and the lighthouse?")
+    said = client.wait_for("event", len(line) + 1)
+
+    assert "and the lighthouse?" == said.data["payload"]["text"]
+    assert line_now(own_house) == client.line
+
+
+def test_replays_of_all_sessions_have_their_pairs_whole(house: House) -> None:
+    """Whole, and of the last few events: no result without its call, nothing dead or internal."""
+    for row in house.store.sessions():
+        for last in ("", "?last=3"):
+            client = Listener(house, f"/api/sessions/{row.session.session_uid}/live{last}")
+            client.wait_for("ready")
+            client.close()
+            shown = [one.data for one in client.of("event")]
+            calls = {event["call"] for event in shown if event["kind"] == "tool_call"}
+            results = {event["call"] for event in shown if event["kind"] == "tool_result"}
+            late = [event for event in shown if event["kind"] in ("user_msg", "assistant_msg")]
+
+            assert results <= calls
+            assert {event["state"] for event in shown} <= {"live", "replayed", "orphaned"}
+            if row.turn != "done" and not late:
+                assert calls == results
+
+
+def test_an_open_call_is_pending_until_its_result_is_there(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """It is told apart, then sent together with its result."""
+    with Journal(own_house.homes.thence).create(cwd=own_house.homes.work) as session:
+        session.record("user", {"role": "user", "content": "build it"})
+        call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "make"}}
+        session.record("assistant", {"role": "assistant", "content": [call]})
+        uid = f"thence:{session.id}"
+        wait_until(lambda: bool(list(own_house.store.sessions(_only(uid)))))
+        client = listen(f"/api/sessions/{uid}/live")
+        client.wait_for("ready")
+        waiting = client.wait_for("pending").data
+
+        assert [("tool_call", {"command": "make"})] == [(e["kind"], e["payload"]) for e in waiting]
+        assert ["user_msg"] == [one.data["kind"] for one in client.of("event")]
+
+        done = {"type": "tool_result", "tool_use_id": "c1", "content": "built"}
+        session.record("user", {"role": "user", "content": [done]})
+        client.wait_for("event", 3)
+
+        assert ["user_msg", "tool_call", "tool_result"] == [
+            one.data["kind"] for one in client.of("event")
+        ]
+        client.wait(lambda one: one.of("pending")[-1].data == [])
+
+
+def _only(uid: str) -> Any:
+    from thence.memory.store import Filter
+
+    return Filter(uids=(uid,))
+
+
+def wait_until(fits: Callable[[], bool]) -> None:
+    """Look again and again, for long."""
+    until = time.monotonic() + LONG
+    while not fits():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+# -- coming back ----------------------------------------------------------------------------
+
+
+def test_who_comes_back_gets_exactly_what_was_missed(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """From wherever it stopped; what it has is not sent again."""
+    first = listen()
+    first.wait_for("ready")
+    first.close()
+    for stopped in first.of("event")[::7]:
+        say(own_house, "meanwhile")
+        wait_until(lambda: own_house.desk.row(UID).change > 1)
+
+        again = listen(after=stopped.mark)
+        again.wait_for("ready")
+        have = first.line[: first.heard.index(stopped)]  # `start` stands before the first
+
+        assert line_now(own_house) == have + again.line
+        assert [] == again.of("start")
+
+
+def test_a_server_that_was_started_anew_goes_on(tmp_path: Path) -> None:
+    """What was written while it was down is there; nothing is missing, nothing comes twice."""
+    house = built(tmp_path)
+    port = house.port
+    with house.serving():
+        client, everywhere = Listener(house, STREAM), Listener(house, "/api/live")
+        client.wait_for("ready")
+        everywhere.wait_for("ready")
+        say(house, "before it ends")
+        client.wait(lambda one: "before it ends" in _texts(one))
+        everywhere.wait_for("changed")
+    client.close()
+    everywhere.close()
+    house.close()
+    say(house, "while it is down", "and once more")
+    house = House(tmp_path, port)
+    with house.serving():
+        again = Listener(house, STREAM, after=client.last_id)
+        also = Listener(house, "/api/live", after=everywhere.last_id)
+        again.wait(lambda one: "and once more" in _texts(one))
+        also.wait_for("changed")
+        say(house, "after it began")
+        again.wait(lambda one: "after it began" in _texts(one))
+        also.wait_for("changed", 2)
+        again.close()
+        also.close()
+        line = line_now(house)
+    house.close()
+
+    assert ["while it is down", "and once more", "after it began"] == _texts(again)
+    assert line == client.line + again.line
+    assert [] == again.of("start") + again.of("rewound")
+    assert {UID} == {one.data["session"]["session_uid"] for one in also.of("changed")}
+
+
+def _texts(client: Listener) -> list[str]:
+    said = [one.data for one in client.of("event") if one.data["kind"] == "user_msg"]
+    return [one["payload"]["text"] for one in said if isinstance(one["payload"], dict)]
+
+
+def test_a_client_with_a_mark_that_is_none_begins_anew(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """Whatever it says: it is told so, and gets all of it."""
+    for odd in ("", "x", "0" * 13 + "-9-00000000", "0" * 13 + "-0-00000000"):
+        client = listen(after=odd)
+        client.wait_for("ready")
+
+        assert line_now(own_house) == client.line
+
+
+def test_a_page_says_where_it_stands_in_its_first_question(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """A browser cannot send the header the first time; the mark of what it shows is enough."""
+    mark = Line(own_house.desk.whole(own_house.desk.row(UID)).whole).mark()
+    client = listen(f"{STREAM}?after={mark}")
+    client.wait_for("ready")
+
+    assert [] == client.of("event")
+
+
+# -- what happens to sessions ---------------------------------------------------------------
+
+
+def test_a_line_that_is_rewound_is_rewound_at_the_client(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """Who is there is told how much holds still; who comes back from the dead branch, too."""
+    with Journal(own_house.homes.thence).create(cwd=own_house.homes.work) as session:
+        first = session.record("user", {"role": "user", "content": "one"})
+        session.record("user", {"role": "user", "content": "two"})
+        session.record("user", {"role": "user", "content": "three"})
+        uid = f"thence:{session.id}"
+        wait_until(lambda: any(r.events > 3 for r in own_house.store.sessions(_only(uid))))
+        client = listen(f"/api/sessions/{uid}/live")
+        client.wait_for("ready")
+        gone = client.last_id
+
+        session.rewind(first.uuid)
+        session.record("user", {"role": "user", "content": "another two"})
+        client.wait(lambda one: "another two" in _texts(one))
+        back = listen(f"/api/sessions/{uid}/live", after=gone)
+        back.wait_for("ready")
+
+    assert 1 == client.of("rewound")[-1].data["count"]
+    assert line_now(own_house, uid) == client.line
+    assert ["another two"] == _texts(back)
+    assert [1] == [one.data["count"] for one in back.of("rewound")]
+
+
+def test_a_subagent_that_goes_on_has_its_own_event(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """The line of its parent does not move."""
+    client = listen()
+    client.wait_for("ready")
+    before = client.wait_for("agent").data
+    path = next(own_house.homes.claude.rglob("agent-*.jsonl"))
+
+    say(own_house, "look there as well", path=path)
+    told = client.wait_for("agent", 2).data
+
+    assert {**before, "events": before["events"] + 1} == told
+    assert line_now(own_house) == client.line
+
+
+def test_a_subagent_with_a_session_of_its_own_is_told_to_its_parent(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """Its session is named, so that it can be followed."""
+    child = next(
+        row for row in own_house.store.sessions() if any(e.link == "subagent" for e in row.edges)
+    )
+    parent = f"{child.session.flavor}:{child.edges[0].session}"
+    client = listen(f"/api/sessions/{parent}/live")
+    client.wait_for("ready")
+    path = Path(child.session.source_path or "")
+    last = path.read_text(encoding="utf-8").splitlines()[-1]
+
+    with path.open("a", encoding="utf-8") as file:
+        file.write(last + "\n")
+    told = client.wait_for("agent").data
+
+    assert child.session.session_uid == told["session_uid"]
+
+
+def test_all_sessions_tell_when_they_change_and_who_waits(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """A new session, one that went on, one that its agent says is waiting for its user."""
+    client = listen("/api/live")
+    client.wait_for("standing")
+
+    say(own_house, "one more")
+    changed = client.wait_for("changed").data["session"]
+    registry = own_house.homes.claude / "sessions"
+    registry.mkdir(exist_ok=True)
+    told = {"sessionId": MAIN, "pid": os.getpid(), "status": "waiting", "waitingFor": "your word"}
+    (registry / "1.json").write_text(json.dumps(told), encoding="utf-8")
+    client.wait(lambda one: one.of("standing")[-1].data["waiting"] == [UID])
+
+    assert UID == changed["session_uid"]
+    assert {UID: "your word"} == client.of("standing")[-1].data["waiting_for"]
+
+
+def test_what_comes_to_rest_is_digested(own_house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at every line, which would cost more than the lines; soon after the last one."""
+    monkeypatch.setattr(live, "QUIET", 0.1)
+    say(own_house, "one more")
+
+    wait_until(lambda: own_house.desk.row(UID).change > 1)
+    wait_until(lambda: own_house.desk.row(UID).session.analyzed_at is not None)
+
+
+def test_a_sweep_that_fails_is_not_the_last(
+    own_house: House,
+    listen: Callable[..., Listener],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is logged, and what is written next is published with the rest."""
+    client = listen()
+    client.wait_for("ready")
+    sweeps, failed = own_house.desk.sweeps, list[int]()
+
+    def once(*known: Any, **more: Any) -> Any:
+        if not failed:
+            failed.append(1)
+            raise RuntimeError("no sweep today")
+        assert sweeps is not None
+        return sweeps(*known, **more)
+
+    monkeypatch.setattr(own_house.desk, "sweeps", once)
+    with caplog.at_level(logging.ERROR):
+        say(own_house, "unheard")
+        wait_until(lambda: bool(failed))
+        say(own_house, "heard")
+        client.wait(lambda one: "heard" in _texts(one))
+
+    assert ["unheard", "heard"] == _texts(client)[-2:]
+    assert "no sweep today" in caplog.text
+
+
+# -- clients --------------------------------------------------------------------------------
+
+
+def test_what_waits_for_a_client_is_bounded() -> None:
+    """By frames and by bytes; too much, and nothing is kept for it."""
+
+    async def pushed(frames: list[bytes], times: int) -> tuple[bool, bytes]:
+        client = Client()
+        for _ in range(times):
+            client.push(frames)
+        return client.lost, await client.take(0)
+
+    full = asyncio.run(pushed([b"x"], live.FRAMES))
+    many = asyncio.run(pushed([b"x"], live.FRAMES + 1))
+    large = asyncio.run(pushed([b"x" * (live.BYTES + 1)], 1))
+
+    assert ((False, b"x" * live.FRAMES), (True, b""), (True, b"")) == (full, many, large)
+
+
+def test_a_slow_client_is_let_go_and_finds_the_rest(
+    own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads nothing for a while; the others are served all the same."""
+    monkeypatch.setattr(live, "BYTES", 400_000)
+    monkeypatch.setattr(live, "STALL", 10 * LONG)  # how long this takes says nothing
+    quick = listen(f"{STREAM}?last=1")
+    quick.wait_for("ready")
+    slow = socket.create_connection(("127.0.0.1", own_house.port), timeout=LONG)
+    asked = f"GET {STREAM}?last=1 HTTP/1.1\r\nHost: 127.0.0.1:{own_house.port}\r\n"
+    slow.sendall(f"{asked}Authorization: Bearer {own_house.gate.token}\r\n\r\n".encode())
+    wait_until(lambda: _followers(own_house) == 2)
+    hub, sent = _hub(own_house), 0
+    while _lost(own_house) == 0:
+        hub._send(hub._streams[UID].clients, [frame("large", "x" * 100_000)])
+        sent += 1
+        quick.wait_for("large", sent)
+        assert sent < 300
+    say(own_house, "for those who are here")
+    quick.wait(lambda one: "for those who are here" in _texts(one))
+    data = b""
+    while piece := slow.recv(1 << 20):
+        data += piece
+    slow.close()
+    marks = [line[4:] for line in data.decode().splitlines() if line.startswith("id: ")]
+    back = listen(after=marks[-1])
+    back.wait_for("ready")
+
+    assert b"event: lost" in data
+    assert ["for those who are here"] == _texts(back)
+    assert [] == back.of("start")
+
+
+def _followers(house: House) -> int:
+    return len(_hub(house)._clients)
+
+
+def _lost(house: House) -> int:
+    return sum(client.lost for client in list(_hub(house)._clients))
+
+
+def _hub(house: House) -> live.Hub:
+    assert house.running is not None
+    return house.running.hub
+
+
+def test_silence_is_broken_by_a_beat(
+    own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a client can tell a quiet server from one that is gone."""
+    monkeypatch.setattr(live, "BEAT", 0.05)
+    client = listen("/api/live")
+    client.wait_for("ready")
+
+    wait_until(lambda: client.beats > 3)
+
+
+def test_nobody_is_looked_for_who_has_gone(
+    own_house: House, listen: Callable[..., Listener]
+) -> None:
+    """When the last client of a session has left, nothing of it is kept."""
+    one, two = listen(), listen()
+    for client in (one, two):
+        client.wait_for("ready")
+    one.close()
+    wait_until(lambda: _followers(own_house) == 1)
+    still = dict(_hub(own_house)._streams)
+    two.close()
+    wait_until(lambda: _followers(own_house) == 0)
+
+    assert ([UID], {}) == (list(still), _hub(own_house)._streams)
+
+
+def test_too_many_streams_are_refused(
+    own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a word, and the ones that are open stay."""
+    monkeypatch.setattr(live, "CLIENTS", 1)
+    client = listen()
+    client.wait_for("ready")
+
+    assert 503 == own_house.ask("/api/live").status
+    assert not client.ended
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/api/sessions/nobody/live", 404), (f"{STREAM}?last=many", 400), (f"{STREAM}?last=-1", 400)],
+)
+def test_an_odd_stream_is_refused_before_it_begins(house: House, path: str, status: int) -> None:
+    """As any other question."""
+    answer = house.ask(path)
+
+    assert (status, "application/problem+json") == (answer.status, answer.headers["content-type"])
+
+
+def test_a_frame_is_one_event_whatever_it_holds() -> None:
+    """No text of a session can end it, or begin another one."""
+    made = frame("event", {"text": "a\n\nevent: forged\r\ndata: {}"}, "m")
+
+    assert made.startswith(b"event: event\nid: m\ndata: {")
+    assert (3, True) == (len(made.strip().split(b"\n")), made.endswith(b"\n\n"))
+    assert b"\r" not in made
