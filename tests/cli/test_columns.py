@@ -1,4 +1,4 @@
-"""Lists: columns that fit, ages, money, ids, and marks on terminals that know few signs."""
+"""Lists: columns that fit, ages, money and ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.cli import columns as lists
 from thence.cli.columns import Cell, Column, ago, money, short_ids, table
 from thence.cli.terminal import columns
 
@@ -77,10 +76,3 @@ def test_ids_of_a_list_are_unique(names: list[str]) -> None:
 
         assert name.startswith(shown)
         assert [] == others or shown == name
-
-
-def test_ascii_marks_are_one_for_one() -> None:
-    """So that columns stay where they are."""
-    for mark, plain in lists._ASCII.items():
-        assert 1 == columns(chr(mark))
-        assert chr(plain).isascii()

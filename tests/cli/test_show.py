@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -30,8 +31,9 @@ from thence.format.whole import Whole
 from thence.testing import SAMPLE_SESSION, Draft, sample
 
 ENTRY = [sys.executable, "-c", "from thence.cli import main; main()"]
-OURS = ("NO_COLOR", "COLUMNS", "FORCE_COLOR", "PYTHONIOENCODING")
+OURS = ("NO_COLOR", "COLUMNS", "FORCE_COLOR", "PYTHONIOENCODING", "LC_ALL", "LC_CTYPE", "LANG")
 BARE = {name: value for name, value in os.environ.items() if name not in OURS}
+BARE |= {"THENCE_PAGER": "", "TZ": "UTC"}
 
 EVIL = (
     "\x1b[2J\x1b]0;owned\x07 a\rb \x9b31m \u202egnp.exe\u202c \u2066x\u2069 \u200b\u2028 "
@@ -126,7 +128,7 @@ The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find�
 │    Cause: windows walked local time. Fixed in windows.py and feed.py; 43
 │    tests pass. Open: a test for Lord Howe, and alerts.py:88 uses the label as
 │    a key.
-├─╳  dead branch, 1 turn, 5 events, 2.6k tokens
+├─╳  dead branch, 1 turn, 5 events, 2.6k tokens                 --branch e320bd7
 ● 2  you  13:16                                                ctx 1.2k  out 400
 │    No. Do not patch the gap afterwards. Cut the windows in UTC and use local
 │    time only for the label.
@@ -166,7 +168,9 @@ def test_dead_branch_is_shown_where_it_parts(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(draft.bytes())
 
-    assert "│    two\n├─╳  dead branch, 1 turn, 1 event\n● 2  you" in shown("show", path)
+    printed = shown("show", path, COLUMNS="50")  # no room to say how it is shown
+
+    assert "│    two\n├─╳  dead branch, 1 turn, 1 event\n● 2  you" in printed
 
 
 def test_branches_are_opened_when_asked_for() -> None:
@@ -176,6 +180,74 @@ def test_branches_are_opened_when_asked_for() -> None:
     assert "├─╮  dead branch, 1 turn, 5 events, 2.6k tokens\n│ ●    you  13:13\n" in printed
     assert "│ ■    edited tidepool/windows.py\n│ │    Added the hour" in printed
     assert printed.index("● 1  you") < printed.index("═    compacted 13:16\n")
+
+
+def named_branch() -> str:
+    """The event that the page names its dead branch by."""
+    found = re.search(r"--branch (e\w+)", shown("show", "--sample", COLUMNS="80"))
+
+    assert found is not None
+    return found[1]
+
+
+def test_one_branch_is_shown_when_its_event_is_named() -> None:
+    """Its own line from the root to its end, and no word of what came instead."""
+    printed = shown("show", "--sample", "--branch", named_branch(), COLUMNS="80")
+
+    assert "│    Added the hour" in printed
+    assert "╳    end of a branch that was left; the live line is elsewhere" in printed
+    assert "No. Do not patch the gap afterwards" not in printed
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "messages"])
+def test_every_form_shows_the_branch_that_is_asked_for(form: str) -> None:
+    """Live: what the session went on with. Its event: what was left. All: both."""
+    left, instead = "Added the hour", "No. Do not patch the gap"
+    of = {
+        b: shown("show", "--sample", "--as", form, "--branch", b) for b in ("live", named_branch())
+    }
+    live, branch = of.values()
+
+    assert (False, True) == (left in live, instead in live)
+    assert (True, False) == (left in branch, instead in branch)
+    if form != "messages":
+        every = shown("show", "--sample", "--as", form, "--branch", "all")
+
+        assert (True, True) == (left in every, instead in every)
+        assert "dead branch" in every
+
+
+def test_an_unknown_branch_is_not_found() -> None:
+    """With the way to find names of events."""
+    assert "hint:" in refused(thence("show", "--sample", "--branch", "nonsense"), 10)
+
+
+def test_a_page_runs_nothing_and_loads_nothing() -> None:
+    """One file: a policy that allows its own style by its hash, which is what stands there."""
+    page = shown("show", "--sample", "--as", "html")
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in page
+    assert "prefers-color-scheme:dark" in page
+    assert not re.search(r"<script|<link|<img|\ssrc=|\shref=|\son\w+=", page)
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_forms_are_harmless_on_a_terminal(tmp_path: Path, form: str) -> None:
+    """Whatever a log holds, no control character comes out."""
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(evil().bytes())
+
+    assert not HARMFUL.search(shown("show", path, "--as", form, "--branch", "all"))
+
+
+@pytest.mark.parametrize(("zone", "hour"), [("UTC", "13:16"), ("XYZ-2", "15:16")])
+def test_times_are_told_in_the_local_zone(zone: str, hour: str) -> None:
+    """Unless `--utc` asks for the other one."""
+    assert f"● 2  you  {hour}" in shown("show", "--sample", TZ=zone)
+    assert "● 2  you  13:16" in shown("show", "--sample", "--utc", TZ=zone)
 
 
 def test_long_text_is_cut_unless_it_is_asked_for(tmp_path: Path) -> None:
@@ -342,7 +414,7 @@ def test_name_of_a_file_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
         ["show", "--nonsense"],
         ["show", "--sample", "--as", "poetry"],
         ["show", "--sample", "--orphans", "adopt"],
-        ["show", "--sample", "--branch", "dead"],
+        ["show", "--sample", "--as", "html", "--json"],
         ["inspect"],
         ["nonsense"],
     ],

@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from typing import get_args
 
 import click
 
 from thence import __version__
+from thence.cli import screen
 from thence.errors import ThenceError
 
 COMMANDS = {
@@ -67,6 +69,8 @@ class Lazy(click.Group):
             return None
         module = importlib.import_module(f"thence.cli.{cmd_name}")
         command: click.Command = module.command
+        if cmd_name != "exec":  # what follows there is another program's
+            _about_the_screen(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -75,20 +79,59 @@ class Lazy(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+def _about_the_screen(command: click.Command) -> None:
+    """Let a command, and those below it, be told about colour and the pager as well."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            _about_the_screen(below)
+    elif not any(one.name == "color" for one in command.params):
+        command.params += (
+            click.Option(
+                ["--color"],
+                type=click.Choice(get_args(screen.Colour)),
+                callback=_colour,
+                expose_value=False,
+                hidden=True,
+            ),
+            click.Option(
+                ["--no-pager"], is_flag=True, callback=_no_pager, expose_value=False, hidden=True
+            ),
+        )
+
+
+def _colour(_ctx: click.Context, _option: click.Parameter, told: screen.Colour | None) -> None:
+    screen.wanted.colour = told or screen.wanted.colour
+
+
+def _no_pager(_ctx: click.Context, _option: click.Parameter, told: bool) -> None:  # noqa: FBT001
+    screen.wanted.pager = screen.wanted.pager and not told
+
+
 @click.group(
     cls=Lazy,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="thence")
+@click.option(
+    "--color",
+    type=click.Choice(get_args(screen.Colour)),
+    default="auto",
+    show_default=True,
+    help="Colours; auto: on a terminal, unless NO_COLOR is set, or where FORCE_COLOR is.",
+)
+@click.option("--no-pager", is_flag=True, help="Print long answers without a pager.")
 @click.option("--json", "json", is_flag=True, help="Without a command: print JSON.")
 @click.option("--utc", is_flag=True, help="Without a command: tell times in UTC.")
 @click.pass_context
-def thence(ctx: click.Context, *, json: bool, utc: bool) -> None:
+def thence(
+    ctx: click.Context, *, color: screen.Colour, no_pager: bool, json: bool, utc: bool
+) -> None:
     """Keep the sessions of coding agents: records, reads, remembers and shows them.
 
-    Without a command: where you stand.
+    Without a command: where you stand. --color and --no-pager may also follow a command.
     """
+    screen.wanted.colour, screen.wanted.pager = color, not no_pager
     if ctx.invoked_subcommand is None:
         from thence.cli.home import show
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
-from thence.cli.columns import unicode
+from thence.cli.screen import unicode
 from thence.cli.terminal import cut, lasted, several, size
 
 if TYPE_CHECKING:

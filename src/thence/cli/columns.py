@@ -1,39 +1,31 @@
 """Lists on a terminal: columns without frames, ages, money, marks.
 
 Two spaces between columns, numbers to the right, one column takes the slack; what is cut ends in
-`…`. All cells were cleaned by who made them. Where the terminal knows no UTF-8 the marks are
-ASCII, one for one, so that the columns stay.
+`…`. All cells were cleaned by who made them.
 """
 
-# ruff: noqa: PLC0414 - callers ask here for figures, too
+# ruff: noqa: PLC0414 - callers ask here for figures and the screen, too
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-import click
-
+from thence.cli.screen import tell as tell
 from thence.cli.terminal import clean, columns, cut, style
 from thence.format.figures import TICKS as TICKS
 from thence.format.figures import ago as ago
 from thence.format.figures import money as money
 from thence.format.figures import project as project
-from thence.format.figures import short_id
+from thence.format.figures import short_id as short_id
 
 DIM: Final = "bright_black"
 NARROW: Final = 60
 """Under so many columns a row takes two lines."""
 WIDE: Final = 100
 """From so many columns on there are further columns, and a head line names them."""
-
-_ASCII = str.maketrans(
-    "●◆▲✓✗○╳═■◦·…│├└─┬╮╯┊╌▸━╸╾╼╴┃█░▁▂▃▄▅▆▇▉“”≥→×",
-    '*!!+xox=#o..||`-+\\/::>=->>-|#.__--=+##"">>x',
-)
 
 
 class Cell(NamedTuple):
@@ -101,23 +93,6 @@ def _row(columns_of: Sequence[Column], row: Row, widths: Sequence[int]) -> str:
         gap = "" if at == 0 else " " if at == 1 else "  "
         out += gap + (pad + shown if column.right else shown + pad)
     return out
-
-
-def tell(lines: Iterable[str]) -> None:
-    """Print lines of text, with the marks that the terminal knows."""
-    if unicode():
-        click.echo("\n".join(lines))
-        return
-    encoding = sys.stdout.encoding or "ascii"
-    text = "\n".join(lines).translate(_ASCII)
-    click.echo(text.encode(encoding, "replace").decode(encoding))
-
-
-def unicode() -> bool:
-    """Whether the terminal shows more than ASCII, as far as it says so."""
-    told = next((v for n in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(n))), "utf-8")
-    knows = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    return knows and "utf" in told.lower() and os.environ.get("TERM") != "dumb"
 
 
 # -- words ----------------------------------------------------------------------------------

@@ -7,15 +7,20 @@ and nothing that is loaded from elsewhere.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
 
+from thence.format.graph import State
+from thence.format.joins import time_of
 from thence.format.records import text_of
 
 if TYPE_CHECKING:
@@ -26,17 +31,28 @@ if TYPE_CHECKING:
 _SPACE = UUID("6f2a6b0e-6d0b-5d0c-9a51-7e1f0c1a5b10")
 """Where ids of flattened events come from: the same session always becomes the same file."""
 
+
+class Branch(NamedTuple):
+    """Which part of a session is told: the live line, the line to one fact, or everything."""
+
+    to: int | None = None
+    every: bool = False
+
+
+LIVE = Branch()
 _SAID = {"user_msg": "You", "assistant_msg": "Assistant", "thinking": "Thought"}
 
 
 class Piece(NamedTuple):
-    """One thing that was said or done on the live line."""
+    """One thing that was said or done."""
 
     kind: str
     title: str
     text: str
     ts: str | None = None
     failed: bool = False
+    off: str = ""
+    """Where it stands, if not on the line that is told: a dead branch, a subagent."""
 
 
 def lines(whole: Whole) -> Iterator[JSON]:
@@ -79,13 +95,23 @@ def _event(kind: str, ts: str, uuid: str, before: str | None, payload: JSON) -> 
     return {"type": kind, "ts": ts, "uuid": uuid, "prev_uuid": before, "payload": payload}
 
 
-def pieces(whole: Whole) -> Iterator[Piece]:
-    """Give what was said and done on the live line, compacted parts included."""
+def pieces(whole: Whole, branch: Branch = LIVE) -> Iterator[Piece]:
+    """Give what was said and done on a line, compacted parts included; or on all of them."""
+    line = {whole.facts[at].node.id for at in whole.graph.chain(branch.to, boundaries=False)}
     for event in whole.events:
-        if event.state == "live" and event.channel == "main":
-            piece = _piece(event)
-            if piece is not None and piece.text.strip():
-                yield piece
+        if event.state is State.INTERNAL or not (branch.every or event.native_id in line):
+            continue
+        piece = _piece(event)
+        if piece is not None and piece.text.strip():
+            off = "" if event.native_id in line else _off(event)
+            yield piece._replace(off=off) if off else piece
+
+
+def _off(event: SessionEvent) -> str:
+    if event.channel != "main":
+        return f"subagent {event.channel.removeprefix('agent:')}"
+    words = {State.ROLLED_BACK: "rolled back", State.REPLAYED: "copied"}
+    return words.get(event.state or State.DEAD, "dead branch")
 
 
 def _piece(event: SessionEvent) -> Piece | None:
@@ -110,72 +136,98 @@ def _text(payload: JSON) -> str:
     return text_of(payload) or ("" if payload is None else json.dumps(payload, ensure_ascii=False))
 
 
-def left_out(whole: Whole) -> str:
-    """Say what a page of the live line does not show."""
+def left_out(whole: Whole, branch: Branch = LIVE) -> str:
+    """Say what a page of one line does not show."""
     from collections import Counter
 
-    states = Counter(event.state.value for event in whole.events if event.state is not None)
-    told = [f"{states[name]} {name}" for name in ("dead", "rolled_back", "side") if states[name]]
+    if branch.every:
+        return ""
+    line = {whole.facts[at].node.id for at in whole.graph.chain(branch.to, boundaries=False)}
+    rest = (event for event in whole.events if event.native_id not in line)
+    states = Counter(event.state.value for event in rest if event.state is not None)
+    names = ("live", "dead", "rolled_back", "side")
+    told = [f"{states[name]} {name.replace('_', ' ')}" for name in names if states[name]]
     return f"Not shown: events {', '.join(told)}." if told else ""
 
 
-def markdown(whole: Whole) -> Iterator[str]:
+def markdown(whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC) -> Iterator[str]:
     """Give a session as Markdown."""
     yield f"# {_one_line(whole.title or 'Session')}"
     yield ""
     yield from (f"- {name}: {value}" for name, value in _about(whole))
-    for piece in pieces(whole):
-        moment = f" ({piece.ts[:19].replace('T', ' ')})" if piece.ts else ""
+    for piece in pieces(whole, branch):
+        moment = f" ({told})" if (told := _moment(piece.ts, zone)) else ""
+        off = f", {_one_line(piece.off)}" if piece.off else ""
         yield ""
         if piece.kind in ("user_msg", "assistant_msg"):
-            yield f"## {piece.title}{moment}"
+            yield f"## {piece.title}{off}{moment}"
             yield ""
             yield piece.text.rstrip()
             continue
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", piece.text)), default=0))
-        yield f"**{_one_line(piece.title)}**"
+        yield f"**{_one_line(piece.title)}{off}**"
         yield ""
         yield f"{fence}{'json' if piece.kind == 'tool_call' else 'text'}"
         yield piece.text.rstrip("\n")
         yield fence
-    if told := left_out(whole):
+    if told := left_out(whole, branch):
         yield ""
         yield f"*{told}*"
 
 
-def page(whole: Whole) -> Iterator[str]:
-    """Give a session as one HTML file."""
+def page(whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC) -> Iterator[str]:
+    """Give a session as one HTML file that loads nothing and runs nothing."""
     title = html.escape(_one_line(whole.title or "Session"))
     yield "<!doctype html>"
-    yield f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">'
     yield '<meta name="viewport" content="width=device-width">'
+    yield f"<title>{title}</title>"
     yield f"<style>{_STYLE}</style></head><body><main>"
     yield f"<h1>{title}</h1><ul>"
     yield from (f"<li>{html.escape(f'{name}: {value}')}</li>" for name, value in _about(whole))
     yield "</ul>"
-    for piece in pieces(whole):
-        text, head = html.escape(piece.text.rstrip("\n")), html.escape(piece.title)
-        moment = f" <time>{html.escape(piece.ts[:19])}</time>" if piece.ts else ""
-        if piece.kind in ("user_msg", "assistant_msg"):
-            yield f'<section class="{piece.kind}"><h2>{head}{moment}</h2>'
-            yield f"<pre>{text}</pre></section>"
-        else:
-            kind = f"{piece.kind} failed" if piece.failed else piece.kind
-            yield (
-                f'<details class="{kind}"><summary>{head}{moment}</summary>'
-                f"<pre>{text}</pre></details>"
-            )
-    yield f"<p>{html.escape(left_out(whole))}</p></main></body></html>"
+    for piece in pieces(whole, branch):
+        yield from _section(piece, zone)
+    yield f"<p>{html.escape(left_out(whole, branch))}</p></main></body></html>"
+
+
+def _section(piece: Piece, zone: tzinfo) -> Iterator[str]:
+    text, head = html.escape(piece.text.rstrip("\n")), html.escape(piece.title)
+    moment = f" <time>{html.escape(told)}</time>" if (told := _moment(piece.ts, zone)) else ""
+    off = f" <i>{html.escape(piece.off)}</i>" if piece.off else ""
+    marks = ("failed" if piece.failed else "", "off" if piece.off else "")
+    kind = " ".join(filter(None, (piece.kind, *marks)))
+    if piece.kind in ("user_msg", "assistant_msg"):
+        yield f'<section class="{kind}"><h2>{head}{off}{moment}</h2>'
+        yield f"<pre>{text}</pre></section>"
+    else:
+        yield f'<details class="{kind}"><summary>{head}{off}{moment}</summary>'
+        yield f"<pre>{text}</pre></details>"
+
+
+def _moment(ts: str | None, zone: tzinfo) -> str:
+    moment = time_of(ts)
+    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}" if moment is not None else ""
+
+
+def _policy() -> str:
+    """Allow our own style and nothing else: no script, picture, frame, form or base."""
+    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
 _STYLE = (
-    ":root{color-scheme:light dark}main{max-width:50rem;margin:auto;padding:1rem;"
-    "font:1rem/1.5 system-ui,sans-serif}pre{white-space:pre-wrap;overflow-wrap:anywhere;"
-    "font:inherit}details pre{font:.85rem/1.4 ui-monospace,monospace}h2{font-size:1rem;"
-    "margin-bottom:0}time{opacity:.6;font-weight:400}.user_msg{border-left:4px solid #58f;"
-    "padding-left:1rem}.failed summary{color:#c33}"
+    ":root{color-scheme:light dark;--dim:#666;--you:#2563c9;--bad:#b3261e;--rule:#ddd}"
+    "@media(prefers-color-scheme:dark){:root{--dim:#999;--you:#7aa7ff;--bad:#ff8a80;--rule:#444}}"
+    "main{max-width:50rem;margin:auto;padding:1rem;font:1rem/1.5 system-ui,sans-serif}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;font:inherit;margin:.25rem 0 1rem}"
+    "h1{font-size:1.4rem}h2{font-size:1rem;margin-bottom:0}ul{color:var(--dim);padding-left:1rem}"
+    "time,i{color:var(--dim);font-weight:400;font-size:.85rem}"
+    "details{margin:.25rem 0;border-left:2px solid var(--rule);padding-left:.75rem}"
+    "details pre{font:.85rem/1.4 ui-monospace,monospace}summary{cursor:pointer;color:var(--dim)}"
+    ".user_msg{border-left:4px solid var(--you);padding-left:1rem}.user_msg h2{color:var(--you)}"
+    ".failed summary{color:var(--bad)}.off{opacity:.75;margin-left:2rem}"
 )
 
 

@@ -14,7 +14,8 @@ import click
 
 from thence.cli import hooking, options, wiring
 from thence.cli.columns import DIM, Cell, Column, ago, present, table, tell, tilde
-from thence.cli.terminal import as_json, clean, say, style, width
+from thence.cli.screen import say, width
+from thence.cli.terminal import as_json, clean
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
@@ -146,10 +147,8 @@ def show(edits: Sequence[tuple[str, hooking.Edit]], already: str) -> None:
             tell([f"{agent}: {already} already, nothing to change in {tilde(str(edit.path))}"])
             continue
         colours = {"+": "green", "-": "red", "@": "cyan"}
-        for line in edit.diff():
-            colour = colours.get(line[:1])
-            text = clean(line)
-            click.echo(style(text, fg=colour) if colour else text)
+        lines = map(clean, edit.diff())
+        tell((Cell(line, colours.get(line[:1])).shown(line) for line in lines), pager=False)
 
 
 def confirm(*, yes: bool, what: str, json: bool = False) -> None:

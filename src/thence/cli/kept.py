@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
     from thence.cli.page import Page
     from thence.format.facts import Fact
+    from thence.format.whole import Whole
 
 BEFORE, AFTER = 6, 10
 """Records that are shown before and after the one that is asked for."""
@@ -27,6 +28,18 @@ def named(name: str) -> Loaded:
         return load(Path(name))
     with wiring.store() as store:
         return loaded(store, wiring.session(store, name))
+
+
+def end_of(whole: Whole, wanted: str) -> int:
+    """Give the last fact of the branch, or of the subagent, that an event stands on."""
+    place = place_of(whole, wanted)
+    line = whole.graph.chain(boundaries=False)
+    if place in line:
+        return line[-1]
+    states = whole.states
+    while below := [c for c in whole.graph.children.get(place, ()) if states[c] is states[place]]:
+        place = below[-1]
+    return place
 
 
 def around(page: Page, wanted: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, tzinfo
 from functools import cached_property
 
 from thence.adapters.sessions import Loaded
@@ -38,6 +39,7 @@ from thence.format.normal import one_line
 from thence.format.records import Usage, text_of, word
 from thence.format.turn import TurnState
 from thence.format.whole import REWRITTEN
+from thence.memory.recall import event_name
 
 FEW = 5
 """How many of a kind are named before the rest is counted."""
@@ -60,8 +62,17 @@ class Page:
     """The text of one session."""
 
     def __init__(
-        self, loaded: Loaded, room: int, *, opened: bool = False, full: bool = False
+        self,
+        loaded: Loaded,
+        room: int,
+        *,
+        opened: bool = False,
+        full: bool = False,
+        to: int | None = None,
+        zone: tzinfo = UTC,
     ) -> None:
+        self.to = to
+        self.zone = zone
         self.loaded = loaded
         self.whole = loaded.whole
         self.room = room
@@ -77,12 +88,12 @@ class Page:
     @cached_property
     def chain(self) -> list[int]:
         """The facts that stand on the page's left line."""
-        return self.whole.graph.chain(boundaries=not self.opened)
+        return self.whole.graph.chain(self.to, boundaries=not self.opened)
 
     @cached_property
     def line(self) -> list[int]:
-        """The whole live line, compacted or not."""
-        return self.whole.graph.chain(boundaries=False)
+        """The whole line, compacted or not: the live one, or the one to `to`."""
+        return self.whole.graph.chain(self.to, boundaries=False)
 
     @cached_property
     def turns(self) -> dict[int, int]:
@@ -226,7 +237,7 @@ class Page:
     def _prompt(self, place: int, step: str) -> Iterator[str]:
         fact = self.whole.facts[place]
         number = f"{self.turns.get(place, '')}" if not step else ""
-        start, name = f"{step}● {number:<2} ", f"you  {_clock(fact)}"
+        start, name = f"{step}● {number:<2} ", f"you  {self._clock(fact)}"
         took = self._took(place) if not step else ""
         gap = self._row_room - columns(start) - len(name) - len(took)
         right = " " * gap + style(took, fg=_DIM) if took and gap > 1 else ""
@@ -236,6 +247,10 @@ class Page:
                 yield from self._prose(said_in(block), step)
             else:
                 yield from self._block(fact, block, step)
+
+    def _clock(self, fact: Fact) -> str:
+        moment = joins.time_of(fact.ts)
+        return f"{moment.astimezone(self.zone):%H:%M}" if moment is not None else ""
 
     def _took(self, place: int) -> str:
         """Say what a turn took: how full the context was at its end, and what was written."""
@@ -278,7 +293,7 @@ class Page:
         """A compaction: how much it stands for, and what it says."""
         fact = self.whole.facts[place]
         summed = [p for p in self._summed if self.whole.states[p] in (State.LIVE, State.ORPHANED)]
-        when = f" {_clock(fact)}" if _clock(fact) else ""
+        when = f" {clock}" if (clock := self._clock(fact)) else ""
         much = f", {self._sum(summed)} summed up" if summed and not step else ""
         yield style(cut(f"{step}═    compacted{when}{much}", self.room), fg="cyan")
         # Some clients write the whole history that replaces the old one: what was kept, then
@@ -394,6 +409,8 @@ class Page:
         home = dict.fromkeys(self.line, True)
         found: dict[int, int] = dict.fromkeys((), -1)
         for branch in self.whole.graph.branches:
+            if branch.start in home:
+                continue  # it is what is shown
             at, path = -1 if branch.at is None else branch.at, []
             while at >= 0 and at not in home and at not in found:
                 path.append(at)
@@ -416,7 +433,8 @@ class Page:
     def _closed(self, branches: Sequence[Branch]) -> Iterator[str]:
         shown = branches if len(branches) <= FEW else branches[: FEW - 1]
         for branch in shown:
-            yield style(cut(f"├─╳  {self._named(branch)}", self.room), fg=_DIM)
+            how = self._how_to_see(branch.start)
+            yield style(spaced(f"├─╳  {self._named(branch)}", how, self._row_room), fg=_DIM)
         rest = branches[len(shown) :]
         if rest:
             much = self._sum([place for branch in rest for place in branch.events])
@@ -426,6 +444,17 @@ class Page:
     def _named(self, branch: Branch) -> str:
         back = self.whole.states[branch.start] is State.ROLLED_BACK
         return f"{'rolled back' if back else 'dead branch'}, {self._sum(branch.events)}"
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """Short names of events, by the record they come from."""
+        events = reversed(self.whole.events)
+        return {event.native_id: event_name(event.event_id) for event in events}
+
+    def _how_to_see(self, place: int) -> str:
+        """Say how to have a branch shown, where there is room for it."""
+        name = self._names.get(self.whole.facts[place].node.id)
+        return f"--branch {name}" if name and self.room >= 60 else ""
 
     # -- subagents ----------------------------------------------------------------------
 
@@ -489,6 +518,10 @@ class Page:
     # -- the end ------------------------------------------------------------------------
 
     def _turn(self) -> str:
+        if self.to is not None and self.to not in self.whole.graph.chain(boundaries=False):
+            side = self.whole.facts[self.to].channel != "main"
+            said = "end of the subagent" if side else "end of a branch that was left"
+            return style(f"╳    {said}; the live line is elsewhere", fg=_DIM)
         now = self.whole.turn()
         mark, said, colour = _TURNS[now.state]
         torn = "; its last line is torn" if now.torn else ""
@@ -535,10 +568,6 @@ def _begun(text: str, lines: int, length: int) -> tuple[str, str]:
 def _first(text: str) -> str:
     """The first line that holds something."""
     return next((line.strip() for line in text.split("\n") if line.strip()), "")
-
-
-def _clock(fact: Fact) -> str:
-    return clean(fact.ts[11:16]) if fact.ts else ""
 
 
 def _last(path: str | None) -> str:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from thence.cli.screen import coloured
 from thence.cli.terminal import columns, cut
 
 _ENTER: Final = ("\r", "\n")
@@ -122,7 +123,7 @@ def possible() -> bool:
 
 def pick(choices: Sequence[Choice]) -> int:
     """Let the user choose; `click.Abort` when nothing is chosen."""
-    picker = Picker(choices, colour=not os.environ.get("NO_COLOR"))
+    picker = Picker(choices, colour=coloured(sys.stderr))
     with _raw():
         try:
             while True:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
+from thence.cli import options
+from thence.cli.columns import present
 from thence.cli.reading import exit_code, notices, promises
-from thence.cli.terminal import as_json, say, width
+from thence.cli.screen import say, tell, width
+from thence.cli.terminal import as_json, clean
 from thence.format.repair import Orphans
 
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
     from thence.format.records import JSON
 
-Form = Literal["text", "messages", "events"]
-Shown = Literal["live", "all"]
+Form = Literal["text", "messages", "events", "markdown", "html"]
 
 
 @click.command(
@@ -29,11 +32,10 @@ Shown = Literal["live", "all"]
 @click.option("--as", "form", type=click.Choice(get_args(Form)), default="text", show_default=True)
 @click.option(
     "--branch",
-    "shown",
-    type=click.Choice(get_args(Shown)),
+    metavar="live|all|EVENT",
     default="live",
     show_default=True,
-    help="all: dead branches, subagents and what was compacted are opened.",
+    help="all: dead branches, subagents and what was compacted are opened; an event: its branch.",
 )
 @click.option("--full", is_flag=True, help="Leave out no part of a long text.")
 @click.option("--around", metavar="EVENT", help="Only what was said around an event.")
@@ -44,36 +46,49 @@ Shown = Literal["live", "all"]
     show_default=True,
     help="What to do in messages with calls that never got a result.",
 )
-@click.option("--json", "json", is_flag=True, help="Print JSON.")
+@options.utc
+@options.as_json
 def command(
     path: str | None,
     form: Form,
-    shown: Shown,
+    branch: str,
     orphans: Orphans,
     around: str | None,
     *,
     full: bool,
     sample: bool,
+    utc: bool,
     json: bool,
 ) -> int:
     """Print a session in the form that was asked for."""
+    if json and form in ("markdown", "html"):
+        raise click.UsageError(f"--json goes with text, messages and events, not with {form}")
     if sample == bool(path):
         message = "give the id of a session or the path of its file, or --sample"
         raise click.UsageError(message)
     from thence.cli.kept import around as near
-    from thence.cli.kept import named
+    from thence.cli.kept import end_of, named
 
     loaded = _sample() if path is None else named(path)
+    every = branch == "all"
+    to = None if branch in ("live", "all") else end_of(loaded.whole, branch)
     if form == "messages":
-        lines = as_json(loaded.whole.messages(orphans).messages)
-    elif form == "events" or json:
-        lines = as_json(events(loaded))
+        say(as_json(loaded.whole.messages(orphans, to=to).messages))
+    elif form == "events" or (json and form == "text"):
+        say(as_json(events(loaded)))
     else:
-        from thence.cli.page import Page
+        zone = present(utc=utc).tzinfo or UTC
+        if form == "text":
+            from thence.cli.page import Page
 
-        page = Page(loaded, width(), opened=shown == "all", full=full)
-        lines = iter(page.lines() if around is None else near(page, around))
-    say(lines)
+            page = Page(loaded, width(), opened=every, full=full, to=to, zone=zone)
+            tell(page.lines() if around is None else near(page, around))
+        else:
+            from thence.cli import forms
+
+            made = forms.markdown if form == "markdown" else forms.page
+            told = made(loaded.whole, forms.Branch(to, every), zone)
+            tell(clean(line) for part in told for line in part.split("\n"))
     return exit_code(loaded.skipped)
 
 

@@ -1,25 +1,25 @@
-"""Text on a terminal: made harmless, cut to width, coloured only when that is wanted.
+"""Text on a terminal: made harmless, measured, cut and wrapped to its width.
 
 Content of logs is hostile. Control characters (C0, C1), bidirectional marks and invisible tag
 characters never reach a terminal: each is shown as a visible mark in its place.
 """
 
-# ruff: noqa: PLC0414 - callers ask here for figures, too
+# ruff: noqa: PLC0414 - callers ask here for figures and the screen, too
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from json import dumps
 
-import click
 import msgspec
 
+from thence.cli.screen import say as say
+from thence.cli.screen import style as style
+from thence.cli.screen import width as width
 from thence.errors import NotReadable
-from thence.format.figures import HARMFUL, clean
+from thence.format.figures import HARMFUL
+from thence.format.figures import clean as clean
 from thence.format.figures import lasted as lasted
 from thence.format.figures import several as several
 from thence.format.figures import short as short
@@ -33,18 +33,6 @@ TEXT_WIDTH = 88
 def escape(json: str) -> str:
     """Write the same characters in a line of JSON as its escapes: harmless, nothing is lost."""
     return HARMFUL.sub(lambda found: dumps(found[0])[1:-1], json)
-
-
-def width() -> int:
-    """Columns to fill."""
-    return max(40, shutil.get_terminal_size((80, 24)).columns)
-
-
-def style(text: str, **how: str | bool) -> str:
-    """Colour a text, unless colour is not wanted (`NO_COLOR`) or not shown (no terminal)."""
-    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
-        return text
-    return click.style(text, **how)  # type: ignore[arg-type]
 
 
 class _Widths(dict[str, int]):
@@ -158,15 +146,3 @@ def _elements(name: str, values: list[JSON], comma: str) -> Iterator[str]:
 
 def _compact(value: JSON) -> str:
     return dumps(msgspec.to_builtins(value), ensure_ascii=False)
-
-
-def say(lines: Iterable[str]) -> None:
-    """Print lines, many at a time, so that long answers need little room."""
-    batch: list[str] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) >= 1000:
-            click.echo("\n".join(batch))
-            batch = []
-    if batch:
-        click.echo("\n".join(batch))
