@@ -19,7 +19,7 @@ from thence.format.facts import Block, Fact
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON, Usage
-from thence.memory.keep import Carried, Keeper, Kept, event_row, ticks_of
+from thence.memory.keep import Carried, Keeper, Kept, event_row, ticks_of, with_payloads
 from thence.memory.packs import Packs
 from thence.memory.prices import price
 from thence.memory.redact import RULES, Redactor
@@ -214,3 +214,28 @@ def test_bill_costs_what_the_list_says(given_usage: Usage, model: str, cost: flo
     listed = price(model, given_usage, at=time_of("2026-01-31T12:00:00Z"), recorded=cost)
 
     assert (None if listed is None else listed.ticks) == ticks_of(event, given_usage)
+
+
+def test_long_notes_of_the_harness_may_stay_away(tmp_path: Path) -> None:
+    """All else comes back as it was kept, in its place."""
+    blobs = Packs(tmp_path)
+    said = {"type": "text", "text": "x" * 9000}
+    blocks = [
+        Block("user_msg", "user", payload=said),
+        Block("lifecycle", "system", payload={"file": "y" * 9000}),
+        Block("lifecycle", "system", payload={"how": "edit"}),
+        Block("lifecycle", "system"),
+    ]
+    refs = blobs.append("claude:s", [codec.dump(block.payload) for block in blocks[:3]])
+    light = [
+        Block(block.kind, block.role, ref=ref)
+        for block, ref in zip(blocks, [*refs, None], strict=True)
+    ]
+    facts = [Fact(Node("a"), blocks=tuple(light[:2])), Fact(Node("b"), blocks=tuple(light[2:]))]
+
+    def payloads(*, notes: bool) -> list[JSON]:
+        back = with_payloads(facts, blobs, notes=notes)
+        return [block.payload for fact in back for block in fact.blocks]
+
+    assert [said, {"file": "y" * 9000}, {"how": "edit"}, None] == payloads(notes=True)
+    assert [said, None, {"how": "edit"}, None] == payloads(notes=False)

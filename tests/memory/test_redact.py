@@ -461,3 +461,60 @@ def test_public_sessions_hold_hardly_anything_to_redact(shared: Path) -> None:
         size += len(msgspec.json.encode(redactor.redact_json(value)))
 
     assert sum(redactor.counts.values()) <= 0.5 * size / 1e6, redactor.counts
+
+
+# -- texts that are searched together ---------------------------------------------------------
+
+pieces = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        [
+            *("password", '"password": "', "token=", "Authorization: Bearer ", "machine a login b"),
+            *(
+                "-----BEGIN RSA PRIVATE KEY-----",
+                "x" * 40,
+                "\n",
+                "\0",
+                "://user:",
+                "@host",
+                "aB3" * 8,
+            ),
+        ]
+    ),
+    st.builds(
+        lambda at, seed: sample(RULES[at].example, seed),
+        st.integers(0, len(RULES) - 1),
+        st.integers(0, 9),
+    ),
+)
+texts = st.lists(pieces, max_size=3).map("".join)
+
+
+@given(st.lists(texts, max_size=6))
+def test_texts_of_a_value_are_judged_as_each_alone(value: list[str]) -> None:
+    """That many are searched together hides no secret and makes none; what is clean is itself."""
+    alone = [redact(text) for text in value]
+    together = COMPILED.redact_json(value)
+
+    assert alone == together
+    assert (alone == value) == (together is value)
+
+
+@given(st.dictionaries(st.sampled_from(["password", "text", "a", "token"]), st.lists(texts)))
+def test_what_one_look_clears_the_walk_clears(value: dict[str, list[str]]) -> None:
+    """A value comes back as itself exactly when going over it text by text changes nothing."""
+    walked = COMPILED._redacted(value)
+
+    assert walked == COMPILED.redact_json(value)
+    assert (walked == value) == (COMPILED.redact_json(value) is value)
+
+
+def test_encoded_data_beside_a_secret_hides_nothing() -> None:
+    """A text that is mostly an image is searched around that, in a value as alone."""
+    data = "".join(random.Random(1).choices(FILLERS["b"], k=40_000))
+    value = {"image": data, "said": f"{data} token={token()}"}
+    clean = COMPILED.redact_json(value)
+
+    assert data == clean["image"]
+    assert token() not in clean["said"]
+    assert {"image": data} == COMPILED.redact_json({"image": data})

@@ -20,7 +20,7 @@ from thence.format.normal import KINDS, Session, SessionEvent, in_order, one_lin
 from thence.format.records import JSON, Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import spelling
-from thence.memory.packs import Blobs
+from thence.memory.packs import Blobs, read_all
 from thence.memory.prices import price, tariff
 from thence.memory.redact import VERSION, Redactor
 from thence.memory.search import meta
@@ -48,6 +48,7 @@ _TOLD = 2000  # characters of a call's outcome that are kept beside its record
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
 _TEXT = {"type", "text"}
+_NOTE = 4096  # bytes of a note of the harness that a digest may want to see
 _COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
 
 
@@ -119,7 +120,7 @@ class Keeper:
         if again and held is not None:
             lost = _rewritten(held)
             batch = adapter.read(source, _restarted(held.cursor) if lost else None)
-            batch.events[:0] = [with_payloads(fact, self._blobs) for fact in lost]
+            batch.events[:0] = with_payloads(lost, self._blobs)
             return self.kept(source, batch, known, None, carried=carried)
         batch = adapter.read(source, held.cursor if held else None)
         if held is not None and not more and _cut(held.facts, batch.events):
@@ -266,7 +267,7 @@ class Keeper:
             if isinstance(said, str):
                 clean = self._redactor.redact(said, suspects)
                 return payload if clean is said else {**payload, "text": clean}
-        return self._redactor.redact_json(payload)
+        return self._redactor.redact_json(payload, suspects)
 
     def _clean_about(self, about: dict[str, JSON]) -> dict[str, JSON]:
         """Clean what a record says of its session; most say the same as the one before."""
@@ -399,15 +400,38 @@ def _ties(whole: Whole) -> Iterable[int]:
     return [owner_key("session", f"{agent}:{name}") for name in sorted({whole.native, *named})]
 
 
-def with_payloads(fact: Fact, blobs: Blobs) -> Fact:
-    """Give a fact as it was read: payloads in their place."""
-    blocks = tuple(
-        msgspec.structs.replace(block, payload=spelling.load(blobs.read(block.ref)))
-        if block.ref is not None
-        else block
-        for block in fact.blocks
+def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) -> list[Fact]:
+    """Give facts as they were read: payloads in their place.
+
+    Without `notes` those stay away that are long and that no model ever saw: a session that was
+    too large to be read at once is digested without them.
+    """
+    facts = list(facts)
+    bodies = read_all(
+        blobs, [b.ref or "" for f in facts for b in f.blocks if _recalls(b, notes=notes)]
     )
-    return msgspec.structs.replace(fact, blocks=blocks)
+    out = []
+    for fact in facts:
+        if any(_recalls(block, notes=notes) for block in fact.blocks):
+            blocks = tuple(
+                _with_payload(block, spelling.load(next(bodies)))
+                if _recalls(block, notes=notes)
+                else block
+                for block in fact.blocks
+            )
+            fact = msgspec.structs.replace(fact, blocks=blocks)  # noqa: PLW2901 - the same, fuller
+        out.append(fact)
+    return out
+
+
+def _recalls(block: Block, *, notes: bool) -> bool:
+    if block.ref is None or notes or block.role != "system":
+        return block.ref is not None
+    return int(block.ref.rsplit(",", 2)[1]) <= _NOTE
+
+
+def _with_payload(b: Block, payload: JSON) -> Block:
+    return Block(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref)
 
 
 def _rewritten(held: Held) -> list[Fact]:

@@ -206,8 +206,8 @@ class _Writer:
 
     def write(
         self, payloads: Iterable[bytes], compressor: zstandard.ZstdCompressor
-    ) -> Iterator[Ref]:
-        """Append frames; a failed one is cut off again, as no row can name it."""
+    ) -> Iterator[str]:
+        """Append frames and give refs; a failed one is cut off again, as no row can name it."""
         self.batches += 1
         for group in groups(payloads):
             frame = compressor.compress(b"".join(group))
@@ -215,7 +215,7 @@ class _Writer:
             self._append(frame)
             for payload in group:
                 size, crc = len(payload), zlib.crc32(payload)
-                yield Ref(self._pack, self._slot, offset, len(frame), start, size, crc)
+                yield f"{self._pack}-{self._slot}#{offset},{len(frame)},{start},{size},{crc:08x}"
                 start += size
 
     def _append(self, frame: bytes) -> None:
@@ -297,7 +297,7 @@ class Packs:
                     self._sync()
                 writer = self._unsynced[pack] = self._open_last(pack)
             try:
-                refs = [str(ref) for ref in writer.write(payloads, self._compressor)]
+                refs = list(writer.write(payloads, self._compressor))
             except BaseException as error:
                 self._give_up(pack, error)
                 raise
@@ -386,14 +386,33 @@ class Packs:
 
     def read(self, ref: str) -> bytes:
         """Give the payload of a ref, verified; raise when it is gone or damaged."""
-        where = Ref.parse(ref)
+        [payload] = self.read_all([ref])
+        return payload
+
+    def read_all(self, refs: Iterable[str]) -> Iterator[bytes]:
+        """Give the payloads of refs, one by one; those that lie together are read together."""
+        file, handle = "", -1
         try:
-            # Opened even when the frame is held: what was evicted is not served from memory.
-            handle = os.open(f"{self.folder}/{where.file}", _READ)
-            try:
-                return self._slice(handle, where)
-            finally:
+            for ref in refs:
+                where = Ref.parse(ref)
+                if where.file != file:
+                    if handle >= 0:
+                        os.close(handle)
+                    # Opened even when a frame is held: what was evicted is not served from memory.
+                    file, handle = where.file, -1
+                    handle = self._opened(where)
+                try:
+                    yield self._slice(handle, where)
+                except OSError as error:
+                    why = f"cannot be read: {error.strerror or error}"
+                    raise self._damaged(where, why) from error
+        finally:
+            if handle >= 0:
                 os.close(handle)
+
+    def _opened(self, where: Ref) -> int:
+        try:
+            return os.open(f"{self.folder}/{where.file}", _READ)
         except FileNotFoundError as error:
             raise PackMissing(
                 f"the pack {where.file} is gone",
@@ -504,9 +523,9 @@ class Packs:
         if writer is None:
             raise BlockingIOError(errno.EAGAIN, "its new slot was taken")
         try:
-            payloads = (self.read(str(ref)) for ref in moving)
+            payloads = self.read_all(map(str, moving))
             written = writer.write(payloads, self._compressor)
-            renamed |= {str(old): str(new) for old, new in zip(moving, written, strict=True)}
+            renamed |= {str(old): new for old, new in zip(moving, written, strict=True)}
             os.fdatasync(writer.handle)
             self._enter({writer.file})
         except BaseException:
@@ -580,6 +599,11 @@ class Packs:
                 hint="nothing that rows name was changed; free space or mend the disk, then sweep "
                 "again",
             ) from error
+
+
+def read_all(blobs: Blobs, refs: Iterable[str]) -> Iterator[bytes]:
+    """Give the payloads of refs, wherever they lie, one by one."""
+    return blobs.read_all(refs) if isinstance(blobs, Packs) else map(blobs.read, refs)
 
 
 _LOCAL = threading.local()

@@ -43,6 +43,9 @@ _PASSES = 4
 _SHORT = 1024
 """Texts up to this length are searched together."""
 
+_BETWEEN = "\n\0\n"
+"""Stands between texts that are searched together: no pattern goes on over it but that of a key."""
+
 _REMEMBERED = 4096
 """So many names of entries are remembered from one JSON value to the next."""
 
@@ -120,15 +123,69 @@ class Redactor:
                     redacted[at] = self.redact(text)
         return redacted
 
-    def redact_json(self, value: Any) -> Any:
-        """Give a copy of a JSON value with every text in it redacted, keys included.
+    def redact_json(self, value: Any, suspects: list[int] | None = None) -> Any:
+        """Give a JSON value with every text in it redacted, keys included; itself if none is.
 
         What has a name in the value, as in `{"password": …}` or `{"name": …, "value": …}`, is
-        judged with that name. Two keys that become equal become one.
+        judged with that name. Two keys that become equal become one. `suspects` as in `redact`.
         """
         if len(self._clean) > _REMEMBERED:
             self._clean.clear()
             self._heads.clear()
+        texts = self._texts(value)
+        if texts is not None and not self._tell(texts, suspects):
+            return value
+        return self._redacted(value)
+
+    def _texts(self, value: Any) -> list[str] | None:
+        """Give all texts of a value, each with the head that names it; None where a key tells."""
+        texts: list[str] = []
+        todo: list[tuple[Any, str]] = [([value], "")]
+        while todo:
+            box, outer = todo.pop()
+            if type(box) is list:
+                parts = [(0, part, outer) for part in box]
+            elif self._are_clean(box):
+                parts = self._named(box)
+            else:
+                return None
+            for _, part, head in parts:
+                kind = type(part)
+                if kind is str:
+                    if head:
+                        texts.append(f'{head}{part}"')
+                    elif len(part) >= _SHORTEST:
+                        texts.append(part)
+                elif kind is list or kind is dict:
+                    todo.append((part, head))
+        return texts
+
+    def _are_clean(self, entries: dict[str, Any]) -> bool:
+        """Whether no key of an object holds a secret."""
+        if entries.keys() <= self._clean:
+            return True
+        for name in entries.keys() - self._clean:
+            self._judge(name)
+        return entries.keys() <= self._clean
+
+    def _tell(self, texts: Sequence[str], suspects: list[int] | None) -> bool:
+        """Whether any of some texts holds a secret."""
+        finder = self._finder
+        for text in texts:
+            if len(text) >= _BLOB and any(
+                next(finder.spans(piece, finder.suspects(piece)), None) is not None
+                for piece, blob in _outside_blobs(_bytes(text))
+                if not blob
+            ):
+                return True
+        short = [text for text in texts if len(text) < _BLOB]
+        data = _bytes(_BETWEEN.join(["", *short, ""]))
+        if suspects is None:
+            suspects = finder.suspects(data)
+        return next(finder.spans(data, suspects), None) is not None
+
+    def _redacted(self, value: Any) -> Any:
+        """Give a copy of a value, redacted text by text."""
         root: list[Any] = [value]
         leaves: list[tuple[Any, Any, str]] = []
         todo: list[tuple[Any, str]] = [(root, "")]
@@ -181,11 +238,7 @@ class Redactor:
 
     def _entries(self, entries: dict[str, Any]) -> dict[str, Any]:
         """Copy an object, its keys redacted."""
-        if entries.keys() <= self._clean:
-            return entries.copy()
-        for name in entries.keys() - self._clean:
-            self._judge(name)
-        if entries.keys() <= self._clean:
+        if self._are_clean(entries):
             return entries.copy()
         return {self.redact(key): part for key, part in entries.items()}
 

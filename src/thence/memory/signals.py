@@ -458,7 +458,9 @@ def context_blow_ups(course: Course) -> Iterator[Signal]:
 
 
 def _weight(event: SessionEvent, *, channel: str) -> int:
-    if event.channel != channel or event.kind not in ("tool_result", "user_msg", "lifecycle"):
+    if event.channel != channel or event.role == "system":  # the model never saw those
+        return -1
+    if event.kind not in ("tool_result", "user_msg", "lifecycle"):
         return -1
     return len(output.text(event.payload))
 

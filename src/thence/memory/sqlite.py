@@ -67,6 +67,9 @@ from thence.memory.store import (
 )
 
 BUSY_MS = 5_000
+_CACHE_KB, _SWEEP_KB = 32_768, 12_288
+"""Of pages: for who searches, and for who sweeps beside processes that read."""
+
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE sessions(
@@ -177,7 +180,7 @@ class Sqlite:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute("PRAGMA secure_delete=ON")
-            db.execute("PRAGMA cache_size=-32768")
+            db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
         except (apsw.Error, OSError) as error:
             raise BadConfig(
                 f"cannot open the store {self.path}: {error}",
@@ -236,8 +239,10 @@ class Sqlite:
                         hint="wait for it, or read what is there",
                     )
                 time.sleep(0.05)
+            self._db.execute(f"PRAGMA cache_size=-{_SWEEP_KB}")
             yield
         finally:
+            self._db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
             _SWEEPING.discard(handle)
             os.close(handle)
 

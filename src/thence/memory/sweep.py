@@ -389,7 +389,7 @@ class Sweep:
         if kept.whole is not None:
             return self._made(kept.whole, row)
         held = kept.held or Held(row, Cursor(), [], {})
-        whole = recalled(uid, held, self._store.blobs)
+        whole = recalled(uid, held, self._store.blobs, notes=False)
         made = self._made(whole, row)
         made.retries = whole.session().cost.retries
         return made
@@ -466,7 +466,7 @@ class Sweep:
         for uid in self._again:
             held = self._store.held(uid)
             if held is not None:
-                facts = [with_payloads(fact, self._store.blobs) for fact in held.facts]
+                facts = with_payloads(held.facts, self._store.blobs)
                 change = self._keeper.again(uid, held, facts)
                 self._keeper.sync()
                 self._store.write([change])
@@ -511,7 +511,7 @@ class Sweep:
         if held is None:
             return False
         try:
-            whole = recalled(uid, held, self._store.blobs)
+            whole = recalled(uid, held, self._store.blobs, notes=False)
             made = self._made(whole, held.row)
         except Exception as error:  # noqa: BLE001 - the session is kept, and tried again
             path = held.row.session.source_path or ""
@@ -627,9 +627,9 @@ def stale(known: Known) -> bool:
     return known.reader != READER or known.redactor != VERSION
 
 
-def recalled(uid: str, held: Held, blobs: Blobs) -> Whole:
-    """Put a session together from the store, payloads included."""
-    facts = [with_payloads(fact, blobs) for fact in held.facts]
+def recalled(uid: str, held: Held, blobs: Blobs, *, notes: bool = True) -> Whole:
+    """Put a session together from the store, payloads included; see `with_payloads`."""
+    facts = with_payloads(held.facts, blobs, notes=notes)
     return Whole(uid, facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn)
 
 
