@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python says which Python makes a new .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo docs test quick e2e lint fix bench smoke constraints clean ready-run ready-dev
+.PHONY: help run demo docs test quick e2e conformance lint fix bench smoke constraints clean ready-run ready-dev
 
 BIN := .venv/bin
 export PYTHON
@@ -28,6 +28,9 @@ quick: ready-dev ## the everyday subset of the tests, under a minute
 e2e: ready-dev ## our hooks in the real clients, on loopback; fetches the clients
 	@$(BIN)/python scripts/clients
 	@$(BIN)/python -m pytest -n auto --maxprocesses=4 -m e2e tests/e2e
+
+conformance: ready-dev ## the owners' own tests of what we bridge to; fetches their SDKs (600 MB)
+	@scripts/conformance $(SUITES)
 
 lint: ready-dev ## ruff, mypy and the import contracts
 	@scripts/step "ruff check" $(BIN)/ruff check .
