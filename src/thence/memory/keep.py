@@ -48,7 +48,7 @@ _TOLD = 2000  # characters of a call's outcome that are kept beside its record
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
 _TEXT = {"type", "text"}
-_NOTE = 4096  # bytes of a note of the harness that a digest may want to see
+_NOTE = 4096  # bytes of a note of the harness that are searched, or that a digest may want
 _COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
 
 
@@ -566,7 +566,9 @@ def _words(whole: Whole, new: Sequence[EventRow]) -> Iterable[Words]:
     for event in whole.events:
         if event.payload is None or event.event_id not in wanted:
             continue
-        if body := words_of(event):
+        # What the harness noted for itself, whole files among it, was neither said nor done.
+        body = words_of(event, _NOTE) if event.role == "system" else words_of(event)
+        if body:
             yield Words(event.event_id, body, meta(agent, event.kind, event.tool))
 
 
