@@ -7,17 +7,17 @@
 BIN := .venv/bin
 export PYTHON
 
-# ONCE=1 asks for output that ends by itself; all of it does, as long as there is no viewer.
+# ONCE=1 asks for output that ends by itself.
 ONCE ?=
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ready-run ## where you stand; made-up sessions if no agent has any here (ONCE=1: print and end)
-	@$(BIN)/thence demo --if-empty
+run: ready-run ## sweep, or made-up sessions if no agent has any, then the viewer (ONCE=1: print and end)
+	@$(BIN)/thence demo --if-empty $(if $(ONCE),,--serve)
 
-demo: ready-run ## look around on made-up sessions
-	@$(BIN)/thence demo
+demo: ready-run ## look around on made-up sessions, then in the viewer (ONCE=1: print and end)
+	@$(BIN)/thence demo $(if $(ONCE),,--serve)
 
 test: lint ## everything: lint, then all tests with many examples
 	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4

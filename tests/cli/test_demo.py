@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli import madeup, wiring
+from thence.cli import madeup, serve, wiring
 from thence.errors import NotAppendable
 
 MOMENT = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -81,6 +83,52 @@ def test_only_where_there_is_nothing(machine: madeup.Homes, run: Run) -> None:
 
     assert "made-up" not in text
     assert "this week" in text
+
+
+def test_what_the_agents_wrote_is_swept_first(machine: madeup.Homes, run: Run) -> None:
+    """Where a store is not there yet it is said what will be done, then done, then shown."""
+    store = Path(machine.env["THENCE_HOME"]) / "memory"
+    shutil.rmtree(store)
+    text = run("demo", "--if-empty").stdout
+
+    assert text.startswith("Nothing kept yet.")
+    assert text.index("thence sweep") < text.index("kept 13 sessions") < text.index("this week")
+
+
+def test_a_sweep_that_is_refused_keeps_nobody_from_looking(machine: madeup.Homes, run: Run) -> None:
+    """Somebody else sweeps: what is kept is shown, with a note."""
+    with wiring.store() as store, store.sweeping():
+        done = run("demo", "--if-empty")
+
+    assert "this week" in done.stdout
+    assert "note: not swept" in done.stderr
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_the_viewer_is_opened_when_that_is_asked_for(
+    elsewhere: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    """With what was made up; on another port where the usual one is taken."""
+    served: list[tuple[int, int]] = []
+
+    def command(port: int = 7331) -> int:
+        if taken and port:
+            raise serve.PortTaken("taken")
+        with wiring.store() as store:
+            served.append((port, len(list(store.sessions()))))
+        return 0
+
+    option = click.Option(["--port"], type=int, default=7331)
+    stub = click.Command("serve", params=[option], callback=command)
+    monkeypatch.setattr(serve, "command", stub)
+    run("demo", "--dir", str(tmp_path / "demo"), "--serve")
+
+    assert [(0 if taken else 7331, 13)] == served
+
+
+def test_nobody_is_asked_where_nobody_can_answer(elsewhere: Path, run: Run, tmp_path: Path) -> None:
+    """Without a terminal it prints and ends."""
+    assert "browser?" not in run("demo", "--dir", str(tmp_path / "demo")).stdout
 
 
 def test_a_folder_with_something_in_it_is_left_alone(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shlex
 import sys
@@ -14,8 +16,8 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, tell
-from thence.cli.terminal import as_json, columns, say, style
-from thence.errors import NotAppendable
+from thence.cli.terminal import as_json, clean, columns, say, style
+from thence.errors import NotAppendable, ThenceError
 
 if TYPE_CHECKING:
     from thence.cli.madeup import Homes
@@ -28,15 +30,20 @@ OVERRIDES = ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSIST
 @click.option(
     "--dir", "folder", type=click.Path(file_okay=False, path_type=Path), help="Make them here."
 )
-@click.option("--if-empty", is_flag=True, help="Only if no agent has sessions here; else: thence.")
+@click.option("--if-empty", is_flag=True, help="Only if no agent has sessions here; else: sweep.")
+@click.option("--serve", is_flag=True, help="Then let the browser look at it, until stopped.")
 @options.as_json
-def command(folder: Path | None, *, if_empty: bool, json: bool) -> int:
-    """Make the sessions, sweep them, and say what to type."""
-    if if_empty and _has_sessions():
-        from thence.cli.home import show
+@click.pass_context
+def command(
+    ctx: click.Context, folder: Path | None, *, if_empty: bool, serve: bool, json: bool
+) -> int:
+    """Make the sessions, sweep them, say what to type, and offer to open the viewer."""
+    from thence.cli.home import show
 
+    if if_empty and _has_sessions():
+        _keep_up(ctx, json=json)
         show(json=json, utc=False)
-        return 0
+        return _look(ctx) if serve and not json else 0
     homes = made(folder)
     _live_there(homes)
     report = _swept()
@@ -45,12 +52,67 @@ def command(folder: Path | None, *, if_empty: bool, json: bool) -> int:
         told = {"folder": str(homes.work.parent), "command": str(script), "env": homes.env}
         say(as_json({**told, "sweep": report}))
         return 0
-    from thence.cli.home import show
-
     tell([f"made-up sessions of every agent, in {homes.work.parent}", ""])
     show(json=False, utc=False)
     tell(["", *_next(script, homes)])
-    return 0
+    return _look(ctx) if serve or _is_wanted() else 0
+
+
+def _keep_up(ctx: click.Context, *, json: bool) -> None:
+    """Sweep what the agents of this machine wrote; the first time it is said before it is done."""
+    from thence.cli import sweep
+    from thence.cli.home import show
+
+    if not wiring.has_store() and not json:
+        show(json=False, utc=False)
+        tell([""])
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) if json else contextlib.nullcontext():
+            ctx.invoke(sweep.command)
+    except ThenceError as error:  # another sweep, perhaps; what is kept can be looked at
+        click.echo(f"note: not swept: {clean(error.message)}", err=True)
+
+
+# -- the viewer -----------------------------------------------------------------------------
+
+
+def _is_wanted() -> bool:
+    """Ask whether to open the viewer, where somebody can answer and there is one."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and _viewer()):
+        return False
+    click.echo()
+    try:
+        return click.confirm("look at it in the browser?", default=True)
+    except click.Abort:
+        click.echo()
+        return False
+
+
+def _viewer() -> bool:
+    """Whether the parts that serving needs are installed."""
+    from importlib.util import find_spec
+
+    from thence.cli import COMMANDS
+
+    return "serve" in COMMANDS and all(map(find_spec, ("litestar", "uvicorn")))
+
+
+def _look(ctx: click.Context) -> int:
+    """Serve what is kept, on a port of its own if the usual one is taken."""
+    if not _viewer():
+        tell(["", "the browser's view needs more: pip install 'thence[serve]'"])
+        return 0
+    from thence.cli import serve
+
+    tell([""])
+    try:
+        code: int = ctx.invoke(serve.command)
+    except serve.PortTaken:
+        code = ctx.invoke(serve.command, port=0)
+    return code
+
+
+# -- the sessions ---------------------------------------------------------------------------
 
 
 def _has_sessions() -> bool:
