@@ -146,6 +146,14 @@ def built(folder: Path) -> House:
     return house
 
 
+def empty(folder: Path) -> House:
+    """A machine on which no agent has said anything yet."""
+    homes = madeup.homes(folder)
+    for home in (homes.claude, homes.thence, homes.work):
+        home.mkdir()
+    return House(folder)
+
+
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A machine that is served, for a whole file of tests that change nothing."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import tell
 from thence.cli.terminal import as_json, say
@@ -73,7 +74,10 @@ def desk(store: Store) -> Desk:
         known=known,
         roots=wiring.roots(known),
         policy=wiring.policy(),
-        sweeps=partial(wiring.sweep_of, store),
+        sweeps=partial(wiring.sweep_of, store) if config.persistence() else None,
+        idle_timeout=config.idle_timeout(),
+        approval_timeout=config.approval_timeout(),
+        writes=config.persistence(),
     )
 
 

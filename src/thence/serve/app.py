@@ -42,8 +42,10 @@ from thence.errors import (
 )
 from thence.memory.store import StoreLocked
 from thence.serve import api, live, pages
+from thence.serve import hosted as writing
 from thence.serve.desk import Desk
 from thence.serve.gate import ASGIApp, Gate, Message, Receive, Scope, Send
+from thence.serve.hosted import Hosted, NotOurs
 from thence.serve.live import Hub
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ KINDS: Final = {
 _STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
     (StoreLocked, 503),
     (SessionNotFound, 404),
+    (NotOurs, 403),
     (NotReadable, 410),
     (Conflict, 409),
     (SessionBusy, 503),
@@ -98,7 +101,8 @@ class App:
 
     def __init__(self, desk: Desk, gate: Gate) -> None:
         self.hub = Hub(desk)
-        inside: ASGIApp = routes(desk, self.hub)  # type: ignore[assignment]  # its own types
+        self.hosted = Hosted(desk, self.hub)
+        inside: ASGIApp = routes(desk, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
         self._app = gate.around(packed(inside))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,7 +142,7 @@ def server(app: App) -> Server:
     return Server(options, app)
 
 
-def routes(desk: Desk, hub: Hub) -> Litestar:
+def routes(desk: Desk, hub: Hub, hosted: Hosted) -> Litestar:
     """Make the app without its gate."""
 
     @asynccontextmanager
@@ -146,16 +150,19 @@ def routes(desk: Desk, hub: Hub) -> Litestar:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="thence-serve") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
             hub.start()
+            hosted.start()
             try:
                 yield
             finally:
+                await asyncio.to_thread(hosted.stop)
                 await hub.stop()
 
     return Litestar(
-        [static, openapi, *live.ROUTES, *api.ROUTES, *pages.ROUTES],
+        [static, openapi, *live.ROUTES, *writing.ROUTES, *api.ROUTES, *pages.ROUTES],
         dependencies={
             "desk": Provide(lambda: desk, sync_to_thread=False),
             "hub": Provide(lambda: hub, sync_to_thread=False),
+            "hosted": Provide(lambda: hosted, sync_to_thread=False),
         },
         exception_handlers={ThenceError: _told, HTTPException: _refused, Exception: _broken},
         lifespan=[working],

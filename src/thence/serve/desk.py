@@ -65,9 +65,17 @@ class Desk:
         policy: Policy,
         sweeps: Sweeps | None = None,
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+        idle_timeout: float = config.TIMEOUT,
+        approval_timeout: float = config.TIMEOUT,
+        writes: bool = True,
         room: int = WHOLES,
     ) -> None:
-        """Lay everything out; without `sweeps` what is written meanwhile is not swept here."""
+        """Lay everything out; without `sweeps` what is written meanwhile is not swept here.
+
+        The timeouts, by `ticks`, are those of sessions that clients write into; 0 means never.
+        Without `writes` nobody may.
+        """
         self.store = store
         self.home = home
         self.settings = settings
@@ -76,6 +84,10 @@ class Desk:
         self.policy = policy
         self.sweeps = sweeps
         self.clock = clock
+        self.ticks = ticks
+        self.idle_timeout = idle_timeout
+        self.approval_timeout = approval_timeout
+        self.writes = writes
         self._now = _Kept(NOW, lambda: standing.now(self.known, self.roots))
         self._risks = _Kept(RISKS, self._at_risk)
         self._wholes = _Wholes(room)

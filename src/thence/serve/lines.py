@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from thence.format.graph import State
-from thence.memory.recall import along
+from thence.memory.recall import along, place_of
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
@@ -59,11 +59,12 @@ class Step(NamedTuple):
 
 
 class Line:
-    """The line of one session at one moment."""
+    """The line of one session at one moment: the live one, or that of the branch `via` an event."""
 
-    def __init__(self, whole: Whole) -> None:
+    def __init__(self, whole: Whole, via: str | None = None) -> None:
         self._whole = whole
-        events = along(whole, whole.graph.chain(boundaries=False))
+        end = None if via is None else _end_below(whole, place_of(whole, via))
+        events = along(whole, whole.graph.chain(end, boundaries=False))
         cut = self._whole_until(events)
         self.events = events[:cut]
         """What a client has when it is up to date, in order."""
@@ -155,6 +156,18 @@ class Line:
     def _fits(mark: Mark, ids: Sequence[int], checks: Sequence[int]) -> bool:
         count = mark.number
         return count <= len(ids) and ids[count - 1] == mark.end and checks[count] == mark.check
+
+
+def _end_below(whole: Whole, start: int) -> int:
+    """Find the event that was written last of those that go on from one, or itself."""
+    graph = whole.graph
+    below, end = {start}, start
+    for place in range(start + 1, len(graph.nodes)):
+        if graph.parents[place] in below:
+            below.add(place)
+            if graph.states[place] not in (State.INTERNAL, State.SIDE):
+                end = place
+    return end
 
 
 def _checks(ids: Sequence[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
     GET /api/live                  all sessions: `changed`, `standing`
     GET /api/sessions/{uid}/live   one session: what is on its line (`event`), then what comes
+                                   (`?branch=EVENT`: on the branch of an event)
 
 A late client gets the line from its beginning, or the last so many events, pairs whole; then it
 is `ready`, and gets what comes. Ids are marks (`lines`) that say where a client stands, so that
@@ -136,10 +137,12 @@ class Client:
 
 
 class Stream:
-    """One session that somebody follows."""
+    """One session, or one branch of it, that somebody follows."""
 
-    def __init__(self, uid: str, row: SessionRow, line: Line) -> None:
+    def __init__(self, uid: str, via: str | None, row: SessionRow, line: Line) -> None:
         self.uid = uid
+        self.via = via
+        """The event whose branch is followed; None for the live line."""
         self.row = row
         self.line = line
         self.clients: set[Client] = set()
@@ -152,7 +155,7 @@ class Hub:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[tuple[str, str | None], Stream] = {}
         self._everywhere: set[Client] = set()
         self._clients: set[Client] = set()
         self._mutex = threading.Lock()
@@ -211,8 +214,9 @@ class Hub:
             self._everywhere.discard(client)
             if stream is not None:
                 stream.clients.discard(client)
-                if not stream.clients and self._streams.get(stream.uid) is stream:
-                    del self._streams[stream.uid]
+                name = (stream.uid, stream.via)
+                if not stream.clients and self._streams.get(name) is stream:
+                    del self._streams[name]
 
     def _send(self, clients: set[Client], frames: Sequence[bytes]) -> None:
         """Hand frames to clients, from any thread, in the order of the calls."""
@@ -246,7 +250,8 @@ class Hub:
                     here = list(self._everywhere)
                 to = {one for one in here if again or one.told.pop(uid, 0) != row.change}
                 self._send(to, [told])
-            self._refresh(uid, row)
+            for stream in self._of(uid):
+                self._refresh(stream, row)
             self._above(row)
 
     def _changed(self, row: SessionRow) -> bytes:
@@ -257,10 +262,10 @@ class Hub:
         """Tell who follows the session that started this one."""
         agent = row.session
         for edge in row.edges:
-            stream = self._streams.get(f"{agent.flavor}:{edge.session}")
-            if edge.link == "subagent" and not edge.child and stream is not None:
+            if edge.link == "subagent" and not edge.child:
                 told = _agent(agent.native_session_id, agent.session_uid, row.events)
-                self._send(stream.clients, [told])
+                for stream in self._of(f"{agent.flavor}:{edge.session}"):
+                    self._send(stream.clients, [told])
 
     def everywhere(self, client: Client, last: str | None) -> list[bytes]:
         """Let a client hear of all sessions; give what it missed since the last it heard."""
@@ -297,14 +302,20 @@ class Hub:
 
     # -- one session --------------------------------------------------------------------
 
-    def follow(self, client: Client, uid: str) -> tuple[Stream, SessionRow, Line]:
+    def _of(self, uid: str) -> list[Stream]:
+        with self._mutex:
+            return [stream for (session, _), stream in self._streams.items() if session == uid]
+
+    def follow(
+        self, client: Client, uid: str, via: str | None = None
+    ) -> tuple[Stream, SessionRow, Line]:
         """Let a client follow a session; what comes after the line that is given waits for it."""
         row = self._desk.row(uid)
-        name = row.session.session_uid
+        name = (row.session.session_uid, via)
         stream = self._streams.get(name)
         if stream is None:
-            stream = Stream(name, row, self._line(row))
-        self._refresh(name, row)  # it may have gone on since the last change that was heard of
+            stream = Stream(*name, row, self._line(row, via))
+        self._refresh(stream, row)  # it may have gone on since the last change that was heard of
         while True:
             with stream.mutex, self._mutex:
                 there = self._streams.setdefault(name, stream)
@@ -313,23 +324,22 @@ class Hub:
                     return stream, stream.row, stream.line
             stream = there  # somebody else was quicker
 
-    def _line(self, row: SessionRow) -> Line:
+    def _line(self, row: SessionRow, via: str | None) -> Line:
         """Put the line of a session together, without the bodies of its events if that can be."""
         uid = row.session.session_uid
         held = self._desk.store.held(uid)
         if held is None or any(fact.piece is not None for fact in held.facts):
-            return Line(self._desk.whole(row).whole)
+            return Line(self._desk.whole(row).whole, via)
         whole = Whole(
             uid, held.facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn
         )
-        return Line(whole)
+        return Line(whole, via)
 
-    def _refresh(self, uid: str, row: SessionRow) -> None:
+    def _refresh(self, stream: Stream, row: SessionRow) -> None:
         """Send what is new on a session's line to who follows it."""
-        stream = self._streams.get(uid)
-        if stream is None or stream.row.change >= row.change:
+        if stream.row.change >= row.change:
             return
-        line = self._line(row)
+        line = self._line(row, stream.via)
         with stream.mutex:
             if stream.row.change >= row.change:
                 return
@@ -410,7 +420,7 @@ class Sweeper:
         self._desk = desk
         self._hub = hub
         self._stop = threading.Event()
-        self._paths: queue.SimpleQueue[set[Path]] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
         self._undigested: set[str] = set()
         self._threads = [
             threading.Thread(target=run, name=f"thence-{run.__name__}", daemon=True)
@@ -425,14 +435,16 @@ class Sweeper:
     def stop(self) -> None:
         """End, and wait for that."""
         self._stop.set()
-        self._paths.put(set())
+        self.nudge(())
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
 
-    def nudge(self, paths: Iterable[Path]) -> None:
-        """Sweep files without waiting for the system to tell that they were written."""
-        self._paths.put(set(paths))
+    def nudge(self, paths: Iterable[Path]) -> threading.Event:
+        """Sweep files without waiting for the system to tell of them; set when that is done."""
+        done = threading.Event()
+        self._told.put((set(paths), done))
+        return done
 
     def watch(self) -> None:
         """Hear of what is written."""
@@ -440,18 +452,22 @@ class Sweeper:
         inbox = self._desk.home / "queue"
         told = changes(folders, inbox, gather_ms=GATHER_MS, step_ms=STEP_MS, stop=self._stop)
         for paths in told:
-            self._paths.put(paths)
+            self.nudge(paths)
 
     def work(self) -> None:
         """Sweep and publish, again and again."""
         self._catch_up()
         last = digested = time.monotonic()
         while not self._stop.is_set():
-            paths = self._taken()
+            paths, done = self._taken()
             try:
+                rest = 0.0
                 if paths:
-                    self.sweep(paths)
+                    rest = self.sweep(paths)
                     last = time.monotonic()
+                for one in done:
+                    one.set()
+                self._stop.wait(rest)
                 now = time.monotonic()
                 if now - last > QUIET or now - digested > LATEST:
                     self._digest()
@@ -476,31 +492,35 @@ class Sweeper:
         self._undigested |= changed
         self._hub.changed(changed)
 
-    def _taken(self) -> set[Path]:
+    def _taken(self) -> tuple[set[Path], list[threading.Event]]:
         """Take all that waits, or nothing after a while."""
-        out: set[Path] = set()
+        paths: set[Path] = set()
+        done: list[threading.Event] = []
         with contextlib.suppress(queue.Empty):
-            out |= self._paths.get(timeout=TICK)
+            told = self._told.get(timeout=TICK)
             while True:
-                out |= self._paths.get_nowait()
-        return out
+                paths |= told[0]
+                done.append(told[1])
+                told = self._told.get_nowait()
+        return paths, done
 
-    def sweep(self, paths: set[Path]) -> None:
-        """Keep what is new in files, and publish it."""
+    def sweep(self, paths: set[Path]) -> float:
+        """Keep what is new in files, and publish it; the seconds to rest then."""
         assert self._desk.sweeps is not None  # noqa: S101 - it was started
         known, roots = narrowed(self._desk.known, self._desk.roots, paths)
         if not roots:
-            return
+            return 0.0
+        rest = TICK
         try:
             with self._desk.store.sweeping(PATIENCE):
                 report = self._desk.sweeps(known, digests=False).run(roots)
+            rest = min(REST * report.seconds, TICK)
         except StoreLocked:
-            self._paths.put(paths)  # another one sweeps, and may have passed them already
-        else:
-            self._stop.wait(min(REST * report.seconds, TICK))
+            self.nudge(paths)  # another one sweeps, and may have passed them already
         uids = {s.uid for name in roots for s in known[name].find(roots[name][0])}
         self._undigested |= uids
         self._hub.changed(uids)
+        return rest
 
     def _digest(self) -> None:
         """Digest what has come to rest."""
@@ -539,7 +559,8 @@ class Live:
         self.hub.enter(client)
         try:
             uid: str = scope["path_params"]["uid"]
-            stream, row, line = await asyncio.to_thread(self.hub.follow, client, uid)
+            via = _query(scope).get("branch", [None])[0]
+            stream, row, line = await asyncio.to_thread(self.hub.follow, client, uid, via)
             opening = self._opening(line, row, _last_id(scope), _asked(scope))
             await self._run(client, opening, receive, send)
         finally:
