@@ -37,6 +37,7 @@ COMMANDS = {
     "rewind": "Move a session of our own back: its line, or its files.",
     "exec": "Run an agent, and keep what it wrote.",
     "hook": "Let agents say when a session went on.",
+    "mcp": "Let agents ask their own past: a server they start, or over HTTP.",
     "schedule": "Sweep every day, by a systemd timer or by cron.",
     "gc": "Keep the caps: let go of old transcripts, clean up our own sessions.",
     "evict": "Let go of transcripts; digests, costs and signals stay.",
@@ -50,7 +51,7 @@ COMMANDS = {
     "serve": "Look at everything in the browser, live.",
     "demo": "Look around on made-up sessions.",
     "completion": "Print what a shell needs to complete commands and ids.",
-    "uninstall": "Take hooks and timers out again.",
+    "uninstall": "Take hooks, timers and the server out again.",
 }
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from thence.cli import hook, options, scheduling, wiring
+from thence.cli import hook, hooking, mcp, options, registering, scheduling, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import as_json, clean, say
 
 
 @click.command(
     "uninstall",
-    help="Take hooks and timers out again.",
+    help="Take hooks, timers and the server out again.",
     epilog="The home and everything kept in it stays; it says how to remove that, too.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
@@ -21,14 +21,19 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
     edits = [(agent, edit) for agent, edit in hook.removals(hook.AGENTS) if edit.changes]
     timers = [(way, way.uninstall()) for way in scheduling.installed()]
-    shown = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
+    servers = [(agent, one) for agent, one in mcp.removals(hook.AGENTS) if one.changes]
+    files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
+    shown: list[tuple[str, hooking.Edit | registering.Change]] = [*files, *servers]
     if not json:
-        hook.show(shown, "gone")
+        hook.show(files, "gone")
+        tell(clean(line) for _, one in servers for line in one.diff())
     if shown and not dry_run:
         hook.confirm(yes=yes, json=json, what="write this" if len(shown) == 1 else "write these")
         hook.apply(edits, keep=False)
         for way, plan in timers:
             way.carry_out(plan)
+        for agent, _ in servers:  # planned anew: a hook may have been in the same file
+            registering.carry_out(registering.uninstall(mcp.place_of(agent)))
     home = tilde(str(wiring.home()))
     if json:
         told = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
@@ -37,7 +42,7 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     word = "would be gone" if dry_run else "gone"
     tell(
         [
-            f"hooks and timers: {word if shown else 'none were there'}",
+            f"hooks, timers and the server: {word if shown else 'none were there'}",
             f"what is kept stays in {clean(home)}; to remove that, too: rm -r {clean(home)}",
             "the program itself goes with pip uninstall thence",
         ]

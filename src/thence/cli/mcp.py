@@ -1,0 +1,199 @@
+"""`thence mcp`: let agents ask their own past, and tell them where."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thence import __version__
+from thence.cli import options, registering, wiring
+from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
+from thence.cli.hook import AGENTS, confirm
+from thence.cli.terminal import as_json, say, width
+from thence.errors import BadConfig
+from thence.format.figures import clean
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.memory.store import Store
+    from thence.serve.questions import Questions
+
+PORT = 7332
+
+_agents = click.argument("agents", nargs=-1, type=click.Choice(AGENTS))
+
+
+@click.group(
+    "mcp",
+    invoke_without_command=True,
+    help="Let agents ask their own past: a server they start, or over HTTP.",
+    epilog="It speaks MCP over stdin and stdout. With --http it listens on this machine only, and"
+    " asks for the token that it prints.",
+)
+@click.option("--http", is_flag=True, help="Listen for HTTP on this machine instead.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
+@click.pass_context
+def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
+    """Serve, unless something else was asked for."""
+    if ctx.invoked_subcommand is not None:
+        return None
+    try:
+        from thence.serve import mcp
+    except ModuleNotFoundError as error:
+        raise BadConfig(
+            f"the server needs {error.name}, which is not installed",
+            hint="pip install 'thence[mcp]'",
+        ) from error
+    with wiring.store(must_exist=False) as store:
+        made = mcp.server(questions(store), __version__)
+        if http:
+            _listen(made, port)
+        else:
+            mcp.over_stdio(made)
+    return 0
+
+
+def questions(store: Store) -> Questions:
+    """Give what may be asked of this home."""
+    from thence.cli import notes
+    from thence.serve.questions import Questions
+
+    return Questions(
+        store,
+        wiring.redactor().redact,
+        lambda text, session: notes.write("decision", text, session),
+    )
+
+
+def _listen(made: object, port: int) -> None:
+    import uvicorn
+
+    from thence.cli.serve import HOST, _listener
+    from thence.serve import gate, mcp
+
+    listener = _listener(HOST, port)
+    guard = gate.Gate(HOST, listener.getsockname()[1], key=gate.key_of(wiring.home()))
+    tell(
+        [
+            f"http://{gate.authority(HOST, guard.port)}{mcp.PATH}",
+            f"Authorization: Bearer {guard.token}",
+            "it listens to this machine only; Ctrl-C stops it",
+        ]
+    )
+    app = mcp.over_http(made, guard)  # type: ignore[arg-type]
+    settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+    with listener:
+        uvicorn.Server(settings).run([listener])
+
+
+# -- telling agents -------------------------------------------------------------------------
+
+
+def place_of(agent: str) -> registering.Place:
+    """Give where an agent of this machine is told of servers."""
+    if agent == "claude":
+        told = os.environ.get("CLAUDE_CONFIG_DIR", "").partition(",")[0].strip()
+        folder = Path(told).expanduser() if told else Path.home()
+        return registering.Place(agent, folder / ".claude.json")
+    roots = wiring.adapters()[agent].roots(Path.home(), os.environ)
+    root = next((path for path in roots if path.is_dir()), roots[0])
+    return registering.Place(agent, root / "config.toml")
+
+
+def _entry() -> dict[str, object]:
+    return registering.entry(wiring.home(), Path.home() / ".thence")
+
+
+@command.command("install", help="Tell agents of the server; shows the change and asks.")
+@_agents
+@click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
+    """Put the server into agents' settings."""
+    names = list(agents) or [name for name in AGENTS if place_of(name).path.exists()]
+    changes = [(name, registering.install(place_of(name), _entry())) for name in names]
+    return _change(changes, "installed", dry_run=dry_run, yes=yes, json=json)
+
+
+@command.command("uninstall", help="Take the server out of agents' settings again.")
+@_agents
+@click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
+    """Take the server out of agents' settings."""
+    return _change(removals(agents or AGENTS), "taken out", dry_run=dry_run, yes=yes, json=json)
+
+
+def removals(agents: Sequence[str]) -> list[tuple[str, registering.Change]]:
+    """Plan to take the server out, wherever it is."""
+    return [(agent, registering.uninstall(place_of(agent))) for agent in agents]
+
+
+def _change(
+    changes: list[tuple[str, registering.Change]],
+    done: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
+) -> int:
+    due = [(agent, change) for agent, change in changes if change.changes]
+    if not json:
+        for agent, change in changes:
+            same = [f"{agent}: nothing to change in {tilde(str(change.path))}"]
+            tell([clean(line) for line in change.diff()] if change.changes else same)
+        if not changes:
+            tell(["no agent found on this machine: thence mcp install claude names one"])
+    if due and not dry_run:
+        confirm(yes=yes, json=json, what="write this" if len(due) == 1 else "write these")
+        for _, change in due:
+            registering.carry_out(change)
+    if json:
+        say(as_json([_told(agent, one, dry_run=dry_run) for agent, one in changes]))
+    elif due and not dry_run:
+        tell([f"{done}: {', '.join(agent for agent, _ in due)}"])
+    return 0
+
+
+def _told(agent: str, change: registering.Change, *, dry_run: bool) -> JSON:
+    return {
+        "agent": agent,
+        "path": str(change.path),
+        "changes": change.changes,
+        "done": change.changes and not dry_run,
+        "diff": "\n".join(change.diff()),
+    }
+
+
+@command.command("status", help="Say which agents know of the server.")
+@_agents
+@options.as_json
+def status(agents: tuple[str, ...], *, json: bool) -> int:
+    """Print where the server is known."""
+    found = [
+        {
+            "agent": agent,
+            "path": str(place_of(agent).path),
+            "state": registering.state(place_of(agent), _entry()),
+        }
+        for agent in agents or AGENTS
+    ]
+    if json:
+        say(as_json(found))
+        return 0
+    told = {
+        "none": Cell("not installed"),
+        "installed": Cell("installed", "green"),
+        "elsewhere": Cell("installed for another place: install it again", "red"),
+    }
+    rows = [
+        [Cell(one["agent"]), told[one["state"]], Cell(tilde(one["path"]), DIM)] for one in found
+    ]
+    tell(table((Column(), Column(), Column(slack=True)), rows, width()))
+    return 0

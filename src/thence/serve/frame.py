@@ -1,0 +1,77 @@
+"""Answers to a model: data in a frame, never words to be followed.
+
+What a log says may be meant for whoever reads it next: instructions, ends of frames that are none,
+characters that nobody sees. An answer stands between two lines with a boundary drawn for it alone,
+says where it comes from, is of bounded length, and holds no character that hides or reorders text.
+What was said in several lines is quoted line by line, so that it cannot pass for a line of ours.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+LIMIT: Final = 6_000
+"""Characters of an answer, its frame included; about 1,500 tokens."""
+
+QUOTE: Final = "| "
+
+_PLAIN: Final = re.compile(r"[\x20-\x7e]*")
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_SELECTORS: Final = (
+    *((0xFE00, 0xFE0F), (0xE0100, 0xE01EF), (0x180B, 0x180F)),
+    *((0x034F, 0x034F), (0x115F, 0x1160), (0x3164, 0x3164), (0xFFA0, 0xFFA0)),
+)
+"""Marks and fillers that show nothing, beside what the categories of Unicode call hidden."""
+
+
+def visible(text: str) -> str:
+    """Give one line without characters that hide, reorder or control; tabs are spaces."""
+    text = text.replace("\t", " ")
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join(c for c in text if _is_seen(c))
+
+
+@lru_cache(maxsize=4096)
+def _is_seen(c: str) -> bool:
+    code = ord(c)
+    hidden = any(first <= code <= last for first, last in _SELECTORS)
+    return not hidden and unicodedata.category(c) not in _HIDDEN
+
+
+def flat(text: str, room: int = 200) -> str:
+    """Give a text as one line of at most so many characters."""
+    line = visible(" ".join(text[: 4 * room].split()))
+    return line if len(line) <= room and len(text) <= 4 * room else line[: room - 1] + "…"
+
+
+def quoted(text: str, room: int) -> Iterator[str]:
+    """Quote a text line by line, at most so many characters of it; what is left out is counted."""
+    shown = text[:room]
+    for line in re.split(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", shown.rstrip()):
+        yield QUOTE + visible(line)
+    if len(text) > room:
+        yield f"({len(text) - room} more characters)"
+
+
+def framed(origin: str, lines: Iterable[str], *, limit: int = LIMIT) -> str:
+    """Set lines into a frame; those that do not fit are counted."""
+    boundary = secrets.token_hex(8)
+    head = f"[{boundary} data: {flat(origin)}; quoted from past sessions as recorded]"
+    end = f"[{boundary} end of data]"
+    room = limit - len(head) - len(end) - 40
+    out: list[str] = []
+    left = 0
+    for line in map(visible, lines):
+        if left or len(line) + 1 > room:
+            left += 1
+            continue
+        out.append(line)
+        room -= len(line) + 1
+    more = [f"({left} more lines left out)"] if left else []
+    return "\n".join([head, *out, *more, end])

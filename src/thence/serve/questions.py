@@ -1,0 +1,347 @@
+"""What an agent may ask about the past: each question one method, each answer a framed text.
+
+Read from the store alone, which is redacted, and redacted once more by the rules of today; no
+source is opened, so that nothing unredacted gets out. Nothing is written but a decision that is
+asked for. Answers are short: names of sessions and events stand in them, with which the next
+question can be put.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from thence.errors import ThenceError
+from thence.format import kinds
+from thence.format.facts import Block, Fact, words_of
+from thence.format.nodes import Is
+from thence.format.records import JSON
+from thence.format.whole import Whole
+from thence.memory import patterns, recall, search
+from thence.memory.bills import Bill, By
+from thence.memory.promised import promised
+from thence.memory.store import Filter, SessionRow, Store
+from thence.memory.touched import reasons, touched
+from thence.serve.frame import flat, framed, quoted
+
+NAMED: Final = 13
+"""Characters of a session's id: enough to tell any two apart that began at another moment."""
+PROMPTS: Final = 40
+HIT: Final = 2_000
+"""Characters of an event that is asked for."""
+BESIDE: Final = 500
+"""Characters of an event beside it."""
+
+Number = Annotated[int, msgspec.Meta(ge=1, le=50)]
+Words = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class BadQuestion(ThenceError):
+    """A question that cannot be answered as it was put."""
+
+    exit_code = 2
+
+
+class Search(msgspec.Struct, forbid_unknown_fields=True):
+    """Find events of past sessions: words, "phrases", agent: project: kind: after: filters."""
+
+    query: Words
+    limit: Number = 8
+
+
+class Outline(msgspec.Struct, forbid_unknown_fields=True):
+    """One session in short: task, outcome, cost, prompts, files, errors."""
+
+    session: Name
+
+
+class Around(msgspec.Struct, forbid_unknown_fields=True):
+    """What was said and done around one event of a session."""
+
+    session: Name
+    event: Name
+    before: Annotated[int, msgspec.Meta(ge=0, le=20)] = 2
+    after: Annotated[int, msgspec.Meta(ge=0, le=20)] = 4
+
+
+class SeenError(msgspec.Struct, forbid_unknown_fields=True):
+    """Was this error seen before, and what helped? Give the failing output."""
+
+    text: Words
+
+
+class Files(msgspec.Struct, forbid_unknown_fields=True):
+    """Which sessions touched a file, for which prompts."""
+
+    path: Name
+    limit: Number = 8
+
+
+class Todos(msgspec.Struct, forbid_unknown_fields=True):
+    """What agents promised and left open."""
+
+    project: Name | None = None
+    limit: Number = 15
+
+
+class Costs(msgspec.Struct, forbid_unknown_fields=True):
+    """What sessions cost, by day, model, project, agent or session."""
+
+    by: By = "day"
+    since: Name = "30d"
+    limit: Number = 12
+
+
+class Decide(msgspec.Struct, forbid_unknown_fields=True):
+    """Write down a decision, so that it is found again. The only tool that writes."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=4_000)]
+    session: Name | None = None
+
+
+Tool = Literal["search", "outline", "around", "seen_error", "files", "todos", "costs", "decide"]
+TOOLS: Final[dict[Tool, type[msgspec.Struct]]] = {
+    "search": Search,
+    "outline": Outline,
+    "around": Around,
+    "seen_error": SeenError,
+    "files": Files,
+    "todos": Todos,
+    "costs": Costs,
+    "decide": Decide,
+}
+"""Every question, and what it is asked with."""
+
+Decision = Callable[[str, str | None], dict[str, JSON]]
+
+
+class Questions:
+    """Everything that may be asked of one store. Threads may share it; they take turns."""
+
+    def __init__(self, store: Store, redact: Callable[[str], str], decide: Decision) -> None:
+        self._store, self._redact, self._write = store, redact, decide
+        self._turn = threading.Lock()
+
+    def answer(self, tool: str, given: JSON) -> str:
+        """Answer one question; raises when it cannot be meant."""
+        if tool not in TOOLS:
+            raise BadQuestion(f"no tool {flat(tool, 40)}", hint=f"one of {', '.join(TOOLS)}")
+        try:
+            asked = msgspec.convert(given, TOOLS[tool])
+        except msgspec.ValidationError as error:
+            message = f"{tool}: {flat(str(error))}"
+            raise BadQuestion(message, hint="see the tool's schema") from error
+        with self._turn:
+            origin, lines = getattr(self, f"_{tool}")(asked)
+            return framed(f"thence {tool}, {origin}", map(self._redact, lines))
+
+    # -- finding ------------------------------------------------------------------------
+
+    def _search(self, asked: Search) -> tuple[str, Iterable[str]]:
+        query = search.parse(asked.query)
+        answer = search.hits(self._store.search(query, asked.limit), query, self._store.blobs)
+        more = ", not all" if answer.capped or len(answer.hits) == asked.limit else ""
+        return f"{len(answer.hits)} hits{more}", [_hit(hit) for hit in answer.hits]
+
+    def _around(self, asked: Around) -> tuple[str, Iterable[str]]:
+        row, whole = self._whole(asked.session)
+        place = recall.place_of(whole, asked.event)
+        live = whole.graph.chain(boundaries=False)
+        line = live if place in live else whole.graph.chain(place, boundaries=False)
+        line = [one for one in line if one == place or not _is_book(whole.facts[one])]
+        at = line.index(place) if place in line else len(line) - 1
+        part = line[max(at - asked.before, 0) : at + asked.after + 1]
+        return _name(row.session.session_uid), self._facts(whole, part, place)
+
+    def _facts(self, whole: Whole, part: list[int], wanted: int) -> Iterator[str]:
+        names = {(e.native_id, e.kind, e.call): e.event_id for e in whole.events}
+        for place in part:
+            fact = whole.facts[place]
+            for block in fact.blocks:
+                event = names.get((fact.node.id, block.kind, block.call))
+                mark = " <- asked for" if place == wanted else ""
+                yield _head(fact, block, event, whole.states[place].value) + mark
+                yield from quoted(self._said(block), HIT if place == wanted else BESIDE)
+
+    def _said(self, block: Block) -> str:
+        """Give the text of a block that a store has taken out."""
+        if block.ref is None:
+            return block.summary
+        payload = msgspec.json.decode(self._store.blobs.read(block.ref))
+        return words_of(msgspec.structs.replace(block, payload=payload)) or block.summary
+
+    def _whole(self, wanted: str) -> tuple[SessionRow, Whole]:
+        row = recall.session(self._store, wanted)
+        uid = row.session.session_uid
+        held = self._store.held(uid)
+        if held is None:
+            raise BadQuestion(
+                f"{_name(uid)} was evicted: only its account is left", hint="outline gives that"
+            )
+        return row, Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+
+    # -- one session --------------------------------------------------------------------
+
+    def _outline(self, asked: Outline) -> tuple[str, Iterable[str]]:
+        row = recall.session(self._store, asked.session)
+        uid = row.session.session_uid
+        digest = next(self._store.kept("digests", Filter(uids=(uid,))), None)
+        return _name(uid), [*_about(row), *_account(digest), *self._prompts(uid)]
+
+    def _prompts(self, uid: str) -> Iterator[str]:
+        held = self._store.held(uid)
+        if held is None:
+            yield "transcript: evicted"
+            return
+        whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+        said = [
+            event
+            for event in whole.events
+            if event.kind == "user_msg" and not event.is_sidechain and event.summary
+        ]
+        yield f"prompts: {len(said)}"
+        for event in said[:PROMPTS]:
+            state = "" if event.state == "live" else f" ({event.state})"
+            yield f"{recall.event_name(event.event_id)}{state}: {flat(event.summary, 120)}"
+
+    # -- learning -----------------------------------------------------------------------
+
+    def _seen_error(self, asked: SeenError) -> tuple[str, Iterable[str]]:
+        shape = kinds.error_shape(asked.text)
+        if shape is None:
+            return "no error is recognised in this text", []
+        known = patterns.memories(self._store.kept("digests"))
+        pattern = patterns.seen_before(known, shape)
+        if pattern is None:
+            return "not seen before", [f"fingerprint: {flat(shape)}"]
+        often = f"{pattern.count} times in {pattern.sessions} sessions"
+        return f"{often}, settled in {pattern.data['settled']}", _cured(pattern)
+
+    def _files(self, asked: Files) -> tuple[str, Iterable[str]]:
+        found = touched(self._store, Filter(), asked.path)
+        return f"{len(found)} sessions touched it", self._touches(found[: asked.limit])
+
+    def _touches(self, found: list[dict[str, JSON]]) -> Iterator[str]:
+        for one in found:
+            edits, reads = (sum(f[name] for f in one["files"]) for name in ("edits", "reads"))
+            did = f"{edits} edits" if edits else f"{reads} reads"
+            yield (
+                f"{_name(one['session_uid'])} {_day(one['ended_at'])} {did}, "
+                f"{one['outcome']}: {flat(one['title'] or '', 100)}"
+            )
+            paths = [file["path"] for file in one["files"]]
+            for reason in reasons(self._store, one["session_uid"], paths)[:2]:
+                yield f"  for: {flat(reason['prompt'], 120)}"
+
+    def _todos(self, asked: Todos) -> tuple[str, Iterable[str]]:
+        found = promised(self._store, Filter(project=asked.project))
+        return f"{len(found)} open", [
+            f"{_name(one['session_uid'])} {_day(one['ended_at'])} {one['status']}: "
+            f"{flat(one['text'], 160)}"
+            for one in found[: asked.limit]
+        ]
+
+    def _costs(self, asked: Costs) -> tuple[str, Iterable[str]]:
+        bill = Bill(self._store, asked.by, Filter(after=search.moment(asked.since)))
+        parts = bill.parts[-asked.limit :] if asked.by == "day" else bill.parts[: asked.limit]
+        total = bill.total
+        bound = "at least " if total.unpriced or bill.bounds else ""
+        return f"{bound}{_money(total.ticks)} in {total.sessions} sessions", [
+            f"{_money(one.ticks)} in {one.sessions} sessions, {_money(one.dead)} on dead branches, "
+            f"{_money(one.side)} by subagents: {_key(one.key[0], asked.by)}"
+            for one in parts
+        ]
+
+    # -- writing ------------------------------------------------------------------------
+
+    def _decide(self, asked: Decide) -> tuple[str, Iterable[str]]:
+        uid = None
+        if asked.session is not None:
+            uid = recall.session(self._store, asked.session).session.session_uid
+        text = "\n".join(line.removeprefix("| ") for line in quoted(asked.text, 4_000))
+        told = self._write(text, uid)
+        return "written down", [f"decision {told['uuid']} at {told['ts']}"]
+
+
+# -- lines ----------------------------------------------------------------------------------
+
+
+def _name(uid: str) -> str:
+    """Name a session so that the next question can use it."""
+    agent, _, native = uid.partition(":")
+    return flat(f"{agent}:{native[:NAMED]}", 60)
+
+
+def _day(text: Any) -> str:
+    return text[:10] if isinstance(text, str) else "undated"
+
+
+def _money(ticks: int) -> str:
+    return f"${ticks / 10**10:.2f}"
+
+
+def _key(key: str | None, by: str) -> str:
+    return _name(key) if by == "session" and key else flat(key or "unknown", 80)
+
+
+def _hit(hit: search.Hit) -> str:
+    event = recall.event_name(hit.event_id) if hit.event_id is not None else "digest"
+    gone = f" ({hit.state})" if hit.state not in (None, "live") else ""
+    said = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
+    return f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flat(said, 260)}"
+
+
+def _head(fact: Fact, block: Block, event: int | None, state: str) -> str:
+    name = recall.event_name(event) if event is not None else "-"
+    tool = f" {flat(block.tool, 60)}" if block.tool else ""
+    gone = "" if state == "live" else f" ({state})"
+    return f"{name} {(fact.ts or '')[:19]} {block.role} {block.kind}{tool}{gone}"
+
+
+def _is_book(fact: Fact) -> bool:
+    return bool(fact.node.flags & Is.INTERNAL) or not fact.blocks
+
+
+def _about(row: SessionRow) -> Iterator[str]:
+    session = row.session
+    yield f"title: {flat(row.title or 'empty session')}"
+    when = f"{(session.started_at or '')[:16]} to {(session.ended_at or '')[:16]}"
+    yield f"agent {flat(session.flavor, 40)}, model {flat(session.model or 'unknown', 60)}, {when}"
+    yield f"folder: {flat(session.cwd or 'unknown')}, branch {flat(session.git_branch or '-', 80)}"
+    cost = _money(sum(row.ticks.values()))
+    bound = "at least " if row.unpriced or row.lower_bound else ""
+    yield f"cost {bound}{cost}, {row.events} events, last turn {row.turn or 'unknown'}"
+
+
+def _account(digest: dict[str, JSON] | None) -> Iterator[str]:
+    if digest is None:
+        yield "account: not written yet"
+        return
+    yield f"outcome: {digest.get('outcome')} ({'; '.join(map(flat, digest.get('reasons') or ()))})"
+    edited = [f for f in digest.get("files") or () if f.get("edits")]
+    if edited:
+        yield f"changed: {', '.join(flat(f['path'], 80) for f in edited[:10])}"
+    for error in (digest.get("errors") or ())[:5]:
+        settled = ", settled" if error.get("settled_by") is not None else ""
+        yield f"error {error['count']}x{settled}: {flat(error['fingerprint'], 140)}"
+    for todo in (digest.get("todos") or ())[:5]:
+        yield f"open: {flat(todo.get('text') or '', 140)}"
+
+
+def _cured(pattern: patterns.Pattern) -> Iterator[str]:
+    yield f"fingerprint: {flat(pattern.name)}"
+    for cure in pattern.cures:
+        yield f"went well after: {flat(cure.what, 160)} ({cure.sessions} sessions)"
+        for proof in cure.evidence[-2:]:
+            yield f"  {_where(proof)}: {flat(proof.quote, 160)}"
+    for proof in pattern.evidence:
+        yield f"seen {_where(proof)}: {flat(proof.quote, 160)}"
+
+
+def _where(proof: patterns.Evidence) -> str:
+    events = " ".join(recall.event_name(event) for event in proof.events[:2])
+    return f"{_name(proof.uid)} {events}"

@@ -1,0 +1,210 @@
+"""The MCP server, driven by the official client library: over stdio, and over HTTP with a token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.serve.past import EVIL, KEY, SPELL, swept, written
+from thence.cli.madeup import Homes, token
+from thence.serve import mcp
+from thence.serve.gate import Gate
+from thence.serve.questions import TOOLS, Questions
+
+LONG = 60.0
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    """A machine with a past."""
+    made = written(tmp_path_factory.mktemp("machine"))
+    swept(made).close()
+    return made
+
+
+def over_stdio(homes: Homes, talk: Callable[[Client], Awaitable[Any]]) -> Any:
+    """Start the server as an agent does, and talk to it."""
+    program = "from thence.cli import main; main()"
+    env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
+    told = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
+
+    async def run() -> Any:
+        async with Client(stdio_client(told)) as client:
+            return await talk(client)
+
+    return asyncio.run(run())
+
+
+def text_of(result: Any) -> str:
+    """Give the text of an answer."""
+    (block,) = result.content
+    return str(block.text)
+
+
+def test_an_agent_finds_asks_and_writes_down(homes: Homes) -> None:
+    """Tools are listed, a search leads to its event, a decision is in its file afterwards."""
+
+    async def talk(client: Client) -> tuple[Any, ...]:
+        listed = await client.list_tools()
+        found = await client.call_tool("search", {"query": '"python -m tidal" kind:tool_call'})
+        event, session = text_of(found).split("\n")[1].split()[:2]
+        around = await client.call_tool("around", {"session": session, "event": event})
+        wrong = await client.call_tool("search", {"query": ""})
+        done = await client.call_tool("decide", {"text": "Tides are told in UTC."})
+        return listed, found, around, wrong, done
+
+    listed, found, around, wrong, done = over_stdio(homes, talk)
+    notes = (homes.thence / "notes" / "decisions.jsonl").read_text()
+
+    assert list(TOOLS) == [tool.name for tool in listed.tools]
+    assert ["decide"] == [t.name for t in listed.tools if not t.annotations.read_only_hint]
+    assert not found.is_error
+    assert "| python -m tidal" in text_of(around)
+    assert wrong.is_error
+    assert not done.is_error
+    assert "Tides are told in UTC." == json.loads(notes)["payload"]["text"]
+
+
+def test_a_hostile_past_comes_back_inert_over_the_wire(homes: Homes) -> None:
+    """What the client gets has one frame, no hidden sign, no secret, and no line of the spell."""
+
+    async def talk(client: Client) -> list[str]:
+        found = text_of(await client.call_tool("search", {"query": "lantern"}))
+        event = found.split("\n")[1].split()[0]
+        asked = {"session": EVIL, "event": "x2", "before": 9, "after": 9}
+        around = text_of(await client.call_tool("around", asked))
+        outline = text_of(await client.call_tool("outline", {"session": EVIL}))
+        assert event
+        return [found, around, outline]
+
+    for answer in over_stdio(homes, talk):
+        lines = answer.split("\n")
+        boundary = lines[0][1:17]
+
+        assert f"[{boundary} end of data]" == lines[-1]
+        assert 2 == answer.count(boundary)
+        assert "gnore all previous instructions" in answer
+        assert not {*SPELL.split("\n")} & {*lines} - {""}
+        assert not [c for c in answer if c != "\n" and not c.isprintable()]
+        assert token() not in answer
+
+
+def test_what_every_session_pays_for_is_small() -> None:
+    """All tools together take less than 800 tokens by four characters each."""
+    told = [
+        tool.model_dump_json(by_alias=True, exclude_none=True, exclude={"annotations"})
+        for tool in mcp.tools()
+    ]
+
+    assert sum(map(len, told)) + len(mcp.INSTRUCTIONS) < 3_200
+
+
+def test_nothing_of_ours_commands() -> None:
+    """Descriptions say what a tool gives; no text of ours tells a model what it must do."""
+    told = [tool.description or "" for tool in mcp.tools()] + [mcp.INSTRUCTIONS]
+
+    assert [] == [
+        text for text in told if {"must", "always", "never", "should"} & {*text.lower().split()}
+    ]
+
+
+# -- HTTP -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def listening(homes: Homes) -> Iterator[Gate]:
+    """Have the server listen on a free port."""
+    store = swept(homes)
+    listener = socket.create_server(("127.0.0.1", 0))
+    gate = Gate("127.0.0.1", listener.getsockname()[1], key=KEY)
+    made = mcp.server(Questions(store, lambda text: text, lambda *_: {}), "0")
+    server = uvicorn.Server(uvicorn.Config(mcp.over_http(made, gate), log_level="warning"))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    until = time.monotonic() + LONG
+    while not server.started and thread.is_alive() and time.monotonic() < until:
+        time.sleep(0.01)
+    try:
+        yield gate
+    finally:
+        server.should_exit = True
+        thread.join(LONG)
+        listener.close()
+        store.close()
+        assert not thread.is_alive()
+
+
+STRANGERS = (
+    {"Authorization": "Bearer no"},
+    {"Host": "evil.example"},
+    {"Origin": "http://evil.example"},
+    {"Sec-Fetch-Site": "cross-site"},
+)
+
+
+def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
+    """The official client gets answers; without the token, by another name or site: nothing."""
+    with listening(homes) as gate:
+        url = f"http://127.0.0.1:{gate.port}{mcp.PATH}"
+        bearer = {"Authorization": f"Bearer {gate.token}"}
+
+        async def run() -> tuple[Any, list[int]]:
+            async with httpx2.AsyncClient(headers=bearer, timeout=LONG) as link:
+                async with Client(streamable_http_client(url, http_client=link)) as client:
+                    answer = await client.call_tool("todos", {})
+                asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+                tries = [await link.post(url, json=asked, headers=headers) for headers in STRANGERS]
+            return answer, [one.status_code for one in tries]
+
+        answer, codes = asyncio.run(run())
+
+    assert "data: thence todos" in text_of(answer)
+    assert [401, 421, 403, 403] == codes
+
+
+def test_the_server_ends_when_its_agent_does(homes: Homes) -> None:
+    """The end of stdin is the end of the server, without a word on stderr."""
+    env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
+    program = [sys.executable, "-c", "from thence.cli import main; main()", "mcp"]
+    done = subprocess.run(
+        program, input=b"", env=env, capture_output=True, timeout=LONG, check=False
+    )
+
+    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_the_home_is_as_it_was_before_the_questions(homes: Homes) -> None:
+    """Asking changes no file of anybody: the logs of agents are as they were."""
+
+    def logs() -> dict[Path, bytes]:
+        folders = (homes.claude, homes.codex, homes.grok)
+        return {p: p.read_bytes() for f in folders for p in f.rglob("*") if p.is_file()}
+
+    async def talk(client: Client) -> None:
+        for tool, given in (
+            ("search", {"query": "tide"}),
+            ("outline", {"session": EVIL}),
+            ("costs", {}),
+        ):
+            await client.call_tool(tool, given)
+
+    before = logs()
+    over_stdio(homes, talk)
+
+    assert before == logs()

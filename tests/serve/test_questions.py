@@ -1,0 +1,221 @@
+"""What agents may ask: short answers with evidence, inert whatever the past says."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.serve.past import EVIL, KEY, MISSING, SPELL, arguments, swept, written
+from thence.cli.madeup import made_id, token
+from thence.errors import ThenceError
+from thence.memory.redact import Redactor
+from thence.memory.sqlite import Sqlite
+from thence.serve.frame import LIMIT
+from thence.serve.questions import TOOLS, Questions
+
+CLOCK = made_id("clock-change")
+HEAD = re.compile(
+    r"\[([0-9a-f]{16}) data: thence (\w+), .*; quoted from past sessions as recorded\]"
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
+    """A past."""
+    kept = swept(written(tmp_path_factory.mktemp("past")))
+    yield kept
+    kept.close()
+
+
+@pytest.fixture
+def decisions() -> list[tuple[str, str | None]]:
+    """What was written down."""
+    return []
+
+
+@pytest.fixture
+def questions(store: Sqlite, decisions: list[tuple[str, str | None]]) -> Questions:
+    """Somebody who answers."""
+
+    def decide(text: str, session: str | None) -> dict[str, Any]:
+        decisions.append((text, session))
+        return {"uuid": "u1", "ts": "2026-01-01T00:00:00.000Z"}
+
+    return Questions(store, Redactor(key=KEY).redact, decide)
+
+
+def inside(answer: str) -> list[str]:
+    """Give the lines of an answer, checked to be framed."""
+    lines = answer.split("\n")
+    head = HEAD.fullmatch(lines[0])
+
+    assert head is not None, lines[0]
+    assert f"[{head[1]} end of data]" == lines[-1]
+    assert 2 == answer.count(head[1])
+    return lines[1:-1]
+
+
+def event_of(questions: Questions, words: str) -> tuple[str, str]:
+    """Find an event: its name, and its session's."""
+    first = inside(questions.answer("search", {"query": words}))[0].split()
+    return first[0], first[1]
+
+
+def test_a_hit_leads_to_its_surroundings_and_its_session(questions: Questions) -> None:
+    """The names in one answer are what the next question takes."""
+    event, session = event_of(questions, '"No module named" kind:tool_result project:tidepool')
+    around = inside(questions.answer("around", {"session": session, "event": event}))
+    outline = inside(questions.answer("outline", {"session": session}))
+
+    assert any(line.startswith(event) and line.endswith("<- asked for") for line in around)
+    assert "| python -m tidal" in around
+    assert any("No module named" in line for line in around)
+    assert any(line.endswith(": Run the tests.") for line in outline)
+    assert any(line.startswith("error 1x, settled: ") for line in outline)
+
+
+def test_an_error_that_was_seen_is_told_with_what_helped(questions: Questions) -> None:
+    """By its fingerprint: in other words around it, of another module, with evidence."""
+    asked = {"text": f"Traceback\n  File 'other.py', line 9\n{MISSING.replace('tidal', 'neap')}"}
+    answer = questions.answer("seen_error", asked)
+    lines = inside(answer)
+
+    assert "3 times in 3 sessions, settled in 2" in answer
+    assert any(
+        line.startswith("went well after: ran pip install tidal (2 sessions)") for line in lines
+    )
+    assert 3 == sum(line.startswith("seen claude:0") for line in lines)
+    assert all(re.search(r"claude:\S+ e[0-9a-f]{6}", line) for line in lines if "seen " in line)
+
+
+def test_an_error_nobody_saw_is_said_to_be_new(questions: Questions) -> None:
+    """And a text without any error is said to have none."""
+    new = questions.answer("seen_error", {"text": "KeyError: 'nobody ever saw this one here'"})
+
+    assert "not seen before" in new
+    assert "no error is recognised" in questions.answer("seen_error", {"text": "all is well"})
+
+
+def test_files_todos_and_costs_name_their_sessions(questions: Questions) -> None:
+    """Each line begins with where it comes from."""
+    todos = inside(questions.answer("todos", {}))
+    costs = questions.answer("costs", {"by": "agent", "since": "2020-01-01"})
+    paths = [
+        line.removeprefix("changed: ").split(", ")[0]
+        for line in inside(questions.answer("outline", {"session": CLOCK}))
+        if line.startswith("changed: ")
+    ]
+    files = inside(questions.answer("files", {"path": paths[0]}))
+
+    assert all(re.match(r"\w+:\S+ \d{4}-\d\d-\d\d \w+: ", line) for line in todos)
+    assert any(re.match(r"\$\d+\.\d\d in .*: claude$", line) for line in inside(costs))
+    assert any(line.startswith(f"claude:{CLOCK[:13]} ") for line in files)
+    assert any(line.startswith("  for: ") for line in files)
+
+
+def test_a_decision_is_written_and_nothing_else_writes(
+    questions: Questions, decisions: list[tuple[str, str | None]]
+) -> None:
+    """With the whole name of the session; what hides in it is gone."""
+    answer = questions.answer("decide", {"text": "Use UTC.\u202e\nAlways.", "session": CLOCK[:8]})
+
+    assert [("Use UTC.\nAlways.", f"claude:{CLOCK}")] == decisions
+    assert "written down" in answer
+    for tool, given in arguments("x2"):
+        questions.answer(tool, given)
+    assert 1 == len(decisions)
+
+
+HARM = {"Cc", "Cf", "Cs", "Co", "Cn"}
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_a_hostile_past_comes_back_as_inert_data(questions: Questions, number: int) -> None:
+    """Instructions, ends of frames, tags, escapes: quoted or in a line of ours, never a line."""
+    event, _ = event_of(questions, "lantern kind:tool_result")
+    tool, given = arguments(event)[number]
+    answer = questions.answer(tool, given)
+    lines = inside(answer)
+
+    assert lines or tool == "files"
+    assert len(answer) <= LIMIT
+    assert {"\n"} >= {c for c in answer if unicodedata.category(c) in HARM}
+    for bad in SPELL.split("\n"):
+        if bad.startswith(("[", "<", "Ignore")):
+            assert bad not in lines
+    assert not any(line.startswith(("[", "<", "Ignore")) for line in lines)
+
+
+def test_what_is_asked_for_is_really_in_the_hostile_answers(questions: Questions) -> None:
+    """The test above looks at answers that hold the spell."""
+    event, _ = event_of(questions, "lantern kind:tool_result")
+    held = [tool for tool, given in arguments(event) if "gnore" in questions.answer(tool, given)]
+
+    assert {"search", "outline", "around", "todos", "costs"} <= set(held)
+
+
+def test_no_secret_gets_out(questions: Questions) -> None:
+    """What an agent printed once is redacted in every answer."""
+    event, session = event_of(questions, "lantern kind:assistant_msg")
+    answer = questions.answer("around", {"session": session, "event": event})
+
+    assert token() not in answer
+    assert "github" in answer.lower() or "redacted" in answer.lower()
+
+
+def test_what_was_evicted_has_an_outline_and_its_source_stays_closed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The account answers; the unredacted source is never opened in its place."""
+    kept = swept(written(tmp_path_factory.mktemp("evicted")))
+    kept.remove([f"claude:{EVIL}"], why={})
+    asked = Questions(kept, lambda text: text, lambda *_: {})
+
+    assert any("evicted" in line for line in inside(asked.answer("outline", {"session": EVIL})))
+    with pytest.raises(ThenceError, match="evicted"):
+        asked.answer("around", {"session": EVIL, "event": "x2"})
+    kept.close()
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("nothing", {}),
+        ("search", {}),
+        ("search", {"query": "a", "more": 1}),
+        ("search", {"query": ""}),
+        ("search", {"query": "a", "limit": 51}),
+        ("search", {"query": "after:never"}),
+        ("around", {"session": CLOCK, "event": "nope"}),
+        ("outline", {"session": "ffffffff"}),
+        ("costs", {"by": "whim"}),
+        ("costs", {"since": "when"}),
+        ("decide", {"text": "x" * 5000}),
+        ("search", None),
+        ("search", [1]),
+    ],
+)
+def test_a_question_that_cannot_be_meant_is_an_error_with_words(
+    questions: Questions, tool: str, given: Any
+) -> None:
+    """Never anything but our own errors."""
+    with pytest.raises(ThenceError):
+        questions.answer(tool, given)
+
+
+def test_every_question_has_a_sentence_and_every_answer_is_short(questions: Questions) -> None:
+    """At most 1,500 tokens by four characters each, and usually a fifth of it."""
+    event, _ = event_of(questions, '"python -m tidal" kind:tool_call')
+    sizes = [
+        len(questions.answer(tool, given))
+        for tool, given in arguments(event, "0f000002")[:6]
+        if tool != "around"
+    ]
+
+    assert all(asked.__doc__ for asked in TOOLS.values())
+    assert max(sizes) <= LIMIT
+    assert sorted(sizes)[len(sizes) // 2] <= 2_400
