@@ -27,6 +27,18 @@ document.addEventListener("securitypolicyviolation", (e) =>
 """
 
 
+OPEN: Final = """
+document.querySelectorAll("details:not([open])").forEach((d) => { d.open = true; })
+"""
+
+FETCHED: Final = """
+() => document.readyState === "complete" && !document.querySelector(
+  ".htmx-request, .htmx-swapping, .htmx-added, .htmx-settling, details[open] > .in > .unfetched,"
+  + "details[open] > ol > .unfetched, details[open] > .in > ol > .unfetched")
+"""
+"""Whether all that was opened has come."""
+
+
 class Tab:
     """One page of a browser, and what went wrong in it."""
 
@@ -60,6 +72,12 @@ class Tab:
             "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )
         return wide
+
+    def opened(self) -> None:
+        """Open all folds, those within others too, and wait for what is in them."""
+        for _ in range(3):
+            self.page.evaluate(OPEN)
+            self.page.wait_for_function(FETCHED)
 
     def violations(self) -> list[str]:
         """What the content security policy stopped on this page."""

@@ -17,12 +17,6 @@ from thence.memory.store import Filter
 
 pytestmark = pytest.mark.slow
 
-FETCHED = """
-() => document.readyState === "complete" && !document.querySelector(
-  ".htmx-request, details[open] [hx-trigger^=toggle] > .more, details[open] li[hx-trigger^=toggle]")
-"""
-"""Whether all that was opened has come."""
-
 PAGES = (
     "/",
     "/sessions",
@@ -81,9 +75,8 @@ def test_every_session_is_whole_with_all_its_folds_open(
     """Of every agent: branches, calls, thoughts, subagents, compactions."""
     with browsers.tab(browser, house, width=width, dark=dark) as tab:
         for row in list(house.store.sessions(Filter())):
-            page = tab.go(f"/sessions/{row.session.session_uid}")
-            page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-            page.wait_for_function(FETCHED)
+            tab.go(f"/sessions/{row.session.session_uid}")
+            tab.opened()
 
             assert tab.fits(), row.title
             assert [] == tab.complaints(), row.title
@@ -293,7 +286,7 @@ def test_search_answers_while_it_is_typed_and_stays_in_the_address(
         before = page.locator(".srow").count()
         page.locator("#fq").press_sequentially("harbour dues", delay=20)
         expect(page.locator(".srow mark").first).to_have_text(re.compile("harbour", re.IGNORECASE))
-        page.wait_for_function("location.search.includes('harbour+dues')")
+        page.wait_for_url(re.compile(r"q=harbour(?:[+]|%20)dues"))
         assert page.locator(".srow").count() < before
         expect(page.locator("#lede")).to_contain_text("hit")
         page.reload()

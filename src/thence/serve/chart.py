@@ -191,10 +191,17 @@ class Chart:
 
     @cached_property
     def open_calls(self) -> frozenset[str]:
-        """Calls that may still be at work."""
+        """Calls that may still be at work: of the last turn, with nobody saying anything since."""
         now = self.whole.turn()
-        at_work = now.state in (TurnState.RUNNING, TurnState.WAITING)
-        return frozenset(now.open_calls) if at_work else frozenset()
+        if now.state not in (TurnState.RUNNING, TurnState.WAITING):
+            return frozenset()
+        late: set[str] = set()
+        for place in reversed(self.line):
+            node = self.facts[place].node
+            if node.flags & Is.PROMPT:
+                break
+            late.update(node.calls)
+        return frozenset(now.open_calls) & late
 
     # -- rows ---------------------------------------------------------------------------
 

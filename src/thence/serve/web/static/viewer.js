@@ -83,6 +83,8 @@
     if (!answer.ok) throw new Error(`${answer.status}`);
     return new DOMParser().parseFromString(await answer.text(), "text/html");
   }
+  const said = new WeakMap();
+  all("#thread > .ev").forEach((el) => said.set(el, el.textContent.trim()));
   async function tail(thread) {
     if (!thread.dataset.atEnd) return;
     const settled = thread.dataset.settled;
@@ -90,20 +92,20 @@
     if (!fresh || thread.dataset.settled !== settled) return;
     const rows = [...thread.children], anchor = settled ? rows.findIndex((el) => el.id === settled) : -1;
     const atEnd = innerHeight + scrollY >= document.body.scrollHeight - 160;
-    const open = new Set(all("details[open]", thread).map((d) => d.closest(".ev")?.id).filter(Boolean));
-    const old = new Map(rows.slice(anchor + 1).map((el) => [el.id, el]));
+    const old = new Map(rows.slice(anchor + 1).map((el) => [el.id || el.dataset.kind, el]));
     for (const el of [...fresh.children]) {
-      const before = el.id && old.get(el.id);
-      // A row that says the same stays as it is, with what was opened in it.
-      const node = before && before.dataset.kind === el.dataset.kind && before.textContent.trim() === el.textContent.trim() ? before : document.importNode(el, true);
-      if (node !== before && open.has(node.id)) all("details", node).forEach((d) => { d.open = true; });
-      old.delete(el.id);
-      before && before !== node && before.remove();
+      const name = el.id || el.dataset.kind, before = old.get(name), text = el.textContent.trim();
+      old.delete(name);
+      // A row that says the same stays as it is, with what was opened and fetched in it.
+      if (before && before.dataset.kind === el.dataset.kind && said.get(before) === text) { thread.append(before); continue; }
+      const node = document.importNode(el, true);
+      said.set(node, text);
       thread.append(node);
-      if (node !== before) window.htmx?.process(node);
+      window.htmx?.process(node);
+      if (before && one("details[open]", before)) all("details", node).forEach((d) => { d.open = true; });
+      before?.remove();
     }
     old.forEach((el) => el.remove());
-    rows.filter((el) => el.classList.contains("tail-row")).forEach((el) => el.remove());
     thread.dataset.settled = fresh.dataset.settled;
     if (atEnd) scrollTo({ top: document.body.scrollHeight });
     soon();
