@@ -169,8 +169,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         for name, row in rows:
             if limit is not None and given >= limit:
                 return
-            with self._mutex:
-                whole = self._tuple(self._thread(name), row)
+            whole = self.get_tuple(_config(name, row.at))
             if whole is not None:
                 given += 1
                 yield whole

@@ -119,7 +119,7 @@ class Thread:
             return
         try:
             self._read(event, mark)
-        except (KeyError, TypeError, ValueError):  # not as we write it: it costs itself
+        except (AttributeError, KeyError, TypeError, ValueError):  # not ours: it costs itself
             return
 
     def _read(self, event: Event, mark: dict[str, JSON]) -> None:
