@@ -8,6 +8,7 @@ times are absolute beside relative ones; what is missing is said where it would 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Final
@@ -621,7 +622,10 @@ class Drawing:
         """Say what the log itself says of a compaction, on the line before its summary."""
         before = self.chart.facts[place - 1] if place else None
         told = before.blocks[0].summary if before is not None and before.blocks else ""
-        return clean(told.removeprefix("compacted ")) if told.startswith("compacted ") else ""
+        if not told.startswith("compacted "):
+            return ""
+        said = re.sub(r"\d{4,12}", lambda found: short(int(found[0])), told[len("compacted ") :])
+        return clean(said.replace("(", "").replace(")", ""))
 
     def _turns_said(self, places: Sequence[int]) -> str:
         numbers = [n for p in places if (n := self.chart.turns.get(p))]
