@@ -81,3 +81,15 @@ def test_process_with_threads_is_not_forked() -> None:
 
     assert ["True", "False"] == done.stdout.splitlines()
     assert may_fork() == (1 == len(list(Path("/proc/self/task").iterdir())))
+
+
+def test_parcels_of_a_sweep_that_runs_are_left_alone(tmp_path: Path) -> None:
+    """Sweeps into stores without a folder of their own share one."""
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        (tmp_path / f"sweep-{other.pid}-x").mkdir()
+        (tmp_path / f"sweep-{2**40}-x").mkdir()
+
+        assert ["True True True", f"['sweep-{other.pid}-x']"] == _told(tmp_path, 1)
+    finally:
+        other.communicate(b"\n")

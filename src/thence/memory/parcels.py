@@ -48,6 +48,17 @@ def may_fork() -> bool:
         return threading.active_count() == 1
 
 
+def _runs(number: str) -> bool:
+    """Whether a process is there: sweeps into other stores may share a folder with this one."""
+    try:
+        os.kill(int(number), 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    return True
+
+
 class Turns:
     """Numbers that several processes take turns in: each is given out once."""
 
@@ -105,8 +116,10 @@ class Parcels(Generic[Piece]):
         """Start the other process, and give what it reads."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in self._folder.glob(f"{_PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder) as place:
+            if not _runs(left.name.removeprefix(_PREFIX).partition("-")[0]):
+                shutil.rmtree(left, ignore_errors=True)
+        own = f"{_PREFIX}{os.getpid()}-"
+        with tempfile.TemporaryDirectory(prefix=own, dir=self._folder) as place:
             processes = [
                 self._context.Process(target=self._work, args=(place, at, os.getpid()), daemon=True)
                 for at in range(self._readers)
