@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from thence.adapters import adapters
+from thence.memory.postgres import Postgres
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
@@ -19,9 +21,31 @@ _PASSING = {"change", "at", "raw_bytes", "pack_bytes", "text_bytes", "carried_ch
 _PASSING |= {"shuffled"}
 
 
+_SERVER: list[str] = []
+
+
+def use(server: str | None) -> None:
+    """Let the stores of folders lie in a database from now on, each a tenant; or in files again."""
+    _SERVER[:] = [] if server is None else [server]
+
+
+def opened(folder: Path) -> Sqlite | Postgres:
+    """Open the store of a folder."""
+    return Postgres(address(folder)) if _SERVER else Sqlite(str(folder / "s.db"))
+
+
+def address(folder: Path) -> str:
+    """Where the store of a folder lies, for another process."""
+    if _SERVER:
+        folder.mkdir(parents=True, exist_ok=True)
+        # A folder that was made anew is another tenant: what was in the first is not looked for.
+        return f"{_SERVER[0]}&tenant={quote(str(folder))}.{folder.stat().st_ino}&machine=here"
+    return str(folder / "s.db")
+
+
 def sweep(folder: Path, roots: Mapping[str, Iterable[Path]], **more: Any) -> Report:
     """Sweep into the store of a folder, and close it."""
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     try:
         with store.sweeping():
             return Sweep(store, adapters(), Redactor(key=KEY), **more).run(roots)
@@ -34,7 +58,7 @@ def dump(folder: Path) -> dict[str, Any]:
 
     Left out is what depends on when and in how many pieces something was written.
     """
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     try:
         return {
             "sessions": {row.session.session_uid: _row(row) for row in store.sessions()},
@@ -52,7 +76,7 @@ def dump(folder: Path) -> dict[str, Any]:
 
 def spent(folder: Path) -> dict[str, tuple[int, int, int]]:
     """Give, of every session, tokens by what became of them."""
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     try:
         return {
             row.session.session_uid: (
@@ -79,17 +103,24 @@ def _row(row: Any) -> Any:
     return {**told, **session}
 
 
-def _events(store: Sqlite) -> Iterable[tuple[Any, ...]]:
-    rows = _named(
-        store,
-        "SELECT uid, event_id, ts, kind, state, ifnull(tool, ''), events.tokens, derived, ref"
-        " FROM events JOIN sessions ON sessions.id=session",
-    )
+def _events(store: Sqlite | Postgres) -> Iterable[tuple[Any, ...]]:
+    if isinstance(store, Postgres):
+        rows = store._every(
+            "SELECT uid, event_id, ts, kind, state, coalesce(tool, ''), tokens, derived::integer,"
+            " ref FROM events WHERE tenant=%s",
+            store.tenant,
+        )
+    else:
+        rows = _named(
+            store,
+            "SELECT uid, event_id, ts, kind, state, ifnull(tool, ''), events.tokens, derived, ref"
+            " FROM events JOIN sessions ON sessions.id=session",
+        )
     for *told, ref in rows:
         yield (*told, store.blobs.read(ref) if ref else b"")
 
 
-def _facts(store: Sqlite, uid: str) -> list[Any]:
+def _facts(store: Sqlite | Postgres, uid: str) -> list[Any]:
     held = store.held(uid)
     facts = [] if held is None else held.facts
     told = [
@@ -102,7 +133,16 @@ def _facts(store: Sqlite, uid: str) -> list[Any]:
     return sorted(map(repr, told))
 
 
-def _words(store: Sqlite) -> Iterable[tuple[Any, ...]]:
+def _words(store: Sqlite | Postgres) -> Iterable[tuple[Any, ...]]:
+    if isinstance(store, Postgres):
+        yield from store._every(
+            "SELECT lexeme, uid, event_id, CASE WHEN place IS NULL THEN 'meta' ELSE 'body' END,"
+            " coalesce(place, 1) - 1 FROM words, unnest(body)"
+            " LEFT JOIN LATERAL unnest(positions) AS place ON true"
+            " WHERE tenant=%s AND lexeme !~ '^[@^#]'",
+            store.tenant,
+        )
+        return
     db = store._db
     for (name,) in db.execute("SELECT name FROM tables").fetchall():
         db.execute(f"CREATE VIRTUAL TABLE temp.seen USING fts5vocab(main, {name}, instance)")
@@ -113,12 +153,15 @@ def _words(store: Sqlite) -> Iterable[tuple[Any, ...]]:
         db.execute("DROP TABLE temp.seen")
 
 
-def _families(store: Sqlite) -> list[list[str]]:
-    pairs = _named(
-        store,
-        "SELECT a.uid, b.uid FROM kin JOIN sessions AS a ON a.id=session"
-        " JOIN sessions AS b ON b.id=other",
-    )
+def _families(store: Sqlite | Postgres) -> list[list[str]]:
+    if isinstance(store, Postgres):
+        pairs = store._every("SELECT uid, other FROM kin WHERE tenant=%s", store.tenant)
+    else:
+        pairs = _named(
+            store,
+            "SELECT a.uid, b.uid FROM kin JOIN sessions AS a ON a.id=session"
+            " JOIN sessions AS b ON b.id=other",
+        )
     group: dict[str, set[str]] = {}
     for one, other in pairs:
         together = {one, other} | group.get(one, set()) | group.get(other, set())

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tests.adapters.transcripts import Script
 from tests.faults.warm import Warm
 from tests.memory import killed, logs
-from tests.memory.stored import KEY, dump, spent, sweep
+from tests.memory.stored import KEY, dump, opened, spent, sweep
 from thence.adapters import Source, adapters, files
 from thence.adapters.sessions import read_all
 from thence.format import lineage
@@ -37,8 +37,7 @@ from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
-from thence.memory.sqlite import Sqlite
-from thence.memory.store import DATA_LOSS, Change, Filter, StoreLocked
+from thence.memory.store import DATA_LOSS, Change, Filter, Store, StoreLocked
 from thence.memory.sweep import Report, Sweep, recalled
 
 KILLS = int(os.environ.get("THENCE_KILLS", "0")) or settings().max_examples // 5
@@ -81,7 +80,7 @@ def home(tmp_path: Path) -> Path:
 
 def rows(folder: Path) -> dict[str, Any]:
     """The rows of all sessions by native id."""
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     try:
         return {row.session.native_session_id: row for row in store.sessions()}
     finally:
@@ -90,7 +89,7 @@ def rows(folder: Path) -> dict[str, Any]:
 
 def kept(folder: Path, what: Any) -> list[dict[str, Any]]:
     """What tier 2 keeps."""
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     try:
         return list(store.kept(what))
     finally:
@@ -272,8 +271,8 @@ def test_reader_that_dies_is_told(home: Path, tmp_path: Path, warm: Warm) -> Non
 
 def test_others_read_while_one_sweeps(home: Path, tmp_path: Path) -> None:
     """A second sweep says busy; whoever reads sees all of a session or nothing."""
-    store = Sqlite(str(tmp_path / "s.db"))
-    other = Sqlite(str(tmp_path / "s.db"))
+    store = opened(tmp_path)
+    other = opened(tmp_path)
     seen: list[int] = []
 
     def look(_: Any) -> None:
@@ -337,7 +336,7 @@ def test_what_was_read_stays_when_the_source_is_rewritten(
     logs.path(home, one).write_bytes(new)
     sweep(tmp_path, {"claude": [home]})
     after = rows(tmp_path)[one.session]
-    store = Sqlite(str(tmp_path / "s.db"))
+    store = opened(tmp_path)
     held = store.held(f"claude:{one.session}")
     store.close()
     assert held is not None
@@ -453,7 +452,7 @@ def _sweep_newer(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> R
     monkeypatch.setattr(keep, "VERSION", 99)
     monkeypatch.setattr(module, "VERSION", 99)
     newer = Redactor(key=KEY, extra=[rule_of("word", CANARY, keywords=(CANARY,))])
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     with store.sweeping():
         report = Sweep(store, adapters(), newer).run({"claude": [home]})
     store.close()
@@ -472,11 +471,11 @@ def test_newer_rules_go_over_everything_again(
     if case == "gone":
         (home / "projects" / "-home-dev-project" / f"{session}.jsonl").unlink()
     if case == "evicted":
-        store = Sqlite(str(folder / "s.db"))
+        store = opened(folder)
         store.remove([f"claude:{session}"], why={})
         store.close()
     _sweep_newer(folder, home, monkeypatch)
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     found = store.search(parse(CANARY)).found
     known = store.known()
     store.settle()
@@ -511,7 +510,7 @@ def test_newer_readers_read_again(
 
 
 def _evict(folder: Path, *numbers: int) -> None:
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     store.remove([f"claude:{logs.name(number)}" for number in numbers], why={})
     store.close()
 
@@ -652,7 +651,7 @@ def test_running_and_pinned_sessions_stay_longest(
 ) -> None:
     """What the user keeps is not touched, what runs is the last to go."""
     sweep(tmp_path, {"claude": [home]})
-    store = Sqlite(str(tmp_path / "s.db"))
+    store = opened(tmp_path)
     row = next(iter(store.sessions(Filter(uid=logs.name(2)))))
     cursor = store.known().sessions[row.session.session_uid].cursor
     store.write([Change(msgspec.structs.replace(row, pinned=True), cursor)])
@@ -855,7 +854,7 @@ def test_a_hit_has_the_number_it_is_shown_with(grown: list[int], late: bool) -> 
                 texts[number].append(f"and {CANARY} again")
             _write_subagents(home, texts, late=late)
             sweep(place, {"claude": [home]})
-        store = Sqlite(str(place / "s.db"))
+        store = opened(place)
         hits = store.search(parse(CANARY), 100).found
         shown = {uid: _shown(store, uid) for uid in {hit.session_uid for hit in hits}}
         store.close()
@@ -864,7 +863,7 @@ def test_a_hit_has_the_number_it_is_shown_with(grown: list[int], late: bool) -> 
     assert [shown[hit.session_uid][hit.event_id or 0] for hit in hits] == [h.seq for h in hits]
 
 
-def _shown(store: Sqlite, uid: str) -> dict[int, int | None]:
+def _shown(store: Store, uid: str) -> dict[int, int | None]:
     """The numbers with which `show` gives the events of a session."""
     held = store.held(uid)
     assert held is not None
