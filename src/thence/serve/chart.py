@@ -216,6 +216,31 @@ class Chart:
         return self._main[1]
 
     @cached_property
+    def every_row(self) -> list[Row]:
+        """The rows of the whole line, folded ones in their place."""
+        if not self.bounds:
+            return self.rows
+        out: list[Row] = []
+        for row in self.rows:
+            if row.kind == "boundary" and row.number >= 0:
+                out += self.bounds[row.number].rows
+            out.append(row)
+        return out
+
+    @cached_property
+    def row_order(self) -> dict[int, int]:
+        """How far along the line each row stands, by its identity."""
+        return {id(row): at for at, row in enumerate(self.every_row)}
+
+    @cached_property
+    def by_kind(self) -> dict[RowKind, list[Row]]:
+        """The same rows, by what they are."""
+        out: dict[RowKind, list[Row]] = {}
+        for row in self.every_row:
+            out.setdefault(row.kind, []).append(row)
+        return out
+
+    @cached_property
     def _main(self) -> tuple[list[Row], list[Bound]]:
         shown = self.whole.graph.chain()
         seen = set(shown)

@@ -6,7 +6,6 @@ session: the list shows what stands around the window, the map is drawn from so 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -15,7 +14,7 @@ import msgspec
 from thence.format.facts import Block
 from thence.format.figures import clean, money
 from thence.format.normal import one_line
-from thence.serve.chart import Chart, Row
+from thence.serve.chart import Chart, Row, RowKind
 from thence.serve.clock import Clock
 from thence.serve.view import Drawing, Window
 
@@ -29,7 +28,7 @@ HIGH: Final = 600
 """How high the map is drawn, in its own units."""
 LEFT, RIGHT = 22, 82
 
-JUMPS: Final = (
+JUMPS: Final[tuple[tuple[RowKind, str], ...]] = (
     ("correction", "Corrections"),
     ("error", "Errors"),
     ("test", "Tests"),
@@ -37,10 +36,20 @@ JUMPS: Final = (
     ("branch", "Dead"),
     ("agent", "Agents"),
 )
-_KINDS: Final = {"interrupted": "error", "stop": "error"}
-_MINOR: Final = ("edit", "test", "error", "interrupted", "agent", "decision")
-_MAJOR: Final = ("prompt", "correction", "boundary", "branch", "copied")
-_MARKED: Final = ("prompt", "correction", "error", "interrupted", "edit", "test", "agent")
+_KINDS: Final[dict[str, str]] = {"interrupted": "error", "stop": "error"}
+_ERRORS: Final[tuple[RowKind, ...]] = ("error", "interrupted", "stop")
+_RARE: Final[tuple[RowKind, ...]] = ("correction", "error", "test", "agent")
+_MINOR: Final[tuple[RowKind, ...]] = ("edit", "test", "error", "interrupted", "agent", "decision")
+_MAJOR: Final[tuple[RowKind, ...]] = ("prompt", "correction", "boundary", "branch", "copied")
+_MARKED: Final[tuple[RowKind, ...]] = (
+    "prompt",
+    "correction",
+    "error",
+    "interrupted",
+    "edit",
+    "test",
+    "agent",
+)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -141,31 +150,28 @@ class Outline:
 
     # -- rows ---------------------------------------------------------------------------
 
-    def _all(self) -> Iterator[Row]:
-        """Give the rows of the line, folded ones in their place."""
-        for row in self.chart.rows:
-            if row.kind == "boundary" and row.number >= 0:
-                yield from self.chart.bounds[row.number].rows
-            yield row
+    def _of(self, *kinds: RowKind) -> list[Row]:
+        """Give the rows of some kinds, in the order of the line."""
+        found = [self.chart.by_kind.get(kind, []) for kind in kinds]
+        if len(found) == 1:
+            return found[0]
+        order = self.chart.row_order
+        return sorted((row for some in found for row in some), key=lambda row: order[id(row)])
 
     def jumps(self) -> list[Jump]:
         """Count what one jumps to."""
-        counts: Counter[str] = Counter()
-        first: dict[str, Row] = {}
-        for row in self._all():
-            kind = _KINDS.get(row.kind, row.kind)
-            counts[kind] += 1
-            first.setdefault(kind, row)
-        return [
-            Jump(kind, name, counts[kind], self.href(first[kind]) if kind in first else "")
-            for kind, name in JUMPS
-        ]
+        out = []
+        for kind, name in JUMPS:
+            rows = self._of(*(_ERRORS if kind == "error" else (kind,)))
+            out.append(Jump(kind, name, len(rows), self.href(rows[0]) if rows else ""))
+        return out
 
     def entries(self) -> tuple[list[Entry], int]:
         """Give the list around the window, and how many entries it leaves out."""
-        rows = [row for row in self._all() if row.kind in _MAJOR or row.kind in _MINOR]
-        if len(rows) > LISTED:
-            rows = [row for row in rows if row.kind in _MAJOR]
+        rows = self._of(*_MAJOR)
+        minor = sum(len(self.chart.by_kind.get(kind, ())) for kind in _MINOR)
+        if len(rows) + minor <= LISTED:
+            rows = self._of(*_MAJOR, *_MINOR)
         left = 0
         if len(rows) > LISTED:
             first = self.chart.rows[self._window.start] if self.chart.rows else None
@@ -241,17 +247,16 @@ class Outline:
 
     def _dead(self, scale: float) -> Iterator[tuple[float, float]]:
         chart = self.chart
-        for row in self._all():
-            if row.kind == "branch":
-                branch = chart.branches[row.number]
-                at = chart.order.get(branch.at if branch.at is not None else -1, 0)
-                size = min(max(len(branch.events) * scale, 6), HIGH / 4)
-                yield round(min(at * scale, HIGH - size), 1), round(size, 1)
+        rows = self._of("branch")
+        for row in rows[:: len(rows) // MARKS + 1]:
+            branch = chart.branches[row.number]
+            at = chart.order.get(branch.at if branch.at is not None else -1, 0)
+            size = min(max(len(branch.events) * scale, 6), HIGH / 4)
+            yield round(min(at * scale, HIGH - size), 1), round(size, 1)
 
     def _marks(self, scale: float) -> Iterator[Mark]:
-        found = [row for row in self._all() if row.kind in _MARKED]
-        if len(found) > MARKS:
-            found = [row for row in found if row.kind in ("correction", "error", "test", "agent")]
+        number = sum(len(self.chart.by_kind.get(kind, ())) for kind in _MARKED)
+        found = self._of(*(_MARKED if number <= MARKS else _RARE))
         step = max(len(found) // MARKS + 1, 1)
         for row in found[::step]:
             at = self.chart.order.get(row.place, 0)
@@ -259,7 +264,7 @@ class Outline:
 
     def _links(self, scale: float) -> Iterator[Link]:
         chart = self.chart
-        rows = [row for row in self._all() if row.kind in ("prompt", "correction")]
+        rows = self._of("prompt", "correction")
         rows = [row for row in rows if row.place in chart.order]
         step = len(rows) // LINKS + 1
         some = rows[::step]
