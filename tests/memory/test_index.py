@@ -1,0 +1,278 @@
+"""Questions to the words of a store: what is found, in which order, and how far back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.adapters.transcripts import Script, usage
+from tests.memory import logs
+from tests.memory.stored import sweep
+from thence.memory import index
+from thence.memory.search import Answer, BadQuery, hits, parse
+from thence.memory.sqlite import Sqlite
+
+WORD = "saltmarsh"
+
+
+def write(home: Path, script: Script, *, day: int = 1, project: str = "-home-dev-reeds") -> None:
+    """Write a session that was on this day of January."""
+    for record in script.records:
+        record["timestamp"] = record["timestamp"].replace("2026-01-01", f"2026-01-{day:02}")
+    logs.write(home, script, project=project)
+
+
+def script(number: int, cwd: str = "/home/dev/reeds") -> Script:
+    """An empty session."""
+    return Script(logs.name(number), f"s{number}-", cwd=cwd)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty home of Claude's."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where the store goes."""
+    return tmp_path / "store"
+
+
+def opened(place: Path, home: Path) -> Sqlite:
+    """Sweep, and open what came of it."""
+    sweep(place, {"claude": [home]})
+    return Sqlite(str(place / "s.db"))
+
+
+def said(store: Sqlite, text: str, **page: int) -> list[str]:
+    """The snippets of an answer, without their marks."""
+    query = parse(text)
+    found = hits(store.search(query, **page), query, store.blobs).hits
+    return [hit.snippet.replace("\x02", "").replace("\x03", "") for hit in found]
+
+
+# -- order and pages ----------------------------------------------------------------------------
+
+
+def test_pages_are_parts_of_one_answer(home: Path, place: Path) -> None:
+    """Put together they are the whole, each hit once, whatever their size."""
+    for number in range(1, 6):
+        one = script(number)
+        for turn in range(9):
+            one.user(f"{WORD} number {number} turn {turn}")
+        write(home, one, day=number)
+    store = opened(place, home)
+    whole = said(store, WORD, limit=100)
+    pages = [said(store, WORD, limit=7, offset=at) for at in range(0, 49, 7)]
+
+    assert 45 == len(set(whole))
+    assert whole == [one for page in pages for one in page]
+
+
+def test_newer_comes_before_older(home: Path, place: Path) -> None:
+    """Of the same kind of event, whichever was read first."""
+    for number, day in ((1, 20), (2, 3), (3, 11)):
+        one = script(number)
+        one.user(f"{WORD} of day {day}")
+        write(home, one, day=day)
+    found = said(opened(place, home), WORD)
+
+    assert [f"{WORD} of day {day}" for day in (20, 11, 3)] == found
+
+
+def test_what_people_said_comes_before_what_tools_printed(home: Path, place: Path) -> None:
+    """And both before what was left behind."""
+    one = script(1)
+    start = one.user("look at it")
+    one.call("c1", "Bash", command="ls")
+    one.result("c1", f"{WORD} as a tool prints it")
+    one.user(f"{WORD} as somebody left it behind", parentUuid=start)
+    one.user(f"{WORD} as somebody says it", parentUuid=start)
+    write(home, one)
+    found = said(opened(place, home), WORD)
+
+    assert f"{WORD} as somebody says it" == found[0]
+    assert {f"{WORD} as a tool prints it", f"{WORD} as somebody left it behind"} == set(found[1:])
+
+
+# -- how far --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many_tables(home: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sqlite]:
+    """Twelve days, each in a table of its own."""
+    monkeypatch.setattr(index, "TABLE_BYTES", 64)
+    for day in range(1, 13):
+        one = script(day, cwd=f"/home/dev/{'old' if day == 1 else 'new'}")
+        one.user(f"{WORD} " + "and much else that fills a table " * 4)
+        write(home, one, day=day)
+    store = opened(place, home)
+    yield store
+    store.close()
+
+
+def test_everything_is_searched_while_there_is_time(
+    many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then nothing was left out, and the answer says so."""
+    monkeypatch.setattr(index, "BUDGET", 60.0)
+    answer = many_tables.search(parse(WORD), 100)
+
+    assert (12, False) == (len(answer.found), answer.capped)
+    assert (answer.searched_back_to or "").startswith("2026-01-01")
+
+
+def test_without_time_the_newest_are_searched_and_that_is_told(
+    many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far back as it takes to have enough, and not a table further."""
+    monkeypatch.setattr(index, "BUDGET", -1.0)
+    answer = many_tables.search(parse(WORD), 3)
+
+    assert answer.capped
+    assert "2026-01-01" < (answer.searched_back_to or "")[:10] < "2026-01-12"
+    assert ["2026-01-12", "2026-01-11", "2026-01-10"] == days(answer)
+
+
+def days(answer: Answer) -> list[str]:
+    """The days of what was found."""
+    return [str(index.time_told(one.ts))[:10] for one in answer.found]
+
+
+def test_filters_come_before_the_cap(many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wanted is found, however much newer there is that is not."""
+    monkeypatch.setattr(index, "CAP", 2)
+
+    assert ["2026-01-01"] == days(many_tables.search(parse(f"project:old {WORD}")))
+    assert ["2026-01-03", "2026-01-02"] == days(
+        many_tables.search(parse(f"after:2026-01-02 before:2026-01-04 {WORD}"))
+    )
+    assert many_tables.search(parse(WORD)).capped
+
+
+# -- the language -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reeds(home: Path, place: Path) -> Iterator[Sqlite]:
+    """Two sessions: one that went well and cost money, one that was left."""
+    one, other = script(1), script(2, cwd="/home/dev/dunes")
+    one.user("the heron walks in the reeds")
+    one.call("c1", "Bash", command="grep heron birds_of_passage.txt")
+    one.result("c1", "heron: grey")
+    one.reply([{"type": "text", "text": "done, the heron is grey"}], usage=usage(900_000))
+    other.user("the bittern booms; ein Käuzchen auch")
+    write(home, one, day=5)
+    write(home, other, day=9, project="-home-dev-dunes")
+    store = opened(place, home)
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("heron", 4),
+        ("HERON", 4),
+        ("heron reeds", 1),
+        ('"heron walks"', 1),
+        ('"walks heron"', 0),
+        ("her*", 4),
+        ("her", 0),
+        ("heron -grey", 2),
+        ("heron OR bittern", 5),
+        ("kauzchen", 1),
+        ("birds_of_passage", 1),
+        ("file:birds_of_passage.txt", 1),
+        ("tool:Bash heron", 2),
+        ("kind:user_msg heron", 1),
+        ("agent:claude heron", 4),
+        ("agent:codex heron", 0),
+        ("project:dunes bittern", 1),
+        ("project:dunes heron", 0),
+        ("model:nothing heron", 0),
+        ("after:2026-01-06 heron", 0),
+        ("before:2026-01-06 heron", 4),
+        ("outcome:abandoned bittern", 1),
+        ("outcome:abandoned heron", 0),
+        ("cost>1000000 heron", 0),
+        ("cost<1000000 heron", 4),
+    ],
+)
+def test_every_word_of_the_language_narrows_as_it_says(
+    reeds: Sqlite, text: str, number: int
+) -> None:
+    """On a real index, with what it makes of case, accents and signs."""
+    assert number == len(reeds.search(parse(text)).found)
+
+
+def test_evicted_sessions_are_found_by_their_digests(reeds: Sqlite) -> None:
+    """Without an event to lead to, and without those that are still there twice."""
+    uid = f"claude:{logs.name(1)}"
+    reeds.remove([uid], why={uid: "asked"})
+    query = parse("heron")
+    [hit] = hits(reeds.search(query), query, reeds.blobs).hits
+
+    assert (uid, "digest", None, None) == (hit.session_uid, hit.kind, hit.seq, hit.event_id)
+    assert "heron" in hit.snippet
+    assert 1 == len(reeds.search(parse("bittern")).found)
+
+
+_signs = st.text(st.sampled_from("ab *\"'()-:^{}+\\NEAR AND OR NOT\0\n%_;<>=é\ud800"), max_size=24)
+_pieces = st.sampled_from(
+    [
+        *(
+            '"',
+            "a*",
+            "*",
+            "-",
+            "OR",
+            "AND",
+            "NOT",
+            "NEAR(a b)",
+            "body:",
+            "meta : x",
+            "kind:user_msg",
+        ),
+        *(
+            "agent:",
+            "cost>1",
+            "cost<",
+            "before:2026",
+            "after:1w",
+            "file:a.py",
+            "tool:a;b",
+            "^a",
+            "{a}",
+        ),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
+    """A store with a word in it, and a digest whose session was evicted."""
+    folder = tmp_path_factory.mktemp("asked")
+    for number in (1, 2):
+        one = script(number)
+        one.user("a ab b")
+        write(folder / "home", one)
+    store = opened(folder / "store", folder / "home")
+    store.remove([f"claude:{logs.name(2)}"], why={})
+    yield store
+    store.close()
+
+
+@given(st.one_of(_signs, st.lists(_pieces | _signs, max_size=5).map(" ".join)))
+def test_no_question_breaks_the_index(asked: Sqlite, text: str) -> None:
+    """Whatever is typed is answered, or refused in words."""
+    with contextlib.suppress(BadQuery):
+        found = asked.search(parse(text)).found
+
+        assert len(found) <= 2
