@@ -1,0 +1,126 @@
+"""Now and the list of sessions, as they are answered: the same figures as the store's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serve.conftest import House
+from thence.format.figures import money
+from thence.memory.store import Filter
+from thence.serve.board import Wanted, bars, list_page, marked, now_page
+from thence.serve.clock import Clock
+
+
+def test_now_says_who_waits_and_what_today_cost(house: House) -> None:
+    """The heading is the answer; spending agrees with the store."""
+    made = now_page(house.desk, Clock())
+    total = house.store.totals()[0]
+
+    assert made.heading.endswith("for you")
+    assert made.sessions == total.sessions
+    assert len(made.columns) == 14
+    assert made.week
+    assert made.promises
+
+
+def test_the_list_shows_every_session_once(house: House) -> None:
+    """Over its pages, in the order that was asked for."""
+    for sort in ("", "cost", "tokens"):
+        made = list_page(house.desk, Wanted(sort=sort), Clock())
+        found = [card.href for day in made.days for card in day.cards]
+
+        assert len(found) == len(set(found)) == house.store.totals()[0].sessions
+
+
+def test_costs_of_the_list_are_those_of_the_store(house: House) -> None:
+    """Row by row."""
+    rows = {f"/sessions/{r.session.session_uid}": r for r in house.store.sessions(Filter())}
+    for day in list_page(house.desk, Wanted(), Clock()).days:
+        for card in day.cards:
+            row = rows[card.href]
+            assert card.cost == money(sum(row.ticks.values()), row.unpriced)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "least"),
+    [
+        (Wanted(agent="grok"), 1),
+        (Wanted(project="harbour"), 1),
+        (Wanted(outcome="success"), 1),
+        (Wanted(q="cost>0.20"), 1),
+        (Wanted(q="clock"), 2),
+        (Wanted(q="clock", agent="codex"), 1),
+        (Wanted(q="nosuchwordanywhere"), 0),
+        (Wanted(project="nowhere"), 0),
+    ],
+)
+def test_filters_leave_what_fits(house: House, wanted: Wanted, least: int) -> None:
+    """Alone and together, typed and chosen."""
+    every = house.store.totals()[0].sessions
+    cards = [card for day in list_page(house.desk, wanted, Clock()).days for card in day.cards]
+
+    assert least <= len(cards) < every
+    if wanted.agent:
+        assert {card.flavor for card in cards} <= {wanted.agent}
+
+
+def test_an_address_holds_what_was_asked_and_nothing_else() -> None:
+    """Another filter starts at the first page."""
+    wanted = Wanted(q='a "b" & c', agent="codex", cursor="50")
+
+    assert wanted.href() == "/sessions?q=a+%22b%22+%26+c&agent=codex"
+    assert Wanted().href() == "/sessions"
+
+
+def test_a_snippet_is_text_with_marks() -> None:
+    """What was found is marked, all of it is escaped."""
+    shown = marked("a <b> \x02clock\x03 \x1b[2J")
+
+    assert str(shown) == "a &lt;b&gt; <mark>clock</mark> \ufffd[2J"
+
+
+def test_bars_are_as_high_as_a_session_was_busy(house: House) -> None:
+    """Within their frame, the busiest part at the top."""
+    for row in house.store.sessions(Filter()):
+        drawn = bars(house.desk, row)
+        assert len(drawn) == 24
+        assert max(bar.height for bar in drawn) == 22
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        *((path, 200) for path in ("/", "/sessions", "/costs", "/patterns", "/store")),
+        *((f"/costs?by={by}", 200) for by in ("model", "project", "agent", "session", "x")),
+        ("/sessions?cursor=999999", 200),
+        ("/sessions?cursor=-1", 200),
+        ("/sessions?q=%22", 200),
+        ("/sessions?q=-x", 200),
+        ("/costs?day=2026-02-31", 200),
+        ("/costs?days=-5", 200),
+        ("/sessions/nobody", 404),
+        ("/nothing", 404),
+    ],
+)
+def test_addresses_are_answered_with_pages(house: House, path: str, status: int) -> None:
+    """What is not there is a page that says so."""
+    answer = house.ask(path, headers={"Accept": "text/html"})
+
+    assert answer.status == status
+    assert b"<main" in answer.body
+    assert b"style=" not in answer.body
+    assert b"<script>" not in answer.body
+
+
+def test_parts_of_sessions_are_answered_or_are_not_there(house: House) -> None:
+    """Rows, bodies, branches, subagents; what is none of them is a 404."""
+    for row in house.store.sessions(Filter()):
+        base = f"/sessions/{row.session.session_uid}"
+        held = house.store.held(row.session.session_uid)
+        assert held is not None
+        event = f"e{next(iter(held.events)):013x}"
+        for path in ("", "?end=1", f"?at={event}", "/rows", "/tail", f"/tail?after={event}"):
+            assert house.ask(base + path).status == 200, path
+        assert house.ask(f"{base}/event/{event}").status == 200
+        for path in ("/rows?part=b99", "/rows?part=x", "/event/e0000000000000", "/side/s99"):
+            assert house.ask(base + path).status == 404, path
