@@ -24,6 +24,8 @@ class Call(NamedTuple):
 
     tool: str
     given: dict[str, Any]
+    server: str = ""
+    """The namespace of a server's tool, where an API knows such."""
 
 
 Answer = str | Call
@@ -179,6 +181,8 @@ def _responses(body: dict[str, Any], answer: Answer, number: int) -> Iterator[di
     else:
         given = json.dumps(answer.given)
         call = {"type": "function_call", "call_id": f"call_{number:04}", "name": answer.tool}
+        if answer.server:
+            call["namespace"] = answer.server
         item, start = {**call, "arguments": given}, {**call, "arguments": ""}
         steps = [event("response.function_call_arguments.delta", delta=given)]
     mark = {"id": f"item_{number:04}", "status": "completed"}

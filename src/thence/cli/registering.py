@@ -20,6 +20,9 @@ from thence.cli import hooking
 from thence.cli.hooking import Refused
 
 NAME: Final = "thence"
+PATIENCE: Final = 60
+"""Seconds that an agent waits for the server, where it lets itself be told: on a busy machine the
+package that speaks MCP takes longer to load than the ten that are usual."""
 _TABLE: Final = re.compile(rf"^[ \t]*\[mcp_servers\.{NAME}\][ \t]*$", re.MULTILINE)
 _ENTRY: Final = re.compile(rf'"{NAME}"[ \t\r\n]*:[ \t\r\n]*(?=\{{)')
 _SERVERS: Final = re.compile(r'"mcpServers"[ \t\r\n]*:[ \t\r\n]*\{')
@@ -144,6 +147,8 @@ def _servers(place: Place, data: dict[str, Any]) -> dict[str, Any]:
 
 def _with(place: Place, body: bytes, told: dict[str, Any]) -> tuple[bytes, list[str]]:
     """Give the text with our entry, and the entry's own lines."""
+    if place.agent != "claude":
+        told = {**told, "startup_timeout_sec": PATIENCE}
     data = _read(place, body)
     wanted = {**data, place.key: {**_servers(place, data), NAME: told}}
     text = body.decode()
@@ -173,7 +178,9 @@ def _into_json(text: str, told: dict[str, Any]) -> Iterator[str]:
 
 def _table(told: dict[str, Any]) -> list[str]:
     out = [f"[mcp_servers.{NAME}]"]
-    out += [f"{name} = {json.dumps(told[name])}" for name in ("command", "args")]
+    out += [
+        f"{name} = {json.dumps(told[name])}" for name in ("command", "args", "startup_timeout_sec")
+    ]
     if env := told.get("env"):
         pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
         out.append(f"env = {{ {pairs} }}")
