@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.postgres import Cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,3 +48,12 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(NO_SHARED)
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """A Postgres server: one for each process that runs tests, and only where one is asked for."""
+    from tests.postgres import cluster
+
+    with cluster() as running:
+        yield running

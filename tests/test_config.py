@@ -168,6 +168,7 @@ def test_sizes_are_read_as_people_write_them(tmp_path: Path, written: str, expec
         ("session_memory.retentoin.cadence = 'daily'", "retentoin", "nobody knows"),
         ("session_memory.store = ''", "store", "not a text"),
         ("session_memory.hub = 'ftp://x'", "hub", "not an address"),
+        ("session_memory.objects = 'bucket'", "objects", "not an address of an object store"),
         ("session_memory.exclude = 'x'", "exclude", "not a list of texts"),
         ("session_memory.digesters = [1]", "digesters", "not a list of texts"),
         ("session_memory.domains = ['x']", "domains", "not a table of names"),

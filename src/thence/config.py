@@ -13,6 +13,7 @@ The file `config.toml` in the home; every knob has a default:
     store = "sqlite:~/.thence/memory/thence.db"   # or postgresql://…; THENCE_STORE wins
     exclude = ["~/private/*"]                     # projects that are never captured
     hub = "https://hub.example/notes"             # decisions and notes are also posted there
+    objects = "s3://bucket/prefix"                # payloads lie there; or gs://…, az://…, file:///…
     digesters = ["burndown", "my.package:Mine"]   # asked besides ours; unset: all installed ones
 
     [session_memory.retention]
@@ -262,6 +263,13 @@ def _address(value: object) -> str:
     raise ValueError(f"not an address: {value!r}", 'write "https://…"; leave it out for none')
 
 
+def _objects(value: object) -> str:
+    if isinstance(value, str) and re.match(r"[a-z][a-z0-9+]*:", value):
+        return value
+    hint = 'write "s3://bucket/prefix", "gs://…", "az://…" or "file:///a/folder"'
+    raise ValueError(f"not an address of an object store: {value!r}", hint)
+
+
 def _texts(value: object) -> list[str]:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return value
@@ -314,6 +322,7 @@ def _rules(value: object) -> list[dict[str, Any]]:
 
 _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.store": (_text, lambda home: f"sqlite:{home / 'memory' / 'thence.db'}"),
+    "session_memory.objects": (_objects, lambda _: None),
     "session_memory.exclude": (_texts, lambda _: []),
     "session_memory.hub": (_address, lambda _: None),
     "session_memory.digesters": (_texts, lambda _: None),

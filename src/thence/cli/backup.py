@@ -26,7 +26,8 @@ def command(file: Path, *, force: bool, json: bool) -> int:
     address = wiring.address()
     if not address.startswith("sqlite:"):
         hint = "databases have tools of their own for this, such as pg_dump"
-        raise BadConfig(f"only an SQLite store is saved this way, not {address}", hint=hint)
+        kind = address.partition(":")[0]  # the rest may hold a password
+        raise BadConfig(f"only an SQLite store is saved this way, not {kind}:", hint=hint)
     if file.exists() and not force:
         raise NotReadable(f"{file} exists", hint="give another name, or --force")
     with wiring.store() as store:

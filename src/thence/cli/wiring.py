@@ -48,6 +48,12 @@ def address() -> str:
     return f"sqlite:{_path(told)}" if told.startswith("sqlite:") else told
 
 
+def _whole_address() -> str:
+    """Give where the store is, and where its payloads are if not with it."""
+    objects: str | None = settings()["session_memory.objects"]
+    return f"{address()}#objects={objects}" if objects else address()
+
+
 def _path(address: str) -> str:
     return os.path.expanduser(address.removeprefix("sqlite:"))  # noqa: PTH111 - text, maybe of no file
 
@@ -59,7 +65,7 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
         raise SessionNotFound("nothing is kept yet", hint="thence sweep reads your agents' logs")
     if not must_exist:
         home().mkdir(parents=True, exist_ok=True, mode=0o700)  # the mode of what is made inside
-    opened = _opened(address())
+    opened = _opened(_whole_address())
     try:
         yield opened
     finally:
@@ -67,7 +73,7 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
 
 
 def _opened(told: str) -> Store:
-    if told.startswith("sqlite:"):
+    if told.startswith("sqlite:") and "#objects=" not in told:
         # Nearly everybody's; asking all packages who answers takes longer than opening it.
         from thence.memory.sqlite import Sqlite
 
@@ -222,7 +228,7 @@ def sweep_of(
         digesters=None if wanted is None else digesters(tuple(wanted)),
         policy=evicts,
         progress=progress,
-        address=address(),
+        address=_whole_address(),
         digests=digests,
     )
 

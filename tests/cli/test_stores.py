@@ -1,0 +1,81 @@
+"""The commands on the store of a team: one setting, and everything is as it was."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import Desk, alerts, windows
+from tests.postgres import Cluster
+from thence.memory.objects import Objects, shelf_at
+
+ASKED = (
+    ("ls", "--json"),
+    ("ls",),
+    ("cost", "--json", "--by", "model"),
+    ("search", "windows", "--json"),
+    ("search", '"the hourly tide" OR nine', "--json"),
+    ("show", "7f3a91c2"),
+    ("tree", "7f3a91c2"),
+    ("digest", "7f3a91c2", "--json"),
+    ("files", "windows.py", "--json"),
+    ("todos", "--json"),
+    ("signals", "--json"),
+    ("gc", "--dry-run", "--json"),
+)
+
+
+def test_commands_say_the_same_on_both_stores(
+    tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file with packs beside it, and a database with an object store."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows(), alerts())
+    desk.write_codex()
+    desk.sweep()
+    file = [told(desk, *asked) for asked in ASKED]
+    address = postgres.url(tenant=f"cli {tmp_path}", machine="here")
+    monkeypatch.setenv("THENCE_STORE", address)
+    config = desk.home / "config.toml"
+    config.write_text(f"session_memory.objects = 'file://{tmp_path}/objects'\n", encoding="utf-8")
+    desk.sweep()
+    database = [told(desk, *asked) for asked in ASKED]
+    backup = desk.run("backup", str(tmp_path / "saved"))
+
+    assert dict(zip(ASKED, file, strict=True)) == dict(zip(ASKED, database, strict=True))
+    assert [] == [(asked, out) for asked, out in zip(ASKED, database, strict=True) if out[0]]
+    assert 3 == len({path.parent for path in (tmp_path / "objects").glob("*/*")})
+    assert 2 == backup.code
+    assert "not postgresql:\n" in backup.err
+
+
+def told(desk: Desk, *asked: str) -> tuple[int, str, str]:
+    """What a command says, but for the times of the sweep and sizes and names of payloads."""
+    ran = desk.run(*asked)
+    out = re.sub(r'"(discovered_at|ingested_at|analyzed_at|at)": ?("[^"]*"|\d+)', r"\1", ran.out)
+    out = re.sub(r'"payload_ref": ?"[^"]*"', "ref", out)
+    out = re.sub(r"\d+ ms|\d+(\.\d+)? s\b", "a moment", out)
+    return ran.code, out, ran.err
+
+
+def test_forgotten_session_is_gone_from_database_and_objects(
+    tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its payloads too; the others stay."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows(), alerts())
+    monkeypatch.setenv("THENCE_STORE", postgres.url(tenant=f"forget {tmp_path}"))
+    desk.home.mkdir(exist_ok=True)
+    config = desk.home / "config.toml"
+    config.write_text(f"session_memory.objects = 'file://{tmp_path}/objects'\n", encoding="utf-8")
+    desk.sweep()
+    ran = desk.run("forget", "7f3a91c2", "--yes")
+    left = Objects(shelf_at(f"file://{tmp_path}/objects")).shelf.sizes("")
+
+    assert 0 == ran.code, ran
+    assert 1 == len(left)
+    assert 1 == len(desk.run("ls", "--json").json)
+    desk.sweep()
+    assert 1 == len(desk.run("ls", "--json").json)
