@@ -364,7 +364,8 @@ def test_what_waits_for_a_client_is_bounded() -> None:
         client = Client()
         for _ in range(times):
             client.push(frames)
-        return client.lost, await client.take(0)
+        client.close()
+        return client.lost, await client.take()
 
     full = asyncio.run(pushed([b"x"], live.FRAMES))
     many = asyncio.run(pushed([b"x"], live.FRAMES + 1))

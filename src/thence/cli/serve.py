@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from functools import partial
+from json import dumps
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,6 @@ import click
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import tell
-from thence.cli.terminal import as_json, say
 from thence.errors import BadConfig, ThenceError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _listener(host: str, port: int) -> socket.socket:
 def _say(guard: Gate, *, token: bool, json: bool, loopback: bool, opens: bool) -> None:
     url = guard.url()
     if json:
-        say(as_json({"url": url, "token": guard.token if token else None, "port": guard.port}))
+        click.echo(dumps({"url": url, "token": guard.token if token else None, "port": guard.port}))
     else:
         tell(["thence serves, and listens to this machine only" if loopback else "thence serves"])
         if not loopback:

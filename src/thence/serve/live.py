@@ -103,6 +103,8 @@ class Client:
         """Sessions that it heard of while it came in, and their changes."""
         self.sending: float | None = None
         """Since when it has not taken what is sent to it."""
+        self.heard = time.monotonic()
+        """When something was sent to it last."""
         self.task: asyncio.Task[Any] | None = None
 
     def push(self, frames: Iterable[bytes]) -> None:
@@ -123,13 +125,11 @@ class Client:
         self.closed = True
         self._wake.set()
 
-    async def take(self, seconds: float) -> bytes:
-        """Wait for what is to be sent; nothing when there was nothing for so long."""
+    async def take(self) -> bytes:
+        """Wait for what is to be sent; nothing when it is to end."""
         if not self._waiting and not self.lost and not self.closed:
             self._wake.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
+            await self._wake.wait()
         taken = b"".join(self._waiting)
         self._waiting.clear()
         self._bytes = 0
@@ -174,7 +174,7 @@ class Hub:
         """Begin to watch, in the loop that runs."""
         self._loop = asyncio.get_running_loop()
         self._told = {uid: one.change for uid, one in self._desk.store.known().sessions.items()}
-        self._watch = asyncio.create_task(self._let_go())
+        self._watch = asyncio.create_task(self._look_after())
         if self._desk.sweeps is not None:
             self.sweeper.start()
 
@@ -191,13 +191,16 @@ class Hub:
         if self._desk.sweeps is not None:
             await asyncio.to_thread(self.sweeper.stop)
 
-    async def _let_go(self) -> None:
-        """Cut off clients that take nothing."""
+    async def _look_after(self) -> None:
+        """Break the silence, and cut off clients that take nothing."""
         while True:
-            await asyncio.sleep(STALL / 4)
-            late = time.monotonic() - STALL
+            await asyncio.sleep(min(TICK, BEAT))
+            now = time.monotonic()
             for client in list(self._clients):
-                if client.sending is not None and client.sending < late and client.task:
+                if client.sending is None:
+                    if client.heard < now - BEAT:
+                        client.push((b": \n\n",))
+                elif client.sending < now - STALL and client.task is not None:
                     client.task.cancel()
 
     def enter(self, client: Client) -> None:
@@ -596,7 +599,7 @@ class Live:
         """Send the opening and then all that comes, until either side ends it."""
 
         async def put(body: bytes) -> None:
-            client.sending = time.monotonic()
+            client.sending = client.heard = time.monotonic()
             await send({"type": "http.response.body", "body": body, "more_body": True})
             client.sending = None
 
@@ -614,7 +617,7 @@ class Live:
             while not client.closed and (piece := await asyncio.to_thread(next, opening, b"")):
                 await put(piece)
             while not client.closed and not client.lost:
-                await put(await client.take(BEAT) or b": \n\n")
+                await put(await client.take())
             if client.lost:
                 await put(frame("lost", {"hint": "too slow; come back with Last-Event-ID"}))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
