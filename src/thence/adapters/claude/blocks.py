@@ -21,9 +21,9 @@ _NO_BILL: Bill = (None, None, None, None)
 _TOOK = (("durationMs", 1), ("totalDurationMs", 1), ("durationSeconds", 1000))
 
 
-def is_result(part: JSON) -> bool:
+def answers(content: list[JSON]) -> bool:
     """Whether a part of a message answers a call."""
-    return isinstance(part, dict) and part.get("type") == "tool_result"
+    return any(isinstance(part, dict) and part.get("type") == "tool_result" for part in content)
 
 
 def by_human(record: Record) -> bool:
@@ -61,7 +61,7 @@ def unsaid(block: Block) -> Block:
 
 def spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
     """Give the blocks of the user's side and what they are: a prompt, an interruption."""
-    if type(content) is list and len(content) == 1 and is_result(content[0]):
+    if isinstance(content, list) and len(content) == 1 and answers(content):
         return (_result(content[0]),), 0
     out: list[Block] = []
     flags = 0
@@ -89,10 +89,11 @@ def spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
 
 def _result(block: Record) -> Block:
     content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
+    text = content if isinstance(content, str) else text_of(content)
     return Block(
         "tool_result",
         "tool",
-        one_line(text_of(content)),
+        one_line(text),
         content,
         None,
         call if isinstance(call, str) else None,

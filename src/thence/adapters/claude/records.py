@@ -22,7 +22,7 @@ from thence.adapters import File, Mark, Source
 from thence.adapters.claude import blocks
 from thence.adapters.claude import text as texts
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, answers_of, calls_of, line_name
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, line_name
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, time_text, word
@@ -112,8 +112,8 @@ class Log:
         """Give the facts of one record."""
         record = found.value
         kind = record.get("type")
-        known = isinstance(kind, str) and kind in self._makers
-        return (self._makers[kind] if known else self._other)(found, record)
+        maker = self._makers.get(kind) if isinstance(kind, str) else None
+        return self._other(found, record) if maker is None else maker(found, record)
 
     # -- the frame of a record ----------------------------------------------------------
 
@@ -151,9 +151,10 @@ class Log:
         channel: str,
         given: tuple[Block, ...],
         kind: str,
-        **more: JSON,
+        told: tuple[Told, ...] = (),
+        unbilled: str | None = None,
     ) -> Fact:
-        """Put the frame around what a record says; `more` are further fields of the fact."""
+        """Put the frame around what a record says."""
         place = found.place
         return Fact(
             node,
@@ -165,7 +166,8 @@ class Log:
             self._generation,
             place.line,
             place.offset,
-            **more,
+            told=told,
+            unbilled=unbilled,
         )
 
     def _told(self, record: Record, fact: Fact, about: Record | None = None) -> tuple[Fact, ...]:
@@ -224,14 +226,14 @@ class Log:
         edge = Edge("resume", named, "sessionId of records in this log")
         return fact, *beside, self._tell(fact, {}, (edge,))
 
-    def _note(
+    def _note(  # noqa: PLR0917 - the same
         self,
         found: Found,
         record: Record,
         kind: str,
         block: Block | None = None,
         about: Record | None = None,
-        **more: JSON,
+        unbilled: str | None = None,
     ) -> tuple[Fact, ...]:
         """Put a frame around a record that keeps the books."""
         uuid, parent, channel = self._names(found, record, book=True)
@@ -239,7 +241,7 @@ class Log:
             payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
             block = Block("lifecycle", "system", kind, payload)
         node = Node(uuid, parent, Is.INTERNAL)
-        fact = self._fact(found, record, node, channel, (block,), kind, **more)
+        fact = self._fact(found, record, node, channel, (block,), kind, (), unbilled)
         return self._told(record, fact, about)
 
     # -- what the user's side says ------------------------------------------------------
@@ -248,7 +250,7 @@ class Log:
         uuid, parent, channel = self._names(found, record)
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, list) and any(map(blocks.is_result, content)):
+        if isinstance(content, list) and blocks.answers(content):
             return self._answer(found, record, (uuid, parent, channel), content)
         if record.get("isCompactSummary") is True or self._sums_up(record, parent):
             given, flags = blocks.spoken(content, human=False)
@@ -301,7 +303,7 @@ class Log:
             None if fields else texts.agent_named(first.payload)
         )
         about = self._linked(agent, first.call) if agent and first.call is not None else None
-        fact = self._fact(found, record, node, channel, given, "user", told=told)
+        fact = self._fact(found, record, node, channel, given, "user", told)
         if "searchCount" in fields:
             fact = msgspec.structs.replace(fact, **blocks.searched(fields, first.call))
         return self._told(record, fact, about)
@@ -415,7 +417,7 @@ class Log:
         )
         block = Block("lifecycle", "system", one_line(_compacted(about)), about)
         unbilled = "the request that made the summary is in no log"
-        fact = self._fact(found, record, node, channel, (block,), kind, unbilled=unbilled)
+        fact = self._fact(found, record, node, channel, (block,), kind, (), unbilled)
         return self._told(record, fact)
 
     def _attachment(self, found: Found, record: Record) -> tuple[Fact, ...]:
@@ -527,7 +529,7 @@ class Log:
         value = record.get(named[0])
         about = {named[1]: value} if isinstance(value, str) else None
         unbilled = "the request that made the title is in no log" if kind == "ai-title" else None
-        return self._note(found, record, kind, None, about, unbilled=unbilled)
+        return self._note(found, record, kind, None, about, unbilled)
 
 
 class Document:

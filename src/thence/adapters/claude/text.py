@@ -145,10 +145,11 @@ def details(result: JSON, content: JSON) -> JSON:
         return None if said in text_of(content) else result
     if not isinstance(result, dict):
         return result
-    held = _Held(content)
+    text = text_of(content)
+    held = _Held(content, text)
     out: dict[str, JSON] = {}
     for name, value in result.items():
-        if value is None or value is False:
+        if value is None or value is False or value in ("", text):  # as nearly all are
             continue
         if name == "file" and isinstance(value, dict):
             value = {n: v for n, v in value.items() if not held.repeats(v)}  # noqa: PLW2901
@@ -160,9 +161,9 @@ def details(result: JSON, content: JSON) -> JSON:
 class _Held:
     """What a result's own content says, for comparison."""
 
-    def __init__(self, content: JSON) -> None:
+    def __init__(self, content: JSON, text: str) -> None:
         self._content = content
-        self._text = text_of(content)
+        self._text = text
         self._lines: frozenset[str] | None = None
         self._breaks: int | None = None
 
@@ -183,7 +184,7 @@ class _Held:
     def _says(self, value: str) -> bool:
         """Whether a text stands in the content: as it is, with numbered lines, or as a picture."""
         text = self._text
-        if not value or value == text:
+        if not value:
             return True
         if len(value) <= len(text) + 16:
             said = value.strip()
