@@ -13,6 +13,7 @@ It holds no state. What is open, since when and what settles it is the matter of
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -108,6 +109,7 @@ _RUN: Final = _words(
 _SUFFIXES: Final = (("ies", "y"), ("ied", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""))
 
 
+@lru_cache(maxsize=8192)
 def _stem(word: str) -> str:
     """A tiny stemmer: enough that "tidied", "tidies" and "tidy" meet."""
     word = word.casefold()

@@ -60,6 +60,8 @@ _GIT_LOOKS = frozenset(_GIT_LOOKERS.split())
 
 def short(text: str, size: int) -> str:
     """Give a text as one clean line of so many bytes at most, cut where a character ends."""
+    if len(text) <= size and text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()  # as names are
     flat = _MESSY.sub(" ", text[: 4 * size]).strip()
     body = _LONE.sub("\ufffd", flat).encode()
     if len(body) <= size and len(text) <= 4 * size:
