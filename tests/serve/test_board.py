@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.serve.conftest import House
@@ -124,3 +126,17 @@ def test_parts_of_sessions_are_answered_or_are_not_there(house: House) -> None:
         assert house.ask(f"{base}/event/{event}").status == 200
         for path in ("/rows?part=b99", "/rows?part=x", "/event/e0000000000000", "/side/s99"):
             assert house.ask(base + path).status == 404, path
+
+
+def test_an_evicted_session_shows_its_digest(own_house: House) -> None:
+    """When its source is gone too: how it ended, what was asked, that no more is left."""
+    row = next(r for r in own_house.store.sessions(Filter()) if (r.title or "").startswith("What"))
+    uid = row.session.session_uid
+    Path(row.files[0]).unlink()
+    own_house.swept()
+    own_house.store.remove([uid], why={uid: "to see"})
+    answer = own_house.ask(f"/sessions/{uid}")
+
+    assert answer.status == 200
+    assert b"Only its digest is left" in answer.body
+    assert b"What does clock.py do?" in answer.body

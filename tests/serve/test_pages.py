@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.serve import browser as browsers
-from tests.serve.conftest import House
+from tests.serve.conftest import House, built
 from thence.memory.store import Filter
 
 pytestmark = pytest.mark.slow
@@ -339,30 +341,71 @@ def test_costs_drill_down_from_a_model_to_the_session(browser: Browser, house: H
 # -- live -----------------------------------------------------------------------------------
 
 
+def goes_on(house: House, uid: str, text: str) -> None:
+    """Let somebody say one more thing in a session, as its agent writes it."""
+    path = Path(next(house.store.sessions(Filter(uid=uid))).files[0])
+    last = json.loads(path.read_text("utf-8").splitlines()[-1])
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    record = {
+        **last,
+        "type": "user",
+        "uuid": str(uuid4()),
+        "parentUuid": last["uuid"],
+        "timestamp": now,
+        "message": {"role": "user", "content": text},
+    }
+    record.pop("requestId", None)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
 def test_what_is_written_appears_without_a_reload(browser: Browser, own_house: House) -> None:
-    """The page shows a new answer, and keeps what was opened."""
+    """Once, at the end, before the one row that says how it stands."""
     uid = uid_of(own_house, "What does clock.py do?")
-    path = Path(next(own_house.store.sessions(Filter(uid=uid))).files[0])
     with browsers.tab(browser, own_house) as tab:
         page = tab.go(f"/sessions/{uid}")
         expect(page.locator(".beat")).to_have_attribute("data-state", "live")
         rows = page.locator("#thread > .ev").count()
-        last = json.loads(path.read_text("utf-8").splitlines()[-1])
-        record = {
-            **last,
-            "type": "user",
-            "uuid": "11111111-2222-4333-8444-555555555555",
-            "parentUuid": last["uuid"],
-            "timestamp": datetime.now(UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
-            "message": {"role": "user", "content": "And what does it not do?"},
-        }
-        record.pop("requestId", None)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-        expect(page.locator("#thread")).to_contain_text("And what does it not do?")
+        for text in ("And what does it not do?", "And why?"):
+            goes_on(own_house, uid, text)
+            expect(page.locator("#thread .ev", has_text=text)).to_have_count(1)
 
         assert rows < page.locator("#thread > .ev").count()
         assert 1 == page.locator("#thread .tail-row").count()
+        assert "tail" == page.locator("#thread > .ev").last.get_attribute("data-kind")
         assert [] == tab.errors
+
+
+def test_now_shows_what_begins_to_run(browser: Browser, own_house: House) -> None:
+    """The page of what needs me is live as well."""
+    uid = uid_of(own_house, "What does clock.py do?")
+    with browsers.tab(browser, own_house) as tab:
+        page = tab.go("/")
+        expect(page.locator(".beat")).to_have_attribute("data-state", "live")
+        goes_on(own_house, uid, "Go on.")
+
+        expect(page.locator(".runrow h3").first).to_have_text("What does clock.py do?")
+
+
+def test_a_page_catches_up_after_a_restart_of_the_server(browser: Browser, tmp_path: Path) -> None:
+    """What was said meanwhile is there once: no gap, no double."""
+    first = built(tmp_path)
+    uid = uid_of(first, "What does clock.py do?")
+    with ExitStack() as stack:
+        with first.serving():
+            tab = stack.enter_context(browsers.tab(browser, first))
+            page = tab.go(f"/sessions/{uid}")
+            expect(page.locator(".beat")).to_have_attribute("data-state", "live")
+            before = page.locator("#thread > .ev").count()
+        expect(page.locator(".beat")).to_have_attribute("data-state", "lost")
+        goes_on(first, uid, "Were you away?")
+        first.close()
+        second = House(tmp_path, first.port)
+        stack.callback(second.close)
+        second.swept()
+        with second.serving():
+            expect(page.locator("#thread .ev", has_text="Were you away?")).to_have_count(1)
+            expect(page.locator(".beat")).to_have_attribute("data-state", "live")
+            assert before + 1 == page.locator("#thread > .ev").count()
+            ids = page.locator("#thread > .ev[id]").evaluate_all("(all) => all.map((e) => e.id)")
+            assert len(ids) == len(set(ids))

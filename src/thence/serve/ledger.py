@@ -279,7 +279,7 @@ def _label(at: int, date: datetime, number: int) -> str:
     if at == number - 1:
         return "today"
     every = max(number // 5, 1)
-    return f"{date.day} {date:%b}" if at % every == 0 and at < number - every // 2 else ""
+    return f"{date.day} {date:%b}" if at % every == 0 and at < number - every else ""
 
 
 def _step(top: int) -> int:

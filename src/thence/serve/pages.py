@@ -6,11 +6,13 @@ script: folds are `details`, filters are links and forms, rows that are not draw
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import Request, Response, get
 from litestar.exceptions import NotFoundException
@@ -20,8 +22,9 @@ from litestar.response import Redirect
 
 from thence import __version__
 from thence.errors import NotReadable
-from thence.format.figures import several, short, size
+from thence.format.figures import clean, several, short, size
 from thence.format.joins import time_of
+from thence.memory.account import VERSION, Digest
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.serve import board, ledger
@@ -64,6 +67,7 @@ def _environment() -> Environment:
     made.filters |= {
         "agent_class": agent_class,
         "agent_label": agent_label,
+        "clean": clean,
         "count": several,
         "tokens": short,
         "bytes": size,
@@ -283,10 +287,12 @@ def session(
     )
 
 
-def _digest(desk: Desk, uid: str) -> dict[str, Any]:
+def _digest(desk: Desk, uid: str) -> Digest:
     """Give what is left of a session that nobody holds any more."""
-    found = list(desk.store.kept("digests", Filter(uids=(uid,))))
-    return found[0] if found else {"uid": uid}
+    for told in desk.store.kept("digests", Filter(uids=(uid,))):
+        with contextlib.suppress(msgspec.ValidationError):
+            return msgspec.convert(told, Digest)
+    return Digest(VERSION, "", "unknown", 0.0, ("no digest of it can be read",))
 
 
 @get("/sessions/{uid:str}/rows", include_in_schema=False, sync_to_thread=True)

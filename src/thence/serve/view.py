@@ -527,6 +527,8 @@ class Drawing:
         if self.chart.size_of(block) > 16 * INLINE:
             return fields
         found = kinds.changes(block.tool or "", self.chart.payload(block))
+        if kinds.tool_kind(block.tool or "") == "shell":
+            fields["name"] = "Patch"
         return fields | {"diffs": [self._diff(one) for one in _together(found)]}
 
     def _diff(self, changes: Sequence[kinds.Change]) -> Diff:
