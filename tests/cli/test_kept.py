@@ -91,4 +91,4 @@ def test_without_a_store_a_name_is_a_path(tmp_path: Path, monkeypatch: pytest.Mo
     ran = Desk(tmp_path, monkeypatch).run("show", "7f3a")
 
     assert 10 == ran.code
-    assert "no such file: 7f3a" in ran.err
+    assert "nothing is kept yet" in ran.err

@@ -161,6 +161,16 @@ def _of_the_system(error: OSError) -> ThenceError:
     return ThenceError(f"{error.strerror or error}{where}", hint=hint)
 
 
+def _of_the_words(error: click.ClickException) -> ThenceError:
+    """Say what was typed wrong, and how it is written."""
+    message = " ".join(error.format_message().split())
+    ctx = getattr(error, "ctx", None)
+    if ctx is None:
+        return ThenceError(message)
+    usage = " ".join(ctx.get_usage().split()).removeprefix("Usage: ")
+    return ThenceError(message, hint=f"{usage}; {ctx.command_path} --help tells more")
+
+
 def main() -> None:
     """Run the command line and leave with the contract's exit code."""
     try:
@@ -171,7 +181,7 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        _tell(_of_the_words(error))
         sys.exit(error.exit_code)
     except OSError as error:
         _tell(_of_the_system(error))

@@ -65,9 +65,10 @@ def command(
 def original(wanted: str) -> Loaded:
     """Give a session as its agent wrote it, or else as it is kept."""
     from thence.adapters.sessions import load
+    from thence.cli.kept import is_path
     from thence.memory.recall import loaded
 
-    if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
+    if is_path(wanted):
         return load(Path(wanted))
     with wiring.store() as store:
         row = wiring.session(store, wanted)

@@ -19,7 +19,9 @@ import click
 from thence.adapters import Adapter, Source, adapters
 from thence.adapters.files import Plain, Zstandard, open_regular
 from thence.adapters.sessions import Loaded, claimed, load_source, look
+from thence.cli import options
 from thence.cli.reading import exit_code, flowed, notices, skipped_line
+from thence.cli.screen import tell
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -55,13 +57,17 @@ ON_LINE = ("live", "orphaned")
     help="Count what one session file holds: records, links, calls, tokens, damage.",
     epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such file.",
 )
-@click.argument("path")
-@click.option("--json", "json", is_flag=True, help="Print JSON.")
+@click.argument("path", metavar="ID|PATH")
+@options.as_json
 def command(path: str, *, json: bool) -> int:
     """Print the counts of one file."""
-    told = inspected(Path(path))
-    lines = as_json(told) if json else text(told, width())
-    say(lines)
+    from thence.cli.kept import file_of
+
+    told = inspected(file_of(path))
+    if json:
+        say(as_json(told))
+    else:
+        tell(text(told, width()))
     return exit_code(told["skipped"])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from thence.errors import NotReadable
 from thence.memory.recall import loaded, place_of
 
 if TYPE_CHECKING:
@@ -24,10 +25,31 @@ def named(name: str) -> Loaded:
     from thence.adapters.sessions import load
     from thence.cli import wiring
 
-    if "/" in name or os.path.lexists(name) or not wiring.has_store():
+    if is_path(name):
         return load(Path(name))
     with wiring.store() as store:
         return loaded(store, wiring.session(store, name))
+
+
+def is_path(name: str) -> bool:
+    """Whether a name means a file: it has a folder in it, or there is such a file."""
+    return "/" in name or os.path.lexists(name)
+
+
+def file_of(name: str) -> Path:
+    """Give the file that a path means, or the one of the session that an id means."""
+    from thence.cli import wiring
+
+    if is_path(name):
+        return Path(name)
+    with wiring.store() as store:
+        row = wiring.session(store, name)
+    if row.gone or not row.session.source_path:
+        raise NotReadable(
+            f"the file of {row.session.session_uid} is no longer there",
+            hint=f"thence show {name} shows what is kept of it",
+        )
+    return Path(row.session.source_path)
 
 
 def end_of(whole: Whole, wanted: str) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thence.errors import NotReadable, SessionNotFound
+from thence.format.figures import project, short_id
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.records import Notice
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from thence.format.whole import Whole
     from thence.memory.store import SessionRow, Store
 
-SHOWN = 5
+SHOWN = 3
 """Sessions that are named when a prefix fits several."""
 
 
@@ -89,11 +90,19 @@ def session(store: Store, wanted: str) -> SessionRow:
         return (exact or found)[0]
     if not found:
         raise SessionNotFound(f"no session begins with {wanted!r}", hint="thence ls lists them")
-    names = ", ".join(row.session.session_uid[:24] for row in found[:SHOWN])
+    names = ", ".join(_told(row, wanted) for row in found[:SHOWN])
     more = " and more" if len(found) > SHOWN else ""
     raise SessionNotFound(
         f"{wanted!r} means several sessions: {names}{more}", hint="give more of the id"
     )
+
+
+def _told(row: SessionRow, wanted: str) -> str:
+    """Name a session so that it can be told from others that begin in the same way."""
+    name = row.session.native_session_id
+    short = max(len(short_id(name)), len(wanted) + 4)
+    folder = project(row.session.cwd)
+    return f"{name[:short]} ({folder})" if folder else name[:short]
 
 
 def loaded(store: Store, row: SessionRow) -> Loaded:

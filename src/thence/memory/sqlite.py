@@ -22,7 +22,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from thence.errors import BadConfig, SessionNotFound
+from thence.errors import BadConfig, NotAppendable, SessionNotFound
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.memory.index import Search, Words, digest_text, every, first, time_told
@@ -181,13 +181,47 @@ class Sqlite:
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute("PRAGMA secure_delete=ON")
             db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
+        except apsw.BusyError as error:
+            raise self._locked() from error
+        except (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.FullError) as error:
+            db = self._as_it_lies(error)
         except (apsw.Error, OSError) as error:
-            raise BadConfig(
-                f"cannot open the store {self.path}: {error}",
-                hint="is it an SQLite file of yours? THENCE_HOME names another folder",
-            ) from error
+            raise self._unopened(error) from error
         self._open.append(db)
         return db
+
+    def _as_it_lies(self, error: apsw.Error) -> apsw.Connection:
+        """Open for reading alone, where nothing can be written: a full disk, a read-only home.
+
+        Only if no log lies beside the file: without looking into that one, rows would be missed.
+        """
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if not self.path.stat().st_size or (log.exists() and log.stat().st_size):
+            raise self._unopened(error) from error
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        try:
+            return apsw.Connection(f"{self.path.as_uri()}?immutable=1", flags=flags)
+        except apsw.Error as again:
+            raise self._unopened(again) from error
+
+    def _unopened(self, error: Exception) -> BadConfig:
+        return BadConfig(
+            f"cannot open the store {self.path}: {error}",
+            hint="is it an SQLite file of yours, the disk full, the folder yours?"
+            " THENCE_HOME names another one",
+        )
+
+    def _locked(self) -> StoreLocked:
+        return StoreLocked(
+            f"the store {self.path} is being written by another process",
+            hint="try again in a moment",
+        )
+
+    def _unwritten(self, error: Exception) -> NotAppendable:
+        return NotAppendable(
+            f"cannot write to the store {self.path}: {error}",
+            hint="nothing that was kept is lost; free space or make it writable, then try again",
+        )
 
     def _migrate(self) -> None:
         db = self._db
@@ -213,16 +247,18 @@ class Sqlite:
                 db.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
                 db.execute("BEGIN IMMEDIATE")
             except apsw.BusyError as error:
-                raise StoreLocked(
-                    f"the store {self.path} is being written by another process",
-                    hint="try again in a moment",
-                ) from error
+                raise self._locked() from error
+            except (apsw.ReadOnlyError, apsw.FullError, apsw.IOError) as error:
+                raise self._unwritten(error) from error
             try:
                 yield db
-            except BaseException:  # let go of the lock, whatever it was, and pass it on
-                db.execute("ROLLBACK")
+                db.execute("COMMIT")
+            except BaseException as error:  # let go of the lock, whatever it was, and pass it on
+                if db.in_transaction:  # a disk that is full ends it by itself
+                    db.execute("ROLLBACK")
+                if isinstance(error, (apsw.FullError, apsw.IOError, apsw.ReadOnlyError)):
+                    raise self._unwritten(error) from error
                 raise
-            db.execute("COMMIT")
 
     @contextlib.contextmanager
     def sweeping(self, wait: float = 0.0) -> Iterator[None]:
