@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
 from tests.serve.past import EVIL, KEY, MISSING, SPELL, arguments, swept, written
+from thence.cli.madeup import homes as made_homes
 from thence.cli.madeup import made_id, token
 from thence.errors import ThenceError
 from thence.memory.redact import Redactor
@@ -18,6 +25,7 @@ from thence.serve.frame import LIMIT
 from thence.serve.questions import TOOLS, Questions
 
 CLOCK = made_id("clock-change")
+SMALL = 600_000
 HEAD = re.compile(
     r"\[([0-9a-f]{16}) data: thence (\w+), .*; quoted from past sessions as recorded\]"
 )
@@ -205,6 +213,36 @@ def test_a_question_that_cannot_be_meant_is_an_error_with_words(
     """Never anything but our own errors."""
     with pytest.raises(ThenceError):
         questions.answer(tool, given)
+
+
+@pytest.mark.slow
+def test_the_hostile_corpus_answers_in_frames(shared: Path, tmp_path: Path) -> None:
+    """Every file that somebody could have written, kept and asked about: inert, bounded."""
+    program = shared / "tools" / "gen_hostile.py"
+    subprocess.run([sys.executable, program, tmp_path / "h"], check=True, capture_output=True)
+    homes = made_homes(tmp_path / "machine")
+    place = homes.claude / "projects" / "-home-dev"
+    place.mkdir(parents=True)
+    for path in (tmp_path / "h" / "files").glob("*.jsonl"):
+        if path.stat().st_size <= SMALL:
+            shutil.copy(path, place / f"{uuid5(NAMESPACE_URL, path.name)}.jsonl")
+    kept = swept(homes)
+    asked = Questions(kept, lambda text: text, lambda *_: {})
+    uids = [row.session.session_uid for row in kept.sessions()]
+    for uid in uids:
+        answers = [asked.answer("outline", {"session": uid})]
+        held = kept.held(uid)
+        for fact in held.facts[:3] if held is not None else ():
+            with contextlib.suppress(ThenceError):  # a record that is no event
+                given = {"session": uid, "event": fact.node.id[:200], "before": 9, "after": 9}
+                answers.append(asked.answer("around", given))
+        for answer in answers:
+            assert len(answer) <= LIMIT
+            assert {"\n"} >= {c for c in answer if unicodedata.category(c) in HARM}
+            assert not any(line.startswith(("[", "<")) for line in inside(answer))
+    kept.close()
+
+    assert 50 < len(uids)
 
 
 def test_every_question_has_a_sentence_and_every_answer_is_short(questions: Questions) -> None:

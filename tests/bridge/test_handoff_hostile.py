@@ -1,0 +1,91 @@
+"""The hostile corpus handed over: what can be read can be given on, and comes out whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thence.adapters.sessions import Loaded, load
+from thence.bridge.handoff import TARGETS, Handoff, carry_out, plan
+from thence.errors import ThenceError
+from thence.format.repair import problems
+
+SMALL = 600_000
+AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+NEW = "01a00000-0000-7000-8000-00000000000b"
+
+
+@pytest.fixture(scope="module")
+def corpus(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpus, made anew."""
+    out = tmp_path_factory.mktemp("hostile")
+    program = shared / "tools" / "gen_hostile.py"
+    subprocess.run([sys.executable, program, out], check=True, capture_output=True)
+    return out
+
+
+def told(path: Path) -> Loaded | None:
+    """Give a session, if somebody wrote it and something was said in it."""
+    try:
+        found = load(path)
+    except ThenceError:
+        return None
+    return found if found.whole.messages().messages else None
+
+
+def depth(value: Any) -> int:
+    """How deeply a value is nested."""
+    deepest, level = 0, [value]
+    while level:
+        deepest += 1
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return deepest
+
+
+def faults(made: Handoff) -> list[str]:
+    """Say what is wrong with what was written: what a strict client would not read."""
+    out: list[str] = []
+    for path, body in made.files.items():
+        text = body.decode("utf-8")
+        lines = [text] if path.endswith(".json") else text.splitlines()
+        for line in lines:
+            value = json.loads(line)
+            if depth(value) > 100:
+                out.append(f"{path}: nested {depth(value)} levels")
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                out.append(f"{path}: half a character")
+    return out
+
+
+@pytest.mark.slow
+def test_every_hostile_session_is_handed_over_whole(corpus: Path, tmp_path: Path) -> None:
+    """Every line is one that a strict reader takes; it reads back as a history the API accepts."""
+    handed = 0
+    for number, path in enumerate(sorted((corpus / "files").iterdir())):
+        if path.stat().st_size > SMALL or (session := told(path)) is None:
+            continue
+        for to in TARGETS:
+            root = tmp_path / f"{number}-{to}"
+            made = plan(session, to, root=root, session=NEW, at=AT, here="/home/dev")
+            carry_out(made)
+            back = load(Path(next(p for p in made.report.files if "summary" not in p)))
+
+            assert [] == faults(made), path.name
+            assert [] == problems(back.whole.messages().messages), path.name
+            assert [] == back.skipped, path.name
+        handed += 1
+
+    assert 50 < handed
