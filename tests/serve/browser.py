@@ -13,12 +13,14 @@ from importlib.resources import files
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 from tests.serve.conftest import House
 
 WAIT: Final = 60_000
 """Milliseconds after which what should happen will not: a busy machine is slow."""
+
+expect.set_options(timeout=WAIT)
 
 WATCH: Final = """
 window.__csp = [];

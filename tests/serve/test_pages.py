@@ -396,7 +396,7 @@ def test_a_page_catches_up_after_a_restart_of_the_server(browser: Browser, tmp_p
             tab = stack.enter_context(browsers.tab(browser, first))
             page = tab.go(f"/sessions/{uid}")
             expect(page.locator(".beat")).to_have_attribute("data-state", "live")
-            before = page.locator("#thread > .ev").count()
+            before = page.locator("#thread > .ev[id]").count()
         expect(page.locator(".beat")).to_have_attribute("data-state", "lost")
         goes_on(first, uid, "Were you away?")
         first.close()
@@ -406,6 +406,6 @@ def test_a_page_catches_up_after_a_restart_of_the_server(browser: Browser, tmp_p
         with second.serving():
             expect(page.locator("#thread .ev", has_text="Were you away?")).to_have_count(1)
             expect(page.locator(".beat")).to_have_attribute("data-state", "live")
-            assert before + 1 == page.locator("#thread > .ev").count()
+            assert before + 1 == page.locator("#thread > .ev[id]").count()
             ids = page.locator("#thread > .ev[id]").evaluate_all("(all) => all.map((e) => e.id)")
             assert len(ids) == len(set(ids))
