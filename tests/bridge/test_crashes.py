@@ -13,7 +13,12 @@ from thence.testing import CrashSuite
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what an SDK says of itself is its business
 
-NEEDS = {"claude": "", "openai": "", "langgraph": "langgraph", "pydantic": "pydantic_ai"}
+NEEDS = {
+    "claude": "",
+    "openai": "",
+    "langgraph": "langgraph.checkpoint.base",
+    "pydantic": "pydantic_ai",
+}
 
 
 @pytest.fixture(params=NEEDS)

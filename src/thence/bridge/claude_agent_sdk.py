@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -244,7 +244,7 @@ class _Transcript:
     def append(self, entries: list[JSON], now: int) -> None:
         with self.batches.exclusive():
             self._look()
-            seen = dict(self._events)
+            seen: ChainMap[str, str] = ChainMap({}, self._events)
             made: list[Entry] = []
             for entry in entries:
                 uuid = _uuid(entry)

@@ -110,11 +110,16 @@ class Values:
         value = self._put_together(name, kept)
         if value is None or value.name != name:
             return None
-        self._whole[name] = value.data
-        self._held += len(value.data)
+        self.hold(name, value)
+        return value
+
+    def hold(self, name: str, value: Value) -> None:
+        """Have a value at hand that is known to have this name."""
+        if name not in self._whole:
+            self._whole[name] = value.data
+            self._held += len(value.data)
         while self._held > _CACHE and len(self._whole) > 1:
             self._held -= len(self._whole.popitem(last=False)[1])
-        return value
 
     def _put_together(self, name: str, kept: Kept) -> Value | None:
         steps, at, seen = [kept], kept, {name}

@@ -240,6 +240,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
     ) -> tuple[str, Put]:
         """Write everything out at once: the graph goes on and may change it meanwhile."""
         asked = config["configurable"]
+        thread_id = str(asked["thread_id"])
         values = checkpoint["channel_values"]
         versions = checkpoint["channel_versions"]
         told = get_checkpoint_metadata(config, metadata)
@@ -258,16 +259,26 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
             str(run) if run is not None else None,
             new,
             {**versions, **new_versions},
-            self._said(values, new) if not asked.get("checkpoint_ns") else [],
+            self._said(values, new, str(asked["thread_id"]))
+            if not asked.get("checkpoint_ns")
+            else [],
         )
-        return str(asked["thread_id"]), put
+        return thread_id, put
 
-    def _said(self, values: Mapping[str, Any], new: Mapping[str, Value | None]) -> Any:
-        """The messages among new values, in our own words, unless they are to stay secret."""
+    def _said(
+        self, values: Mapping[str, Any], new: Mapping[str, Value | None], thread_id: str
+    ) -> Any:
+        """The messages among new values, in our own words, unless they are to stay secret.
+
+        Those that the thread is known to hold are passed over: a list has many, few are new.
+        """
         if any("+" in value.kind for value in new.values() if value is not None):
             return []
+        thread = self._open.get(thread_id)
+        known = thread.said if thread is not None else frozenset[str]()
         lists = [values[name] for name in new if isinstance(values.get(name), (list, tuple))]
-        said = [said_of(message) for some in lists for message in some]
+        every = [message for some in lists for message in some]
+        said = [said_of(one) for one in every if getattr(one, "id", None) not in known]
         return [one for one in said if one is not None]
 
     def put_writes(
@@ -331,7 +342,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         if values is None:
             return None
         versions = self._plain(row.checkpoint)["channel_versions"]
-        said = self._said({n: self._plain(v) for n, v in values.items()}, values)
+        said = self._said({n: self._plain(v) for n, v in values.items()}, values, "")
         return Put(
             row.at,
             row.parent,

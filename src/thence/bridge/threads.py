@@ -99,7 +99,8 @@ class Thread:
         self.writes: dict[Where, dict[tuple[str, int], Write]] = {}
         self.values = Values(self._load)
         self._table: dict[tuple[str, str, str], str | None] = {}
-        self._said: set[str] = set()
+        self.said: set[str] = set()
+        """What the messages that stand in the session are known by."""
         self._last: str | None = None
 
     # -- reading ------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class Thread:
                 if (ns, checkpoint) in self.rows:
                     self.rows[ns, checkpoint].gone = True
         elif "said" in mark:
-            self._said.add(str(mark["said"]))
+            self.said.add(str(mark["said"]))
 
     def _read_put(self, event: str, told: dict[str, JSON]) -> None:
         for name, value in told["values"].items():
@@ -223,8 +224,8 @@ class Thread:
         above = parent.event if parent is not None and put.at[0] == "" else None
         on = None if above == self._last else above  # a fork goes on from where it forked
         for said in put.said:
-            if said.key not in self._said:
-                self._said.add(said.key)
+            if said.key not in self.said:
+                self.said.add(said.key)
                 yield Entry(said.kind, {**said.payload, MARK: _mark(said=said.key)}, None, on)
                 on = None
         values: dict[str, JSON] = {}
@@ -271,6 +272,8 @@ class Thread:
                 }
             else:
                 into[name] = self.values.write(value, base)
+                self.values.take(name, into[name])
+                self.values.hold(name, value)
         return name
 
     def put_writes(self, at: Where, writes: list[Write]) -> None:
@@ -280,8 +283,10 @@ class Thread:
             held = self.writes.get(at, {})
             new = [w for w in writes if w.place < 0 or (w.task, w.place) not in held]
             if new:
+                self.stale = True
                 self.batches.append([self._written(at, new)])
                 self.look()
+                self.stale = False
 
     def _written(self, at: Where, writes: list[Write]) -> Entry:
         values: dict[str, JSON] = {}
