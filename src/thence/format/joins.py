@@ -240,7 +240,7 @@ def _from_calls(pairs: Sequence[Call], deeds: Sequence[kinds.Deed]) -> Iterable[
             # A pipe hides the exit code of what it reads from; what the runner counted stands.
             red = failed if found is None or found.failed is None else found.failed > 0 or failed
             yield _derive(call, "test_run", _tests_line(runner, found), failed=red)
-        if result is not None and not failed and deed.edits:
+        if result is not None and not failed and deed.touches and deed.edits:
             yield _derive(call, "edit", kinds.summary(call.tool or "", call.payload))
         if result is not None and failed:
             why = kinds.error_shape(text_of(result.payload)) or (ending.why if ending else "")
@@ -266,12 +266,21 @@ def _tests_line(runner: str, found: kinds.Tests | None) -> str:
 
 def _retries(pairs: Sequence[Call], deeds: Sequence[kinds.Deed]) -> Iterable[SessionEvent]:
     """A call is a retry when the last call for the same thing, in its channel, failed."""
-    failed: dict[tuple[str, str, str], bool] = {}
+    failed: dict[tuple[str, str], set[str]] = {}  # channel and tool -> what failed last
     for pair, deed in zip(pairs, deeds, strict=True):
-        key = (pair.call.channel, *aim(pair.call, deed))
-        if failed.get(key):
-            yield _derive(pair.call, "retry", f"again: {pair.call.summary}")
-        failed[key] = pair.ending is None or pair.ending.failed
+        call = pair.call
+        where = call.channel, "shell" if deed.script is not None else call.tool or ""
+        fails = pair.ending is None or pair.ending.failed
+        open_ = failed.get(where)
+        if not open_ and not fails:
+            continue  # as most: then nobody needs to know what it is for
+        what = aim(call, deed)[1]
+        if open_ and what in open_:
+            yield _derive(call, "retry", f"again: {call.summary}")
+        if fails:
+            failed.setdefault(where, set()).add(what)
+        elif open_:
+            open_.discard(what)
 
 
 def aim(call: SessionEvent, deed: kinds.Deed | None = None) -> tuple[str, str]:

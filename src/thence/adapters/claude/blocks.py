@@ -61,30 +61,32 @@ def unsaid(block: Block) -> Block:
 
 def spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
     """Give the blocks of the user's side and what they are: a prompt, an interruption."""
-    if isinstance(content, list) and len(content) == 1 and answers(content):
-        return (_result(content[0]),), 0
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
+        block, flags = _part(content[0], human=human)  # as nearly always
+        return (block,), flags
     out: list[Block] = []
     flags = 0
-    for block in blocks(content):
-        kind = block.get("type")
-        if kind == "tool_result":
-            out.append(_result(block))
-        elif kind == "text":
-            text = word(block.get("text"))
-            said = texts.prompt(text) if human else None
-            if said is not None:
-                out.append(Block("user_msg", "user", one_line(said), block))
-                flags |= Is.PROMPT
-                continue
-            out.append(Block("lifecycle", "user", texts.note(text), block))
-            if text.startswith(texts.INTERRUPTS):
-                flags |= Is.INTERRUPTS
-        elif human:
-            out.append(Block("user_msg", "user", "", block))
-            flags |= Is.PROMPT
-        else:
-            out.append(Block("lifecycle", "user", word(kind), block))
+    for part in blocks(content):
+        block, more = _part(part, human=human)
+        out.append(block)
+        flags |= more
     return tuple(out) or (Block("lifecycle", "user"),), flags
+
+
+def _part(block: Record, *, human: bool) -> tuple[Block, int]:
+    kind = block.get("type")
+    if kind == "tool_result":
+        return _result(block), 0
+    if kind != "text":
+        if human:
+            return Block("user_msg", "user", "", block), Is.PROMPT
+        return Block("lifecycle", "user", word(kind), block), 0
+    text = word(block.get("text"))
+    said = texts.prompt(text) if human else None
+    if said is not None:
+        return Block("user_msg", "user", one_line(said), block), Is.PROMPT
+    flags = Is.INTERRUPTS if text.startswith(texts.INTERRUPTS) else 0
+    return Block("lifecycle", "user", texts.note(text), block), flags
 
 
 def _result(block: Record) -> Block:

@@ -49,6 +49,7 @@ _TITLES = {
     "agent-name": ("agentName", "agent_name"),
     "pr-link": ("prUrl", "pr"),
 }
+_NOTHING = (None, None, None)
 _AGENTS = frozenset({"Task", "Agent"})
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 _ATTACHES = (2, 1, 92)  # the first version seen to write down attachments
@@ -119,13 +120,15 @@ class Log:
 
     def _names(self, found: Found, record: Record, *, book: bool = False) -> Names:
         """Name a record, what it goes on from and whose it is; `book` is no part of a talk."""
-        named, parent = record.get("uuid"), record.get("parentUuid")
+        uuid: JSON = record.get("uuid")
+        parent = record.get("parentUuid")
         if not isinstance(parent, str):
             parent = None
-        native = isinstance(named, str) and named != ""
-        uuid: str = named if native else line_name(self._key, found.raw)  # type: ignore[assignment]
-        if not native and parent is None and not book:
-            parent = self._last  # a log without links is a line
+        native = isinstance(uuid, str) and uuid != ""
+        if not native:
+            uuid = line_name(self._key, found.raw)
+            if parent is None and not book:
+                parent = self._last  # a log without links is a line
         if not self._main:
             return uuid, parent, self._channel
         if record.get("isSidechain") is True:
@@ -174,7 +177,7 @@ class Log:
         """Give a fact, and beside it what its record says of the session or of another one."""
         if fact.channel == "main":
             says = record.get("cwd"), record.get("gitBranch"), record.get("version")
-            if says != self._says:  # nearly every record repeats the one before
+            if says not in (self._says, _NOTHING):  # nearly all repeat the one before
                 self._says = says
                 about = self._changed(record, about)
             named = record.get("sessionId")
