@@ -117,3 +117,14 @@ def test_any_width(desk: Desk, name: str, room: int) -> None:
     given = ["7f3a"] if name == "digest" else []
 
     assert room >= max(map(columns, desk.run(name, *given, columns=room).lines))
+
+
+@pytest.mark.parametrize("room", [60, 80])
+def test_what_it_took_is_told_whole(desk: Desk, room: int) -> None:
+    """Broken into lines between its figures, never cut; so are the reasons of the outcome."""
+    lines = desk.run("digest", "7f3a", columns=room).lines
+    start = next(at for at, line in enumerate(lines) if line.startswith("  outcome"))
+    end = next(at for at, line in enumerate(lines) if line.startswith("  asked"))
+
+    assert [] == [line for line in lines[start:end] if "…" in line or len(line) > room]
+    assert any(" turns" in line or " turn" in line for line in lines[start:end])

@@ -34,6 +34,14 @@ def test_line_branches_and_sums(desk: Desk) -> None:
     assert 80 >= max(map(columns, ran.lines))
 
 
+def test_paths_are_told_from_the_sessions_own_folder(desk: Desk) -> None:
+    """What every line would begin with is left out."""
+    ran = desk.run("tree", "7f3a", "--all", columns=120)
+
+    assert "edited windows.py" in ran.out
+    assert "/home/dev/tidepool" not in ran.out
+
+
 def test_object_names_the_events(desk: Desk) -> None:
     """Branches, turns and ties by the ids of their events."""
     told = desk.run("tree", WINDOWS, "--json").json

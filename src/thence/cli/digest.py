@@ -86,7 +86,7 @@ class Account:
             yield style(line, fg=DIM)
         yield ""
         yield from self._outcome(room)
-        yield from self._part("took", [self._took()], room)
+        yield from self._part("took", flowed(self._took(), room - _NAME - 2), room)
         yield from self._said(room)
         yield from self._part("tests", map(_tests, self._list("tests")), room)
         yield from self._part("files", map(_file, self._list("files")), room)
@@ -134,9 +134,11 @@ class Account:
         yield f"  {'outcome':<{_NAME}}{word}{rest}"
         reasons = told.get("reasons")
         for reason in reasons if isinstance(reasons, list | tuple) else ():
-            yield cut(f"  {'':<{_NAME}}because {_flat(reason)}", room)
+            first, *more = wrap(f"because {_flat(reason)}", room - _NAME - 4)
+            yield f"  {'':<{_NAME}}{first}"
+            yield from (f"  {'':<{_NAME}}  {line}" for line in more)
 
-    def _took(self) -> str:
+    def _took(self) -> list[str]:
         row, told = self._row, self._digest
         ticks = row.ticks
         parts = [money(sum(ticks.values()), row.unpriced)]
@@ -155,7 +157,7 @@ class Account:
         if row.session.cost.retries:
             retries = row.session.cost.retries
             parts.append("1 retry" if retries == 1 else f"{retries} retries")
-        return ", ".join(parts)
+        return parts
 
     def _said(self, room: int) -> Iterator[str]:
         said = self._digest.get("snippets")

@@ -235,7 +235,8 @@ def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:
         tell([*_list(rows[:LISTED], now), "thence resume ID prints how to go on; --exec does it"])
         return None
     ids = short_ids([row.session.native_session_id for row in rows])
-    choices = [_choice(row, ids[row.session.native_session_id], now) for row in rows]
+    wide = max(map(len, ids.values()), default=0)
+    choices = [_choice(row, ids[row.session.native_session_id].ljust(wide), now) for row in rows]
     return rows[picker.pick(choices)]
 
 

@@ -314,11 +314,16 @@ class Tree:
         from thence.cli.reading import said_in
 
         texts = (said_in(block) or block.summary for block in fact.blocks)
-        return clean(one_line(next((text for text in texts if text.strip()), ""), 200))
+        return self._at_home(next((text for text in texts if text.strip()), ""))
 
     def _call_said(self, fact: Fact, call: str) -> str:
         found = (block.summary for block in fact.blocks if block.call == call)
-        return clean(next(found, call))
+        return self._at_home(next(found, call))
+
+    def _at_home(self, text: str) -> str:
+        """Give a text on one line, without the folder that everything lies in."""
+        here = self._page._here  # noqa: SLF001 - one drawing of two
+        return clean(one_line(text.replace(here, "") if here else text, 200))
 
     def _is_open(self, call: str) -> bool:
         pair = self._page.pairs.get(call)
