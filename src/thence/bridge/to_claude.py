@@ -97,7 +97,8 @@ def _message(message: JSON, name: str, model: str | None) -> JSON:
         "id": name,
         "type": "message",
         "role": "assistant",
-        "model": model or "unknown",
+        # It would complain about a model that it does not know; without one it takes its own.
+        **({"model": model} if model else {}),
         "content": message["content"],
         "stop_reason": "tool_use" if called else "end_turn",
         "stop_sequence": None,

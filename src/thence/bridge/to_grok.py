@@ -133,13 +133,17 @@ def _updates(bound: Bound) -> Iterator[JSON]:
 
 
 def _shown(message: JSON) -> Iterator[JSON]:
+    """Give a message as its chunks: what is said in one go is one of them."""
     whose = "agent" if message["role"] == "assistant" else "user"
+    words: list[str] = []
     for block in blocks(message["content"]):
         kind = block.get("type")
         if kind == "text":
-            content = {"type": "text", "text": word(block.get("text"))}
-            yield {"sessionUpdate": f"{whose}_message_chunk", "content": content}
-        elif kind == "tool_use":
+            words.append(word(block.get("text")))
+            continue
+        yield from _chunk(whose, words)
+        words = []
+        if kind == "tool_use":
             yield {
                 "sessionUpdate": "tool_call",
                 "toolCallId": block["id"],
@@ -155,3 +159,10 @@ def _shown(message: JSON) -> Iterator[JSON]:
                 "status": "failed" if block.get("is_error") else "completed",
                 "content": [{"type": "content", "content": text}],
             }
+    yield from _chunk(whose, words)
+
+
+def _chunk(whose: str, words: list[str]) -> Iterator[JSON]:
+    if words:
+        content = {"type": "text", "text": "\n\n".join(words)}
+        yield {"sessionUpdate": f"{whose}_message_chunk", "content": content}
