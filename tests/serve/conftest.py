@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,6 +74,7 @@ class House:
             roots=self.roots,
             policy=Policy(),
             sweeps=self.sweep,
+            redactor=cache(lambda: Redactor(key=KEY)),
         )
 
     def sweep(self, known: Mapping[str, Adapter] | None = None, *, digests: bool = True) -> Sweep:

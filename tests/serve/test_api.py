@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.serve.conftest import House
-from thence.cli.madeup import made_id
+from tests.serve.conftest import House, empty
+from thence.cli.madeup import made_id, token
 from thence.format import layout
 from thence.format.graph import State
 from thence.memory.bills import Bill
@@ -349,19 +354,79 @@ def test_pages_hold_everything_once(found: list[int], limit: int) -> None:
     assert found == out
 
 
+# -- hostile logs ---------------------------------------------------------------------------
+
+ROUTES = (
+    *("", "/chain?limit=1000", "/chain?compacted=false", "/events?limit=1000", "/messages"),
+    *("/digest", "/events?state=dead"),
+)
+
+
+def hostile_house(shared: Path, folder: Path, smaller: int) -> House:
+    """A machine whose logs are the hostile corpus, kept."""
+    corpus, house = folder / "corpus", empty(folder)
+    program = shared / "tools" / "gen_hostile.py"
+    subprocess.run([sys.executable, program, corpus], check=True, capture_output=True)
+    project = house.homes.claude / "projects" / "-home-dev-p"
+    project.mkdir(parents=True)
+    for path in sorted((corpus / "files").glob("*.jsonl")):
+        if path.stat().st_size <= smaller:
+            shutil.copyfile(path, project / f"{uuid5(NAMESPACE_URL, path.name)}.jsonl")
+    house.swept()
+    return house
+
+
+def broken(house: House) -> list[str]:
+    """Ask everything of every session; what broke the server."""
+    uids = [row.session.session_uid for row in house.store.sessions()]
+    paths = [f"/api/sessions/{uid}{route}" for uid in uids for route in ROUTES]
+    paths += ["/api/now", "/api/costs?by=session", "/api/patterns", "/api/store", "/api/digests"]
+    return [path for path in paths if house.ask(path).status >= 500]
+
+
+@pytest.mark.slow
+def test_no_log_however_hostile_breaks_the_api(shared: Path, tmp_path: Path) -> None:
+    """Kept, and evicted so that it is read from its source."""
+    house = hostile_house(shared, tmp_path, 600_000)
+    with house.serving():
+        kept = broken(house)
+        rows = [row.session.session_uid for row in house.store.sessions()]
+        house.store.remove(rows, why={}, lost=True)
+        evicted = broken(house)
+    house.close()
+
+    assert 40 < len(rows)
+    assert ([], []) == (kept, evicted)
+
+
+def test_what_is_read_from_a_source_is_redacted(own_house: House) -> None:
+    """An evicted session is answered from its file, and its secrets are not."""
+    secret = next(
+        row.session.session_uid
+        for row in own_house.store.sessions()
+        if token() in Path(row.session.source_path or "").read_text(encoding="utf-8")
+    )
+    own_house.store.remove([secret], why={})
+
+    answer = own_house.ask(f"/api/sessions/{secret}/events?limit=1000")
+
+    assert (200, False) == (answer.status, token().encode() in answer.body)
+    assert answer.json["total"]
+
+
 # -- OpenAPI --------------------------------------------------------------------------------
 
 
-def tried(house: House, examples: int) -> dict[str, set[int]]:
+def tried(house: House, examples: int, method: str = "get") -> dict[str, set[int]]:
     """Ask everything that the OpenAPI allows, and much that it does not."""
     token = {"Authorization": f"Bearer {house.gate.token}"}
     schema = schemathesis.openapi.from_url(f"{house.url}/api/openapi.json", headers=token)
     uids = [row.session.session_uid for row in house.store.sessions()]
-    event = house.ask(f"/api/sessions/{MAIN}/chain?limit=1").json["events"][0]["name"]
+    event = house.ask(f"/api/sessions/{uids[0]}/events?limit=1").json["events"][0]["name"]
     seen: dict[str, set[int]] = {}
     for found in schema.get_all_operations():
         operation = found.ok()  # type: ignore[union-attr]  # else the schema is none, and it raises
-        if not operation.path.endswith("/live"):  # streams do not end
+        if operation.method == method:
             seen[operation.label] = asked(operation, token, uids, event, examples)
     return seen
 

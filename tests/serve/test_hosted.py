@@ -10,6 +10,7 @@ import pytest
 
 from tests.serve.conftest import Answer, House, empty
 from tests.serve.streams import Listener
+from tests.serve.test_api import tried
 from thence.adapters.sessions import load
 from thence.cli.madeup import made_id
 from thence.journal import Journal
@@ -272,6 +273,17 @@ def test_nothing_is_hosted_where_nothing_may_be_written(hosting: House) -> None:
     hosting.desk.writes = False
 
     assert 507 == hosting.ask("/api/sessions", method="POST", body={}).status
+
+
+def test_nothing_that_is_written_breaks_the_server(hosting: House) -> None:
+    """Made-up bodies to every operation that writes: no 500."""
+    tab = begun(hosting)
+    tab.say("start")
+
+    seen = tried(hosting, 25, "post")
+
+    assert {"POST /api/sessions", "POST /api/sessions/{uid}/events"} <= seen.keys()
+    assert 201 in seen["POST /api/sessions"]
 
 
 # -- timers ---------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from functools import partial
+from functools import cache, partial
 from json import dumps
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,7 @@ def desk(store: Store) -> Desk:
         known=known,
         roots=wiring.roots(known),
         policy=wiring.policy(),
+        redactor=cache(wiring.redactor),
         sweeps=partial(wiring.sweep_of, store) if config.persistence() else None,
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),

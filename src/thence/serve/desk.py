@@ -16,16 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from litestar.di import NamedDependency
+from msgspec.structs import replace
 
 from thence import config
 from thence.adapters import Adapter
 from thence.errors import SessionNotFound
-from thence.memory import recall, standing
+from thence.format.facts import Fact
+from thence.format.whole import Whole
+from thence.memory import recall, spelling, standing
 from thence.memory.retention import Policy
 from thence.memory.store import SessionRow, Store
 
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
+    from thence.memory.redact import Redactor
     from thence.memory.sweep import Sweep
 
 NOW = 1.0
@@ -65,6 +69,7 @@ class Desk:
         policy: Policy,
         sweeps: Sweeps | None = None,
         clock: Callable[[], float] = time.time,
+        redactor: Callable[[], Redactor] | None = None,
         ticks: Callable[[], float] = time.monotonic,
         idle_timeout: float = config.TIMEOUT,
         approval_timeout: float = config.TIMEOUT,
@@ -73,7 +78,8 @@ class Desk:
     ) -> None:
         """Lay everything out; without `sweeps` what is written meanwhile is not swept here.
 
-        The timeouts, by `ticks`, are those of sessions that clients write into; 0 means never.
+        What is read from a source, because it was evicted, is redacted by the `redactor`. The
+        timeouts, by `ticks`, are those of sessions that clients write into; 0 means never.
         Without `writes` nobody may.
         """
         self.store = store
@@ -84,6 +90,8 @@ class Desk:
         self.policy = policy
         self.sweeps = sweeps
         self.clock = clock
+        self._redactor = redactor
+        self._redacting = threading.Lock()
         self.ticks = ticks
         self.idle_timeout = idle_timeout
         self.approval_timeout = approval_timeout
@@ -115,7 +123,32 @@ class Desk:
         """Give a session put together, from the store or from its source."""
         key = _Key(row.session.session_uid, row.change, row.session.evicted_at)
         size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
-        return self._wholes.get(key, size, lambda: recall.loaded(self.store, row))
+        return self._wholes.get(key, size, lambda: self._loaded(row))
+
+    def _loaded(self, row: SessionRow) -> Loaded:
+        loaded = recall.loaded(self.store, row)
+        if row.session.evicted_at is not None:  # it comes from its source, as that was written
+            old = loaded.whole
+            facts = [self._clean(fact) for fact in (*old.about_only, *old.facts)]
+            loaded.whole = Whole(old.uid, facts, torn=old.torn)
+        return loaded
+
+    def _clean(self, fact: Fact) -> Fact:
+        """Give a fact as it would be kept: redacted, and of text and numbers that can be sent."""
+        spelled = spelling.plain_fact(fact)
+        blocks = [replace(block, payload=spelling.plain(block.payload)) for block in spelled.blocks]
+        if self._redactor is not None:
+            with self._redacting:
+                clean = self._redactor()
+                blocks = [
+                    replace(
+                        block,
+                        payload=clean.redact_json(block.payload),
+                        summary=clean.redact(block.summary),
+                    )
+                    for block in blocks
+                ]
+        return replace(spelled, blocks=tuple(blocks))
 
 
 AtDesk = NamedDependency[Desk]
