@@ -205,7 +205,7 @@ def test_words_are_those_of_sqlite(tmp_path: Path) -> None:
 # -- going back -----------------------------------------------------------------------------
 
 
-@given(st.integers(0, 1 << 34))
+@given(st.integers(0, 1 << 30))
 def test_steps_cover_everything_once(newest: int) -> None:
     """From the newest back to the first, in a number of steps that hardly grows."""
     asked = Asked(parse("x"), "t")

@@ -195,11 +195,17 @@ class Postgres:
                         )
                     time.sleep(0.05)
             yield
+            self._take_in(lock)
         finally:
             # Said, not only let go of: the server finds out about a closed connection when it may.
             with contextlib.suppress(psycopg.Error):
                 lock.execute("SELECT pg_advisory_unlock_all()")
             lock.close()
+
+    def _take_in(self, db: Db) -> None:
+        """Let the index take in the words that wait, where that is ours to say."""
+        with contextlib.suppress(psycopg.Error):
+            db.execute("SELECT gin_clean_pending_list('words_body')")
 
     def close(self) -> None:
         """Close the connections of all threads."""

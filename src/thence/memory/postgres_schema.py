@@ -80,7 +80,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         pieces integer NOT NULL, id bigint NOT NULL, ts bigint NOT NULL, body tsvector NOT NULL,
         PRIMARY KEY(tenant, uid, event_id, piece)
     );
-    CREATE INDEX words_body ON words USING gin(body) WITH (gin_pending_list_limit=512);
+    CREATE INDEX words_body ON words USING gin(body);
     CREATE INDEX words_pieces ON words USING gin(body) WHERE pieces > 1;
     CREATE TABLE facts(
         tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL, part integer NOT NULL,

@@ -47,7 +47,7 @@ PIECE: Final = 256 << 10
 OVERLAP: Final = 32
 """Words that the next piece says again."""
 
-RUN, ERA = 14, 20
+RUN, ERA = 12, 18
 """Bits of an event's number below the number of its run, and of the era that holds 64 runs."""
 
 _STEP: Final = 4  # how much further each look goes than the one before
@@ -241,8 +241,10 @@ class Search:
 
     def _take(self, found: str, given: tuple[Any, ...]) -> None:
         rows = self._db.execute(
-            f"SELECT f.id, e.ts, e.kind, e.state FROM {found} AS f JOIN events AS e"  # noqa: S608
-            " ON e.tenant=%s AND e.uid=f.uid AND e.event_id=f.event_id",
+            # One look for each, by its key: a join may rather read all events.
+            f"SELECT f.id, e.ts, e.kind, e.state FROM {found} AS f CROSS JOIN LATERAL"  # noqa: S608
+            " (SELECT ts, kind, state FROM events WHERE tenant=%s AND uid=f.uid"
+            " AND event_id=f.event_id LIMIT 1) AS e",
             (*given, self._tenant),
         )
         for number, *told in rows.fetchall():

@@ -35,6 +35,8 @@ REWRITE = "rewrite:"
 
 Db = psycopg.Connection[Any]
 
+_MUCH = 500  # texts in one transaction
+
 _STAGE = """
     CREATE TEMP TABLE IF NOT EXISTS staged_events(
         uid text, event_id bigint, id bigint, ts bigint, kind smallint, state smallint, tool text,
@@ -265,6 +267,12 @@ class Writer:
         )
         if not any(one.words for one in changes.values()):
             return
+        # New words wait in a list that every search goes through: long while much is written,
+        # since the index takes them in faster together, and short otherwise.
+        waiting = "16MB" if sum(len(one.words) for one in changes.values()) > _MUCH else "512kB"
+        self._db.execute(
+            f"SET LOCAL gin_pending_list_limit = '{waiting}'; SET LOCAL work_mem = '64MB'"
+        )
         self._copy("staged_words", self._vectors(changes, ids))
         self._db.execute(
             "INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
