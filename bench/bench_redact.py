@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
+from bench.corpus import write_claude
 from bench.measure import seconds, verdict
 from thence.memory.redact import Redactor
 from thence.memory.rules import FILLERS, sample
@@ -64,6 +67,29 @@ def throughput(name: str, data: list[str], work: Callable[[], object]) -> float:
     return taken
 
 
+def logged(redactor: Redactor) -> int:
+    """Go over lines of a log as a sweep does: a look at the bytes, a walk where that is needed."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_claude(Path(folder), 20)
+        lines = [
+            line
+            for path in sorted(Path(folder).rglob("*.jsonl"))
+            for line in path.read_bytes().splitlines()
+        ]
+    values = [msgspec.json.decode(line) for line in lines]
+    pairs = list(zip(lines, values, strict=True))
+
+    def work() -> None:
+        for line, value in pairs:
+            if suspects := redactor.doubts(line):
+                redactor.redact_json(value, suspects)
+
+    texts = [line.decode() for line in lines]
+    taken = throughput("lines of a log", texts, work)
+    speed = sum(map(len, lines)) / taken / 1e6
+    return verdict("40 MB/s / lines of a log", 40 / speed, 1)
+
+
 def main() -> int:
     """Measure, print, and say how many budgets were missed."""
     data = texts(20)
@@ -81,7 +107,8 @@ def main() -> int:
     decode = throughput("decoding", data, lambda: [msgspec.json.decode(line) for line in lines])
     each = throughput("each text", data, lambda: [redactor.redact(text) for text in data])
     tree = throughput("JSON values", data, lambda: [redactor.redact_json(v) for v in values])
-    missed = verdict("redaction of texts / decoding them", each / decode, 40)
+    missed = logged(redactor)
+    missed += verdict("redaction of texts / decoding them", each / decode, 40)
     missed += verdict("redaction of JSON values / of their texts", tree / each, 2.5)
 
     hostile = {

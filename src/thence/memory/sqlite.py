@@ -429,25 +429,30 @@ class Sqlite:
 
     def _numbered(self, found: Sequence[Found]) -> list[Found]:
         """Give each event the number it has when its session is shown."""
-        known: dict[str, dict[int, int]] = {}
-        for uid in {one.session_uid for one in found if one.row is not None}:
+        numbered: dict[int, int | None] = {}
+        for uid in dict.fromkeys(one.session_uid for one in found if one.row is not None):
+            here = [one for one in found if one.session_uid == uid and one.row is not None]
             row = ROW.decode(first(self._db, "SELECT row FROM sessions WHERE uid=?", uid))
             if row.shuffled and (held := self.held(uid)) is not None:
-                known[uid] = numbers(uid, held)
+                known = numbers(uid, held)
+                numbered |= {one.row or 0: known.get(one.event_id or 0) for one in here}
+            else:
+                numbered |= self._places(here)
         return [
-            one
-            if one.row is None
-            else msgspec.structs.replace(one, seq=self._seq(one, known.get(one.session_uid)))
+            one if one.row is None else msgspec.structs.replace(one, seq=numbered.get(one.row))
             for one in found
         ]
 
-    def _seq(self, found: Found, known: Mapping[int, int] | None) -> int | None:
-        """Count the rows before it; those that a digest derived come after all others."""
-        if known is not None:
-            return known.get(found.event_id or 0)
-        before = "SELECT count(*) FROM events WHERE session=? AND id<?"
-        seq: int = first(self._db, before, found.session, found.row)
-        return seq
+    def _places(self, here: Sequence[Found]) -> dict[int, int]:
+        """Count the rows before each of a session's, in one look at all of them.
+
+        Those that a digest derived come after all others.
+        """
+        rows = [one.row for one in here if one.row is not None]
+        counts = ", ".join(["count(*) FILTER (WHERE id<?)"] * len(rows))
+        sql = f"SELECT {counts} FROM events WHERE session=?"  # noqa: S608
+        [found] = every(self._db, sql, *rows, here[0].session)
+        return dict(zip(rows, found, strict=True))
 
     def paces(self, uid: str) -> Sequence[tuple[int, int]]:
         """Give time in milliseconds and kind of every event of a session, in any order."""
