@@ -128,7 +128,7 @@ SUITES: dict[str, Callable[[], Outcome]] = {
         "claude-agent-sdk, its tests", "swap_claude_store", CLAUDE, 349, THENCE_THREAD="0"
     ),
     "thread": lambda: swapped(
-        "claude-agent-sdk, with our thread", "swap_claude_store", CLAUDE, 341, THENCE_THREAD="1"
+        "claude-agent-sdk, with our thread", "swap_claude_store", CLAUDE, 342, THENCE_THREAD="1"
     ),
     "openai": lambda: swapped("openai-agents, its tests", "swap_openai_session", OPENAI, 111),
     "langgraph": langgraph,
