@@ -362,3 +362,25 @@ def test_made_up_sessions_have_one_of_everything(house: House) -> None:
     assert {"prompt", "correction", "answer", "thinking", "tool", "edit", "test"} <= kinds
     assert {"agent", "boundary", "branch", "copied"} <= kinds
     assert madeup.made_id("x")
+
+
+def test_a_large_edit_is_counted_and_drawn_when_it_is_opened(tmp_path: Path) -> None:
+    """The page says how many lines went and came; the body holds them."""
+    s = Transcript("large", tmp_path, NOON)
+    s.prompt("Go.")
+    old = "\n".join(f"line {n} of the old text" for n in range(120))
+    s.edit("a.py", old, old.replace("line 7 ", "LINE 7 "))
+    s.edit("b.py", "x = 1", "x = 2")
+    drawing = drawn(whole_of(tmp_path, s))
+    large, little = drawing.main().items[1:]
+    body = drawing.body(large.id)
+
+    assert [(one.path, one.plus, one.minus, one.lines) for one in large.diffs] == [
+        ("a.py", 1, 1, [])
+    ]
+    assert not large.diffs[0].open
+    assert little.diffs[0].open
+    assert body is not None
+    assert [str(line.text) for line in body.diffs[0].lines if line.sign == "+"] == [
+        'LINE <span class="c-n">7</span> of the old text'
+    ]

@@ -76,6 +76,8 @@ def _environment() -> Environment:
 
 
 _PAGES: Final = _environment()
+for _name in _PAGES.list_templates():
+    _PAGES.get_template(_name)  # read once and now: the first page need not wait for it
 
 
 def _html(name: str, **given: object) -> Response[str]:

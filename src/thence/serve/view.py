@@ -43,8 +43,11 @@ from thence.serve.texts import (
 WINDOW: Final = 200
 """Rows that are drawn at a time."""
 
-INLINE: Final = 4_000
-"""Bytes of a thought or a note that come with the page; longer ones are fetched when opened."""
+INLINE: Final = 600
+"""Bytes of a thought that come with the page; longer ones are fetched when opened."""
+
+DRAWN: Final = 3_000
+"""Bytes of an edit that is drawn with the page; of a larger one the lines are counted."""
 
 PREVIEW: Final = 200
 """Lines of a result that are shown before the rest is asked for."""
@@ -102,7 +105,7 @@ class Diff(msgspec.Struct, frozen=True):
     @property
     def open(self) -> bool:
         """Whether it is short enough to stand open."""
-        return len(self.lines) <= OPEN_DIFF
+        return 0 < len(self.lines) <= OPEN_DIFF
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -192,9 +195,8 @@ class Body(msgspec.Struct, frozen=True):
     got: str = ""
     rest: str = ""
     """What is not shown of it."""
-    more: str = ""
-    """Where to get all of it."""
     note: str = ""
+    diffs: list[Diff] = []
 
 
 class Drawing:
@@ -524,12 +526,26 @@ class Drawing:
 
     def _edit(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
         fields = self._call(row, fact, block)
-        if self.chart.size_of(block) > 16 * INLINE:
-            return fields
-        found = kinds.changes(block.tool or "", self.chart.payload(block))
         if kinds.tool_kind(block.tool or "") == "shell":
             fields["name"] = "Patch"
-        return fields | {"diffs": [self._diff(one) for one in _together(found)]}
+        if self.chart.size_of(block) <= DRAWN:
+            return fields | {"diffs": self._diffs(self.chart.filled(block))}
+        found = kinds.touches(block.tool or "", self.chart.payload(block))
+        paths = list(dict.fromkeys(touch.path for touch in found))
+        if not paths:
+            return fields
+        plus, minus = sum(t.added or 0 for t in found), sum(t.removed or 0 for t in found)
+        rest = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        path = clean(f"{self._short(paths[0])}{rest}")
+        return fields | {"diffs": [Diff(path, found[0].how, [], plus, minus, numbered=False)]}
+
+    def _short(self, path: str) -> str:
+        return path.replace(self._here, "") if self._here else path
+
+    def _diffs(self, block: Block) -> list[Diff]:
+        """Draw what a call changed, file by file."""
+        found = kinds.changes(block.tool or "", block.payload)
+        return [self._diff(one) for one in _together(found)]
 
     def _diff(self, changes: Sequence[kinds.Change]) -> Diff:
         """Draw what was changed in one file, several edits one after the other."""
@@ -544,7 +560,7 @@ class Drawing:
                 else markdown.compared(change.before, change.after, path)
             )
         return Diff(
-            clean(path.replace(self._here, "") if self._here else path),
+            clean(self._short(path)),
             how,
             lines,
             sum(line.sign == "+" for line in lines),
@@ -718,7 +734,7 @@ class Drawing:
         text = clean_text(output.plain(all_of(result)))
         shown, rest = begun(text, None if whole else PREVIEW)
         note = "" if text.strip() else "it gave nothing back"
-        return Body(asked, shown, rest, note=note)
+        return Body(asked, shown, rest, note, self._diffs(block))
 
     def text(self, name: str) -> str | None:
         """Give the text of an event, or of the result of a call, whole and as it was written."""

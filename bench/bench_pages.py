@@ -1,0 +1,133 @@
+"""The page of a session of 50 MB: what the server works for it, and when a browser paints it.
+
+Three states: not at hand (the head at once, the rows after it), laid out for the first time, and at
+hand. The budget is a first paint within 200 ms where bare Python takes 11, told as a ratio within
+this run. What a browser says is its own measure of the first paint with content; without Chromium
+the time until the answer is whole stands for it.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.corpus import Session
+from bench.measure import seconds, verdict
+
+SIZE = 50_000_000
+BARE = 11
+"""Milliseconds of bare Python on the machine the budget was written for."""
+PAINT = 200
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+
+
+def main() -> int:
+    """Write one large session, sweep it, and look at it; 1 when a budget was missed."""
+    with tempfile.TemporaryDirectory(prefix="thence-bench-") as folder:
+        desk, uid = _swept(Path(folder))
+        bare = seconds(lambda: subprocess.run([sys.executable, "-c", ""], check=True)) * 1000
+        _worked(desk, uid)
+        return _painted(desk, uid, bare)
+
+
+def _swept(folder: Path) -> tuple[Any, str]:
+    from thence import config
+    from thence.adapters import adapters
+    from thence.memory.redact import Redactor
+    from thence.memory.retention import Policy
+    from thence.memory.sqlite import Sqlite
+    from thence.memory.sweep import Sweep
+    from thence.serve.desk import Desk
+
+    made = Session(random.Random(7), SIZE)
+    log = folder / "projects" / "-home-dev-big" / f"{made.id}.jsonl"
+    log.parent.mkdir(parents=True)
+    with log.open("wb") as file:
+        file.writelines(made.lines())
+    home, known = folder / ".thence", {"claude": adapters()["claude"]}
+    store = Sqlite(str(home / "memory" / "thence.db"))
+    with store.sweeping():
+        Sweep(store, known, Redactor(key=bytes(32))).run({"claude": [folder]})
+    settings = config.settings(home, {})
+    desk = Desk(store, home=home, settings=settings, known=known, roots={}, policy=Policy())
+    return desk, f"claude:{made.id}"
+
+
+def _worked(desk: Any, uid: str) -> None:
+    """Say what the server works for each state of the page."""
+    from thence.serve import pages
+
+    page: Callable[..., Any] = pages.session.fn
+    print("pages: processor time of the server for the page of a 50 MB session")
+    page(desk, uid)  # what is loaded once
+    for name, given in (("head alone", {}), ("laid out", {"whole": "1"}), ("at hand", {})):
+        began = time.process_time()
+        answer = page(desk, uid, **given)
+        took = 1000 * (time.process_time() - began)
+        print(f"  {name:<12} {took:7.1f} ms  {len(answer.content) / 1000:6.0f} KB")
+
+
+def _painted(desk: Any, uid: str, bare: float) -> int:
+    """Look at it with a browser, three times at hand; the quickest counts."""
+    import socket
+
+    from thence.serve import app
+    from thence.serve.gate import Gate
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    gate = Gate("127.0.0.1", listener.getsockname()[1], key=bytes(32))
+    server = app.server(app.create(desk, gate))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        took = _browsed(gate, uid)
+    finally:
+        server.should_exit = True
+        thread.join()
+    print(f"  first paint  {min(took):7.1f} ms  where bare Python takes {bare:.0f}")
+    return verdict("first paint of 50 MB / bare Python", min(took) / bare, PAINT / BARE)
+
+
+def _browsed(gate: Any, uid: str) -> list[float]:
+    path = shutil.which("chromium")
+    if path is None:
+        print("  (no chromium: the answer alone)")
+        return [_answered(gate, uid) for _ in range(5)]
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as kit:
+        browser = kit.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(gate.url())
+        took: list[float] = []
+        for _ in range(5):
+            page.goto(f"http://{gate.host}:{gate.port}/sessions/{uid}", wait_until="load")
+            page.wait_for_function(f"() => {PAINTED}")
+            took.append(page.evaluate(PAINTED))
+        browser.close()
+    return took
+
+
+def _answered(gate: Any, uid: str) -> float:
+    import http.client
+
+    began = time.perf_counter()
+    link = http.client.HTTPConnection(gate.host, gate.port)
+    link.request("GET", f"/sessions/{uid}", headers={"Authorization": f"Bearer {gate.token}"})
+    link.getresponse().read()
+    link.close()
+    return 1000 * (time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
