@@ -90,15 +90,19 @@ def split(
     held = 0  # bytes of the unfinished line, counted also when they are no longer kept
     for chunk in (data,) if isinstance(data, bytes) else data:
         pieces = chunk.split(b"\n")
-        for piece in pieces[:-1]:
-            length = held + len(piece)
-            whole = None if length > limit else b"".join((*rest, piece)) if rest else piece
-            yield Place(line, offset, length), whole, True
-            line, offset, held = line + 1, offset + length + 1, 0
-            rest = []
-        held += len(pieces[-1])
+        begun = pieces.pop()
+        for piece in pieces:
+            length, whole = len(piece), piece
+            if held:  # the first of a chunk ends what the last one began
+                length += held
+                whole = b"".join((*rest, piece)) if length <= limit else b""
+                rest, held = [], 0
+            yield Place(line, offset, length), whole if length <= limit else None, True
+            line += 1
+            offset += length + 1
+        held += len(begun)
         if held <= limit:
-            rest.append(pieces[-1])
+            rest.append(begun)
         else:
             rest = []
     if held:

@@ -30,6 +30,8 @@ def gathered(events: list[Fact], others: Sequence[Fact]) -> tuple[list[Fact], di
 
     With them comes, by the id of the bill, how many requests of other sessions it still holds.
     """
+    if not any(fact.piece is not None or fact.turn_bill is not None for fact in events):
+        return _answered(events, others), {}  # most logs: whole texts, bills by response
     shares = [share for fact in others for share in fact.shares]
     facts = _answered(joined(events), others)
     return _own(_last_words(facts), shares)
