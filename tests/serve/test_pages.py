@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, built
+from thence.cli.madeup.claude import Transcript
 from thence.memory.store import Filter
 
 pytestmark = pytest.mark.slow
@@ -216,6 +217,33 @@ def test_the_outline_and_the_map_lead_to_their_events(browser: Browser, house: H
             page = tab.go(f"{tides(house)}{href}" if href.startswith("#") else href)
             name = href.partition("#")[2]
             expect(page.locator(f"[id='{name}']")).to_be_visible()
+
+
+def test_a_long_session_comes_as_one_reads_on(browser: Browser, own_house: House) -> None:
+    """About 200 rows at first; more when their place comes into view; in the end all, once."""
+    work = own_house.homes.work / "tidepool"
+    long = Transcript("long", work, datetime.now(UTC) - timedelta(days=1))
+    for number in range(150):
+        long.prompt(f"Question {number}.", wait=1)
+        long.text(f"Answer {number}.")
+    long.save(own_house.homes.claude)
+    own_house.swept()
+    with browsers.tab(browser, own_house) as tab:
+        page = tab.go(f"/sessions/claude:{long.id}")
+        rows = page.locator("#thread > .ev[id]")
+        assert 200 == rows.count()
+        expect(page.locator("#thread > .more-rows")).to_contain_text("100 events after")
+        page.locator("#thread > .more-rows").scroll_into_view_if_needed()
+        expect(rows).to_have_count(300)
+        expect(page.locator("#thread > .tail-row")).to_have_count(1)
+        ids = rows.evaluate_all("(all) => all.map((e) => e.id)")
+        assert 300 == len(set(ids))
+        page = tab.go(f"/sessions/claude:{long.id}?at={ids[280]}")
+        expect(page.locator("#thread > .more-rows")).to_contain_text("100 events before")
+        page.locator("#thread > .more-rows a").click()
+        expect(page.locator("#thread > .ev[id]")).to_have_count(300)
+
+        assert [] == tab.errors
 
 
 # -- keys and themes ------------------------------------------------------------------------

@@ -110,6 +110,16 @@
     if (atEnd) scrollTo({ top: document.body.scrollHeight });
     soon();
   }
+  // Who has read on to the end of a long session sees it go on from there.
+  addEventListener("htmx:afterSettle", () => {
+    const thread = one("#thread"), last = thread?.lastElementChild;
+    if (!last || thread.dataset.atEnd || last.classList.contains("more-rows")) return soon();
+    const rows = all(":scope > .ev[id]", thread);
+    thread.dataset.atEnd = "1";
+    thread.dataset.settled = rows.at(-2)?.id ?? "";
+    rows.slice(-2).forEach((el) => said.set(el, el.textContent.trim()));
+    refresh();
+  });
   async function page() {
     const part = one("#fresh") || one("#found");
     if (!part || one(":popover-open") || (document.activeElement?.matches("input") && part.id === "found")) return;
