@@ -7,8 +7,9 @@ api       the JSON beside every page
 answers   what the API answers with
 live      watch, sweep, publish; server-sent events that resume exactly
 hosted    clients that write into sessions of our own, and their timers
-view      a session as rows to read
-pages     the HTML pages
+pages     the HTML pages: board (now, sessions), ledger (costs, patterns, store), head
+chart     a session laid out from thin facts; charts keeps some at hand
+view      rows of a chart as they are drawn; outline, clock and texts help
 markdown  text to safe markup
 
 Invariants: nothing is sent anywhere but to who asked; no GET has an effect; what a log says is
