@@ -1,0 +1,127 @@
+"""`thence sweep --watch` beside agents that write: 50 files, 20 lines a second each, for a minute.
+
+Every line must be kept. Told are the share of one core that watching took, also when nothing is
+written, and the lag: how long the oldest line had waited that was not kept yet, looked at four
+times a second. `THENCE_WATCH_SECONDS` makes it shorter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from bench.measure import verdict
+from thence.format.records import time_text
+from thence.memory.sqlite import Sqlite
+
+FILES = 50
+RATE = 20
+SECONDS = float(os.environ.get("THENCE_WATCH_SECONDS", "60"))
+IDLE = 5.0
+"""Seconds of watching before the first line is written."""
+LATEST = 120.0
+"""Seconds after the last line within which all of them are kept, on however busy a machine."""
+
+
+class Agent:
+    """One session of Claude Code that grows line by line."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.name = str(uuid.UUID(int=number + 1, version=4))
+        self._file = (folder / f"{self.name}.jsonl").open("a", encoding="utf-8")
+        self._before: str | None = None
+
+    def write(self, number: int) -> None:
+        """Append one line."""
+        own = str(uuid.uuid4())
+        record = {
+            "parentUuid": self._before,
+            "isSidechain": False,
+            "type": "user",
+            "message": {"role": "user", "content": f"line {number} of {self.name}"},
+            "uuid": own,
+            "timestamp": time_text(time.time()),
+            "sessionId": self.name,
+            "cwd": "/home/dev/tidepool",
+            "version": "2.1.0",
+        }
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+        self._before = own
+
+
+def kept(store: Sqlite) -> int:
+    """Count the events of all sessions."""
+    return sum(row.events for row in store.sessions())
+
+
+def spent(process: int) -> float:
+    """Give the processor seconds of a process and of its children that ended."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def grown(folder: Path, store: Sqlite) -> tuple[list[float], int]:
+    """Let the agents write; give how old the newest kept line was at each look, and the sum."""
+    agents = [Agent(folder, number) for number in range(FILES)]
+    written: list[float] = []
+    lags: list[float] = []
+    start = looked = time.monotonic()
+    for number in range(round(SECONDS * RATE)):
+        for agent in agents:
+            agent.write(number)
+            written.append(time.monotonic())
+        if time.monotonic() - looked >= 0.25:
+            looked = time.monotonic()
+            lags.append(_lag(written, kept(store)))
+        time.sleep(max(start + (number + 1) / RATE - time.monotonic(), 0))
+    return lags, len(written)
+
+
+def _lag(written: list[float], number: int) -> float:
+    """How long ago the oldest line was written that is not kept yet."""
+    now = time.monotonic()
+    return now - written[number] if number < len(written) else 0.0
+
+
+def main() -> int:
+    """Measure; 1 if a line is missing."""
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        folder = home / ".claude" / "projects" / "-home-dev-tidepool"
+        folder.mkdir(parents=True)
+        env = {"PATH": os.environ["PATH"], "HOME": name}
+        entry = "from thence.cli import main; main()"
+        command = [sys.executable, "-c", entry, "sweep", "--watch"]
+        with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as watcher:
+            path = home / ".thence" / "memory" / "thence.db"
+            while not path.exists():
+                time.sleep(0.1)
+            time.sleep(IDLE / 2)
+            before = spent(watcher.pid)
+            time.sleep(IDLE)
+            idle = (spent(watcher.pid) - before) / IDLE
+            store = Sqlite(str(path))
+            before = spent(watcher.pid)
+            lags, number = grown(folder, store)
+            busy = (spent(watcher.pid) - before) / SECONDS
+            until = time.monotonic() + LATEST
+            while (held := kept(store)) < number and time.monotonic() < until:
+                time.sleep(0.25)
+            store.close()
+            watcher.send_signal(signal.SIGINT)
+    late = sorted(lags)[int(0.99 * len(lags))]
+    print(
+        f"watch: {FILES} files, {RATE} lines/s each, {SECONDS:g} s: {number:,} lines;"
+        f" idle {idle:.1%} of a core, busy {busy:.0%};"
+        f" lag p50 {statistics.median(lags):.1f} s, p99 {late:.1f} s"
+    )
+    return verdict("lines written per line kept", number / max(held, 1), 1)
