@@ -64,17 +64,35 @@ def test_it_tells_where_it_is_answers_and_ends_when_told(
     assert "" == err.strip()
 
 
-def test_it_says_so_on_a_terminal(env: dict[str, str]) -> None:
-    """Where to look, that it works once, how to stop; a taken port is told with a way out."""
+def _entered(url: str) -> int:
+    """Follow a URL as a browser does."""
+    where = urlsplit(url)
+    link = http.client.HTTPConnection(where.hostname or "", where.port, timeout=LONG)
+    link.request("GET", f"{where.path}?{where.query}")
+    status = link.getresponse().status
+    link.close()
+    return status
+
+
+def test_it_says_so_on_a_terminal(env: dict[str, str], tmp_path: Path) -> None:
+    """Where to look, that it works once, how to stop.
+
+    Once more it lets another browser in; somebody else's taken port is told with a way out.
+    """
     process = started(env, "--port", "0", "--no-open")
     assert process.stdout is not None
     lines = [process.stdout.readline().strip() for _ in range(4)]
     port = urlsplit(lines[2]).port
-    other = started(env, "--port", f"{port}", "--no-open")
+    again = started(env, "--port", f"{port}", "--no-open", "--json")
+    out, _ = again.communicate(timeout=LONG)
+    stranger = env | {"THENCE_HOME": str(tmp_path / "another")}
+    other = started(stranger, "--port", f"{port}", "--no-open")
     _, err = other.communicate(timeout=LONG)
+    entered = [_entered(url) for url in (json.loads(out)["url"], lines[2])]
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=LONG)
 
+    assert (0, [303, 303]) == (again.returncode, entered)
     assert "thence serves, and listens to this machine only" == lines[0]
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/enter\?ticket=[\w-]{43}", lines[2])
     assert (11, True) == (other.returncode, f"cannot listen on 127.0.0.1 port {port}" in err)

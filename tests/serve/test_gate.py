@@ -230,11 +230,31 @@ def test_entries_are_few_and_the_oldest_is_void() -> None:
     assert [False, *[True] * TICKETS, False] == used
 
 
+def test_another_process_can_let_a_browser_in_for_a_moment() -> None:
+    """Once, soon, at this port of this home; one that was made up never."""
+    now = [1000.0]
+    here, there = (Gate("127.0.0.1", 7331, key=KEY, clock=lambda: now[0]) for _ in range(2))
+    other = Gate("127.0.0.1", 7332, key=KEY, clock=lambda: now[0])
+    entry, late = there.signed(), there.signed()
+    forged = entry[:-1] + ("0" if entry[-1] != "0" else "1")
+
+    def used(gate: Gate, one: str) -> bool:
+        return gate._used(f"ticket={one}".encode())
+
+    first = [used(other, entry), used(here, forged), used(here, entry), used(here, entry)]
+    now[0] += gates.FRESH + 1
+    later = [used(here, late), used(here, entry)]
+
+    assert ([False, False, True, False], [False, False]) == (first, later)
+
+
 def test_a_query_of_any_bytes_is_no_entry() -> None:
     """Neither letters that are none nor thousands of fields raise."""
     gate = Gate("127.0.0.1", 7331, key=KEY)
 
     assert not gate._used(b"ticket=\xff\xfe%ff")
+    assert not gate._used("ticket=².².²".encode())
+    assert not gate._used(b"ticket=..")
     assert not gate._used(b"&".join(b"ticket=a" for _ in range(1000)))
 
 

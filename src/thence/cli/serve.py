@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 7331
+ANSWER = 5.0
+"""Seconds that whoever listens on our port has to answer."""
 ANYWHERE = ("", "0.0.0.0", "::", "*")  # noqa: S104 - these are refused
 
 
@@ -52,8 +54,15 @@ def command(host: str, port: int, *, token: bool, no_open: bool, json: bool) -> 
             hint="pip install 'thence[serve]'",
         ) from error
     _check(host, token=token, loopback=gate.is_loopback(host))
-    listener = _listener(host, port)
-    guard = gate.Gate(host, listener.getsockname()[1], key=gate.key_of(wiring.home()))
+    key = gate.key_of(wiring.home())
+    try:
+        listener = _listener(host, port)
+    except PortTaken:
+        there = gate.Gate(host, port, key=key)
+        if not _is_ours(there):
+            raise
+        return _opened(there.url(there.signed()), json=json, opens=not no_open)
+    guard = gate.Gate(host, listener.getsockname()[1], key=key)
     with wiring.store(must_exist=False) as store:
         made = app.create(desk(store), guard)
         _say(guard, token=token, json=json, loopback=gate.is_loopback(host), opens=not no_open)
@@ -105,6 +114,33 @@ def _listener(host: str, port: int) -> socket.socket:
             f"cannot listen on {host} port {port}: {error.strerror or error}",
             hint="give another one with --port; 0 takes any that is free",
         ) from error
+
+
+def _is_ours(guard: Gate) -> bool:
+    """Whether a server of this home listens there; nothing secret is sent to find out."""
+    import http.client
+
+    link = http.client.HTTPConnection(guard.host, guard.port, timeout=ANSWER)
+    try:
+        link.request("GET", "/")
+        told = link.getresponse().getheader("www-authenticate") or ""
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        link.close()
+    return guard.realm in told
+
+
+def _opened(url: str, *, json: bool, opens: bool) -> int:
+    if json:
+        click.echo(dumps({"url": url, "running": True}))
+    else:
+        tell(["thence serves already; this URL lets one more browser in, once", "", f"  {url}"])
+        if opens:
+            import webbrowser
+
+            webbrowser.open(url)
+    return 0
 
 
 def _say(guard: Gate, *, token: bool, json: bool, loopback: bool, opens: bool) -> None:

@@ -20,6 +20,7 @@ import ipaddress
 import os
 import secrets
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -42,6 +43,8 @@ ENTER: Final = "/enter"
 TICKET: Final = "ticket"
 TICKETS: Final = 16
 """Entries that may be open at a time."""
+FRESH: Final = 60.0
+"""Seconds for which an entry of another process may be used."""
 BODY: Final = 4 << 20
 """Bytes of a request's body, at most."""
 
@@ -78,9 +81,16 @@ class Refused(msgspec.Struct, frozen=True):
 class Gate:
     """Lets in who may, for one address; `around` stands before an app."""
 
-    def __init__(self, host: str, port: int, *, key: bytes) -> None:
+    def __init__(
+        self, host: str, port: int, *, key: bytes, clock: Callable[[], float] = time.time
+    ) -> None:
         """Guard host and port; what is let in follows from the key."""
         self.host, self.port = host, port
+        self.realm = f"thence {_derived(key, 'home')[:16]}"
+        """What tells this home's server from others', without a secret."""
+        self._key = key
+        self._clock = clock
+        self._signed: dict[str, float] = {}
         self._cookie = _derived(key, f"cookie:{port}")
         self.token = _derived(key, "bearer")
         """What a program gives as `Authorization: Bearer …`."""
@@ -99,9 +109,19 @@ class Gate:
                 del self._tickets[next(iter(self._tickets))]
         return drawn
 
-    def url(self) -> str:
+    def signed(self) -> str:
+        """Make an entry that any server of this home and port lets in, once, for a short while.
+
+        So that another process can give one out, and whoever listens there in place of a server
+        of ours learns nothing that lasts.
+        """
+        drawn = f"{int(self._clock())}.{secrets.token_urlsafe(16)}"
+        return f"{drawn}.{_derived(self._key, f'entry:{self.port}:{drawn}')}"
+
+    def url(self, ticket: str | None = None) -> str:
         """Give a URL that lets a browser in, once."""
-        return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={self.ticket()}"
+        entry = self.ticket() if ticket is None else ticket
+        return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={entry}"
 
     def _used(self, query: bytes) -> bool:
         """Take the entry that a query names; False when there is none, or no longer."""
@@ -110,7 +130,21 @@ class Gate:
             found = [one for one in self._tickets if _same(given, one)]
             for one in found:
                 del self._tickets[one]
-        return bool(found)
+            return bool(found) or self._is_signed(given)
+
+    def _is_signed(self, given: str) -> bool:
+        """Whether an entry was signed a moment ago and not used since."""
+        drawn, _, proof = given.rpartition(".")
+        moment = drawn.partition(".")[0]
+        now = self._clock()
+        self._signed = {one: at for one, at in self._signed.items() if at > now - 2 * FRESH}
+        right = _same(proof, _derived(self._key, f"entry:{self.port}:{drawn}"))
+        if not right or not moment.isdecimal() or abs(int(moment) - now) > FRESH:
+            return False
+        if drawn in self._signed:
+            return False
+        self._signed[drawn] = now
+        return True
 
     # -- guarding -----------------------------------------------------------------------
 
@@ -177,7 +211,7 @@ class Gate:
             401,
             "nobody is known to be asking",
             "thence serve prints a URL that lets a browser in once; programs send a bearer token",
-            ((b"www-authenticate", b'Bearer realm="thence"'),),
+            ((b"www-authenticate", f'Bearer realm="{self.realm}"'.encode()),),
         )
 
     def _bears(self, headers: dict[bytes, list[bytes]]) -> bool:
@@ -194,7 +228,7 @@ class Gate:
     async def _enter(self, scope: Scope, send: Send) -> None:
         """Let a browser in that brings an entry, and have it forget the URL."""
         if scope["method"] != "GET" or not self._used(scope["query_string"]):
-            hint = "run thence serve again: it prints and opens a new one"
+            hint = "run thence serve once more: it prints and opens a new one"
             await _refuse(Refused(401, "this URL was used already", hint), scope, send)
             return
         cookie = f"{COOKIE}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
