@@ -459,6 +459,10 @@ class Postgres:
         self._written(work, full=True)
         return [] if self.settle() else list(uids)
 
+    def bury(self, hashes: Collection[bytes]) -> None:
+        """Let sessions not come back that another store has forgotten, by their hashes."""
+        self._written(lambda writer: writer.bury(sorted(hashes)), full=True)
+
     def settle(self) -> bool:
         """Make sure that what was deleted is in no page of a table; False when that must wait.
 

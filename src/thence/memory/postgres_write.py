@@ -493,11 +493,7 @@ class Writer:
                 "DELETE FROM kin WHERE tenant=%s AND (uid=ANY(%s) OR other=ANY(%s))",
                 (self._tenant, there, there),
             )
-            self._many(
-                "INSERT INTO tombstones(tenant, machine, uid_hash) VALUES(%s, %s, %s)"
-                " ON CONFLICT (tenant, uid_hash) DO NOTHING",
-                [(self._tenant, self._machine, uid_hash(uid)) for uid in there],
-            )
+            self.bury([uid_hash(uid) for uid in there])
         else:
             self._db.execute(
                 "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
@@ -510,6 +506,14 @@ class Writer:
         self.pend({f"{REWRITE}{table}" for table in touched} if there else set())
         self._tell(dict.fromkeys(there, 0))
         return sizes
+
+    def bury(self, hashes: Sequence[bytes]) -> None:
+        """Remember what must not come back."""
+        self._many(
+            "INSERT INTO tombstones(tenant, machine, uid_hash) VALUES(%s, %s, %s)"
+            " ON CONFLICT (tenant, uid_hash) DO NOTHING",
+            [(self._tenant, self._machine, one) for one in hashes],
+        )
 
     # -- small things -------------------------------------------------------------------
 

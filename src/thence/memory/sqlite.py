@@ -488,6 +488,12 @@ class Sqlite:
             db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in pending])
         return [] if self.settle() else list(uids)
 
+    def bury(self, hashes: Collection[bytes]) -> None:
+        """Let sessions not come back that another store has forgotten, by their hashes."""
+        with self._transaction(full=True) as db:
+            sql = "INSERT OR IGNORE INTO tombstones VALUES(?)"
+            db.executemany(sql, [(one,) for one in sorted(hashes)])
+
     def settle(self) -> bool:
         """Make sure that what was deleted is in no page of the file; False when that must wait.
 

@@ -354,6 +354,10 @@ class Store(Protocol):
         """
         ...
 
+    def bury(self, hashes: Collection[bytes]) -> None:
+        """Let sessions not come back that another store has forgotten, by their hashes."""
+        ...
+
     def close(self) -> None:
         """Let go of everything."""
         ...
