@@ -240,6 +240,19 @@ def _in(cwd: str) -> Script:
     return script
 
 
+@pytest.mark.parametrize("to", TARGETS)
+def test_a_session_at_rest_is_at_rest_and_owes_nothing(to: str, tmp_path: Path) -> None:
+    """Kept later, it is nobody's running session, and its bill stays with the one it is of."""
+    folder = write(tmp_path / "source", _in("/home/dev/project"))
+    made = handed(load(next(folder.glob("*.jsonl"))), to, tmp_path / to)
+    path = next(path for path in made.report.files if "summary" not in path)
+    whole = load(Path(path)).whole
+
+    assert "done" == whole.turn().state
+    assert [] == whole.unbilled
+    assert 0 == sum(usage.total for usage in whole.bills.values())
+
+
 def test_no_folder_of_a_log_leads_out(tmp_path: Path) -> None:
     """A session says it was in `..`: what is written stays in the agent's folder."""
     folder = write(tmp_path / "claude", _in("../../../etc"))

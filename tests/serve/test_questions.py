@@ -86,6 +86,14 @@ def test_a_hit_leads_to_its_surroundings_and_its_session(questions: Questions) -
     assert any(line.startswith("error 1x, settled: ") for line in outline)
 
 
+def test_books_of_a_log_are_no_hits(questions: Questions) -> None:
+    """What was said or done is found, not the records in which a client keeps account of it."""
+    lines = inside(questions.answer("search", {"query": "the", "limit": 50}))
+
+    assert lines
+    assert [] == [line for line in lines if "(internal)" in line]
+
+
 def test_an_error_that_was_seen_is_told_with_what_helped(questions: Questions) -> None:
     """By its fingerprint: in other words around it, of another module, with evidence."""
     asked = {"text": f"Traceback\n  File 'other.py', line 9\n{MISSING.replace('tidal', 'neap')}"}

@@ -111,25 +111,28 @@ def _url(source: JSON) -> str:
 
 def _updates(bound: Bound) -> Iterator[JSON]:
     """Give what a terminal shows."""
-    prompt, number = 0, 0
-    for message in bound.messages:
-        for update in _shown(message):
-            if update["sessionUpdate"] == "user_message_chunk":
-                update["_meta"] = {"promptIndex": prompt}
-                prompt += 1
-            number += 1
-            yield {
-                "timestamp": int(bound.at.timestamp()),
-                "method": "session/update",
-                "params": {
-                    "sessionId": bound.session,
-                    "update": update,
-                    "_meta": {
-                        "eventId": f"{bound.session}-{number}",
-                        "agentTimestampMs": int(bound.at.timestamp() * 1000),
-                    },
-                },
-            }
+    prompt = 0
+    shown = [update for message in bound.messages for update in _shown(message)]
+    for number, update in enumerate(shown, 1):
+        if update["sessionUpdate"] == "user_message_chunk":
+            update["_meta"] = {"promptIndex": prompt}
+            prompt += 1
+        yield _line(bound, number, "session/update", update)
+    if bound.messages[-1]["role"] == "assistant":  # at rest, and not still at it
+        ended = {
+            "sessionUpdate": "turn_completed",
+            "prompt_id": bound.session,
+            "stop_reason": "end_turn",
+            "usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0, "modelCalls": 0},
+        }
+        yield _line(bound, len(shown) + 1, "_x.ai/session/update", ended)
+
+
+def _line(bound: Bound, number: int, method: str, update: JSON) -> JSON:
+    moment = bound.at.timestamp()
+    event = {"eventId": f"{bound.session}-{number}", "agentTimestampMs": int(moment * 1000)}
+    params = {"sessionId": bound.session, "update": update, "_meta": event}
+    return {"timestamp": int(moment), "method": method, "params": params}
 
 
 def _shown(message: JSON) -> Iterator[JSON]:

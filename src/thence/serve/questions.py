@@ -143,9 +143,12 @@ class Questions:
 
     def _search(self, asked: Search) -> tuple[str, Iterable[str]]:
         query = search.parse(asked.query)
-        answer = search.hits(self._store.search(query, asked.limit), query, self._store.blobs)
-        more = ", not all" if answer.capped or len(answer.hits) == asked.limit else ""
-        return f"{len(answer.hits)} hits{more}", [_hit(hit) for hit in answer.hits]
+        # Twice as many: what a log keeps its books with is found as well, and is no answer.
+        found = self._store.search(query, 2 * asked.limit)
+        answer = search.hits(found, query, self._store.blobs)
+        hits = [hit for hit in answer.hits if hit.state != "internal"][: asked.limit]
+        more = ", not all" if answer.capped or len(found.found) == 2 * asked.limit else ""
+        return f"{len(hits)} hits{more}", [_hit(hit) for hit in hits]
 
     def _around(self, asked: Around) -> tuple[str, Iterable[str]]:
         row, whole = self._whole(asked.session)
@@ -263,7 +266,7 @@ class Questions:
         if asked.session is not None:
             uid = recall.session(self._store, asked.session).session.session_uid
         text = "\n".join(line.removeprefix("| ") for line in quoted(asked.text, 4_000))
-        told = self._write(text, uid)
+        told = self._write(self._redact(text), uid)
         return "written down", [f"decision {told['uuid']} at {told['ts']}"]
 
 
