@@ -27,6 +27,7 @@ ASKED = (
 )
 
 
+@pytest.mark.slow
 def test_commands_say_the_same_on_both_stores(
     tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +61,7 @@ def told(desk: Desk, *asked: str) -> tuple[int, str, str]:
     return ran.code, out, ran.err
 
 
+@pytest.mark.slow
 def test_forgotten_session_is_gone_from_database_and_objects(
     tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,3 +81,27 @@ def test_forgotten_session_is_gone_from_database_and_objects(
     assert 1 == len(desk.run("ls", "--json").json)
     desk.sweep()
     assert 1 == len(desk.run("ls", "--json").json)
+
+
+def test_store_is_copied_and_compared(
+    tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file into a database and back into another file."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows(), alerts())
+    desk.sweep()
+    home = f"sqlite:{desk.home}/memory/thence.db"
+    team = postgres.url(tenant=f"copy {tmp_path}") + f"#objects=file://{tmp_path}/objects"
+    there = desk.run("copy", home, team)
+    back = desk.run("copy", team, f"{tmp_path}/back/s.db", "--json")
+    again = desk.run("copy", home, team, "--json")
+    same = desk.run("copy", home, home)
+    before = told(desk, "ls", "--json")
+    monkeypatch.setenv("THENCE_STORE", f"sqlite:{tmp_path}/back/s.db")
+
+    assert (0, "") == (there.code, there.err), there
+    assert "both sides are the same, session by session" in there.out
+    assert (2, 2, []) == tuple(back.json[name] for name in ("sessions", "copied", "different"))
+    assert (2, 0, 2) == tuple(again.json[name] for name in ("sessions", "copied", "unchanged"))
+    assert 2 == same.code
+    assert before == told(desk, "ls", "--json")

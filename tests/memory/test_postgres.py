@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tests.postgres import Cluster
+from thence.adapters import Cursor
 from thence.errors import BadConfig
 from thence.memory import postgres as module
 from thence.memory import postgres_schema as schema
@@ -110,7 +111,7 @@ def test_texts_that_the_database_refuses_are_kept(store: Postgres) -> None:
 
 
 def test_machines_sweep_beside_each_other(postgres: Cluster) -> None:
-    """One sweep of each at a time; each knows its own sessions, and all of them are listed."""
+    """One sweep of each at a time; each knows its own sessions, and all are listed and pinned."""
     one = opened(postgres, tenant="team", machine="one")
     two = opened(postgres, tenant="team", machine="two")
     with one.sweeping(), two.sweeping():
@@ -122,7 +123,11 @@ def test_machines_sweep_beside_each_other(postgres: Cluster) -> None:
     with again.sweeping(wait=20):
         pass
 
+    [row] = two.sessions(Filter(uids=("claude:a",)))
+    two.write([Change(msgspec.structs.replace(row, pinned=True), Cursor())])
+
     assert [["claude:a"], ["claude:b"]] == [list(s.known().sessions) for s in (one, two)]
+    assert one.known().sessions["claude:a"].pinned
     assert 2 == len(list(one.sessions())) == len(two.search(parse("hello")).found)
     for store in (one, two, again):
         store.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import click
 
 from thence.cli import options, wiring
@@ -9,8 +12,20 @@ from thence.cli.columns import short_id, tell
 from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say
 
+if TYPE_CHECKING:
+    from thence.adapters import Cursor
+    from thence.memory.store import Known, SessionRow
+
 WAIT = 30.0
 """Seconds that a change waits for a sweep to end."""
+
+
+def _cursor(known: Mapping[str, Known], row: SessionRow) -> Cursor:
+    """Give how far a session was read; of another machine's nobody here knows, nor writes it."""
+    from thence.adapters import Cursor
+
+    uid = row.session.session_uid
+    return known[uid].cursor if uid in known else Cursor()
 
 
 @click.command("keep", help="Never evict these sessions.")
@@ -27,9 +42,7 @@ def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
         rows = [wiring.session(store, one) for one in wanted]
         known = store.known().sessions
         changes = [
-            Change(
-                msgspec.structs.replace(row, pinned=not off), known[row.session.session_uid].cursor
-            )
+            Change(msgspec.structs.replace(row, pinned=not off), _cursor(known, row))
             for row in rows
             if row.pinned is off
         ]

@@ -109,7 +109,7 @@ class Writer:
         """Leave out what another machine has more of; what it has less of is taken over."""
         for uid, change in changes.items():
             there = stored.get(uid)
-            if there is None or there.machine == self._machine:
+            if there is None or there.machine == self._machine or _restates(change, there):
                 yield uid, change
             elif change.fresh and change.row.events >= there.events:
                 number = max(there.change + 1, change.row.change)
@@ -578,6 +578,11 @@ def text(told: str) -> str:
 
 def _stored(value: Any) -> Any:
     return text(value) if isinstance(value, str) else value
+
+
+def _restates(change: Change, there: _Stored) -> bool:
+    """Whether a change says nothing new but of the row itself, such as that it is pinned."""
+    return change.row.change == there.change and not (change.facts or change.events)
 
 
 def _uid(one: Change | Digested) -> str:

@@ -1,0 +1,73 @@
+"""`thence copy`: a whole store into another one, and proof that it arrived."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options
+from thence.cli.columns import tell
+from thence.cli.terminal import as_json, clean, say, several, size
+
+if TYPE_CHECKING:
+    from thence.memory.copying import Copied
+    from thence.memory.store import Store
+
+WAIT = 30.0
+"""Seconds that a copy waits for a sweep to end."""
+
+
+@click.command(
+    "copy",
+    help="Copy a whole store into another one, and compare both. A store is a path, sqlite:PATH or"
+    " postgresql://…; #objects=URL after it says where payloads lie. What is there already stays;"
+    " a copy that was cut short goes on.",
+)
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@options.as_json
+def command(source: str, target: str, *, json: bool) -> int:
+    """Copy everything, then say whether both are the same."""
+    from thence.errors import BadConfig
+    from thence.memory import copying
+
+    if source == target:
+        raise BadConfig("a store cannot be copied into itself", hint="give another address")
+    with contextlib.ExitStack() as held:
+        ours, theirs = (_held(held, address) for address in (source, target))
+        shown = sys.stderr.isatty() and not json
+        report = copying.copy(ours, theirs, _progress if shown else lambda _: None)
+    if json:
+        say(as_json(report))
+    else:
+        tell(_lines(report))
+    return 1 if report.different else 0
+
+
+def _held(stack: contextlib.ExitStack, address: str) -> Store:
+    """Open a store, and keep sweeps out of it until the copy is over."""
+    from thence.memory.store import open_store
+
+    store = open_store(address)
+    stack.callback(store.close)
+    stack.enter_context(store.sweeping(WAIT))
+    return store
+
+
+def _progress(report: Copied) -> None:
+    click.echo(f"\r{report.sessions:,} sessions", nl=False, err=True)
+
+
+def _lines(report: Copied) -> list[str]:
+    done = (
+        f"copied {several(report.copied, 'session')}, {report.unchanged} there already;"
+        f" {several(report.events, 'event')},"
+        f" {several(report.payloads, 'payload')} of {size(report.bytes)},"
+        f" {several(report.digests, 'digest')}"
+    )
+    if not report.different:
+        return [done, "both sides are the same, session by session"]
+    return [done, "not the same on both sides:", *(f"  {clean(uid)}" for uid in report.different)]
