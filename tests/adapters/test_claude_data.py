@@ -127,6 +127,7 @@ def test_a_crashed_session_is_what_the_next_request_went_on_from(
 # -- independent counts ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_counts_are_those_of_the_independent_counter(shared: Path) -> None:
     """U1, R7: tokens, calls and results per file; every line is an event or skipped."""
     truth = json.loads((shared / "data" / "public" / "truth.json").read_text())["files"]
@@ -198,6 +199,7 @@ def test_growing_files_give_what_reading_at_once_gives(shared: Path, tmp_path: P
         assert 0 == KNOWN["claude"].read(alone(path), cursor).lines
 
 
+@pytest.mark.slow
 def test_every_prefix_of_lines_can_be_gone_on_from(shared: Path, tmp_path: Path) -> None:
     """R1, R3: small files line by line, all of them in some pieces."""
     chance = random.Random(5)

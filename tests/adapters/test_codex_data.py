@@ -304,6 +304,7 @@ def grown(adapter: Codex, source: Source, data: bytes, cuts: list[int]) -> list[
     return facts
 
 
+@pytest.mark.slow
 def test_reading_in_pieces_equals_reading_at_once(shared: Path, tmp_path: Path) -> None:
     """R1, R3: cut anywhere, every file; lines in any order; and nothing raises."""
     adapter = Codex()

@@ -218,6 +218,7 @@ def become(folder: Path, other: Path) -> None:
             twin.write_bytes(changed.read_bytes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_small_sessions_grow_byte_by_byte(shared: Path, tmp_path: Path, part: int) -> None:
     """R1, R3: at no byte does a record come twice, go, or change what the session tells."""

@@ -95,6 +95,7 @@ def faults(case: Case, told: dict[str, Any]) -> Iterable[str]:
 FIELDS = {"good": "good_records", "bad": "bad_lines", "blank": "blank_lines"}
 
 
+@pytest.mark.slow
 def test_small_files_are_read_and_counted_as_the_manifest_says(corpus: Path) -> None:
     """Through every adapter, in every form, within the limits."""
     known = [case for case in cases(corpus, "files") if case["bytes"] <= SMALL]

@@ -47,6 +47,7 @@ def test_writers_at_once_lose_nothing_when_one_is_killed(tmp_path: Path, subject
     assert 40 <= report.acknowledged
 
 
+@pytest.mark.slow
 def test_a_session_cut_anywhere_can_be_gone_on_with(tmp_path: Path, subject: Bridged) -> None:
     """Only what was cut is missing, and no byte that was written is changed."""
     path = tmp_path / "store"

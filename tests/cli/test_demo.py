@@ -49,6 +49,7 @@ def test_it_has_what_real_machines_have(elsewhere: Path, run: Run, tmp_path: Pat
     assert 0 < sum(sum(row.ticks.values()) for row in rows.values())
 
 
+@pytest.mark.slow
 def test_nothing_of_the_users_is_touched(elsewhere: Path, run: Run, tmp_path: Path) -> None:
     """The user's home is as it was, and the script that is left lives in the folder alone."""
     before = sorted(elsewhere.rglob("*"))

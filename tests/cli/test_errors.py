@@ -41,8 +41,9 @@ def is_told(ran: Ran, code: int, *words: str) -> None:
 
 
 @pytest.fixture
-def unwritable(desk: Desk) -> Desk:
+def unwritable(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A home where SQLite can make none of its files, as on a full or read-only disk."""
+    monkeypatch.setattr("thence.memory.sqlite.BUSY_MS", 50)
     (desk.home / "memory" / "thence.db-shm").mkdir()
     return desk
 

@@ -41,6 +41,7 @@ def test_lines_hold_every_event_in_every_state(looked_at: Homes, run: Run) -> No
     assert len(events) == len({one["event_id"] for one in events})
 
 
+@pytest.mark.slow
 def test_a_flat_journal_needs_no_other_file(looked_at: Homes, run: Run, tmp_path: Path) -> None:
     """Of every session of every agent: the same messages, and our library goes on from it."""
     uids = [one["session_uid"] for one in json.loads(run("ls", "--json").stdout)]

@@ -141,7 +141,7 @@ def test_history_screen(desk: Desk) -> None:
     assert ["›", "3", "h", "claude", "tidepool", "Cut"] == ran.lines[0].split()[:6]
     assert 80 >= max(map(columns, ran.lines))
     assert 44 >= max(map(columns, desk.run("history", columns=44).lines))
-    assert ["no such prompt"] == desk.run("history", "xylophone").lines
+    assert ["no prompt found"] == desk.run("history", "xylophone").lines
 
 
 def test_history_before_the_first_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,6 +223,7 @@ def test_session_too_large_is_counted_and_not_put_together(
     assert SAMPLE_SESSION == told["session_id"]
 
 
+@pytest.mark.slow
 def test_errors_have_the_exit_codes_of_the_contract(tmp_path: Path) -> None:
     """10 for what is not there, 1 for what cannot be read, 2 for wrong usage."""
     link = tmp_path / "link.jsonl"

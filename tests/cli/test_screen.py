@@ -63,6 +63,7 @@ def test_what_is_longer_than_the_screen_goes_through_the_pager(pager: Path) -> N
     assert terminal("show", "--sample", PAGER=str(pager)) == long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "env"),
     [
@@ -85,6 +86,7 @@ def test_no_pager_where_none_is_wanted(
     assert "skipped line 30" in said
 
 
+@pytest.mark.slow
 def test_a_pager_that_is_not_there_is_done_without() -> None:
     """The answer is printed all the same."""
     code, said = terminal("show", "--sample", THENCE_PAGER="/nowhere/at/all")
@@ -103,6 +105,7 @@ def test_a_reader_who_has_seen_enough_may_leave(tmp_path: Path) -> None:
     assert (0, "SEEN") == (code, said.strip())
 
 
+@pytest.mark.slow
 def test_never_a_pager_without_a_terminal(pager: Path) -> None:
     """A pipe gets the answer itself."""
     done = subprocess.run(

@@ -552,6 +552,7 @@ def on_a_terminal(**env: str) -> str:
     return said.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": ""}], ids=["unset", "empty"])
 def test_terminal_gets_colour(env: dict[str, str]) -> None:
     """The same text, coloured."""

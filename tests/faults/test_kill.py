@@ -23,7 +23,11 @@ LARGEST = 8 << 20 if WHOLE else 1 << 20
 
 @pytest.mark.parametrize(
     ("durability", "share", "largest"),
-    [("turn", 0.4, LARGEST), ("none", 0.3, LARGEST), ("event", 0.3, 1 << 18)],
+    [
+        ("turn", 0.4, LARGEST),
+        pytest.param("none", 0.3, LARGEST, marks=pytest.mark.slow),
+        pytest.param("event", 0.3, 1 << 18, marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_writer_loses_nothing_it_acknowledged(
     durability: Durability,

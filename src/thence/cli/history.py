@@ -155,7 +155,7 @@ def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]
 def lines(found: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Iterator[str]:
     """Give prompts as rows, one line each."""
     if not found:
-        yield "no prompt found; thence sweep reads what your agents kept of them"
+        yield "no prompt found"
         return
     narrow = room < NARROW
     columns = [Column(), Column(right=True), Column(), Column(), Column(slack=True)]
