@@ -27,7 +27,7 @@ from thence.format.joins import time_of
 from thence.memory.account import VERSION, Digest
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
-from thence.serve import board, ledger
+from thence.serve import board, ledger, spills
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.desk import AtDesk, Desk
@@ -344,7 +344,8 @@ def event(
     body = one.drawing().body(event, whole=bool(whole)) if _EVENT.fullmatch(event) else None
     if body is None:
         raise NotFoundException(f"no such event: {event}")
-    fields = {"base": one.base, "body": body, "event": event}
+    spill = spills.offered(one.row, one.chart, event)
+    fields = {"base": one.base, "body": body, "event": event, "spill": spill}
     if "hx-request" in request.headers:
         return _html("body.html", **fields)
     return one.shown("event.html", **fields)
@@ -360,6 +361,17 @@ def text(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[str
     headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
     body = found.encode("utf-8", "replace").decode()
     return Response(body, media_type="text/plain", headers=headers)
+
+
+@get("/sessions/{uid:str}/spill/{event:str}", include_in_schema=False, sync_to_thread=True)
+def spill(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[str]:
+    """Give the whole result of a call that its agent kept beside the log, as a file."""
+    one = _Session(desk, uid)
+    found = spills.text(one.row, one.chart, event) if _EVENT.fullmatch(event) else None
+    if found is None:
+        raise NotFoundException(f"no more of {event} is kept")
+    headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
+    return Response(found, media_type="text/plain", headers=headers)
 
 
 @get("/sessions/{uid:str}/branch/{event:str}", include_in_schema=False, sync_to_thread=True)
@@ -426,5 +438,5 @@ def problem(
 
 ROUTES: list[HTTPRouteHandler] = [
     *(now, sessions, costs, patterns, store),
-    *(session, rows, latest, event, text, branch, side),
+    *(session, rows, latest, event, text, spill, branch, side),
 ]

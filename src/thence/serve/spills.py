@@ -1,0 +1,62 @@
+"""Results that an agent kept beside its log: asked for one by one, redacted, never as a page.
+
+Only the agent's own reader finds such a file, within the session's own folder; what the log says
+of a path is not followed. The file is the agent's and may be gone: then there is nothing to offer.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from thence.adapters import File, Source, claude, grok
+from thence.format.facts import Block
+from thence.memory.redact import Redactor
+from thence.memory.store import SessionRow
+from thence.serve.chart import Chart
+
+MOST: Final = 32 << 20
+"""Bytes of one result that are read."""
+
+_KEY: Final = secrets.token_bytes(32)
+"""Placeholders in what is shown need not agree with those in the store."""
+
+
+def offered(row: SessionRow, chart: Chart, name: str) -> bool:
+    """Whether more of a call's result lies beside the log."""
+    found = _found(chart, name)
+    if found is None:
+        return False
+    call, result = found
+    if row.session.flavor == "claude":
+        return claude.spilled(_source(row), chart.filled(result), MOST) is not None
+    return row.session.flavor == "grok" and bool(grok.spilled(_source(row), call.call or "", 1))
+
+
+def text(row: SessionRow, chart: Chart, name: str) -> str | None:
+    """Give the whole result of a call, without secrets; None when there is no more of it."""
+    found = _found(chart, name)
+    body = None
+    if found is not None and row.session.flavor == "claude":
+        body = claude.spilled(_source(row), chart.filled(found[1]), MOST)
+    elif found is not None and row.session.flavor == "grok":
+        body = grok.spilled(_source(row), found[0].call or "", MOST)
+    if not body:
+        return None
+    return Redactor(key=_KEY).redact(body.decode("utf-8", "replace"))
+
+
+def _source(row: SessionRow) -> Source:
+    session = row.session
+    file = File(session.source_path or "", "main")
+    return Source(session.flavor, session.native_session_id, (file,))
+
+
+def _found(chart: Chart, name: str) -> tuple[Block, Block] | None:
+    """Find a call and its result by the name of the call."""
+    place = chart.find(name)
+    if place is None:
+        return None
+    block = chart.facts[place[0]].blocks[place[1]]
+    call = chart.calls.get(block.call or "") if block.kind == "tool_call" else None
+    return (block, call.result) if call is not None and call.result is not None else None

@@ -1,0 +1,65 @@
+"""Results that an agent kept beside its log."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.serve.conftest import House
+from thence.cli.madeup import token
+from thence.cli.madeup.claude import Transcript
+
+PREVIEW = (
+    "<persisted-output>\nOutput too large (190 KB). Full output saved to: {path}\n\n"
+    "Preview (first 2KB):\nline 0\n</persisted-output>"
+)
+
+
+def planted(house: House, path: str, *, whole: bool = True) -> tuple[str, str]:
+    """Write a session with a result that was too large; its uid and the call's name."""
+    s = Transcript("spilled", house.homes.work / "tidepool", datetime.now(UTC))
+    s.prompt("Print a lot.")
+    s.bash("seq 90000", PREVIEW.format(path=path))
+    log = s.save(house.homes.claude)
+    if whole:
+        folder = log.with_suffix("") / "tool-results"
+        folder.mkdir(parents=True)
+        (folder / "b1.txt").write_text(f"all of it\nGITHUB_TOKEN={token()}\n")
+    house.swept()
+    uid = f"claude:{s.id}"
+    listed = house.ask(f"/api/sessions/{uid}/events").json["events"]
+    call = next(one for one in listed if one["kind"] == "tool_call")
+    return uid, f"e{call['event_id']:013x}"
+
+
+def test_a_spilled_result_is_had_on_demand_without_its_secrets(own_house: House) -> None:
+    """The fold says that there is more; the file comes as text, as an attachment."""
+    uid, call = planted(own_house, "/home/dev/.claude/projects/x/tool-results/b1.txt")
+    fold = own_house.ask(f"/sessions/{uid}/event/{call}", headers={"HX-Request": "true"})
+    answer = own_house.ask(f"/sessions/{uid}/spill/{call}")
+
+    assert f"/sessions/{uid}/spill/{call}".encode() in fold.body
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert b"all of it" in answer.body
+    assert b"ghp_" not in answer.body
+
+
+def test_no_path_of_a_log_is_followed(own_house: House, tmp_path: Path) -> None:
+    """Only the last part counts, in the session's own folder: nothing else is ever opened."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("nobody should read this")
+    uid, call = planted(own_house, str(secret), whole=False)
+
+    assert own_house.ask(f"/sessions/{uid}/spill/{call}").status == 404
+    assert json.dumps("nobody").encode() not in own_house.ask(f"/sessions/{uid}").body
+
+
+def test_what_is_no_call_has_no_more(house: House) -> None:
+    """And says so."""
+    uid = next(house.store.sessions()).session.session_uid
+
+    assert house.ask(f"/sessions/{uid}/spill/e0000000000000").status == 404
+    assert house.ask(f"/sessions/{uid}/spill/x").status == 404
