@@ -164,6 +164,19 @@ def test_contracts_forbid_the_outside_world_to_format(tmp_path: Path, module: st
     assert f"thence.format is not allowed to import {name}:" in result.stdout
 
 
+@pytest.mark.parametrize("module", ["agents", "claude_agent_sdk", "langgraph", "pydantic_ai"])
+def test_contracts_forbid_an_sdk_to_all_but_the_bridges(tmp_path: Path, module: str) -> None:
+    """The command line may use a bridge; it may not use what that leads to."""
+    plant(tmp_path, {"cli": ["import thence.bridge"], "bridge": [f"import {module}"]})
+    allowed = lint_imports(tmp_path)
+    (tmp_path / "thence" / "journal.py").write_text(f"import {module}\n")
+    forbidden = lint_imports(tmp_path)
+
+    assert (0, "") == (allowed.returncode, allowed.stderr), allowed.stdout
+    assert 1 == forbidden.returncode
+    assert f"thence.journal is not allowed to import {module}:" in forbidden.stdout
+
+
 def test_no_file_is_longer_than_the_cap() -> None:
     """Every source file can be read in one sitting."""
     assert [] == offences(long_file, PACKAGE)

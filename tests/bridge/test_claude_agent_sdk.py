@@ -14,6 +14,7 @@ import pytest
 
 from thence.bridge.claude_agent_sdk import JournalSessionStore
 from thence.cli import main as cli
+from thence.format.graph import State
 from thence.format.transcript import Transcript
 from thence.journal import Journal
 
@@ -219,8 +220,29 @@ def test_checkpoints_of_ours_work_together_with_the_store(tmp_path: Path) -> Non
         session.close()
         return await kept(store, STORY[2:])
 
-    assert STORY == asyncio.run(main())
+    loaded = asyncio.run(main())
+    (log,) = (tmp_path / "home" / "sessions").rglob("*.jsonl")
+    read = Transcript.read(log.read_bytes())
+
+    assert STORY == loaded
     assert "low\n" == (work / "tide.txt").read_text()
+    assert [State.LIVE] == list(
+        {
+            state
+            for state, e in zip(read.graph.states, read.events, strict=True)
+            if e.type == "checkpoint"
+        }
+    )
+
+
+def test_entries_of_one_batch_are_linked_as_they_say(journal: Journal) -> None:
+    """Two that follow the same entry are siblings, in one batch and in two."""
+    batches = [[entry("a"), entry("b", "a"), entry("c", "a")], [entry("d", "a")], [entry("e", "d")]]
+    asyncio.run(kept(JournalSessionStore(journal), *batches))
+    events = Transcript.read(logs(journal)[0].read_bytes()).events
+    links = {event.uuid: event.prev_uuid for event in events if len(event.uuid) == 1}
+
+    assert ["a", "a", "a", "d"] == [links[uuid] for uuid in "bcde"]
 
 
 def test_no_permission_comes_back(tmp_path: Path) -> None:

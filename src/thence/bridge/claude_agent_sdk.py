@@ -215,6 +215,7 @@ class _Transcript:
         self.key = key
         self.batches = batches
         self._line: list[str] = []
+        self._own: set[str] = set()
         self._events: dict[str, str] = {}  # an entry's uuid -> its event's
         self._last = 0
         self._summary: dict[str, JSON] | None = None
@@ -227,6 +228,7 @@ class _Transcript:
                 self._summary, self._folded = None, 0
             elif _mark(event) is not None:
                 self._line.append(event.uuid)
+                self._own.add(event.uuid)
                 uuid = _uuid(entry_of(event))
                 if uuid is not None:
                     self._events.setdefault(uuid, event.uuid)
@@ -245,17 +247,26 @@ class _Transcript:
         with self.batches.exclusive():
             self._look()
             seen: ChainMap[str, str] = ChainMap({}, self._events)
+            last = self._last_entry()
             made: list[Entry] = []
             for entry in entries:
                 uuid = _uuid(entry)
                 if uuid is None:
-                    made.append(event_of(entry, None, seen))
+                    made.append(event_of(entry, None, seen, last))
                 elif uuid not in seen:
                     own = uuid if uuid not in self.batches.links else None
-                    made.append(event_of(entry, own, seen))
+                    made.append(event_of(entry, own, seen, last))
                     seen[uuid] = own or ""
+                last = None  # the first one only: what comes with it is linked as it says
             self.batches.append(made)
             self._last = now
+
+    def _last_entry(self) -> str | None:
+        """The entry that the tip stands on or goes on from; what a harness noted comes after it."""
+        at = self.batches.tip
+        while at is not None and at not in self._own:
+            at = self.batches.links.get(at)
+        return at
 
     def load(self) -> list[JSON] | None:
         self._look()
@@ -287,14 +298,20 @@ class _Transcript:
 # -- entries as events ----------------------------------------------------------------------
 
 
-def event_of(entry: JSON, uuid: str | None, known: Mapping[str, str]) -> Entry:
-    """Give the event of an entry: a message with the rest beside it, or the entry as it is."""
+def event_of(
+    entry: JSON, uuid: str | None, known: Mapping[str, str], last: str | None = None
+) -> Entry:
+    """Give the event of an entry: a message with the rest beside it, or the entry as it is.
+
+    One that follows the last entry goes on from the tip: from what was noted since, if anything.
+    """
     if not isinstance(entry, dict):
         return Entry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid)
     message: JSON = entry.get("message")
     parent, ts = entry.get("parentUuid"), entry.get("timestamp")
     when = ts if isinstance(ts, str) and _TIME.fullmatch(ts) else None
     above = known.get(parent) if isinstance(parent, str) else None
+    above = None if above == last else above
     if entry.get("type") not in ("user", "assistant") or not _is_message(message, entry["type"]):
         return Entry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid, above, when)
     rest = {name: value for name, value in entry.items() if name != "message"}
