@@ -280,7 +280,7 @@ def test_nothing_that_is_written_breaks_the_server(hosting: House) -> None:
     tab = begun(hosting)
     tab.say("start")
 
-    seen = tried(hosting, 25, "post")
+    seen = tried(hosting, 10, "post")
 
     assert {"POST /api/sessions", "POST /api/sessions/{uid}/events"} <= seen.keys()
     assert 201 in seen["POST /api/sessions"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -208,6 +209,28 @@ def test_a_server_that_was_started_anew_goes_on(tmp_path: Path) -> None:
 def _texts(client: Listener) -> list[str]:
     said = [one.data for one in client.of("event") if one.data["kind"] == "user_msg"]
     return [one["payload"]["text"] for one in said if isinstance(one["payload"], dict)]
+
+
+def test_a_server_that_starts_while_another_sweeps_catches_up_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers meanwhile, and what was written before it began is published in the end."""
+    monkeypatch.setattr(live, "PATIENCE", 0.0)
+    monkeypatch.setattr(live, "TICK", 0.1)
+    house = built(tmp_path)
+    say(house, "before it began")
+    other = contextlib.ExitStack()
+    other.enter_context(house.store.sweeping())
+    with house.serving():
+        client = Listener(house, STREAM)
+        client.wait_for("ready")
+        early = _texts(client)
+        other.close()
+        client.wait(lambda one: "before it began" in _texts(one))
+        client.close()
+    house.close()
+
+    assert "before it began" not in early
 
 
 def test_a_client_with_a_mark_that_is_none_begins_anew(

@@ -459,7 +459,8 @@ class Sweeper:
 
     def work(self) -> None:
         """Sweep and publish, again and again."""
-        self._catch_up()
+        while not self._caught_up() and not self._stop.wait(TICK):
+            pass  # another one sweeps, maybe for the first time
         last = digested = time.monotonic()
         while not self._stop.is_set():
             paths, done = self._taken()
@@ -480,20 +481,23 @@ class Sweeper:
                 _log.exception("live.failed paths=%d", len(paths))
                 self._stop.wait(TICK)
 
-    def _catch_up(self) -> None:
-        """Sweep what was written while nobody watched."""
+    def _caught_up(self) -> bool:
+        """Sweep what was written while nobody watched; False when another one sweeps."""
         assert self._desk.sweeps is not None  # noqa: S101 - it was started
         before = {uid: one.change for uid, one in self._desk.store.known().sessions.items()}
         try:
             with self._desk.store.sweeping(PATIENCE):
                 # The first sweep of all makes digests as it reads; later ones leave them for then.
                 self._desk.sweeps(self._desk.known, digests=not before).run(self._desk.roots)
+        except StoreLocked:
+            return False
         except Exception:  # noqa: BLE001 - what changes from now on must be heard of
             _log.exception("live.failed first=1")
         after = self._desk.store.known().sessions
         changed = {uid for uid, one in after.items() if before.get(uid) != one.change}
         self._undigested |= changed
         self._hub.changed(changed)
+        return True
 
     def _taken(self) -> tuple[set[Path], list[threading.Event]]:
         """Take all that waits, or nothing after a while."""
