@@ -143,14 +143,13 @@ def bill(record: Record, message: Record) -> Bill:
         return _NO_BILL
     one, other = word(message.get("id")), word(record.get("requestId"))
     key = (f"{one}:{other}" if one and other else one or other) or None
-    tier = told.get("speed") if told.get("speed") == "fast" else told.get("service_tier")
-    cost = record.get("costUSD")
-    return (
-        _usage(told),
-        key,
-        float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
-        tier if tier != "standard" and isinstance(tier, str) else None,
-    )
+    speed, tier, cost = told.get("speed"), told.get("service_tier"), record.get("costUSD")
+    if speed == "fast":
+        tier = speed
+    if cost is not None:
+        real = isinstance(cost, (int, float)) and not isinstance(cost, bool)
+        cost = float(cost) if real else None
+    return _usage(told), key, cost, tier if tier != "standard" and isinstance(tier, str) else None
 
 
 def _usage(told: Record) -> Usage:

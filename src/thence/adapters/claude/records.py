@@ -158,11 +158,11 @@ class Log:
         unbilled: str | None = None,
     ) -> Fact:
         """Put the frame around what a record says."""
-        place = found.place
+        place, ts = found.place, record.get("timestamp")
         return Fact(
             node,
             kind,
-            _moment(record.get("timestamp")),
+            ts if isinstance(ts, str) else _moment(ts),
             given,
             self._key,
             channel,
@@ -349,11 +349,11 @@ class Log:
         response = message.get("id")
         node = Node(uuid, parent, flags, calls, (), response if isinstance(response, str) else None)
         usage, key, cost, tier = blocks.bill(record, message)
-        cut = record.get("isAbortedMidStream") is True
+        cut, ts = record.get("isAbortedMidStream") is True, record.get("timestamp")
         fact = Fact(  # by place: with names for so many fields this takes twice as long
             node,
             "assistant",
-            _moment(record.get("timestamp")),
+            ts if isinstance(ts, str) else _moment(ts),
             given,
             self._key,
             channel,
@@ -581,9 +581,7 @@ class Document:
 
 
 def _moment(ts: JSON) -> str | None:
-    """Read a time; one that is a number is seconds since 1970, or thousandths of them."""
-    if isinstance(ts, str):
-        return ts
+    """Read a time that is a number: seconds since 1970, or thousandths of them."""
     if isinstance(ts, bool) or not isinstance(ts, (int, float)):
         return None
     return word(time_text(ts, per_second=1000 if ts > 1e11 else 1)) or None
