@@ -181,6 +181,35 @@ def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
 
 
 @pytest.mark.slow
+def test_the_command_listens_where_it_says(homes: Homes) -> None:
+    """`thence mcp --http` prints a URL and a token; with both it answers, until it is stopped."""
+    env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
+    program = [sys.executable, "-c", "from thence.cli import main; main()"]
+    with subprocess.Popen(
+        [*program, "mcp", "--http", "--port", "0"], env=env, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        url, bearer = (running.stdout.readline().strip() for _ in range(2))
+
+        async def run() -> Any:
+            name, _, value = bearer.partition(": ")
+            async with (
+                httpx2.AsyncClient(headers={name: value}, timeout=LONG) as link,
+                Client(streamable_http_client(url, http_client=link)) as client,
+            ):
+                return await client.list_tools()
+
+        try:
+            listed = asyncio.run(run())
+        finally:
+            running.terminate()
+            running.wait(LONG)
+
+    assert url.startswith("http://127.0.0.1:")
+    assert list(TOOLS) == [tool.name for tool in listed.tools]
+
+
+@pytest.mark.slow
 def test_the_server_ends_when_its_agent_does(homes: Homes) -> None:
     """The end of stdin is the end of the server, without a word on stderr."""
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}

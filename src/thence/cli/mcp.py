@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,6 +85,7 @@ def _listen(made: object, port: int) -> None:
             "it listens to this machine only; Ctrl-C stops it",
         ]
     )
+    sys.stdout.flush()
     app = mcp.over_http(made, guard)  # type: ignore[arg-type]
     settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     with listener:
