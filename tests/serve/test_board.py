@@ -9,6 +9,7 @@ import pytest
 from tests.serve.conftest import House
 from thence.format.figures import money
 from thence.memory.store import Filter
+from thence.serve import charts
 from thence.serve.board import Wanted, bars, list_page, marked, now_page
 from thence.serve.clock import Clock
 
@@ -140,3 +141,22 @@ def test_an_evicted_session_shows_its_digest(own_house: House) -> None:
     assert answer.status == 200
     assert b"Only its digest is left" in answer.body
     assert b"What does clock.py do?" in answer.body
+
+
+def test_a_large_session_shows_its_head_at_once_and_its_rows_after(
+    own_house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not laid out yet is asked for by the page itself, with the event that is wanted."""
+    monkeypatch.setattr(charts, "LARGE", 1)
+    row = next(r for r in own_house.store.sessions(Filter()) if (r.title or "").startswith("What"))
+    base = f"/sessions/{row.session.session_uid}"
+    held = own_house.store.held(row.session.session_uid)
+    assert held is not None
+    event = f"e{next(iter(held.events)):013x}"
+    first = own_house.ask(f"{base}?at={event}").body.decode()
+
+    assert f'<meta http-equiv="refresh" content="0; url={base}?whole=1&amp;at={event}">' in first
+    assert "What does clock.py do?" in first
+    assert 'id="thread"' not in first
+    assert b'id="thread"' in own_house.ask(f"{base}?whole=1&at={event}").body
+    assert b'id="thread"' in own_house.ask(base).body
