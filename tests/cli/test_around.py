@@ -87,6 +87,12 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
 
     assert not units.exists()
 
+    planned = json.loads(run("schedule", "install", "--dry-run", "--json").stdout)
+
+    assert [("systemd", True, False)] == [(p["by"], p["changes"], p["done"]) for p in planned]
+    assert "+OnCalendar=daily" in planned[0]["diff"]
+    assert not units.exists()
+
     shown = run("schedule", "install", "--yes", "--every", "weekly").stdout
     service = (units / "thence-sweep.service").read_text()
 
@@ -98,7 +104,10 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
         one["by"] for one in json.loads(run("schedule", "status", "--json").stdout)
     ]
 
-    run("schedule", "uninstall", "--yes")
+    gone = json.loads(run("schedule", "uninstall", "--yes", "--json").stdout)
+
+    assert [("systemd", True)] == [(one["by"], one["done"]) for one in gone]
+
     told = (tools / "told").read_text().splitlines()
 
     assert [] == list(units.iterdir())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
-from thence.cli import wiring
+from thence.cli import picker, wiring
 from thence.cli.terminal import columns
 
 
@@ -161,3 +162,27 @@ def test_secrets_in_a_history_are_not_printed(desk: Desk) -> None:
     os.utime(desk.claude / "history.jsonl")
 
     assert secret not in desk.run("history").out
+
+
+def test_a_prompt_is_chosen_and_printed_whole(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with the Up-arrow: the newest first, and all of what was typed comes out."""
+    offered: list[picker.Choice] = []
+
+    def pick(choices: Sequence[picker.Choice]) -> int:
+        offered.extend(choices)
+        return 1
+
+    monkeypatch.setattr(picker, "possible", lambda: True)
+    monkeypatch.setattr(picker, "pick", pick)
+    ran = desk.run("history", "--pick")
+
+    assert "Cut the windows in UTC instead." in offered[0].line
+    assert ["try it with fold=1 then"] == ran.lines
+
+
+def test_nobody_is_asked_to_choose_without_a_terminal(desk: Desk) -> None:
+    """A program is told so."""
+    ran = desk.run("history", "--pick")
+
+    assert (2, "") == (ran.code, ran.out)
+    assert "terminal" in ran.err

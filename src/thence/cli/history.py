@@ -18,6 +18,7 @@ from thence.cli import options, wiring
 from thence.cli.columns import DIM, NARROW, Cell, Column, ago, present, table, tell, when
 from thence.cli.columns import project as folder
 from thence.cli.terminal import as_json, clean, cut, say, width
+from thence.errors import SessionNotFound
 
 if TYPE_CHECKING:
     from thence.adapters import Adapter
@@ -36,6 +37,7 @@ _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 @options.project
 @click.option("--prefix", is_flag=True, help="Only prompts that begin with the text.")
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("--pick", is_flag=True, help="Choose one by typing, and print it whole.")
 @options.utc
 @options.as_json
 def command(
@@ -45,10 +47,11 @@ def command(
     project: str | None,
     prefix: bool,
     number: int,
+    pick: bool,
     utc: bool,
     json: bool,
 ) -> int:
-    """Print prompts that hold a text."""
+    """Print prompts that hold a text, or the one of them that is chosen."""
     known = wiring.adapters()
     roots = wiring.roots(known, only=[agent] if agent else [])
     typed = Typed(" ".join(text), agent=agent, project=project, prefix=prefix)
@@ -57,15 +60,42 @@ def command(
     if wiring.has_store():
         with wiring.store() as store:
             typed.add(said(store, typed.text, agent))
-    found = typed.newest(number)
+    found = typed.newest(max(number, MOST) if pick else number)
     redact = wiring.redactor().redact if wiring.has_store() else None
     if redact is not None:
         found = [{**one, "text": redact(one["text"])} for one in found]
+    if pick:
+        found = [_picked(found, present(utc=utc))]
     if json:
         say(as_json(found))
+    elif pick:
+        tell(map(clean, found[0]["text"].split("\n")), pager=False)
     else:
         tell(lines(found, present(utc=utc), width()))
     return 0
+
+
+def _picked(found: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
+    """Let the user choose a prompt, as with the Up-arrow of a shell."""
+    from thence.cli import picker
+
+    if not picker.possible():
+        raise click.UsageError("--pick needs a terminal to choose on")
+    if not found:
+        raise SessionNotFound("no prompt found", hint="thence sweep keeps what your agents wrote")
+    choices = [
+        picker.Choice(
+            f"{ago(when(one['ts']), at):>6}  {clean(one['agent']):6}  {_flat(one)}",
+            f"{one['agent']} {_flat(one)} {clean(one['cwd'] or '')}",
+            tuple(map(clean, one["text"].split("\n")[:6])),
+        )
+        for one in found
+    ]
+    return found[picker.pick(choices)]
+
+
+def _flat(one: Mapping[str, JSON]) -> str:
+    return clean(" ".join(one["text"].split()))
 
 
 class Typed:
@@ -164,6 +194,6 @@ def lines(found: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Itera
     rows: list[list[Cell]] = []
     for one in found:
         where = [] if narrow else [Cell(one["agent"]), Cell(cut(folder(one["cwd"]), 14), DIM)]
-        said = Cell(clean(" ".join(one["text"].split())))
+        said = Cell(_flat(one))
         rows.append([Cell("›", "blue"), Cell(ago(when(one["ts"]), at), DIM), *where, said])
     yield from table(columns, rows, room)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -10,6 +11,9 @@ from thence.cli import options, scheduling, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.hook import confirm, show
 from thence.cli.terminal import as_json, clean, cut, say, width
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
 
 
 @click.group("schedule", help="Sweep every day, by a systemd timer or by cron.")
@@ -27,26 +31,29 @@ _dry = click.option("-n", "--dry-run", is_flag=True, help="Show the change; writ
 @_by
 @_dry
 @_yes
-def install(every: scheduling.Every | None, by: str | None, *, dry_run: bool, yes: bool) -> int:
+@options.as_json
+def install(
+    every: scheduling.Every | None, by: str | None, *, dry_run: bool, yes: bool, json: bool
+) -> int:
     """Schedule sweeps."""
     cadence = wiring.settings()["session_memory.retention.cadence"]
     # Hooks miss what happens without them: one sweep a day all the same.
     often: scheduling.Every = every or ("weekly" if cadence == "weekly" else "daily")
     way = scheduling.means(by)
-    return _change(way, way.install(often), "scheduled", dry_run=dry_run, yes=yes)
+    plans = [(way, way.install(often))]
+    return _change(plans, "scheduled", dry_run=dry_run, yes=yes, json=json)
 
 
 @command.command("uninstall", help="Take the timer away; shows the change and asks.")
 @_dry
 @_yes
-def uninstall(*, dry_run: bool, yes: bool) -> int:
+@options.as_json
+def uninstall(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Take away whatever schedules sweeps."""
-    ways = scheduling.installed()
-    if not ways:
+    plans = [(way, way.uninstall()) for way in scheduling.installed()]
+    if not plans and not json:
         tell(["no sweep is scheduled"])
-    for way in ways:
-        _change(way, way.uninstall(), "not scheduled any more", dry_run=dry_run, yes=yes)
-    return 0
+    return _change(plans, "not scheduled any more", dry_run=dry_run, yes=yes, json=json)
 
 
 @command.command("status", help="Say whether sweeps are scheduled, and how.")
@@ -64,14 +71,38 @@ def status(*, json: bool) -> int:
 
 
 def _change(
-    way: scheduling.Means, plan: scheduling.Plan, word: str, *, dry_run: bool, yes: bool
+    plans: Sequence[tuple[scheduling.Means, scheduling.Plan]],
+    word: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
 ) -> int:
-    if not plan.changes:
-        tell([f"{way.name}: {word} already"])
-        return 0
-    show([(way.name, edit) for edit in plan.edits if edit.changes], word)
-    if not dry_run:
-        confirm(yes=yes, what="write this")
-        way.carry_out(plan)
-        tell([f"{way.name}: {word}"])
+    for way, plan in plans:
+        if not json:
+            _shown(way, plan, word)
+        if plan.changes and not dry_run:
+            confirm(yes=yes, json=json, what="write this")
+            way.carry_out(plan)
+            if not json:
+                tell([f"{way.name}: {word}"])
+    if json:
+        say(as_json([_told(way, plan, dry_run=dry_run) for way, plan in plans]))
     return 0
+
+
+def _shown(way: scheduling.Means, plan: scheduling.Plan, word: str) -> None:
+    if plan.changes:
+        show([(way.name, edit) for edit in plan.edits if edit.changes], word)
+    else:
+        tell([f"{way.name}: {word} already"])
+
+
+def _told(way: scheduling.Means, plan: scheduling.Plan, *, dry_run: bool) -> JSON:
+    edits = [edit for edit in plan.edits if edit.changes]
+    return {
+        "by": way.name,
+        "changes": plan.changes,
+        "done": plan.changes and not dry_run,
+        "diff": "\n".join(line for edit in edits for line in edit.diff()),
+    }
