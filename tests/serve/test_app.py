@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -99,3 +100,12 @@ def test_the_openapi_needs_nothing_from_elsewhere(house: House) -> None:
     assert all(path.startswith("/api/") for path in operations)
     assert all(one["get"]["description"] for one in operations.values() if "get" in one)
     assert house.ask("/api/openapi").json == document.json
+
+
+def test_the_page_about_the_api_names_every_operation(house: House) -> None:
+    """And the streams, which OpenAPI has no words for."""
+    page = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text(encoding="utf-8")
+    paths = house.ask("/api/openapi.json").json["paths"]
+
+    assert [] == [path for path in paths if f"{path}`" not in page]
+    assert all(path in page for path in ("GET /api/live", "GET /api/sessions/{uid}/live"))
