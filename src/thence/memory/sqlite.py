@@ -70,6 +70,8 @@ BUSY_MS = 5_000
 _CACHE_KB, _SWEEP_KB = 32_768, 12_288
 """Of pages: for who searches, and for who sweeps beside processes that read."""
 
+_FEW = 4  # hits of one session that are counted one by one
+
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE sessions(
@@ -437,18 +439,23 @@ class Sqlite:
                 known = numbers(uid, held)
                 numbered |= {one.row or 0: known.get(one.event_id or 0) for one in here}
             else:
-                numbered |= self._places(here)
+                numbered |= self._places(here, row.events)
         return [
             one if one.row is None else msgspec.structs.replace(one, seq=numbered.get(one.row))
             for one in found
         ]
 
-    def _places(self, here: Sequence[Found]) -> dict[int, int]:
-        """Count the rows before each of a session's, in one look at all of them.
+    def _places(self, here: Sequence[Found], events: int) -> dict[int, int]:
+        """Count the rows before each of a session's, in one or two looks at all of them.
 
-        Those that a digest derived come after all others.
+        Those that a digest derived come after all others. What was read at once lies in one run.
         """
         rows = [one.row for one in here if one.row is not None]
+        if len(rows) > _FEW:
+            start = first(self._db, "SELECT min(id) FROM events WHERE session=?", here[0].session)
+            within = "SELECT count(*) FROM events WHERE session=? AND id<?"
+            if first(self._db, within, here[0].session, start + events) == events:
+                return {row: row - start for row in rows}
         counts = ", ".join(["count(*) FILTER (WHERE id<?)"] * len(rows))
         sql = f"SELECT {counts} FROM events WHERE session=?"  # noqa: S608
         [found] = every(self._db, sql, *rows, here[0].session)
