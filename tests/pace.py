@@ -1,13 +1,21 @@
-"""Whether work grows with its input or faster, told on a busy machine as well."""
+"""What takes time: whether work grows with its input or faster, and which cases can wait."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import process_time
+
+import pytest
 
 ROUNDS = 5
 """A neighbour may slow down one round, even two; what is quadratic is slow in all of them."""
+
+
+def one_quick(cases: Iterable[object]) -> list[object]:
+    """Give cases of which the first is tried every day, and the others with all tests."""
+    first, *rest = cases
+    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in rest)]
 
 
 def grows_linearly(work: Callable[[int], object], small: int) -> bool:

@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pace import grows_linearly
+from tests.pace import grows_linearly, one_quick
 from thence.format import codec
 from thence.format.codec import Found, decode, encode, objects
 from thence.format.records import EXTRA, JSON, Event, Place, Skipped
@@ -714,7 +714,7 @@ HOSTILE_LINES: dict[str, Callable[[int], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("shape", HOSTILE_LINES)
+@pytest.mark.parametrize("shape", one_quick(HOSTILE_LINES))
 @pytest.mark.parametrize("is_record", [codec.anything, codec.is_event])
 def test_a_hostile_line_takes_linear_time(
     shape: str, is_record: Callable[[dict[str, JSON]], bool]
@@ -805,6 +805,7 @@ def agree(truth: ModuleType, path: Path) -> int:
     return len(ours[0]) + len(ours[1]) + ours[2]
 
 
+@pytest.mark.slow
 def test_real_logs_are_counted_as_the_independent_program_counts(
     shared: Path, truth: ModuleType, record_property: Callable[[str, object], None]
 ) -> None:

@@ -492,6 +492,7 @@ def test_a_hundred_thousand_deep_needs_no_recursion() -> None:
     assert {State.LIVE} == set(graph.states)
 
 
+@pytest.mark.slow
 def test_twenty_thousand_branches_at_one_event() -> None:
     """A star is one branch point with all its ends but one dead."""
     log = [Node("hub", None, 1), *(Node(f"{k}", "hub", 1) for k in range(20_000))]

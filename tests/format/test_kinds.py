@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.format import foreign
+from tests.pace import one_quick
 from thence.format import kinds, testruns
 from thence.format.kinds import Ending, Touch
 from thence.format.output import Row
@@ -344,7 +345,7 @@ def test_nothing_raises_on_any_script(script: str) -> None:
     assert all(touch.path for touch in kinds.touches("Bash", {"command": script}))
 
 
-@pytest.mark.parametrize("unit", foreign.UNITS)
+@pytest.mark.parametrize("unit", one_quick(foreign.UNITS))
 def test_hostile_text_costs_little(unit: str) -> None:
     """A text made to provoke backtracking is answered in linear, bounded time."""
     text = unit * ((1 << 18) // len(unit))
@@ -406,6 +407,7 @@ def codex(folder: Path) -> Iterator[tuple[str, Any, Any, int | None]]:
     yield from (tuple(call) for call in calls.values() if call[2] is not None)
 
 
+@pytest.mark.slow
 def test_real_claude_results_agree_with_what_was_recorded(shared: Path) -> None:
     """Over every real call nothing raises, and no ending contradicts a recorded is_error."""
     seen: Counter[str] = Counter()
@@ -424,6 +426,7 @@ def test_real_claude_results_agree_with_what_was_recorded(shared: Path) -> None:
     assert seen["blind"] >= 0.95 * seen["recorded"], seen
 
 
+@pytest.mark.slow
 def test_real_codex_results_agree_with_what_was_recorded(shared: Path) -> None:
     """The text of a Codex output alone tells the exit code that another record holds."""
     seen: Counter[str] = Counter()
