@@ -84,7 +84,7 @@ def main() -> None:
     harm = HARMS[order["harm"]]
     models = Models(order["prompt"], answers, lambda at: harm() if at == 1 else None)
     ran = [_ran(command, order["env"]) for command in order["commands"]]
-    json.dump({"ran": ran, "asked": models.asked}, sys.stdout)
+    json.dump({"ran": ran, "asked": list(models.asked.values())}, sys.stdout)
 
 
 def _loopback() -> None:

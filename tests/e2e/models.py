@@ -2,8 +2,9 @@
 
 `Models(answers)` listens on 127.0.0.1. A request that holds the prompt is answered by the answer
 whose number is that of the tool results the request already holds: so the server keeps no state
-about a conversation. Other questions of a client (titles, quotas) get `ok`. Each request about the
-prompt is kept: it is all that the model was ever told.
+about a conversation. Other questions of a client (titles, quotas) get `ok`. The first request for
+each answer is kept: it is what the model was told. Some clients ask again when all is over, for a
+line about the session, or not, as time allows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Models(ThreadingHTTPServer):
         self, prompt: str, answers: Sequence[Answer], before: Callable[[int], None]
     ) -> None:
         super().__init__(("127.0.0.1", PORT), _Handler)
-        self.asked: list[dict[str, Any]] = []
+        self.asked: dict[int, dict[str, Any]] = {}
         self.numbers = itertools.count(1)
         self._prompt, self._answers, self._before = prompt, answers, before
         self._turn = threading.Lock()
@@ -51,11 +52,12 @@ class Models(ThreadingHTTPServer):
         told = json.dumps(body)
         if self._prompt not in told or not body.get("tools"):
             return "ok"
+        at = min(_results(body), len(self._answers) - 1)
         with self._turn:
-            self.asked.append(body)
-            at = min(_results(body), len(self._answers) - 1)
-            self._before(at)
-            return self._answers[at]
+            if at not in self.asked:
+                self.asked[at] = body
+                self._before(at)
+        return self._answers[at]
 
 
 def _results(body: dict[str, Any]) -> int:
