@@ -199,6 +199,7 @@ def test_one_branch_is_shown_when_its_event_is_named() -> None:
     assert "No. Do not patch the gap afterwards" not in printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["markdown", "html", "messages"])
 def test_every_form_shows_the_branch_that_is_asked_for(form: str) -> None:
     """Live: what the session went on with. Its event: what was left. All: both."""
@@ -234,6 +235,7 @@ def test_a_page_runs_nothing_and_loads_nothing() -> None:
     assert not re.search(r"<script|<link|<img|\ssrc=|\shref=|\son\w+=", page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["markdown", "html"])
 def test_forms_are_harmless_on_a_terminal(tmp_path: Path, form: str) -> None:
     """Whatever a log holds, no control character comes out."""
@@ -250,6 +252,7 @@ def test_times_are_told_in_the_local_zone(zone: str, hour: str) -> None:
     assert "● 2  you  13:16" in shown("show", "--sample", "--utc", TZ=zone)
 
 
+@pytest.mark.slow
 def test_long_text_is_cut_unless_it_is_asked_for(tmp_path: Path) -> None:
     """And how much is missing stands in its place."""
     draft = Draft()
@@ -340,6 +343,7 @@ def test_numbers_and_texts_of_any_kind_are_printed(tmp_path: Path) -> None:
     assert "\ud800" == events[0]["payload"]["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [984, 100_000])
 def test_value_nested_beyond_all_sense_is_no_crash(tmp_path: Path, depth: int) -> None:
     """Its line is printed, skipped, or refused in words, whichever Python can do."""
@@ -463,6 +467,7 @@ def test_help_lists_every_command_and_imports_none() -> None:
     assert result.stdout.endswith("[]\n")
 
 
+@pytest.mark.slow
 def test_command_says_in_its_help_what_the_list_says() -> None:
     """One sentence in both places."""
     for name, sentence in COMMANDS.items():

@@ -792,6 +792,7 @@ def empty(folder: Path) -> None:
         folder.rmdir()
 
 
+@pytest.mark.slow
 def test_a_rewind_that_fails_leaves_each_file_old_or_new(tmp_path: Path) -> None:
     """Whichever call fails: an error and nothing changed, or one file that could not go back."""
     case = Case(tmp_path)
@@ -934,6 +935,7 @@ def test_a_kill_during_a_rewind_leaves_each_file_old_or_new(tmp_path: Path, seed
     assert_old_or_new(case, old, old)
 
 
+@pytest.mark.slow
 def test_a_big_file_is_never_whole_in_memory(tmp_path: Path) -> None:
     """Saving, planning and rewinding hold a few blocks, however long the file is."""
     case = Case(tmp_path)

@@ -210,6 +210,7 @@ def offences(package: Path) -> list[str]:
     return out
 
 
+@pytest.mark.slow
 def test_no_code_leads_from_disk_to_the_ledger() -> None:
     """Nothing fills a ledger, nothing reads the audit, no domain holds permissions."""
     assert [] == offences(PACKAGE)
@@ -254,6 +255,7 @@ def copy(rules, session):
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_check_sees_every_planted_path(tmp_path: Path) -> None:
     """In a copy of the tree with loaders planted, each of them is found and nothing else."""
     tree = tmp_path / "thence"

@@ -277,6 +277,7 @@ for n in range(60):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_write_while_old_segments_are_sealed_lose_nothing(tmp_path: Path) -> None:
     """Every event stands once in the run, at the address that its receipt told."""
     journal = Journal(tmp_path, max_bytes=SMALL)

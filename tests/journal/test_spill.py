@@ -474,6 +474,7 @@ def test_a_copy_of_any_shape_is_taken(result: JSON, blocks: JSON, expected: JSON
     assert expected == slim(result, blocks)
 
 
+@pytest.mark.slow
 def test_a_deep_copy_is_no_problem() -> None:
     """Depth costs no stack."""
     deep: JSON = {"stdout": OUTPUT}

@@ -370,6 +370,7 @@ def right(found: Counter[tuple[str, str]]) -> float:
     return sum(n for (label, said), n in found.items() if label == said) / found.total()
 
 
+@pytest.mark.slow
 def test_held_back_sessions_are_judged_as_a_reader_judged_them(shared: Path) -> None:
     """On sessions nothing was tuned on, the rules are far better than always saying success.
 
@@ -383,6 +384,7 @@ def test_held_back_sessions_are_judged_as_a_reader_judged_them(shared: Path) -> 
     assert right(found) >= 0.95
 
 
+@pytest.mark.slow
 def test_the_rules_still_hold_where_they_were_tuned(shared: Path) -> None:
     """A change of a rule or of a reader that spoils them is seen."""
     found = measured(shared, held=False)

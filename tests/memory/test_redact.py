@@ -258,6 +258,7 @@ def test_a_json_value_of_any_depth_is_redacted() -> None:
     assert redact(token()) == redacted
 
 
+@pytest.mark.slow
 def test_any_number_of_names_is_judged() -> None:
     """Names are remembered, but never at the price of one."""
     redactor = Redactor(key=KEY)
