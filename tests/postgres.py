@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -89,17 +90,21 @@ class Cluster:
             found = db.execute(statement.encode())
             return found.fetchall() if found.description else []
 
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Let the server end when this process does, be it killed: somebody else waits for that."""
+        ends = 'read _; "$0" -D "$1/data" -m immediate stop >/dev/null 2>&1; rm -rf "$1"'
+        command = ("sh", "-c", ends, str(self._programs / "pg_ctl"), str(self.folder))
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, start_new_session=True, **_as_somebody()
+        ):
+            yield  # leaving closes the pipe, as a kill does, and waits for the other
+
     def _run(self, program: str, *args: str) -> None:
-        user = _other_user() if os.getuid() == 0 else None
         command: Sequence[str] = (str(self._programs / program), *args)
-        env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
         ended = subprocess.run(
             command,
-            cwd="/",
-            env=env,
-            user=user,
-            group=user and pwd.getpwuid(user).pw_gid,
-            extra_groups=[] if user else None,
+            **_as_somebody(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if program == "initdb" else subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
@@ -108,6 +113,18 @@ class Cluster:
         if ended.returncode:
             said = (ended.stdout or b"").decode(errors="replace")
             raise RuntimeError(f"{program} ended with {ended.returncode}: {said[-2000:]}")
+
+
+def _as_somebody() -> dict[str, Any]:
+    """How to start a program that refuses to run as root."""
+    user = _other_user() if os.getuid() == 0 else None
+    return {
+        "cwd": "/",
+        "env": {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+        "user": user,
+        "group": user and pwd.getpwuid(user).pw_gid,
+        "extra_groups": [] if user else None,
+    }
 
 
 def _other_user() -> int:
@@ -136,8 +153,9 @@ def cluster() -> Iterator[Cluster]:
             os.chown(folder, user, -1)
         made = Cluster(folder, found)
         made.make()
-        made.start()
-        try:
-            yield made
-        finally:
-            made.stop("immediate")
+        with made.watched():
+            made.start()
+            try:
+                yield made
+            finally:
+                made.stop("immediate")
