@@ -30,7 +30,7 @@ _SWEEPING = (
 _REMOVING = (
     *((Sqlite, name) for name in ("settle",)),
     *((Packs, name) for name in ("evict", "_unlink")),
-    *((sqlite, name) for name in ("_audit", "_empty")),
+    *((sqlite, name) for name in ("_note_removal", "_empty")),
 )
 
 
