@@ -68,6 +68,7 @@ def test_what_cannot_be_written_is_said(unwritable: Desk, arguments: list[str]) 
     assert 2 == len(unwritable.run("ls", "--json").json)
 
 
+@pytest.mark.slow
 def test_rows_that_only_the_log_holds_are_not_passed_over(unwritable: Desk) -> None:
     """With a log beside the file it is not read without it: that would show less than there is."""
     (unwritable.home / "memory" / "thence.db-wal").write_bytes(b"x" * 4096)
