@@ -107,15 +107,32 @@ def processor(work: Callable[[], object], *, rounds: int = 7) -> float:
 
 CHILD = """
 import resource, sys, time
-from bench.bench_adapters import ADAPTER, swept
-from pathlib import Path
-sources = list(ADAPTER.find(Path(sys.argv[1])))[int(sys.argv[2])::int(sys.argv[3])]
+from bench.bench_adapters import share, swept
+sources = share(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 print("ready", flush=True)
 sys.stdin.readline()
 start = time.perf_counter()
 swept(sources)
 print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
+
+
+def share(root: str, at: int, number: int) -> list[Source]:
+    """Give one process its part of the work: the largest first, to whoever has the least."""
+    sizes = {
+        source: sum(Path(f.path).stat().st_size for f in source.files) for source in found(root)
+    }
+    parts: list[tuple[int, list[Source]]] = [(0, []) for _ in range(number)]
+    for source in sorted(sizes, key=lambda one: (-sizes[one], one.uid)):
+        least = min(range(number), key=lambda one: parts[one][0])
+        much, own = parts[least]
+        parts[least] = (much + sizes[source], [*own, source])
+    return parts[at][1]
+
+
+def found(root: str) -> list[Source]:
+    """All sessions of a folder."""
+    return list(ADAPTER.find(Path(root)))
 
 
 def children(root: Path, number: int) -> tuple[float, float]:

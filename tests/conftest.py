@@ -29,7 +29,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 25, "whole": 300}.items():
+for profile, examples in {"everyday": 25, "whole": 200}.items():
     settings.register_profile(
         profile,
         max_examples=examples,
