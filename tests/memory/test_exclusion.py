@@ -25,7 +25,7 @@ HOME = Path("/home/dev")
         ("~/private/*", "/home/dev/private/one", True),
         ("*/secret", "/anywhere/at/all/secret", True),
         ("*/secret", "/anywhere/secrets", False),
-        ("/work/[ab]*", "/work/beta/x", True),
+        ("/srv/[ab]*", "/srv/beta/x", True),
         ("C:\\work", "C:\\work\\deep", True),
         ("~/private", "", False),
         ("/", "/anything", True),

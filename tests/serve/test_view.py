@@ -21,7 +21,7 @@ from thence.memory.store import Filter
 from thence.serve.chart import Chart, Row
 from thence.serve.charts import LARGE, Charts, charts_of
 from thence.serve.clock import Clock
-from thence.serve.head import address, head, kin, tail
+from thence.serve.head import address, head, tail
 from thence.serve.outline import Outline
 from thence.serve.view import WINDOW, Drawing, Window
 
@@ -278,17 +278,6 @@ def test_money_over_a_session_is_that_of_the_store(house: House) -> None:
         chart = charts_of(house.desk).get(house.desk, row)
 
         assert chart.ticks(range(len(chart.facts))) == sum(row.ticks.values())
-
-
-def test_what_comes_from_a_session_stands_below_it(house: House) -> None:
-    """Each once, whatever the ties say."""
-    rows = list(house.store.sessions(Filter()))
-    found = kin(rows)
-
-    assert sorted(row.session.session_uid for row, _ in found) == sorted(
-        row.session.session_uid for row in rows
-    )
-    assert any(depth for _, depth in found)
 
 
 def test_the_head_says_what_the_row_says(house: House) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -129,7 +129,9 @@ class Listing:
 
     def lines(self, room: int, *, tree: bool = False) -> Iterator[str]:
         """Give the list as text, the sums last."""
-        rows = list(_descent(self.rows)) if tree else [(row, 0) for row in self.rows]
+        from thence.memory.descent import descent
+
+        rows = descent(self.rows) if tree else [(row, 0) for row in self.rows]
         if room < NARROW:
             yield from self._narrow(rows, room)
         else:
@@ -229,37 +231,6 @@ def _total(store: Store, wanted: Filter, rows: Sequence[SessionRow] | None) -> T
         uids = tuple(row.session.session_uid for row in rows)
         wanted = msgspec.structs.replace(wanted, uids=uids)
     return store.totals((), wanted)[0]
-
-
-def _descent(rows: Sequence[SessionRow]) -> Iterator[tuple[SessionRow, int]]:
-    """Give sessions with those that come from them right below; each with its depth."""
-    known = {row.session.session_uid: row for row in rows}
-    above: dict[str, str] = {}
-    for name, row in known.items():
-        for edge in row.edges:  # either side may be the one that tells of a tie
-            other = f"{row.session.flavor}:{edge.session}"
-            origin, child = (name, other) if edge.child else (other, name)
-            if origin in known and child in known and origin != child:
-                above.setdefault(child, origin)
-    below: dict[str, list[str]] = {}
-    for child, origin in above.items():
-        below.setdefault(origin, []).append(child)
-    seen: set[str] = set()
-    for name in sorted(known, key=above.__contains__):  # origins first; the rest are circles
-        yield from _below(name, known, below, seen)
-
-
-def _below(
-    name: str, by_name: Mapping[str, SessionRow], below: Mapping[str, list[str]], seen: set[str]
-) -> Iterator[tuple[SessionRow, int]]:
-    waiting = [(name, 0)]
-    while waiting:
-        one, depth = waiting.pop()
-        if one in seen:
-            continue
-        seen.add(one)
-        yield by_name[one], depth
-        waiting += [(child, depth + 1) for child in reversed(below.get(one, ()))]
 
 
 # -- at risk --------------------------------------------------------------------------------

@@ -16,13 +16,14 @@ from thence.format.figures import ago, clean, money, project, several, short_id,
 from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.memory.activity import pulse
+from thence.memory.descent import descent
 from thence.memory.search import BadQuery, Hit, Query, hits, moment, parse
 from thence.memory.standing import Standing, open_ones
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
-from thence.serve.head import address, doing, kin, last_words, stands, title_of
+from thence.serve.head import address, doing, last_words, stands, title_of
 
 DAYS: Final = 14
 PAGE: Final = 50
@@ -500,7 +501,7 @@ def _by_day(desk: Desk, rows: Sequence[SessionRow], clock: Clock, wanted: Wanted
     today = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone).date()
     groups: dict[str, list[tuple[SessionRow, int]]] = {}
     name = ""
-    for row, depth in kin(rows):
+    for row, depth in descent(rows):
         if not depth:  # what comes from a session stands with it
             last = clock.of(row.session.ended_at)
             back = (today - last.date()).days if last else 9
