@@ -41,6 +41,16 @@ for profile, examples in {"everyday": 25, "whole": 200}.items():
 settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "everyday"))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is proven at the numbers of a release, unless it is asked for by its mark."""
+    if "prove" in (config.getoption("markexpr") or ""):
+        return
+    proofs = [item for item in items if item.get_closest_marker("prove")]
+    if proofs:
+        config.hook.pytest_deselected(items=proofs)
+        items[:] = [item for item in items if not item.get_closest_marker("prove")]
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of documents and real clients' files beside the clone, or skip."""
