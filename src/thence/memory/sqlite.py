@@ -25,6 +25,7 @@ import msgspec
 from thence.errors import BadConfig, NotAppendable, SessionNotFound
 from thence.format.facts import Fact
 from thence.format.records import JSON
+from thence.memory import runs
 from thence.memory.index import Search, Words, digest_text, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
@@ -69,8 +70,6 @@ from thence.memory.store import (
 BUSY_MS = 5_000
 _CACHE_KB, _SWEEP_KB = 32_768, 12_288
 """Of pages: for who searches, and for who sweeps beside processes that read."""
-
-_FEW = 4  # hits of one session that are counted one by one
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -133,6 +132,7 @@ MIGRATIONS: tuple[str, ...] = (
     DROP INDEX sessions_ended;
     CREATE INDEX sessions_thin ON sessions(ended, agent, raw_bytes);
     """,
+    runs.MIGRATION,
 )
 
 
@@ -431,35 +431,22 @@ class Sqlite:
 
     def _numbered(self, found: Sequence[Found]) -> list[Found]:
         """Give each event the number it has when its session is shown."""
-        numbered: dict[int, int | None] = {}
-        for uid in dict.fromkeys(one.session_uid for one in found if one.row is not None):
-            here = [one for one in found if one.session_uid == uid and one.row is not None]
-            row = ROW.decode(first(self._db, "SELECT row FROM sessions WHERE uid=?", uid))
-            if row.shuffled and (held := self.held(uid)) is not None:
+        numbered = runs.numbers(self._db, [one.row for one in found if one.row is not None])
+        for uid in dict.fromkeys(
+            one.session_uid for one in found if one.row is not None and one.row not in numbered
+        ):
+            if (held := self.held(uid)) is not None:
                 known = numbers(uid, held)
-                numbered |= {one.row or 0: known.get(one.event_id or 0) for one in here}
-            else:
-                numbered |= self._places(here, row.events)
+                here = [one for one in found if one.session_uid == uid]
+                numbered |= {
+                    one.row: known[one.event_id]
+                    for one in here
+                    if one.row is not None and one.event_id in known
+                }
         return [
             one if one.row is None else msgspec.structs.replace(one, seq=numbered.get(one.row))
             for one in found
         ]
-
-    def _places(self, here: Sequence[Found], events: int) -> dict[int, int]:
-        """Count the rows before each of a session's, in one or two looks at all of them.
-
-        Those that a digest derived come after all others. What was read at once lies in one run.
-        """
-        rows = [one.row for one in here if one.row is not None]
-        if len(rows) > _FEW:
-            start = first(self._db, "SELECT min(id) FROM events WHERE session=?", here[0].session)
-            within = "SELECT count(*) FROM events WHERE session=? AND id<?"
-            if first(self._db, within, here[0].session, start + events) == events:
-                return {row: row - start for row in rows}
-        counts = ", ".join(["count(*) FILTER (WHERE id<?)"] * len(rows))
-        sql = f"SELECT {counts} FROM events WHERE session=?"  # noqa: S608
-        [found] = every(self._db, sql, *rows, here[0].session)
-        return dict(zip(rows, found, strict=True))
 
     def paces(self, uid: str) -> Sequence[tuple[int, int]]:
         """Give time in milliseconds and kind of every event of a session, in any order."""
@@ -609,7 +596,7 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
     if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
         # What is replaced may have been kept by rules that did not know a secret.
         stale = {REPACK + change.row.session.session_uid, _DIGESTS, *words.delete(session)}
-        for table in ("events", "facts", "shares"):
+        for table in ("events", "facts", "shares", "runs"):
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
     elif change.events:
@@ -617,10 +604,18 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
         db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
     if change.facts:
         _put_facts(db, session, change.facts)
+    start, before = words.next_id, db.total_changes()
     ids = _put_rows(db, words, session, change.events)
+    gaps = db.total_changes() - before < len(change.events)
     words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
     if change.vanished:
         words.drop(session, change.vanished)
+    if change.row.shuffled:
+        runs.forget(db, session)
+    elif gaps or change.vanished:
+        runs.find(db, session)
+    elif ids:
+        runs.add(db, session, start, len(ids))
     db.executemany(
         "UPDATE events SET ts=?, kind=?, state=?, tool=?, tokens=? WHERE session=? AND event_id=?",
         [(e.ts, e.kind, e.state, e.tool, e.tokens, session, e.event_id) for e in change.altered],
@@ -760,7 +755,7 @@ def _foreign(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozen
 
 
 def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None:
-    tier1 = ("events", "facts", "shares")
+    tier1 = ("events", "facts", "shares", "runs")
     for table in (*tier1, "spend", "digests", "signals") if forget else tier1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
     db.execute("DELETE FROM pending WHERE name IN (?, ?)", (REPACK + uid, SETTLE + uid))
