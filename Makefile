@@ -7,6 +7,9 @@
 BIN := .venv/bin
 export PYTHON
 
+# The tests start hundreds of processes; without bytecode each would compile all of it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # ONCE=1 asks for output that ends by itself.
 ONCE ?=
 
