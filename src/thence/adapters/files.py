@@ -204,6 +204,7 @@ class _Reading:
         mark, edges = self._start(status, content)
         records = self._opened(self._source, self._file, mark)
         facts, events, is_record = records.facts, self._batch.events, self._is_record
+        quick, found_at = codec.quick, codec.Found
         flow = _Flow(content, mark.offset, until, edges)
         offset, line = mark.offset, mark.line
         stop = offset + room
@@ -212,8 +213,8 @@ class _Reading:
             if not ended:
                 tail = place, raw
                 break
-            if raw is not None and (value := codec.quick(raw)) is not None:
-                events += facts(codec.Found(value, place, raw))
+            if raw is not None and (value := quick(raw)) is not None:
+                events += facts(found_at(value, place, raw))
             else:
                 for found in codec.parse(place, raw, ended=True, is_record=is_record):
                     if isinstance(found, Skipped):
@@ -221,10 +222,11 @@ class _Reading:
                     else:
                         events += facts(found)
             line += 1
-            offset = flow.committed = place.offset + place.length + 1
+            offset = place.offset + place.length + 1
             if offset >= stop or (not line % 256 and monotonic() > until):
                 self._batch.done = False
                 break
+        flow.committed = offset
         self._batch.lines += line - mark.line
         self._batch.bytes += offset - mark.offset
         carry = records.carry()
@@ -368,7 +370,7 @@ class _Flow:
         self._content = content
         self._until = until
         self.committed = offset
-        """Offset after the last line that was read."""
+        """Offset after the last line that was read; while a chunk is, before its first line."""
         self.gave_up = False
         self.head, self._committed = edges
         self._above = self._committed  # the last bytes before the chunk
@@ -376,11 +378,16 @@ class _Flow:
         self._start = offset
 
     def chunks(self) -> Iterator[bytes]:
-        """Give the bytes from the offset on."""
+        """Give the bytes from the offset on.
+
+        Who asks for the next chunk has read all lines that end in this one.
+        """
         at = self.committed
         for chunk in self._content.chunks(at):
             self._take(chunk, at)
             yield chunk
+            if (end := chunk.rfind(b"\n")) >= 0:
+                self.committed = at + end + 1
             at += len(chunk)
             if at - self.committed > codec.LINE_LIMIT and monotonic() > self._until:
                 self.gave_up = True

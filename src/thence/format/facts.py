@@ -12,9 +12,10 @@ user's mouth is a `lifecycle` block with the role `user`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, compress
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -290,7 +291,7 @@ def _event_blocks(event: Event) -> tuple[Block, ...]:
 def all_told(facts: Iterable[Fact]) -> dict[str, Told]:
     """Put together what several records tell of the same call: a failure stands, else the first."""
     out: dict[str, Told] = {}
-    for one in chain.from_iterable(fact.told for fact in facts):
+    for one in chain.from_iterable(map(_TOLD, facts)):
         held = out.get(one.call)
         out[one.call] = one if held is None else _both(held, one)
     return out
@@ -323,26 +324,22 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
     times = _occurrences(facts)
     name = event_ids(uid)
     last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
-    tools: dict[str, str | None] = {}
     for fact, nth in zip(facts, times, strict=True):
-        blocks = fact.blocks
         if nth == 0:
             native = fact.node.id
-            last[native] = name(native, len(blocks) - 1 if blocks else 0, 0)
-        for block in blocks:
-            if block.kind == "tool_call" and block.call is not None:
-                tools[block.call] = block.tool
-    told = all_told(facts)
-    out: list[SessionEvent] = []
-    for fact, state, nth in zip(facts, states, times, strict=True):
-        if nth is not None:
-            _add(out, fact, state, nth, uid, name, last, tools, told)
-    return out
+            last[native] = name(native, len(fact.blocks) - 1 if fact.blocks else 0, 0)
+    blocks = list(chain.from_iterable(map(_BLOCKS, facts)))
+    asked = compress(blocks, map("tool_call".__eq__, map(_KIND, blocks)))
+    tools = {block.call: block.tool for block in asked if block.call is not None}
+    return list(_events(facts, states, times, uid, name, last, tools, all_told(facts)))
+
+
+_ID, _BLOCKS, _KIND, _TOLD = map(attrgetter, ("node.id", "blocks", "kind", "told"))
 
 
 def _occurrences(facts: Sequence[Fact]) -> list[int | None]:
     """Which version of its id each fact is: 0 the first, None for a plain repetition."""
-    if len({fact.node.id for fact in facts}) == len(facts):
+    if len(set(map(_ID, facts))) == len(facts):
         return [0] * len(facts)
     first: dict[str, Fact] = {}
     versions: dict[str, list[Fact]] = {}
@@ -370,36 +367,36 @@ def _same(one: Fact, other: Fact) -> bool:
     )
 
 
-def _add(  # noqa: PLR0917 - the loop of `events_of`, taken out
-    out: list[SessionEvent],
-    fact: Fact,
-    state: State,
-    nth: int,
+def _events(  # noqa: PLR0917 - the second pass of `events_of`
+    facts: Sequence[Fact],
+    states: Sequence[State],
+    times: Sequence[int | None],
     uid: str,
     name: Callable[[str, int, int], int],
     last: dict[str, int],
     tools: dict[str, str | None],
     told: dict[str, Told],
-) -> None:
-    """Append the events of one fact. The bill hangs on the first block."""
-    node, channel = fact.node, fact.channel
-    native = node.id
-    parent = node.logical if node.parent is None else node.parent
-    above = None if parent is None else last.get(parent)
-    usage, key, cost = fact.usage, fact.usage_key, fact.cost_usd
-    final = -1 if nth else len(fact.blocks) - 1  # the block whose id is known
-    for number, block in enumerate(fact.blocks):
-        made = last[native] if number == final else name(native, number, nth)
-        call, tool, failed, took = block.call, block.tool, block.failed, None
-        if call is not None:
-            if tool is None:
-                tool = tools.get(call)
-            if block.kind == "tool_result" and (other := told.get(call)) is not None:
-                took = other.took_ms
-                failed = other.failed if failed is None else failed
-        # By place: a name for each of so many fields costs more than all the rest here.
-        out.append(
-            SessionEvent(
+) -> Iterator[SessionEvent]:
+    """Give the events of each fact. The bill hangs on the first block."""
+    for fact, state, nth in zip(facts, states, times, strict=True):
+        if nth is None:
+            continue
+        node, channel, blocks = fact.node, fact.channel, fact.blocks
+        native, parent, usage = node.id, node.parent, fact.usage
+        above = last.get(node.logical if parent is None else parent)  # type: ignore[arg-type] # None is nobody
+        final = -1 if nth else len(blocks) - 1  # the block whose id is known
+        number = 0
+        for block in blocks:
+            made = last[native] if number == final else name(native, number, nth)
+            call, tool, failed, took = block.call, block.tool, block.failed, None
+            if call is not None:
+                if tool is None:
+                    tool = tools.get(call)
+                if (other := told.get(call)) is not None and block.kind == "tool_result":
+                    took = other.took_ms
+                    failed = other.failed if failed is None else failed
+            # By place: a name for each of so many fields costs more than all the rest here.
+            yield SessionEvent(
                 uid,
                 made,
                 block.kind,
@@ -424,14 +421,13 @@ def _add(  # noqa: PLR0917 - the loop of `events_of`, taken out
                 failed,
                 fact.model,
                 usage,
-                key,
-                cost,
+                fact.usage_key if number == 0 else None,
+                fact.cost_usd if number == 0 else None,
                 fact.tier,
                 took,
             )
-        )
-        above = made
-        usage = key = cost = None
+            above, usage = made, None
+            number += 1  # noqa: SIM113 - enumerate makes a tuple each
 
 
 def calls_of(blocks: Sequence[Block]) -> tuple[str, ...]:

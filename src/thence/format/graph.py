@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from functools import cached_property
-from operator import eq, lt
+from functools import cached_property, reduce
+from itertools import compress, count, repeat
+from operator import attrgetter, eq, lt, or_
 
 import msgspec
 
-from thence.format.nodes import Is, Node, Span
+from thence.format.nodes import NONE, Is, Node, Span
 
 
 class State(StrEnum):
@@ -45,6 +46,10 @@ the copies of what it goes on from."""
 
 _TOLD = _OFF_LINE | Is.REPLAYED
 """Flags that say the state of their node, whatever line it is on."""
+
+_ID, _PARENT, _FLAGS, _CALLS, _ANSWERS, _RESPONSE, _SPAN, _LOGICAL = map(
+    attrgetter, ("id", "parent", "flags", "calls", "answers", "response", "span", "logical")
+)
 
 _REST = Is.PROMPT | Is.ENDS | Is.SUMMARY
 """Flags of events at which an exchange of calls and results begins or ends."""
@@ -77,7 +82,7 @@ def _state_told(flags: int) -> State:
 
 def _roots(parents: list[int]) -> list[int]:
     """Places without a parent."""
-    return [i for i, parent in enumerate(parents) if parent < 0]
+    return list(compress(count(), map((0).__gt__, parents)))
 
 
 class Graph:
@@ -110,7 +115,7 @@ class Graph:
         writer once doubled events with their links lost.
         """
         nodes = self.nodes
-        place = {node.id: i for i, node in enumerate(nodes)}
+        place = dict(zip(map(_ID, nodes), count(), strict=False))
         if len(place) == len(nodes):
             return place
         place = {}
@@ -128,7 +133,7 @@ class Graph:
     def _link(self) -> list[int]:
         """Resolve parents to places; -1 is a root."""
         nodes, find = self.nodes, self._place.get
-        parents = [find(node.parent, -1) for node in nodes]  # type: ignore[arg-type] # None is -1
+        parents = list(map(find, map(_PARENT, nodes), repeat(-1)))  # None is nobody's id
         if any(map(eq, parents, range(len(parents)))):
             return self._bridge()
         if not self._partial and any(nodes[i].parent is not None for i in _roots(parents)):
@@ -490,10 +495,15 @@ class Graph:
     @cached_property
     def _compacted(self) -> bool:
         """Whether there is anything that could change a chain when it is walked."""
-        return any(
-            node.span is not None or node.logical is not None or node.flags & Is.SUMMARY
-            for node in self.nodes
-        )
+        nodes = self.nodes
+        if self._flags & Is.SUMMARY:
+            return True
+        return not (NONE.issuperset(map(_SPAN, nodes)) and NONE.issuperset(map(_LOGICAL, nodes)))
+
+    @cached_property
+    def _flags(self) -> int:
+        """All flags that any node has."""
+        return reduce(or_, map(_FLAGS, self.nodes), 0)
 
     def boundary(self, to: int | None = None) -> int | None:
         """The boundary that is applied on the chain to an event; None when none is."""
@@ -655,9 +665,9 @@ class Graph:
     def answered(self) -> dict[str, int]:
         """Where each call was first answered, anywhere in the log."""
         out: dict[str, int] = {}
-        for i, node in enumerate(self.nodes):
-            if node.answers and i not in self._copies:
-                for call in node.answers:
+        for i in compress(count(), map(_ANSWERS, self.nodes)):
+            if i not in self._copies:
+                for call in self.nodes[i].answers:
                     if out.setdefault(call, i) != i:
                         self._again.setdefault(call, []).append(i)
         return out
@@ -667,13 +677,14 @@ class Graph:
         """Blocks of one API response, for responses written as several events."""
         first: dict[str, int] = {}
         out: dict[str, list[int]] = {}
-        for i, node in enumerate(self.nodes):
-            response = node.response
-            if response is None or node.flags & _OFF_LINE:
+        nodes = self.nodes
+        named = list(map(_RESPONSE, nodes))
+        for i in compress(count(), named):
+            if nodes[i].flags & _OFF_LINE:
                 continue
-            one = first.setdefault(response, i)
+            one = first.setdefault(named[i], i)
             if one != i:
-                out.setdefault(response, [one]).append(i)
+                out.setdefault(named[i], [one]).append(i)
         return out
 
     def _with_company(self, path: list[int]) -> list[int]:
@@ -768,12 +779,15 @@ class Graph:
         """The state of each event, by place."""
         nodes, is_open = self.nodes, self._is_open
         out = [State.DEAD] * len(nodes)
-        for i in self._live:
-            out[i] = State.ORPHANED if nodes[i].calls and is_open(i) else State.LIVE
-        for i, node in enumerate(nodes):
-            flags = node.flags & _TOLD
-            if flags:
-                out[i] = _state_told(flags)
+        live, alive, orphaned = self._live, State.LIVE, State.ORPHANED
+        for i in live:
+            out[i] = alive
+        for i in compress(count(), map(_CALLS, nodes)):
+            if i in live and is_open(i):
+                out[i] = orphaned
+        told = list(map(_TOLD.__and__, map(_FLAGS, nodes)))
+        for i in compress(count(), told):
+            out[i] = _state_told(told[i])
         for i in self._copies:
             out[i] = State.REPLAYED
         return out

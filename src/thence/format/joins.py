@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import compress, count, filterfalse
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -20,6 +22,12 @@ from thence.format.graph import State
 from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, event_id
 from thence.format.records import Usage, text_of, word
 from thence.format.repair import INTERRUPTED
+
+_KIND, _EVENT_ID, _NATIVE_TYPE, _SIDE = map(
+    attrgetter, ("kind", "event_id", "native_type", "is_sidechain")
+)
+_OF_CALLS = frozenset({"tool_call", "tool_result"})
+_OFF = frozenset({State.REPLAYED, State.DEAD, State.ROLLED_BACK})
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -61,17 +69,17 @@ def calls(events: Sequence[SessionEvent]) -> list[Call]:
     """
     results: dict[str, list[tuple[int, SessionEvent]]] = {}
     asked: list[tuple[int, SessionEvent]] = []
-    for at, event in enumerate(events):
-        kind = event.kind
-        if kind == "tool_call":
+    for at in compress(count(), map(_OF_CALLS.__contains__, map(_KIND, events))):
+        event = events[at]
+        if not _counts(event):
+            continue
+        if event.kind == "tool_call":
             asked.append((at, event))
-        elif kind == "tool_result" and event.call is not None and _counts(event):
+        elif event.call is not None:
             results.setdefault(event.call, []).append((at, event))
     out: list[Call] = []
     taken: set[str] = set()
     for at, event in asked:
-        if not _counts(event):
-            continue
         found: list[tuple[int, SessionEvent]] = []
         if event.call is not None and event.call not in taken:
             found = results.get(event.call, found)
@@ -181,8 +189,7 @@ def derived(
         *_interventions(line, pairs),
         *_rests(line),
     ]
-    bases = {event.derived_from for event in out}
-    order = {event.event_id: at for at, event in enumerate(events) if event.event_id in bases}
+    order = dict(zip(map(_EVENT_ID, events), count(), strict=False))
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
 
 
@@ -193,15 +200,10 @@ def done(pairs: Iterable[Call]) -> list[kinds.Deed]:
 
 def _line(events: Iterable[SessionEvent]) -> list[SessionEvent]:
     """The session's own events, those of no branch that was left."""
-    copied, dead, undone = State.REPLAYED, State.DEAD, State.ROLLED_BACK
     return [
         event
-        for event in events
-        if not event.is_sidechain
-        and event.derived_from is None
-        and (state := event.state) is not copied
-        and state is not dead
-        and state is not undone
+        for event in filterfalse(_SIDE, events)
+        if event.state not in _OFF and event.derived_from is None
     ]
 
 
@@ -249,8 +251,10 @@ def _from_calls(pairs: Sequence[Call], deeds: Sequence[kinds.Deed]) -> Iterable[
 
 def _from_files(events: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
     """Our own harnesses say of a file themselves that it was changed."""
+    if "file" not in map(_NATIVE_TYPE, events):
+        return
     for event in events:
-        if event.native_type == "file" and event.derived_from is None and _counts(event):
+        if event.native_type == "file" and _counts(event):
             told = event.payload if isinstance(event.payload, dict) else {}
             if told.get("how") != "read":
                 yield _derive(event, "edit", f"edited {word(told.get('path'))}"[:SUMMARY_LENGTH])

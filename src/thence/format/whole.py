@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
+from itertools import compress, count, filterfalse, islice
+from operator import attrgetter, eq, le
 
 import msgspec
 
 from thence.format import gather, joins, kinds, repair
 from thence.format.facts import Base, Edge, Fact, api_block, events_of, is_line_name
 from thence.format.graph import Graph, State
-from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
+from thence.format.nodes import NONE, PREVIOUS, Is, Node, in_sequence
 from thence.format.normal import Session, SessionEvent
 from thence.format.records import JSON, Notice, Usage
 from thence.format.turn import TurnNow, turn_of
@@ -67,8 +69,8 @@ class Whole:
         self.before = before or Before([])
         self._replayed = replayed
         now, self._gone = _generations(_counted(_in_order(facts)))
-        events = [fact for fact in now if fact.blocks]
-        self.about_only = [fact for fact in now if not fact.blocks]
+        events = list(filter(_BLOCKS, now))
+        self.about_only = list(filterfalse(_BLOCKS, now))
         events, self._shared = gather.gathered(events, self.about_only)
         self.facts = _linked(_paid_here(_said_once(_billed(events)), billed))
         """The facts that are events, in written order, linked; those no log holds are not here."""
@@ -83,15 +85,10 @@ class Whole:
     @cached_property
     def graph(self) -> Graph:
         """All events, linked."""
-        plain = self._replayed == frozenset()
-        return Graph(
-            [
-                fact.node
-                if plain and fact.origin is None and fact.channel == "main"
-                else self._node(fact)
-                for fact in self.facts
-            ]
-        )
+        facts = self.facts
+        plain = self._replayed == frozenset() and _all_main(facts)
+        plain = plain and NONE.issuperset(map(_ORIGIN, facts))
+        return Graph(list(map(_NODE if plain else self._node, facts)))
 
     def _node(self, fact: Fact) -> Node:
         flags = fact.node.flags
@@ -329,6 +326,17 @@ def _word(value: JSON) -> str | None:
 
 # -- putting it together --------------------------------------------------------------------
 
+# Most of what could have to be put right is not there in most sessions. That is found out by
+# passes without a step of Python for each fact: there are many facts, and many such questions.
+_BLOCKS, _NODE, _ID, _PARENT = map(attrgetter, ("blocks", "node", "node.id", "node.parent"))
+_FILE, _GENERATION, _LINE = map(attrgetter, ("file", "generation", "line"))
+_CHANNEL, _ORIGIN, _RUNNING = map(attrgetter, ("channel", "origin", "running"))
+_MAIN = frozenset({"main"})
+
+
+def _all_main(facts: list[Fact]) -> bool:
+    return _MAIN.issuperset(map(_CHANNEL, facts))
+
 
 def _in_order(facts: Iterable[Fact]) -> list[Fact]:
     """Sort facts as they were written; a line that was read twice is read once.
@@ -352,6 +360,20 @@ def _in_order(facts: Iterable[Fact]) -> list[Fact]:
 
 def _is_in_order(facts: list[Fact]) -> bool:
     """Whether facts stand in written order, none of them twice, as nearly always."""
+    lines = list(map(_LINE, facts))
+    if len(set(map(_FILE, facts))) > 1 or any(map(_GENERATION, facts)):
+        return _are_in_order(facts)
+    if not all(map(le, lines, islice(lines, 1, None))):
+        return False
+    # Facts of one line, two at most: what it says, and what that says of the session.
+    shared = list(compress(count(), map(eq, lines, islice(lines, 1, None))))
+    if any(map(eq, map(lines.__getitem__, shared), map(lines.__getitem__, shared[1:]))):
+        return _are_in_order(facts)
+    return not any(facts[at] == facts[at + 1] for at in shared)
+
+
+def _are_in_order(facts: list[Fact]) -> bool:
+    """The same of facts that come from several logs, or several of them from one line."""
     file, generation, line = "", 0, -1
     here: list[Fact] = []  # those on the same line as the last one
     for fact in facts:
@@ -371,7 +393,7 @@ def _is_in_order(facts: list[Fact]) -> bool:
 
 def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     """Part what the logs hold now from what they held before they were rewritten."""
-    if not any(fact.generation for fact in facts):
+    if not any(map(_GENERATION, facts)):
         return facts, []
     newest: dict[str, int] = {}
     for fact in facts:
@@ -384,6 +406,8 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
 
 def _counted(facts: list[Fact]) -> list[Fact]:
     """Tell repeated records apart that have no id but their bytes, in each state of a log."""
+    if len(set(map(_ID, facts))) == len(facts):
+        return facts
     times: dict[tuple[str, int], int] = {}
     out = facts
     for at, fact in enumerate(facts):
@@ -405,7 +429,7 @@ def _billed(facts: list[Fact]) -> list[Fact]:
     A total that falls has started again. Where a log begins to tell single bills, its totals no
     longer count: they say the same, with errors.
     """
-    if not any(fact.running is not None for fact in facts):
+    if NONE.issuperset(map(_RUNNING, facts)):
         return facts
     before: dict[tuple[str, str], Usage] = {}
     exact: set[str] = set()
@@ -427,7 +451,7 @@ def _billed(facts: list[Fact]) -> list[Fact]:
 
 def _said_once(facts: list[Fact]) -> list[Fact]:
     """Strike the bills of responses that a sidechain repeats under a request of its own."""
-    if all(fact.channel == "main" for fact in facts):
+    if _all_main(facts):
         return facts
     paid = {f.node.response for f in facts if f.usage is not None and f.channel == "main"} - {None}
     return [
@@ -452,7 +476,7 @@ def _paid_here(facts: list[Fact], elsewhere: Container[str]) -> list[Fact]:
 
 def _linked(facts: list[Fact]) -> list[Fact]:
     """Give parents to the facts of logs that have none."""
-    if not any(fact.node.parent == PREVIOUS for fact in facts):
+    if PREVIOUS not in map(_PARENT, facts):
         return facts
     logs: dict[tuple[str, str], list[Fact]] = {}
     for fact in facts:
