@@ -6,6 +6,7 @@ Under CI the examples follow from the test alone, so that two runs of one commit
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 for profile, examples in {"everyday": 25, "whole": 200}.items():
     settings.register_profile(
         profile,
-        max_examples=examples,
+        max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),
         deadline=None,
         derandomize=CI,
         print_blob=True,
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if proofs:
         config.hook.pytest_deselected(items=proofs)
         items[:] = [item for item in items if not item.get_closest_marker("prove")]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what stays to the end: thousands of tests, and all that was imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

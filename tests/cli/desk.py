@@ -10,6 +10,8 @@ import io
 import json
 import os
 import sys
+import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,6 +65,32 @@ class Terminal(io.TextIOWrapper):
         raw = self.buffer
         assert isinstance(raw, io.BytesIO)
         return raw.getvalue().decode(self.encoding)
+
+
+def in_process(
+    *arguments: str | Path,
+    env: Mapping[str, str],
+    tty: bool = False,
+    encoding: str = "utf-8",
+) -> Ran:
+    """Run one command as `thence …` would with this environment, without a process of its own."""
+    out, err = Terminal(tty=tty, encoding=encoding), Terminal(tty=tty)
+    code = 0
+    with pytest.MonkeyPatch.context() as patch, Path(os.devnull).open(encoding="utf-8") as nothing:
+        for name in {*os.environ} - {*env}:
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        time.tzset()
+        for name, stream in {"stdin": nothing, "stdout": out, "stderr": err}.items():
+            patch.setattr(sys, name, stream)
+        patch.setattr(sys, "argv", ["thence", *map(str, arguments)])
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+    time.tzset()
+    return Ran(code, out.text, err.text)
 
 
 class Desk:

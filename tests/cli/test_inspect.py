@@ -6,21 +6,18 @@ import hashlib
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.cli.desk import Ran, in_process
 from thence.cli import inspect
 from thence.cli.inspect import inspected, text
 from thence.cli.terminal import columns
 from thence.format.whole import Whole
 from thence.testing import SAMPLE_SESSION, sample
-
-ENTRY = [sys.executable, "-c", "from thence.cli import main; main()"]
 
 CONTRACT = {
     "claude": (
@@ -49,16 +46,9 @@ CONTRACT = {
 }
 
 
-def thence(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def thence(command: str, *arguments: str | Path) -> Ran:
     """Run the command line."""
-    return subprocess.run(
-        [*ENTRY, "inspect", *map(str, arguments)],
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"},
-    )
+    return in_process(command, *arguments, env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"})
 
 
 @pytest.fixture
@@ -105,9 +95,9 @@ def log(tmp_path: Path) -> Path:
 
 def test_sample_is_told_in_a_screen(session: Path) -> None:
     """The answer first, then the proof, then what is wrong."""
-    result = thence(session)
+    result = thence("inspect", session)
 
-    assert (0, "") == (result.returncode, result.stderr)
+    assert (0, "") == (result.code, result.err)
     assert (
         """\
 The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find…
@@ -122,16 +112,16 @@ turn      running · torn last line
 
 skipped line 30, 57 bytes: torn
 """
-        == result.stdout
+        == result.out
     )
 
 
 def test_json_has_the_names_of_the_contract(log: Path) -> None:
     """File-local counts, and what the session tells besides."""
-    result = thence(log, "--json")
-    told = json.loads(result.stdout)
+    result = thence("inspect", log, "--json")
+    told = result.json
 
-    assert 3 == result.returncode
+    assert 3 == result.code
     assert {
         "lines": 6,
         "bad_lines": 1,
@@ -161,11 +151,7 @@ def test_json_has_the_names_of_the_contract(log: Path) -> None:
 def test_live_and_dead_are_the_events_of_the_session(log: Path) -> None:
     """By their ids; every event is in one of the states, and in no other."""
     told = inspected(log)
-    shown = json.loads(
-        subprocess.run(
-            [*ENTRY, "show", str(log), "--json"], capture_output=True, check=False
-        ).stdout
-    )
+    shown = thence("show", log, "--json").json
     by_state = {
         state: {
             e["event_id"]
@@ -206,7 +192,7 @@ def test_file_of_nobody_is_counted_all_the_same(tmp_path: Path) -> None:
         told["unique_ids"],
     )
     assert ["unknown"] == [notice.what for notice in told["notices"]]
-    assert 0 == thence(path).returncode
+    assert 0 == thence("inspect", path).code
 
 
 @pytest.mark.parametrize("limit", ["LIMIT", "RECORDS"])
@@ -231,21 +217,21 @@ def test_errors_have_the_exit_codes_of_the_contract(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     results = [
-        thence(tmp_path / "none"),
-        thence(link),
-        thence(folder),
-        thence("/dev/zero"),
-        thence(),
+        thence("inspect", tmp_path / "none"),
+        thence("inspect", link),
+        thence("inspect", folder),
+        thence("inspect", "/dev/zero"),
+        thence("inspect"),
     ]
 
-    assert [10, 1, 1, 1, 2] == [result.returncode for result in results]
-    assert ["", "", "", "", ""] == [result.stdout for result in results]
-    assert not any("Traceback" in result.stderr for result in results)
+    assert [10, 1, 1, 1, 2] == [result.code for result in results]
+    assert ["", "", "", "", ""] == [result.out for result in results]
+    assert not any("Traceback" in result.err for result in results)
 
 
 def test_help_says_the_exit_codes() -> None:
     """A script can rely on them."""
-    assert "3 done but lines were skipped" in thence("--help").stdout
+    assert "3 done but lines were skipped" in thence("inspect", "--help").out
 
 
 @pytest.mark.parametrize("room", [40, 80, 120])

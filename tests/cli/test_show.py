@@ -1,4 +1,8 @@
-"""`thence show` as a user runs it: one process, its exit code and both of its streams."""
+"""`thence show` as a user runs it: its exit code and both of its streams.
+
+What is about the process itself has one of its own: what Python makes of its arguments and streams,
+a reader that goes away, a real terminal, a value nested deeper than a stack.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cli.desk import Ran, in_process
 from thence import __version__
 from thence.adapters import Source
 from thence.adapters.sessions import Loaded
@@ -47,32 +52,38 @@ HARMFUL = re.compile(
 )
 
 
-def thence(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line; it has half a minute to end."""
-    return subprocess.run(
+def thence(*arguments: str | Path, **env: str) -> Ran:
+    """Run the command line."""
+    return in_process(*arguments, env=BARE | env)
+
+
+def as_process(*arguments: str | Path, **env: str) -> Ran:
+    """Run the command line in a process of its own; it has a minute to end."""
+    result = subprocess.run(
         [*ENTRY, *map(str, arguments)],
         check=False,
         capture_output=True,
         encoding="utf-8",
         env=BARE | env,
-        timeout=30,
+        timeout=60,
         stdin=subprocess.DEVNULL,
     )
+    return Ran(result.returncode, result.stdout, result.stderr)
 
 
 def shown(*arguments: str | Path, **env: str) -> str:
     """What a command that works prints."""
     result = thence(*arguments, **env)
 
-    assert (0, "") == (result.returncode, result.stderr)
-    return result.stdout
+    assert (0, "") == (result.code, result.err)
+    return result.out
 
 
-def refused(result: subprocess.CompletedProcess[str], code: int) -> str:
+def refused(result: Ran, code: int) -> str:
     """The error of a command that does not work; it prints nothing else."""
-    assert (code, "") == (result.returncode, result.stdout)
-    assert "Traceback" not in result.stderr
-    return result.stderr
+    assert (code, "") == (result.code, result.out)
+    assert "Traceback" not in result.err
+    return result.err
 
 
 @pytest.fixture
@@ -154,6 +165,13 @@ skipped line 30, 57 bytes: torn
 def test_file_is_shown_like_the_sample(session: Path) -> None:
     """A path is all it takes."""
     assert shown("show", "--sample") == shown("show", session)
+
+
+def test_a_process_says_the_same() -> None:
+    """As what the tests run within their own."""
+    calls = (("show", "--sample"), ("show", "/dev/zero"), ("show", "--nonsense"))
+
+    assert [thence(*call) for call in calls] == [as_process(*call) for call in calls]
 
 
 def test_dead_branch_is_shown_where_it_parts(tmp_path: Path) -> None:
@@ -271,10 +289,10 @@ def test_skipped_lines_are_told_and_change_the_exit_code(session: Path) -> None:
     session.write_bytes(b"garbage\n" + sample() + b"\n\xff\xfe\n")
     result = thence("show", session)
 
-    assert 3 == result.returncode
-    assert "skipped line 1, 7 bytes: bad json\n" in result.stdout
-    assert "skipped line 32, 2 bytes: bad utf-8\n" in result.stdout
-    assert 3 == thence("show", session, "--as", "messages").returncode
+    assert 3 == result.code
+    assert "skipped line 1, 7 bytes: bad json\n" in result.out
+    assert "skipped line 32, 2 bytes: bad utf-8\n" in result.out
+    assert 3 == thence("show", session, "--as", "messages").code
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage\n", b'{"a":1}\n'])
@@ -352,11 +370,11 @@ def test_value_nested_beyond_all_sense_is_no_crash(tmp_path: Path, depth: int) -
     path.write_bytes(Draft().bytes() + start + b"[" * depth + b"]" * depth + b"}\n")
     with path.open("ab") as file:
         file.write(sample())
-    result = thence("show", path, "--json")
+    result = as_process("show", path, "--json")
 
-    assert "Traceback" not in result.stderr
-    assert result.returncode in (0, 1, 3)
-    assert thence("show", path).returncode in (0, 3)
+    assert "Traceback" not in result.err
+    assert result.code in (0, 1, 3)
+    assert as_process("show", path).code in (0, 3)
 
 
 # -- errors -----------------------------------------------------------------------------------
