@@ -23,10 +23,10 @@ demo: ready-run ## look around on made-up sessions, then in the viewer (ONCE=1: 
 	@$(BIN)/thence demo $(if $(ONCE),,--serve)
 
 test: lint ## everything: lint, then all tests with many examples
-	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4
+	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal
 
 quick: ready-dev ## the everyday subset of the tests, under a minute
-	@THENCE_TEST=everyday $(BIN)/python -m pytest -q -n auto --maxprocesses=4 -m "not slow"
+	@THENCE_TEST=everyday $(BIN)/python -m pytest -q -n auto --maxprocesses=4 --dist worksteal -m "not slow"
 
 e2e: ready-dev ## our hooks in the real clients, on loopback; fetches the clients
 	@$(BIN)/python scripts/clients
