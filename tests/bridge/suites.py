@@ -124,12 +124,7 @@ def swapped(name: str, plugin: str, files: list[str], least: int, **env: str) ->
 
 SUITES: dict[str, Callable[[], Outcome]] = {
     "kit": kit,
-    "claude": lambda: swapped(
-        "claude-agent-sdk, its tests", "swap_claude_store", CLAUDE, 349, THENCE_THREAD="0"
-    ),
-    "thread": lambda: swapped(
-        "claude-agent-sdk, with our thread", "swap_claude_store", CLAUDE, 342, THENCE_THREAD="1"
-    ),
+    "claude": lambda: swapped("claude-agent-sdk, its tests", "swap_claude_store", CLAUDE, 349),
     "openai": lambda: swapped("openai-agents, its tests", "swap_openai_session", OPENAI, 111),
     "langgraph": langgraph,
 }

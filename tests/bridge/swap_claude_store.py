@@ -1,35 +1,28 @@
 """pytest plugin: claude-agent-sdk's own tests with our store in place of InMemorySessionStore.
 
-Some of their tests count how often the loop goes round and give no time to a disk. So our store
-works on the loop's own thread here, unless THENCE_THREAD=1 leaves it its worker: the same code,
-and the difference is told in docs/bridges.md.
+The store works as it is shipped, with its thread. Some of their tests count how often the loop
+goes round and give a disk no time, so that the homes lie in memory where there is any.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import claude_agent_sdk
 
 from thence.bridge.claude_agent_sdk import JournalSessionStore, _Key
-from thence.bridge.worker import Worker
 from thence.journal import Journal
 
-T = TypeVar("T")
+MEMORY = Path("/dev/shm")
 
-HOMES = tempfile.TemporaryDirectory(prefix="thence-")
+HOMES = tempfile.TemporaryDirectory(
+    prefix="thence-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None
+)
 """All homes, removed at the end: their tests watch who removes folders meanwhile."""
-
-
-class AtOnce(Worker):
-    """A worker that makes the loop wait."""
-
-    async def run(self, call: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Do it at once."""
-        return call(*args, **options)
 
 
 class SwappedStore(JournalSessionStore):
@@ -38,8 +31,6 @@ class SwappedStore(JournalSessionStore):
     def __init__(self) -> None:
         super().__init__(Journal(tempfile.mkdtemp(dir=HOMES.name)))
         self._projects: set[str] = set()
-        if os.environ.get("THENCE_THREAD") != "1":
-            self._worker = AtOnce()
 
     async def append(self, key: Mapping[str, Any], entries: list[Any]) -> None:
         """Note the project, for `size`."""

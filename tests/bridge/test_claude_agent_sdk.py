@@ -301,3 +301,17 @@ def test_summaries_are_the_sdks_own_fold(
 
     assert fold(None, KEY, STORY)["data"] == own[0]["data"] == later[0]["data"]
     assert own[0]["mtime"] >= later[0]["mtime"] == listed[0]["mtime"]
+
+
+def test_of_two_sessions_the_one_written_later_is_the_younger(journal: Journal) -> None:
+    """However close they are: the SDK goes on with the youngest."""
+    names = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(40)]
+
+    async def main() -> list[str]:
+        store = JournalSessionStore(journal)
+        for name in names:
+            await store.append({**KEY, "session_id": name}, [entry("u1")])
+        listed = await store.list_sessions(KEY["project_key"])
+        return [one["session_id"] for one in sorted(listed, key=lambda one: one["mtime"])]
+
+    assert names == asyncio.run(main())

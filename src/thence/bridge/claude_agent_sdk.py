@@ -7,8 +7,8 @@ event: messages are messages, linked as the client linked them, and the rest of 
 beside its message, so that nothing is kept twice and everything comes back equal. Invariants: an
 entry's uuid counts once, entries without one are never left out; a batch counts whole or not at
 all; `delete` is a tombstone and removes nothing; a damaged entry costs itself; any number of
-threads and processes may append; the event loop never waits for the disk. Entries about
-permissions are data here: no ledger is ever filled from them.
+threads and processes may append; the event loop waits for no disk longer than `PATIENCE`. Entries
+about permissions are data here: no ledger is ever filled from them.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ BRIDGE = "claude-agent-sdk"
 OPEN = 128
 """Transcripts whose ids are held at a time, and their files if they were written to."""
 
+PATIENCE = 0.05
+"""Seconds that the loop waits for a call at most. The SDK mirrors a transcript frame by frame, and
+what is kept before the next frame is read is not lost with it."""
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
@@ -46,7 +50,7 @@ class JournalSessionStore:
         files, which the SDK itself does not do for a client with a store.
         """
         self._desk = _Desk(journal, cwd)
-        self._worker = Worker()
+        self._worker = Worker(PATIENCE)
 
     async def append(self, key: Mapping[str, Any], entries: list[Any]) -> None:
         """Append a batch of entries."""
@@ -148,9 +152,11 @@ class _Desk:
             told = {"agent_id": key.agent, "completion_status": "running", "name": key.subpath}
             main = self._transcript(_Key(key.project, key.session))
             main.batches.append([Entry("sidechain", told)])
-        # Two writes are never as old as each other, however coarse the clock of the files is.
+        transcript.append(entries)
+        # Looked at after the write: no two writes are as old as each other then, however coarse
+        # the clock of the files is, and the later one is the younger.
         self._now = max(self._now + 1, time.time_ns() // 1_000_000)
-        transcript.append(entries, self._now)
+        transcript.written = self._now
 
     def load(self, key: _Key) -> list[JSON] | None:
         return self._transcript(key).load()
@@ -217,7 +223,8 @@ class _Transcript:
         self._line: list[str] = []
         self._own: set[str] = set()
         self._events: dict[str, str] = {}  # an entry's uuid -> its event's
-        self._last = 0
+        self.written = 0
+        """When this process last wrote it, in milliseconds."""
         self._summary: dict[str, JSON] | None = None
         self._folded = 0
 
@@ -243,7 +250,7 @@ class _Transcript:
         self._look()
         return bool(self._line)
 
-    def append(self, entries: list[JSON], now: int) -> None:
+    def append(self, entries: list[JSON]) -> None:
         with self.batches.exclusive():
             self._look()
             seen: ChainMap[str, str] = ChainMap({}, self._events)
@@ -259,7 +266,6 @@ class _Transcript:
                     seen[uuid] = own or ""
                 last = None  # the first one only: what comes with it is linked as it says
             self.batches.append(made)
-            self._last = now
 
     def _last_entry(self) -> str | None:
         """The entry that the tip stands on or goes on from; what a harness noted comes after it."""
@@ -280,7 +286,7 @@ class _Transcript:
     @property
     def modified(self) -> int:
         """When it was last written, in milliseconds: the clock of lists and summaries alike."""
-        return max(int((self.batches.modified() or 0) * 1000), self._last)
+        return max(int((self.batches.modified() or 0) * 1000), self.written)
 
     def summary(self) -> dict[str, JSON]:
         """The SDK's own fold over the entries, those that came since the last time added."""
