@@ -30,7 +30,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 25, "whole": 200}.items():
+for profile, examples in {"everyday": 15, "whole": 200}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),
@@ -42,8 +42,15 @@ for profile, examples in {"everyday": 25, "whole": 200}.items():
 settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "everyday"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is proven at the numbers of a release, unless it is asked for by its mark."""
+    """Leave out what is proven at the numbers of a release, unless it is asked for by its mark.
+
+    What needs a Postgres server is not for every day.
+    """
+    for item in items:
+        if "postgres" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
     if "prove" in (config.getoption("markexpr") or ""):
         return
     proofs = [item for item in items if item.get_closest_marker("prove")]

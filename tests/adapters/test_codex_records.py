@@ -148,6 +148,7 @@ def spoiled(value: Any, chance: random.Random) -> Any:
     return [spoiled(v, chance) for v in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False))
 def test_no_spoiled_record_raises_or_vanishes(chance: random.Random) -> None:
     """R6, R9: any field of any record may be lost or be anything; each line stays an event."""

@@ -579,6 +579,7 @@ def test_a_read_ends_at_its_budget_of_time(tmp_path: Path) -> None:
     assert list(range(1000)) == reader.numbers
 
 
+@pytest.mark.slow
 def test_a_line_over_the_limit_costs_itself_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

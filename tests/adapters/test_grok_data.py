@@ -223,6 +223,7 @@ def test_reading_on_after_a_kill_equals_reading_at_once(
     assert sum(Path(file.path).read_bytes().count(b"\n") for file in logs) >= growing.lines > lines
 
 
+@pytest.mark.slow
 def test_growth_byte_by_byte_equals_reading_at_once(data: Path, tmp_path: Path) -> None:
     """R1: every recorded log, in uneven pieces."""
     for at, (_, source, whole, _) in enumerate(sessions(data)):

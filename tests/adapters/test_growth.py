@@ -228,6 +228,7 @@ def test_small_sessions_grow_byte_by_byte(shared: Path, tmp_path: Path, part: in
             grown.grow(range(SMALL), looks=LOOKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_sessions_grow_line_by_line_and_within_lines(
     shared: Path, tmp_path: Path, part: int

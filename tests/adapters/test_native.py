@@ -290,6 +290,7 @@ def test_random_sessions_mean_the_same_as_to_the_format(
     assert repair.mend(history.messages()).messages == whole.messages().messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [1500, 50 << 20])
 @given(script=runs)
 @example(script=drawn(8102))  # goes on beside the answer that it wrote to an ancestor's call

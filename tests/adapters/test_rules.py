@@ -232,6 +232,7 @@ def page() -> str:
 # -- the table ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_rule_has_a_test() -> None:
     """None is left out, and no docstring names a rule that is not in the table."""
     assert set(GISTS) == set(held())
@@ -264,6 +265,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
+@pytest.mark.slow
 def test_the_page_is_up_to_date() -> None:
     """Renew it with `python -m tests.adapters.test_rules`."""
     assert page() == PAGE.read_text(encoding="utf-8")

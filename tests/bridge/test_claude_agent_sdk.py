@@ -268,6 +268,7 @@ def test_nothing_is_written_where_persistence_is_switched_off(tmp_path: Path) ->
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.slow
 def test_the_owners_kit_passes(tmp_path: Path, sdk: Callable[[str], ModuleType]) -> None:
     """All fourteen contracts of the SDK."""
     kit = sdk("claude_agent_sdk.testing")

@@ -60,6 +60,7 @@ def log(home: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_owners_suite_passes_by_counts(
     tmp_path: Path, saver: Callable[..., Any], sdk: Callable[[str], ModuleType]
 ) -> None:

@@ -48,6 +48,7 @@ async def added(session: JournalSession, *batches: list[Any]) -> list[Any]:
     return await session.get_items()
 
 
+@pytest.mark.slow
 def test_items_come_back_equal_in_their_order(journal: Journal) -> None:
     """In this object and in another process's."""
     found = asyncio.run(added(JournalSession("s", journal), ITEMS[:2], ITEMS[2:]))
@@ -70,6 +71,7 @@ WORDS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.fixed_dictionaries(

@@ -159,6 +159,7 @@ def test_an_answer_without_its_call_is_left_out() -> None:
     assert [request(prompt("And?"))] == out
 
 
+@pytest.mark.slow
 def test_the_sdk_takes_what_comes_out(journal: Journal, sdk: Callable[[str], ModuleType]) -> None:
     """Its adapter reads it, and an agent goes on after a crash in a tool."""
     parts = sdk("pydantic_ai.messages")

@@ -246,6 +246,7 @@ def test_a_backup_is_a_store_without_transcripts(
     assert run("digest", IMPORT, "--json").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_backup_in_the_place_of_a_lost_store_goes_on(
     machine: Homes, run: Run, tmp_path: Path
 ) -> None:

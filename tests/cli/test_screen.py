@@ -52,6 +52,7 @@ def pager(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_what_is_longer_than_the_screen_goes_through_the_pager(pager: Path) -> None:
     """Ours before everybody's; short answers do not."""
     long = terminal("show", "--sample", THENCE_PAGER=str(pager), PAGER="false")

@@ -46,6 +46,7 @@ def served(env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], dict[st
     process.communicate()
 
 
+@pytest.mark.slow
 def test_it_tells_where_it_is_answers_and_ends_when_told(
     served: tuple[subprocess.Popen[str], dict[str, str]],
 ) -> None:
@@ -74,6 +75,7 @@ def _entered(url: str) -> int:
     return status
 
 
+@pytest.mark.slow
 def test_it_says_so_on_a_terminal(env: dict[str, str], tmp_path: Path) -> None:
     """Where to look, that it works once, how to stop.
 

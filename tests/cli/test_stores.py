@@ -83,6 +83,7 @@ def test_forgotten_session_is_gone_from_database_and_objects(
     assert 1 == len(desk.run("ls", "--json").json)
 
 
+@pytest.mark.slow
 def test_store_is_copied_and_compared(
     tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

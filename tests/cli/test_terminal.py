@@ -318,6 +318,7 @@ def test_json_has_a_line_per_field_and_element() -> None:
     ] == list(as_json(value))
 
 
+@pytest.mark.slow
 def test_json_too_deep_is_refused_in_words() -> None:
     """An error with a hint, not a page of calls."""
     deep: Any = []

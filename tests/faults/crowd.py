@@ -19,6 +19,17 @@ WAIT = 0.0005, 0.012
 """Shorter than for a writer that has to be started: what it writes has to be read, too."""
 
 
+class Hasty(JournalSubject):
+    """Our journal without the good-byes, which are not what is looked at here."""
+
+    def append_one(self, path: Path, number: int) -> None:
+        """Go on with the session, append, let go."""
+        session = self._open(path)
+        session.record("user", self._payload(number))
+        if session._run is not None:
+            session._run.close()
+
+
 class WarmSuite(CrashSuite):
     """The suite, with writers that are there in a few milliseconds."""
 

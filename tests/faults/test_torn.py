@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.faults.crowd import MEMORY, WHOLE
+import pytest
+
+from tests.faults.crowd import MEMORY, WHOLE, Hasty
 from thence.format import codec
 from thence.journal import Journal
 from thence.testing import SAMPLE_SESSION, CrashSuite, Draft, JournalSubject
@@ -14,17 +16,7 @@ EVENTS = 60
 EVERY = 1 if WHOLE else 50
 
 
-class Hasty(JournalSubject):
-    """Our journal without the good-byes, which are not what is looked at here."""
-
-    def append_one(self, path: Path, number: int) -> None:
-        """Go on with the session, append, let go."""
-        session = self._open(path)
-        session.record("user", self._payload(number))
-        if session._run is not None:
-            session._run.close()
-
-
+@pytest.mark.slow
 def test_a_cut_at_any_byte_costs_the_cut_event_only() -> None:
     """Going on with a torn session never shortens it, and its next event can be read."""
     subject = Hasty(largest=8, durability="none")

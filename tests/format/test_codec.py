@@ -657,6 +657,7 @@ def whole_lines(log: list[Event], cut: int) -> list[Event]:
     return out
 
 
+@pytest.mark.slow
 @given(logs, st.data())
 def test_a_prefix_loses_at_most_its_last_event_and_invents_none(
     log: list[Event], data: st.DataObject
@@ -673,6 +674,7 @@ def test_a_prefix_loses_at_most_its_last_event_and_invents_none(
     assert decoded.torn == bool(decoded.skipped) == (half + b"\n" not in (b"\n", *map(encode, log)))
 
 
+@pytest.mark.slow
 @given(logs, events, st.data())
 def test_appending_behind_a_torn_tail_with_lf_first_loses_only_the_torn_one(
     log: list[Event], new: Event, data: st.DataObject
@@ -714,6 +716,7 @@ HOSTILE_LINES: dict[str, Callable[[int], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", one_quick(HOSTILE_LINES))
 @pytest.mark.parametrize("is_record", [codec.anything, codec.is_event])
 def test_a_hostile_line_takes_linear_time(
@@ -728,6 +731,7 @@ def test_a_hostile_line_takes_linear_time(
     assert grows_linearly(read, 50_000)
 
 
+@pytest.mark.slow
 def test_many_small_chunks_of_one_line_take_linear_time() -> None:
     """A long line that arrives byte by byte is not copied again for every byte."""
     assert grows_linearly(lambda n: decode(b"x" for _ in range(n)), 25_000)

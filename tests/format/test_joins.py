@@ -170,6 +170,7 @@ SOME_CALLS = st.lists(
 ).map(lambda said: log(*said))
 
 
+@pytest.mark.slow
 @given(SOME_CALLS)
 def test_every_call_is_listed_and_no_result_serves_twice(events: list[SessionEvent]) -> None:
     """In written order, each with a result of its own id or none."""

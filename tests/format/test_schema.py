@@ -216,6 +216,7 @@ def test_no_record_makes_a_step_raise(record: schema.Record, version: int) -> No
     assert record.keys() <= once.keys()
 
 
+@pytest.mark.slow
 @given(wild | shaped)
 def test_no_record_makes_telling_the_version_raise(record: schema.Record) -> None:
     """A version is a number from 1 on, whatever a header states."""

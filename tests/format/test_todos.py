@@ -558,6 +558,7 @@ wild_steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(wild_steps)
 @example([Step("1", "assistant", "", "update_plan", "[" * 100_000)])
 def test_nothing_raises_and_pending_is_part_of_todos(steps: list[Step]) -> None:
@@ -760,6 +761,7 @@ def test_real_grok_list_and_plan_are_one(shared: Path) -> None:
     assert {"fix add": "done", "run test": "in_progress"} == statuses(*parts)
 
 
+@pytest.mark.slow
 def test_real_sessions_of_strangers_give_well_formed_todos(shared: Path) -> None:
     """Every todo of the public sessions was opened and closed by steps of its session."""
     sessions = sorted((shared / "data" / "public" / "claude").rglob("*.jsonl"))

@@ -60,6 +60,7 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / "sessions").exists()
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_cut_anywhere_counts_whole_or_not_at_all(tmp_path: Path) -> None:
     """Every byte of a batch of three; what comes next is read, whatever was left."""
     first = opened(tmp_path / "home")
@@ -208,6 +209,7 @@ def test_threads_and_objects_append_together_and_nothing_is_lost(tmp_path: Path)
     assert [text[:-1] + "b" for text in found[::2]] == found[1::2]
 
 
+@pytest.mark.slow
 def test_processes_append_together_and_an_id_counts_once(tmp_path: Path) -> None:
     """Three processes append the same ids: whoever is first."""
     script = (

@@ -387,6 +387,7 @@ def test_suffixes_keep_kinds_apart(tmp_path: Path) -> None:
     assert "is missing" in str(Blobs(tmp_path).check(blob.hash))
 
 
+@pytest.mark.slow
 def test_threads_may_add_the_same_bytes_at_once(tmp_path: Path) -> None:
     """Whoever is first, all find the blob whole at every moment."""
     data = os.urandom(3 * BLOCK)

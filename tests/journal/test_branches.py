@@ -45,6 +45,7 @@ def branches_of(session: Session) -> Branches:
     return Branches(session._run, session._parts.reread, session._boundary)
 
 
+@pytest.mark.slow
 @FEWER
 @given(script=scripts)
 def test_a_walk_leads_where_reading_does(script: Script) -> None:

@@ -236,6 +236,7 @@ def test_every_text_survives(tmp_path: Path, text: str) -> None:
     assert (text[:99], text[:99], 0) == (found.session_id, found.project, history.skipped)
 
 
+@pytest.mark.slow
 def test_a_line_over_the_limit_is_passed_over_and_no_other(tmp_path: Path) -> None:
     """The longest line that is parsed is the codec's."""
     history = History(tmp_path, limit_bytes=LINE_LIMIT * 4)
@@ -286,6 +287,7 @@ def test_switched_off_it_touches_nothing(tmp_path: Path) -> None:
 # -- reading ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     prompts=st.lists(
         st.text(max_size=30) | st.integers(BLOCK - 120, BLOCK + 20).map("z".__mul__), max_size=30
@@ -627,6 +629,7 @@ def test_a_sweep_removes_rolled_files_of_a_month_ago(tmp_path: Path) -> None:
 # -- damage -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_damage_costs_only_what_it_touches(tmp_path: Path) -> None:
     """Random bytes changed anywhere: the other prompts are there, in order, and nothing raises."""
     fill(History(tmp_path), said := [f"prompt {n} " + "é\u2028" * (n % 7) for n in range(40)])
@@ -649,6 +652,7 @@ def test_damage_costs_only_what_it_touches(tmp_path: Path) -> None:
         assert len(found) <= 40, seed
 
 
+@pytest.mark.slow
 def test_a_file_cut_anywhere_keeps_what_was_whole(tmp_path: Path) -> None:
     """At every byte: whole lines are read, nothing is cut off, the next prompt stands alone."""
     fill(History(tmp_path), ["a", "b \u2028", "c"])
@@ -830,6 +834,7 @@ def test_no_handle_is_left_open(tmp_path: Path) -> None:
 # -- several at once --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_many_processes_lose_double_and_tear_nothing(tmp_path: Path) -> None:
     """Under constant rollovers; who reads meanwhile sees each writer's prompts without a gap."""
     names = [f"w{n}" for n in range(WRITERS)]
@@ -873,6 +878,7 @@ def test_threads_share_one_history(tmp_path: Path) -> None:
     assert expected == sorted(everything(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_killed_writer_loses_and_doubles_nothing_it_had_kept(tmp_path: Path) -> None:
     """At random times, with lines of many sizes: what `add` returned for is there, once, whole."""
     output, _ = python(KILLED, tmp_path, KILLS, 20).communicate(timeout=600)

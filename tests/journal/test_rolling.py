@@ -431,6 +431,7 @@ def test_a_rolled_session_is_listed_by_its_last_use(rolled: Session, journal: Jo
     assert [NAME, "between"] == [listed.session_id for listed in journal.sessions()]
 
 
+@pytest.mark.slow
 @given(script=runs.scripts, cap=st.integers(200, 4000), seals=st.booleans())
 def test_any_run_over_segments_comes_back_as_it_was(
     script: runs.Script, cap: int, seals: bool

@@ -272,6 +272,7 @@ def test_a_result_never_stays_over_the_budget(lengths: list[int]) -> None:
     assert Budget.per_result >= sum(len(block["text"]) for block in fitted)
 
 
+@pytest.mark.slow
 def test_what_has_no_json_form_is_left_for_the_log_to_judge(tmp_path: Path) -> None:
     """Depth beyond any writer and foreign objects do not raise here."""
     deep: JSON = {}

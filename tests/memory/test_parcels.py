@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from thence.memory.parcels import WAITING, may_fork
 
 STORY = f"""
@@ -51,6 +53,7 @@ def _told(folder: Path, readers: int, dies: int = -1) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_everything_arrives_once_from_any_number_of_readers(tmp_path: Path) -> None:
     """Few parcels lie between, and nothing is left: neither ours nor a killed sweep's."""
     expected = ["True True True", "[]"]

@@ -270,6 +270,7 @@ def test_a_flaky_test_is_told_by_its_name() -> None:
 # -- all ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.permutations([1, 2, 3, 4, 5, 6, 7]))
 def test_the_order_of_sessions_changes_nothing(order: list[int]) -> None:
     """The same memories give the same patterns; only so much evidence is quoted."""

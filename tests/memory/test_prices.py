@@ -362,6 +362,7 @@ assert threading.active_count() == 1
 """
 
 
+@pytest.mark.slow
 def test_no_socket_is_ever_opened() -> None:
     """Neither reading the list nor asking it uses the network, a thread or a process.
 

@@ -246,6 +246,7 @@ def test_a_json_value_is_redacted_in_every_part() -> None:
     assert redacted == redactor.redact_json(redacted)
 
 
+@pytest.mark.slow
 def test_a_json_value_of_any_depth_is_redacted() -> None:
     """The walk does not recurse."""
     value: Any = token()
@@ -507,6 +508,7 @@ def test_texts_of_a_value_are_judged_as_each_alone(value: list[str]) -> None:
     assert (alone == value) == (together is value)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["password", "text", "a", "token"]), st.lists(texts)))
 def test_what_one_look_clears_the_walk_clears(value: dict[str, list[str]]) -> None:
     """A value comes back as itself exactly when going over it text by text changes nothing."""

@@ -230,6 +230,7 @@ def outcome() -> list[tuple[str, bool]]:
     return found
 
 
+@pytest.mark.slow
 def test_planted_secrets_are_found(outcome: list[tuple[str, bool]]) -> None:
     """At least 99 of 100 are gone, over more than forty kinds and all forms."""
     missed = [kind for kind, gone in outcome if not gone]

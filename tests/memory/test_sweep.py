@@ -139,6 +139,7 @@ def test_three_processes_come_to_the_same_as_one(home: Path, tmp_path: Path, war
     assert [] == list((tmp_path / "two" / "tmp").iterdir())
 
 
+@pytest.mark.slow
 @settings(max_examples=max(settings().max_examples // 4, 5))
 @given(st.data())
 def test_any_order_of_growth_comes_to_the_same(data: st.DataObject) -> None:
@@ -667,6 +668,7 @@ def test_running_and_pinned_sessions_stay_longest(
     assert {logs.name(2), logs.name(3)} == left
 
 
+@pytest.mark.slow
 def test_what_was_evicted_is_in_no_file(home: Path, tmp_path: Path, warm: Warm) -> None:
     """Rows, packs, index, log of the database, free pages; also when the eviction was killed."""
     secret = logs.script(6)
@@ -705,6 +707,7 @@ def real_roots(shared: Path) -> dict[str, list[Path]]:
     return roots
 
 
+@pytest.mark.slow
 def test_real_totals_are_those_of_the_adapters(shared: Path, tmp_path: Path) -> None:
     """Per session and per day, forks and subagents once; and what the API itself counted."""
     roots = real_roots(shared)
@@ -762,6 +765,7 @@ def _by_day(whole: Whole) -> Counter[str]:
     return out
 
 
+@pytest.mark.slow
 def test_real_totals_are_those_of_the_api(shared: Path, tmp_path: Path) -> None:
     """Of Codex and Grok, thread by thread, where the log tells all of it."""
     roots = real_roots(shared)
@@ -805,6 +809,7 @@ def test_real_sessions_grow_in_the_store(shared: Path, tmp_path: Path, series: s
     assert once == some
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["codex", "grok"])
 def test_real_homes_grow_in_the_store(shared: Path, tmp_path: Path, agent: str) -> None:
     """Logs that get longer, documents that turn up: the same as all of it at once."""

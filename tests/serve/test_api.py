@@ -460,6 +460,7 @@ def asked(
     return statuses
 
 
+@pytest.mark.slow
 def test_nothing_that_is_asked_breaks_the_server(house: House) -> None:
     """Made-up requests to every operation of our OpenAPI: no 500."""
     seen = tried(house, 6)

@@ -115,6 +115,7 @@ def test_addresses_are_answered_with_pages(house: House, path: str, status: int)
     assert b"<script>" not in answer.body
 
 
+@pytest.mark.slow
 def test_parts_of_sessions_are_answered_or_are_not_there(house: House) -> None:
     """Rows, bodies, branches, subagents; what is none of them is a 404."""
     for row in house.store.sessions(Filter()):
@@ -143,6 +144,7 @@ def test_an_evicted_session_shows_its_digest(own_house: House) -> None:
     assert b"What does clock.py do?" in answer.body
 
 
+@pytest.mark.slow
 def test_a_large_session_shows_its_head_at_once_and_its_rows_after(
     own_house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

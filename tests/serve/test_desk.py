@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import msgspec
 import pytest
 
 from tests.serve.conftest import House
 from thence.errors import SessionNotFound
-from thence.serve.desk import _Kept, _Key, _Wholes
+from thence.memory.activity import pulse
+from thence.serve.desk import _Kept
 
 
 def test_a_session_is_put_together_once_for_one_state_of_it(house: House) -> None:
@@ -24,36 +23,12 @@ def test_a_session_is_put_together_once_for_one_state_of_it(house: House) -> Non
     assert grown.whole.uid == first.whole.uid
 
 
-def test_sessions_at_hand_are_bounded(house: House) -> None:
-    """The one that was not used for longest goes first; one that is too large stays never."""
-    made = house.desk.whole(next(iter(house.store.sessions())))
-    wholes = _Wholes(room=30)
-    a, b, c, large = (_Key(name, 1, None) for name in "abcl")
-    for key in (a, b, a, c):
-        wholes.get(key, 12, lambda: made)
-    wholes.get(large, 31, lambda: made)
+def test_how_busy_a_session_was_is_counted_once(house: House) -> None:
+    """Lists draw the same sessions again and again."""
+    row = next(iter(house.store.sessions()))
 
-    assert [a, c] == list(wholes._held)
-    assert 24 == wholes._used
-
-
-def test_who_asks_while_it_is_made_waits_for_it(house: House) -> None:
-    """Eight threads that ask for one session have it put together once."""
-    made = house.desk.whole(next(iter(house.store.sessions())))
-    wholes, times = _Wholes(room=99), []
-    gate = threading.Barrier(8)
-
-    def ask() -> None:
-        gate.wait()
-        wholes.get(_Key("a", 1, None), 1, lambda: times.append(1) or made)  # type: ignore[func-returns-value]
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert [1] == times
+    assert house.desk.pulse(row) is house.desk.pulse(row)
+    assert pulse(house.store, row.session.session_uid) == house.desk.pulse(row)
 
 
 def test_what_agents_say_is_asked_again_when_it_is_old() -> None:
