@@ -16,6 +16,10 @@ The file `config.toml` in the home; every knob has a default:
     objects = "s3://bucket/prefix"                # payloads lie there; or gs://…, az://…, file:///…
     digesters = ["burndown", "my.package:Mine"]   # asked besides ours; unset: all installed ones
 
+    [session_memory.push]
+    url = "postgresql://team.example/agents"      # where `thence push` sends to
+    private = ["~/diary/*"]                       # projects that are kept here and never sent
+
     [session_memory.retention]
     raw_soft_cap_bytes = "4GiB"
     raw_hard_cap_bytes = "6GiB"
@@ -324,6 +328,8 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.store": (_text, lambda home: f"sqlite:{home / 'memory' / 'thence.db'}"),
     "session_memory.objects": (_objects, lambda _: None),
     "session_memory.exclude": (_texts, lambda _: []),
+    "session_memory.push.url": (_text, lambda _: None),
+    "session_memory.push.private": (_texts, lambda _: []),
     "session_memory.hub": (_address, lambda _: None),
     "session_memory.digesters": (_texts, lambda _: None),
     "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),

@@ -60,18 +60,24 @@ def dump(folder: Path) -> dict[str, Any]:
     """
     store = opened(folder)
     try:
-        return {
-            "sessions": {row.session.session_uid: _row(row) for row in store.sessions()},
-            "events": sorted(_events(store)),
-            "facts": {uid: _facts(store, uid) for uid in store.known().sessions},
-            "words": sorted(_words(store)),
-            "spend": sorted(map(repr, store.kept("spend"))),
-            "digests": {d["uid"]: _lasting(d) for d in store.kept("digests")},
-            "signals": sorted(repr(_lasting(s)) for s in store.kept("signals")),
-            "families": _families(store),
-        }
+        return everything(store)
     finally:
         store.close()
+
+
+def everything(store: Sqlite | Postgres) -> dict[str, Any]:
+    """Give all that a store tells."""
+    sessions = {row.session.session_uid: _row(row) for row in store.sessions()}
+    return {
+        "sessions": sessions,
+        "events": sorted(_events(store)),
+        "facts": {uid: _facts(store, uid) for uid in sessions},
+        "words": sorted(_words(store)),
+        "spend": sorted(map(repr, store.kept("spend"))),
+        "digests": {d["uid"]: _lasting(d) for d in store.kept("digests")},
+        "signals": sorted(repr(_lasting(s)) for s in store.kept("signals")),
+        "families": _families(store),
+    }
 
 
 def spent(folder: Path) -> dict[str, tuple[int, int, int]]:

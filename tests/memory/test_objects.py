@@ -38,6 +38,10 @@ class Loud:
         """Keep, or fail."""
         self._do("put", lambda: self.shelf.put(name, body))
 
+    def put_all(self, objects: Sequence[tuple[str, bytes]]) -> None:
+        """Keep several, or fail."""
+        self._do("put", lambda: self.shelf.put_all(objects))
+
     def get(self, name: str, start: int, length: int) -> bytes:
         """Give a part."""
         return self.shelf.get(name, start, length)

@@ -44,6 +44,7 @@ COMMANDS = {
     "keep": "Never evict these sessions.",
     "forget": "Remove a session for good, with proof.",
     "backup": "Save what is kept for good into one file.",
+    "push": "Send what is kept here to the store of a team, redacted.",
     "copy": "Copy a whole store into another one, and compare both.",
     "doctor": "Check sources, store, packs, hooks, modes, clock and disk.",
     "config": "Show every setting, its value and where that comes from.",

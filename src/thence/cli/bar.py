@@ -20,6 +20,8 @@ EVERY: Final = 0.1
 _UP = "\x1b[1A"
 _WIPE = "\r\x1b[2K"
 _NAMES = {"find": "looking", "read": "sweeping", "digest": "digesting", "evict": "evicting"}
+_NAMES |= {"push": "pushing"}
+_MEASURED = {"read": "read", "push": "done"}
 
 
 class Bar:
@@ -63,20 +65,21 @@ def lines(progress: Progress, room: int, passed: float) -> list[str]:
     name = f"{_NAMES.get(progress.stage, progress.stage):<10}"
     if progress.stage == "find":
         return [cut(f"{name}{several(progress.all_sources, 'session')} found", room), ""]
-    if progress.stage == "read":
+    if progress.stage in _MEASURED:
         done, of = progress.bytes, progress.all_bytes
     else:
         done, of = progress.sources, progress.all_sources
     share = min(done / of, 1.0) if of else 0.0
     right = f"{int(100 * share)} %"
-    if progress.stage == "read":
+    if progress.stage in _MEASURED:
         right += f"  {size(done)} of {size(of)}"
         if passed > 0.5 and done:
             left = (of - done) / (done / passed)
             right += f"  {size(round(done / passed))}/s  {lasted(round(left) * 1000)} left"
     bar = _drawn(share, min(max(room - len(name) - len(right) - 2, 0), 60))
-    told = f"{' ' * 10}{progress.sources:,} of {several(progress.all_sources, 'session')} read"
-    told += f", {progress.sessions:,} kept"
+    told = f"{' ' * 10}{progress.sources:,} of {several(progress.all_sources, 'session')}"
+    told += f" {_MEASURED.get(progress.stage, 'read')}, {progress.sessions:,}"
+    told += " sent" if progress.stage == "push" else " kept"
     return [cut(f"{name}{bar}  {right}", room), cut(told, room)]
 
 

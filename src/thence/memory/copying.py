@@ -107,16 +107,16 @@ class _Copier:
         derived = []
         if held is None:
             cursor = self._known[uid].cursor if uid in self._known else Cursor()
-            change = Change(_plain(row), cursor, spend=list(self._spend(uid)), fresh=True)
+            change = Change(plain(row), cursor, spend=list(spend_of(self._source, uid)), fresh=True)
         else:
             change = self._change(uid, held)
             derived = recalled(uid, held, self._source.blobs).derived
         change.row = msgspec.structs.replace(change.row, pinned=row.pinned, gone=row.gone)
-        if any(there.change == row.change for there in self._target.sessions(_only(uid))):
+        if any(there.change == row.change for there in self._target.sessions(only(uid))):
             # The same number would mean that nothing else changed.
             self._write(msgspec.structs.replace(change.row, change=row.change + 1), change)
         self._write(change.row, change)
-        for made in self._digests(row):
+        for made in digests_of(self._source, row):
             made.events = [event_row(event) for event in derived]
             self._target.digested([made])
         if row.pinned:
@@ -133,29 +133,33 @@ class _Copier:
         change = self._keeper.again(uid, held, facts)
         self._keeper.sync()
         sizes = {name: getattr(change.row, name) for name in _SIZES}
-        change.row = msgspec.structs.replace(_plain(held.row), shuffled=False, **sizes)
+        change.row = msgspec.structs.replace(plain(held.row), shuffled=False, **sizes)
         return change
 
-    def _spend(self, uid: str) -> Iterator[Spend]:
-        for told in self._source.kept("spend", _only(uid)):
-            usage = Usage(
-                *(told.get(name) or 0 for name in ("input", "output", "cache_creation")),
-                *(told.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
-            )
-            rest: dict[str, Any] = {name: told[name] for name in _MONEY}
-            yield Spend(told["day"], told["model"], told["place"], usage, **rest)
 
-    def _digests(self, row: SessionRow) -> Iterator[Digested]:
-        uid = row.session.session_uid
-        for told in self._source.kept("digests", _only(uid)):
-            body = {name: value for name, value in told.items() if name not in _NOTED}
-            signals = [
-                {name: value for name, value in one.items() if name != "uid"}
-                for one in self._source.kept("signals", _only(uid))
-            ]
-            made = Digested(uid, told["change"], body, signals, [], row.session.outcome)
-            made.task_ref = row.session.task_ref
-            yield made
+def spend_of(store: Store, uid: str) -> Iterator[Spend]:
+    """Give what a session took, as a store keeps it."""
+    for told in store.kept("spend", only(uid)):
+        usage = Usage(
+            *(told.get(name) or 0 for name in ("input", "output", "cache_creation")),
+            *(told.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
+        )
+        rest: dict[str, Any] = {name: told[name] for name in _MONEY}
+        yield Spend(told["day"], told["model"], told["place"], usage, **rest)
+
+
+def digests_of(store: Store, row: SessionRow) -> Iterator[Digested]:
+    """Give the digest of a session and its signals, as a store keeps them."""
+    uid = row.session.session_uid
+    for told in store.kept("digests", only(uid)):
+        body = {name: value for name, value in told.items() if name not in _NOTED}
+        signals = [
+            {name: value for name, value in one.items() if name != "uid"}
+            for one in store.kept("signals", only(uid))
+        ]
+        made = Digested(uid, told["change"], body, signals, [], row.session.outcome)
+        made.task_ref = row.session.task_ref
+        yield made
 
 
 _SIZES = ("raw_bytes", "text_bytes", "pack_bytes")
@@ -164,11 +168,12 @@ _NOTED = frozenset({"uid", "change", "at"})
 _TIMES = ("discovered_at", "ingested_at", "analyzed_at", "evicted_at")
 
 
-def _only(uid: str) -> Filter:
+def only(uid: str) -> Filter:
+    """Ask for one session."""
     return Filter(uids=(uid,))
 
 
-def _plain(row: SessionRow) -> SessionRow:
+def plain(row: SessionRow) -> SessionRow:
     """Give a row without what the store it came from noted of it."""
     session = msgspec.structs.replace(row.session, **dict.fromkeys(_TIMES))
     return msgspec.structs.replace(row, session=session)
@@ -178,7 +183,7 @@ def _plain(row: SessionRow) -> SessionRow:
 
 
 def _hash_there(store: Store, uid: str) -> str | None:
-    for row in store.sessions(_only(uid)):
+    for row in store.sessions(only(uid)):
         return hash_of(store, row)
     return None
 
@@ -189,9 +194,9 @@ def hash_of(store: Store, row: SessionRow, report: Copied | None = None) -> str:
     told = blake2b(digest_size=16)
     # What depends on how it was written: sizes, and whether its rows lie in order.
     of_itself = {**dict.fromkeys(_SIZES, 0), "shuffled": False}
-    told.update(_bytes(msgspec.structs.replace(_plain(row), **of_itself)))
+    told.update(_bytes(msgspec.structs.replace(plain(row), **of_itself)))
     told.update(_bytes([row.session.analyzed_at is None, row.session.evicted_at is None]))
-    wanted = _only(uid)
+    wanted = only(uid)
     digests = list(store.kept("digests", wanted))
     for one in digests:
         told.update(_bytes({name: value for name, value in one.items() if name != "at"}))

@@ -78,6 +78,14 @@ class Kept(msgspec.Struct):
     bytes: int = 0
 
 
+class Sending(NamedTuple):
+    """A piece of a session for another store, what that holds of it then, and all of it."""
+
+    change: Change
+    held: Held
+    whole: Whole
+
+
 class _Stored(NamedTuple):
     """Facts as they are kept: with payloads and refs to them, with refs alone, and as bytes."""
 
@@ -198,6 +206,42 @@ class Keeper:
         change.cursor = held.cursor
         change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
         return change
+
+    def sent(self, uid: str, there: Held | None, here: Held, facts: list[Fact]) -> Sending:
+        """Keep facts of a session in another store, after those that are there already.
+
+        `here` is the session as it stands in the store they come from, its row clean.
+        """
+        stored = self._stored(uid, facts)
+        whole = Whole(
+            uid,
+            [*(there.facts if there else ()), *stored.full],
+            replayed=here.replayed,
+            billed=here.billed,
+            torn=here.row.torn,
+        )
+        pack_bytes = there.row.pack_bytes if there else 0
+        row = msgspec.structs.replace(here.row, pack_bytes=pack_bytes)
+        change = self._change(whole, stored, there, row)
+        change.cursor = here.cursor
+        change.replayed, change.billed, change.ties = here.replayed, here.billed, here.ties
+        events = {
+            **(there.events if there else {}),
+            **{one.event_id: _seen(one) for one in (*change.events, *change.altered)},
+        }
+        for gone in change.vanished:
+            events.pop(gone, None)
+        held = Held(
+            change.row, here.cursor, [*(there.facts if there else ()), *stored.light], events
+        )
+        held.replayed, held.billed, held.ties = here.replayed, here.billed, here.ties
+        return Sending(change, held, whole)
+
+    def clean_row(self, row: SessionRow) -> SessionRow:
+        """Give a row by the rules of today."""
+        told = msgspec.to_builtins(row)
+        clean = self._redactor.redact_json(told)
+        return row if clean == told else msgspec.convert(clean, SessionRow)
 
     def sync(self) -> None:
         """Return when the payloads of all changes so far are on the disk."""

@@ -50,6 +50,9 @@ OBJECT: Final = 32 << 20
 UPLOADS: Final = 8
 """Objects that are on their way at a time."""
 
+WAITING: Final = 16 << 20
+"""Bytes that wait to be put together, where that is quicker than one by one."""
+
 _REF = re.compile(
     r"([a-z2-7]{20})/([0-9a-f]{32})#"
     r"([0-9]{1,15}),([0-9]{1,15}),([0-9]{1,10}),([0-9]{1,10}),([0-9a-f]{8})"
@@ -68,10 +71,14 @@ class Shelf(Protocol):
     """Where objects lie. Errors are `ShelfError`."""
 
     parallel: bool
-    """Whether several threads at once are quicker than one."""
+    """Whether several threads at once are quicker than one; else many objects at once are."""
 
     def put(self, name: str, body: bytes) -> None:
         """Keep an object under a name that nothing has; durable on return."""
+        ...
+
+    def put_all(self, objects: Sequence[tuple[str, bytes]]) -> None:
+        """Keep several, all or none of them."""
         ...
 
     def get(self, name: str, start: int, length: int) -> bytes:
@@ -130,6 +137,8 @@ class Objects:
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self._pool: ThreadPoolExecutor | None = None
         self._sent: deque[Future[None]] = deque()
+        self._waiting: dict[str, bytes] = {}
+        self._waits = 0
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -163,9 +172,15 @@ class Objects:
             yield f"{pack}/{batch}", bytes(body), refs
 
     def _send(self, name: str, body: bytes, *, wait: bool) -> None:
-        if wait or not self.shelf.parallel:
+        if wait:
             with _telling():
                 self.shelf.put(name, body)
+            return
+        if not self.shelf.parallel:
+            self._waiting[name] = body
+            self._waits += len(body)
+            if self._waits >= WAITING:
+                self._put_waiting()
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(UPLOADS, thread_name_prefix="thence-objects")
@@ -175,8 +190,20 @@ class Objects:
                 self._sent.popleft()
         self._sent.append(self._pool.submit(self.shelf.put, name, body))
 
+    def _put_waiting(self) -> None:
+        with _telling():
+            self.shelf.put_all(list(self._waiting.items()))
+        self.taken()
+
+    def taken(self) -> list[tuple[str, bytes]]:
+        """Give what waits to be put, to whoever does that together with the rows that name it."""
+        taken, self._waiting, self._waits = list(self._waiting.items()), {}, 0
+        return taken
+
     def sync(self) -> None:
         """Return when all that was appended is durable. If it raises, commit no row of it."""
+        if self._waiting:
+            self._put_waiting()
         sent, self._sent = self._sent, deque()
         errors = [error for future in sent if (error := future.exception()) is not None]
         if errors:
@@ -198,9 +225,21 @@ class Objects:
             raise _damaged(where, "holds other bytes there")
         return payload
 
+    def _data(self, where: ObjectRef) -> bytes:
+        """Give a frame's bytes, be they on their way still."""
+        if body := self._waiting.get(where.name):
+            return body[where.offset : where.offset + where.length]
+        try:
+            return self.shelf.get(where.name, where.offset, where.length)
+        except Absent:
+            if not self._sent:
+                raise
+        self.sync()
+        return self.shelf.get(where.name, where.offset, where.length)
+
     def _decode(self, where: ObjectRef) -> bytes:
         try:
-            data = self.shelf.get(where.name, where.offset, where.length)
+            data = self._data(where)
         except Absent as error:
             raise PackMissing(
                 f"the object {where.name} is gone",
@@ -318,6 +357,11 @@ class Bucket:
             if self._folder is not None:
                 _settle(self._folder / name)
 
+    def put_all(self, objects: Sequence[tuple[str, bytes]]) -> None:
+        """Keep several; a store of objects knows no more than one at a time."""
+        for name, body in objects:
+            self.put(name, body)
+
     def get(self, name: str, start: int, length: int) -> bytes:
         """Give a part of an object."""
         with self._told():
@@ -341,6 +385,50 @@ class Bucket:
             for name in names:
                 with contextlib.suppress(Absent), self._told():
                     self._do.delete(self._store, name)
+
+    # -- whole files, for exports -----------------------------------------------------------
+
+    def whole(self, name: str) -> tuple[bytes, str | None]:
+        """Give all of an object, and the tag by which to know whether it changed."""
+        with self._told():
+            found = self._do.get(self._store, name)
+            return bytes(found.bytes()), found.meta.get("e_tag")
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Write an object into a file, piece by piece."""
+        with self._told():
+            found = self._do.get(self._store, name)
+            with path.open("wb") as file:
+                for piece in found.stream(min_chunk_size=1 << 20):
+                    file.write(piece)
+
+    def send(self, path: Path, name: str) -> None:
+        """Keep a file under a name that only its own bytes can have; in parts where it is large."""
+        with self._told():
+            self._do.put(self._store, name, path)
+
+    def swap(self, name: str, body: bytes, tag: str | None) -> bool:
+        """Replace an object that still has a tag, or is not there if None; else do nothing.
+
+        Where the store cannot compare, it is looked at once more before.
+        """
+        from obstore import exceptions
+
+        mode: Any = "create" if tag is None else {"e_tag": tag, "version": None}
+        with self._told():
+            try:
+                self._do.put(self._store, name, body, mode=mode)
+            except (self._there, exceptions.PreconditionError):
+                return False
+            except (exceptions.NotSupportedError, NotImplementedError):
+                try:
+                    now = self._do.head(self._store, name).get("e_tag")
+                except self._absent:
+                    now = None
+                if now != tag:
+                    return False
+                self._do.put(self._store, name, body)
+        return True
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

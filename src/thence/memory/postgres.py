@@ -4,7 +4,8 @@
 
 `tenant` (default: `default`) is whose rows these are; nothing reads or writes another's. `machine`
 (default: the name of this host) is who sweeps: a machine sees the cursors of its own sessions, and
-one sweep of each machine runs at a time, while those of others go on beside it.
+one sweep of each machine runs at a time, while those of others go on beside it. `machine=*` means
+all of them together: such a store is read, and never written.
 
 A write is one transaction. Sweeps do not wait for the server's disk, as a lost end of them is read
 again; digests, evictions and renamed refs do. What is deleted is out of reach at once; it is out
@@ -37,7 +38,7 @@ from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
 from thence.memory.postgres_schema import SCHEMA, TABLES, admit, lock_key, migrate
 from thence.memory.postgres_search import Search
-from thence.memory.postgres_write import REWRITE, Writer, channel_of, text
+from thence.memory.postgres_write import REWRITE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
     CURSOR,
     NAMES,
@@ -71,6 +72,9 @@ from thence.memory.store import (
     unpack_facts,
 )
 
+EVERYONE: Final = "*"
+"""The machine of who reads what all machines wrote."""
+
 REWRITTEN: Final = 256 << 20
 """Bytes of a table that is written anew after an eviction, while others wait for it."""
 
@@ -82,6 +86,10 @@ _GONE = (psycopg.OperationalError, psycopg.InterfaceError)
 
 Db = psycopg.Connection[Any]
 _T = TypeVar("_T")
+
+
+class Unreachable(BadConfig):
+    """No database lets us in at this address, now."""
 
 
 class StoreLost(ThenceError):
@@ -134,7 +142,7 @@ class Postgres:
                 self.address, autocommit=True, application_name="thence", client_encoding="utf8"
             )
         except psycopg.Error as error:
-            raise BadConfig(
+            raise Unreachable(
                 f"cannot open the store at {self.shown}: {_why(error)}",
                 hint="is the server up, and may you log in? psql takes the same address",
             ) from error
@@ -162,6 +170,8 @@ class Postgres:
 
     def _written(self, work: Callable[[Writer], _T], *, full: bool = False) -> _T:
         """All or nothing; with `full` on the server's disk when it is over."""
+        if self.machine == EVERYONE:
+            raise _read_only()
         for left in reversed(range(TRIES)):
             try:
                 with self._telling(), self._db.transaction():
@@ -182,6 +192,8 @@ class Postgres:
 
         The right goes with a connection of its own: it ends when this process does.
         """
+        if self.machine == EVERYONE:
+            raise _read_only()
         key = lock_key("sweep", self.tenant, self.machine)
         until = time.monotonic() + wait
         lock = self._connect()
@@ -220,13 +232,14 @@ class Postgres:
 
     def known(self) -> Inventory:
         """Give the cursors of this machine's sessions, and which ones must not come back."""
-        mine = self.tenant, self.machine
+        mine = self.tenant, self.machine, EVERYONE
         rows = self._every(
             "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
-            " ingested, analysed, evicted FROM sessions WHERE tenant=%s AND machine=%s ORDER BY id",
+            " ingested, analysed, evicted FROM sessions WHERE tenant=%s AND %s IN (machine, %s)"
+            " ORDER BY id",
             *mine,
         )
-        pending = self._every("SELECT name FROM pending WHERE tenant=%s AND machine=%s", *mine)
+        pending = self._every("SELECT name FROM pending WHERE tenant=%s AND machine=%s", *mine[:2])
         return inventory(
             rows,
             (
@@ -237,7 +250,7 @@ class Postgres:
             ),
             self._first(
                 "SELECT coalesce(sum(distilled), 0)::bigint FROM sessions"
-                " WHERE tenant=%s AND machine=%s",
+                " WHERE tenant=%s AND %s IN (machine, %s)",
                 *mine,
             ),
             (name for (name,) in pending),
@@ -252,6 +265,31 @@ class Postgres:
         """Write what reads found: all of it or nothing."""
         full = any(change.renamed for change in changes)
         return self._written(lambda writer: writer.write(changes), full=full)
+
+    def pushed(self) -> dict[str, tuple[bytes, bool]]:
+        """Tell how far sessions of this tenant were pushed, and whether by this machine."""
+        rows = self._every(
+            "SELECT uid, pushed, machine=%s FROM sessions WHERE tenant=%s AND pushed IS NOT NULL",
+            *(self.machine, self.tenant),
+        )
+        return {uid: (bytes(mark), mine) for uid, mark, mine in rows}
+
+    def push(self, sent: Sequence[Sent]) -> tuple[dict[str, set[str]], set[str]]:
+        """Write what a machine sends, payloads, rows and marks together, or nothing of it.
+
+        Gives the kin of sessions that have any, and the sessions that were left out: forgotten
+        here, or those of another machine that has more of them. If it raises, nothing is there,
+        and what was sent must be made anew.
+        """
+        packs = self.blobs.taken() if isinstance(self.blobs, Objects) else []
+        self.blobs.sync()
+        return self._written(lambda writer: writer.push(sent, packs))
+
+    def settled(self, uids: Collection[str]) -> None:
+        """Note that sessions were compared with all of their kin."""
+        names = [SETTLE + text(uid) for uid in uids]
+        if names:
+            self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, names)
 
     def digested(self, digests: Sequence[Digested]) -> None:
         """Write digests, durable on return."""
@@ -563,6 +601,17 @@ class Rack:
             *(self._store.tenant, self._store.machine, pack, batch, body),
         )
 
+    def put_all(self, objects: Sequence[tuple[str, bytes]]) -> None:
+        """Keep several, all or none of them; once more where the connection was lost."""
+        store = self._store
+        try:
+            with contextlib.suppress(*_GONE):
+                Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001 - its own
+                return
+            Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001
+        except psycopg.Error as error:
+            raise ShelfError(_why(error)) from error
+
     def get(self, name: str, start: int, length: int) -> bytes:
         """Give a part of an object."""
         pack, _, batch = name.partition("/")
@@ -639,6 +688,13 @@ _SUMS = {
     **{one: _sum(one) for one in ("unpriced", "input", "output", "responses")},
     "cache": _sum("cache_creation+cache_read"),
 }
+
+
+def _read_only() -> BadConfig:
+    return BadConfig(
+        "a store that is opened for all machines is read only",
+        hint="name one: ?machine=NAME in its address",
+    )
 
 
 def _own_words(url: str) -> tuple[str, dict[str, str]]:

@@ -244,6 +244,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,
         1,
     ),
+    # How far a machine has pushed a session; it moves with the rows themselves.
+    Migration("ALTER TABLE sessions ADD COLUMN pushed bytea", 1),
 )
 
 

@@ -16,6 +16,7 @@ import msgspec
 import psycopg
 
 from thence.memory.index import digest_text
+from thence.memory.packs import pack_name
 from thence.memory.postgres_schema import TIER1
 from thence.memory.postgres_search import digest_vector, marks_of, vectors
 from thence.memory.rows import (
@@ -28,7 +29,15 @@ from thence.memory.rows import (
     now,
     spend_values,
 )
-from thence.memory.store import Change, Digested, EventRow, pack_facts, uid_hash, unpack_facts
+from thence.memory.store import (
+    Change,
+    Digested,
+    EventRow,
+    SessionRow,
+    pack_facts,
+    uid_hash,
+    unpack_facts,
+)
 
 REWRITE = "rewrite:"
 """What is pending for a table: deleted rows are to go from its pages."""
@@ -54,7 +63,20 @@ class _Stored(NamedTuple):
     change: int
     redactor: int
     machine: str
-    events: int
+    row: SessionRow
+
+
+class Sent(NamedTuple):
+    """What a machine sends of one session."""
+
+    change: Change
+    mark: bytes
+    """How far it has sent it, after this."""
+    digested: Digested | None = None
+    evicted: bool = False
+    """It arrives without tier 1."""
+    restates: bool = False
+    """Its events are there already: only what is said of the session changes."""
 
 
 class Writer:
@@ -78,6 +100,69 @@ class Writer:
         self._tell({_uid(change): change.row.change for change in changes})
         return conflicts
 
+    def push(
+        self, sent: Sequence[Sent], packs: Sequence[tuple[str, bytes]]
+    ) -> tuple[dict[str, set[str]], set[str]]:
+        """Write what a machine sends, and how far that is: kin, and what was left out.
+
+        The numbers of changes are this store's own; they go on from what is there.
+        """
+        by_uid = {_uid(one.change): one for one in sent}
+        there = self._locked(list(by_uid))
+        due = dict(self._due({uid: one.change for uid, one in by_uid.items()}, there))
+        for uid in self._buried(list(due)):
+            del due[uid]
+        for uid in [uid for uid in due if by_uid[uid].restates]:
+            if uid in there:
+                due[uid] = _restated(due[uid], there[uid].row)
+            else:
+                del due[uid]  # removed meanwhile: the next push sends it whole
+        numbers = {uid: _number(by_uid[uid], there.get(uid)) for uid in due}
+        changes = [_numbered(change, numbers[uid]) for uid, change in due.items()]
+        wanted = {pack_name(change.row.session.session_uid) for change in changes}
+        self.put_packs([pack for pack in packs if pack[0].partition("/")[0] in wanted])
+        kin = self.write(changes)
+        digests = [
+            _renumbered(one.digested, one.change, numbers[uid])
+            for uid, one in by_uid.items()
+            if uid in due and one.digested is not None
+        ]
+        self.digested(digests)
+        self._many(
+            "UPDATE sessions SET pushed=%s, pinned=%s WHERE tenant=%s AND uid=%s",
+            [(by_uid[uid].mark, one.row.pinned, self._tenant, uid) for uid, one in due.items()],
+        )
+        evicted = [uid for uid in due if by_uid[uid].evicted]
+        if evicted:
+            self._db.execute(
+                "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
+                (now(), self._tenant, evicted),
+            )
+        return kin, by_uid.keys() - due.keys()
+
+    def put_packs(self, packs: Sequence[tuple[str, bytes]]) -> None:
+        """Keep payloads under names that were drawn for them: what has one of them is the same."""
+        if packs:
+            names = [name.partition("/") for name, _ in packs]
+            self._db.execute(
+                "INSERT INTO packs(tenant, machine, pack, batch, body) SELECT %s, %s, pack, batch,"
+                " body FROM unnest(%s::text[], %s::text[], %s::bytea[]) AS v(pack, batch, body)"
+                " ON CONFLICT (tenant, pack, batch) DO NOTHING",
+                (
+                    *(self._tenant, self._machine, [pack for pack, _, _ in names]),
+                    *([batch for _, _, batch in names], [body for _, body in packs]),
+                ),
+            )
+
+    def _buried(self, uids: list[str]) -> list[str]:
+        """Tell which sessions must not come back."""
+        hashes = {uid_hash(uid): uid for uid in uids}
+        rows = self._db.execute(
+            "SELECT uid_hash FROM tombstones WHERE tenant=%s AND uid_hash=ANY(%s)",
+            (self._tenant, list(hashes)),
+        )
+        return [hashes[bytes(found)] for (found,) in rows.fetchall()]
+
     def _write(self, changes: dict[str, Change]) -> dict[str, set[str]]:
         stored = self._locked(list(changes))
         changes = dict(self._due(changes, stored))
@@ -99,19 +184,27 @@ class Writer:
             (self._tenant, uids),
         )
         return {
-            uid: _Stored(change, redactor, machine, ROW.decode(row).events)
+            uid: _Stored(change, redactor, machine, ROW.decode(row))
             for uid, change, redactor, machine, row in rows.fetchall()
         }
 
     def _due(
         self, changes: dict[str, Change], stored: dict[str, _Stored]
     ) -> Iterator[tuple[str, Change]]:
-        """Leave out what another machine has more of; what it has less of is taken over."""
+        """Leave out what another machine has more of; what it has less of is taken over.
+
+        Kin of several machines are settled by whichever finds them so.
+        """
         for uid, change in changes.items():
             there = stored.get(uid)
-            if there is None or there.machine == self._machine or _restates(change, there):
+            if (
+                there is None
+                or there.machine == self._machine
+                or _restates(change, there)
+                or (change.settled and change.row.change == there.change + 1)
+            ):
                 yield uid, change
-            elif change.fresh and change.row.events >= there.events:
+            elif change.fresh and change.row.events >= there.row.events:
                 number = max(there.change + 1, change.row.change)
                 row = msgspec.structs.replace(change.row, change=number)
                 yield uid, msgspec.structs.replace(change, row=row)
@@ -126,7 +219,8 @@ class Writer:
             if there is None or there.change != row.change:
                 new.add(uid)
                 told = {name: _stored(value) for name, value in columns(change).items()}
-                whole.append({**told, "tenant": self._tenant, "machine": self._machine})
+                machine = there.machine if there and change.settled else self._machine
+                whole.append({**told, "tenant": self._tenant, "machine": machine})
             elif not change.settled:
                 if there.redactor != row.redactor:  # its digest was made anew by newer rules
                     self._pending |= {f"{REWRITE}{name}" for name in ("digests", "signals")}
@@ -583,6 +677,33 @@ def _stored(value: Any) -> Any:
 def _restates(change: Change, there: _Stored) -> bool:
     """Whether a change says nothing new but of the row itself, such as that it is pinned."""
     return change.row.change == there.change and not (change.facts or change.events)
+
+
+def _number(sent: Sent, there: _Stored | None) -> int:
+    """Number a change that another store has numbered in its own way."""
+    if there is None:
+        return sent.change.row.change
+    return there.change if sent.restates else max(there.change + 1, sent.change.row.change)
+
+
+def _restated(change: Change, there: SessionRow) -> Change:
+    """Say anew of a session what does not come from its events."""
+    path = change.row.session.source_path
+    told = {name: getattr(change.row, name) for name in ("pinned", "gone", "redactor")}
+    session = msgspec.structs.replace(there.session, source_path=path)
+    return msgspec.structs.replace(
+        change, row=msgspec.structs.replace(there, session=session, **told)
+    )
+
+
+def _numbered(change: Change, number: int) -> Change:
+    return msgspec.structs.replace(change, row=msgspec.structs.replace(change.row, change=number))
+
+
+def _renumbered(made: Digested, change: Change, number: int) -> Digested:
+    """Let a digest cover the change that it covered where it was made."""
+    covers = made.change == change.row.change
+    return msgspec.structs.replace(made, change=number if covers else number - 1)
 
 
 def _uid(one: Change | Digested) -> str:

@@ -71,7 +71,7 @@ DIGESTS = 256
 """Digests that are written together: each such write waits for the disk."""
 
 
-Stage = Literal["find", "read", "digest", "evict", "done"]
+Stage = Literal["find", "read", "digest", "evict", "push", "done"]
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -1,0 +1,233 @@
+"""`thence push`: send what is kept here to the store of a team, redacted; what is there stays."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import tell, tilde
+from thence.cli.terminal import as_json, clean, say, several, size, width
+from thence.errors import BadConfig, ThenceError
+
+if TYPE_CHECKING:
+    from thence.memory.postgres import Postgres
+    from thence.memory.pushing import Mark, Plan, Project, Pushed
+    from thence.memory.store import Store
+
+WAIT = 30.0
+"""Seconds that a push waits for another one of this machine."""
+STOPPED = 130
+
+
+class NotReachable(ThenceError):
+    """The store of the team does not answer; nothing is lost by that."""
+
+    exit_code = 1
+
+
+@click.command(
+    "push",
+    help="Send what is kept here to the store of a team, redacted. Only what is"
+    " new. URL is postgresql://…?tenant=TEAM, with #objects=URL after it where payloads lie"
+    " elsewhere; left out, it is session_memory.push.url.",
+    epilog="Projects in session_memory.push.private and session_memory.exclude never leave. A push"
+    " that was cut short goes on with the next one. Exit codes: 0 done, 1 not reachable,"
+    " 11 another push of this machine is running.",
+)
+@click.argument("url", required=False)
+@click.option(
+    "-n", "--dry-run", is_flag=True, help="Say what would leave the machine; send nothing."
+)
+@options.as_json
+def command(url: str | None, *, dry_run: bool, json: bool) -> int:
+    """Send what is new, or say what would be."""
+    settings = wiring.settings()
+    address: str | None = url or settings["session_memory.push.url"]
+    if address is None:
+        raise BadConfig(
+            "where to? no URL was given",
+            hint="thence push postgresql://…, or set session_memory.push.url",
+        )
+    if not address.startswith(("postgresql:", "postgres:")):
+        raise BadConfig(
+            "only a store in Postgres takes what several machines push",
+            hint="thence copy moves a whole store to another place",
+        )
+    exclude = [*settings["session_memory.exclude"], *settings["session_memory.push.private"]]
+    noted = Noted(wiring.home(), address)
+    with wiring.store() as store:
+        if dry_run:
+            return _dry(store, address, noted, exclude, json=json)
+        return _push(store, address, noted, exclude, json=json)
+
+
+class Noted:
+    """How far this machine has pushed to one address, for when nobody answers there.
+
+    What counts is what the other store says; this is a copy of it.
+    """
+
+    def __init__(self, home: Path, address: str) -> None:
+        name = blake2b(address.encode("utf-8", "replace"), digest_size=8).hexdigest()
+        self._path = home / "memory" / "pushed" / name
+
+    def read(self) -> dict[str, tuple[Mark, bool]]:
+        """Give the marks of the last push; none when there are none, or none that can be read."""
+        import msgspec
+
+        from thence.memory.pushing import Mark
+
+        try:
+            marks = msgspec.msgpack.decode(self._path.read_bytes(), type=dict[str, Mark])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+        return {uid: (mark, True) for uid, mark in marks.items()}
+
+    def write(self, marks: Mapping[str, Mark]) -> None:
+        """Note marks; what cannot be noted is not missed."""
+        import msgspec
+
+        passing = self._path.with_name(f"{self._path.name}.new")
+        with contextlib.suppress(OSError, UnicodeEncodeError):
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            passing.write_bytes(msgspec.msgpack.encode(dict(marks)))
+            passing.replace(self._path)
+
+
+# -- pushing --------------------------------------------------------------------------------
+
+
+def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
+    from thence.cli.bar import Bar
+    from thence.cli.sweep import interruptible
+    from thence.memory.postgres import StoreLost, Unreachable
+    from thence.memory.pushing import Pusher
+
+    bar = Bar(sys.stderr, width)
+    shown = not json and sys.stdout.isatty() and sys.stderr.isatty()
+    progress = bar if shown else lambda _: None
+    pusher = None
+    try:
+        with interruptible(), _opened(address) as target, target.sweeping(WAIT):
+            pusher = Pusher(store, target, wiring.redactor(), exclude=exclude, progress=progress)
+            pusher.run()
+    except (Unreachable, StoreLost) as error:
+        if pusher is not None:
+            noted.write(pusher.marks)
+        raise _waits(store, error, noted, exclude) from error
+    except KeyboardInterrupt:
+        bar.wipe()
+        tell(["stopped; what arrived stays, push again to go on"])
+        return STOPPED
+    finally:
+        bar.wipe()
+        if pusher is not None:
+            noted.write(pusher.marks)
+    if json:
+        say(as_json(pusher.report))
+    else:
+        tell(_lines(pusher.report))
+    return 0
+
+
+@contextlib.contextmanager
+def _opened(address: str) -> Iterator[Postgres]:
+    """Open the store of the team."""
+    from thence.memory.postgres import Postgres
+    from thence.memory.store import open_store
+
+    store = open_store(address)
+    try:
+        if not isinstance(store, Postgres):
+            raise BadConfig(f"no team pushes to {type(store).__name__}", hint="postgresql://…")
+        yield store
+    finally:
+        store.close()
+
+
+def _waits(store: Store, error: ThenceError, noted: Noted, exclude: list[str]) -> NotReachable:
+    """Say what waits for the next push."""
+    plan = _plan(store, noted.read(), exclude)
+    return NotReachable(
+        f"not reachable, {several(plan.sessions, 'session')} wait{'s' * (plan.sessions == 1)}:"
+        f" {error.message}",
+        hint="nothing is lost: the next push goes on from here",
+    )
+
+
+def _lines(report: Pushed) -> list[str]:
+    if not report.sessions and not report.forgotten:
+        out = [f"nothing new: {several(report.unchanged, 'session')} there already"]
+    else:
+        done = (
+            f"pushed {several(report.sessions, 'session')}, {report.unchanged:,} there already;"
+            f" {several(report.events, 'event')}, payloads of {size(report.payload_bytes)},"
+            f" {several(report.digests, 'digest')}"
+        )
+        out = [done]
+    told = {
+        "excluded, and not sent": report.excluded,
+        "of another machine that has as much of them": report.elsewhere,
+        "forgotten there as well": report.forgotten,
+        "compared with those of other machines": report.settled,
+        "changed meanwhile; the next push takes them": report.waiting,
+    }
+    return out + [f"  {count:,} {what}" for what, count in told.items() if count]
+
+
+# -- what would leave -----------------------------------------------------------------------
+
+
+def _plan(store: Store, marks: Mapping[str, tuple[Mark, bool]], exclude: list[str]) -> Plan:
+    from thence.memory.exclusion import Exclusion
+    from thence.memory.pushing import Due
+
+    return Due(store, marks, Exclusion(exclude)).plan
+
+
+def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
+    """Say what would be sent, by what the other side has, or had when it was last reached."""
+    import msgspec
+
+    from thence.memory.postgres import StoreLost, Unreachable
+    from thence.memory.pushing import marks_in
+
+    try:
+        with _opened(address) as target:
+            marks, reached = marks_in(target.pushed()), True
+    except (Unreachable, StoreLost):
+        marks, reached = noted.read(), False
+    plan = _plan(store, marks, exclude)
+    if json:
+        say(as_json({"reached": reached, **msgspec.to_builtins(plan)}))
+    else:
+        tell(_planned(plan, reached=reached))
+    return 0
+
+
+def _planned(plan: Plan, *, reached: bool) -> Iterator[str]:
+    if not reached:
+        yield "not reachable; this goes by the last push"
+    yield (
+        f"would send {several(plan.sessions, 'session')}, {several(plan.events, 'event')},"
+        f" payloads of {size(plan.bytes)}, redacted; {plan.unchanged:,} there already"
+    )
+    yield from map(_project, plan.projects)
+    if plan.elsewhere:
+        yield f"{several(plan.elsewhere, 'session')} of another machine that has as much of them"
+    if plan.excluded:
+        yield "excluded, and never sent:"
+        yield from map(_project, plan.excluded)
+
+
+def _project(one: Project) -> str:
+    name = clean(tilde(one.project)) if one.project else "(no folder)"
+    told = f"{several(one.sessions, 'session')}, {several(one.events, 'event')}"
+    return f"  {name}: {told}, {size(one.bytes)}"

@@ -1,0 +1,441 @@
+"""What one machine keeps, sent to the store of a team: redacted, in pieces, as often as one likes.
+
+How far a session was sent is a *mark*, which the other store writes in the transaction of the rows
+themselves. So a push that is killed anywhere, or whose server is, goes on where it was: what has
+its mark is there, what has none is sent again in place of whatever is there. A session that grew
+sends the facts that are new, a large one goes in pieces, and many small ones share a transaction.
+
+Everything is gone over by the redactor once more on its way, so that today's rules hold for what
+leaves the machine. Sent are rows, facts, payloads, words, spend, digests and signals. What was
+evicted here after it was sent stays there, by that store's own policy; what was forgotten here is
+forgotten there. Never sent: excluded projects, the key of the redactor, the list of removals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from thence.format.facts import Fact
+from thence.memory import families
+from thence.memory.copying import digests_of, plain, spend_of
+from thence.memory.digest import digest
+from thence.memory.exclusion import Exclusion
+from thence.memory.keep import Keeper, event_row, with_payloads
+from thence.memory.packs import PackDamaged, PackMissing
+from thence.memory.store import (
+    Change,
+    Digested,
+    Filter,
+    Held,
+    Inventory,
+    Known,
+    SessionRow,
+    Store,
+    uid_hash,
+)
+from thence.memory.sweep import Progress, recalled
+
+if TYPE_CHECKING:
+    from thence.memory.postgres import Postgres
+    from thence.memory.postgres_write import Sent
+    from thence.memory.redact import Redactor
+
+PIECE: Final = 8 << 20
+"""Bytes of payloads that are sent together."""
+
+TOGETHER: Final = 100
+"""Sessions in one transaction."""
+
+_LISTED = 500  # sessions asked for at a time
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far a session was sent."""
+
+    change: int
+    """Of the session where it came from."""
+    analysed: int | None
+    pinned: bool
+    gone: bool
+    redactor: int
+    facts: int
+    check: bytes
+    """A hash of these facts: only if they are still the same, more can follow them."""
+    events: int
+    packed: int
+    """Bytes that its payloads take in packs."""
+
+    def covers(self, known: Known) -> bool:
+        """Whether nothing has changed since."""
+        told = (known.change, known.analysed, known.pinned, known.gone, known.redactor)
+        return told == (self.change, self.analysed, self.pinned, self.gone, self.redactor)
+
+
+_MARK = msgspec.msgpack.Decoder(Mark)
+Marks = Mapping[str, tuple[Mark, bool]]
+"""How far sessions were sent, and whether by this machine."""
+
+
+class Project(msgspec.Struct):
+    """What of one project waits, or does not leave the machine."""
+
+    project: str | None
+    sessions: int = 0
+    events: int = 0
+    bytes: int = 0
+
+
+class Plan(msgspec.Struct):
+    """What would be sent now. The names are those of `thence push --dry-run --json`."""
+
+    sessions: int = 0
+    events: int = 0
+    bytes: int = 0
+    """Of payloads, compressed."""
+    unchanged: int = 0
+    elsewhere: int = 0
+    """Sessions that another machine has sent as much of."""
+    projects: list[Project] = []
+    excluded: list[Project] = []
+
+
+class Pushed(msgspec.Struct):
+    """What a push did. The names are those of `thence push --json`."""
+
+    sessions: int = 0
+    """That were sent, whole or in part."""
+    unchanged: int = 0
+    elsewhere: int = 0
+    excluded: int = 0
+    events: int = 0
+    payload_bytes: int = 0
+    digests: int = 0
+    forgotten: int = 0
+    settled: int = 0
+    """Sessions that have something in common with those of other machines."""
+    waiting: int = 0
+    """That changed while they were read; the next push takes them."""
+    redactions: dict[str, int] = {}
+    """What today's rules found in what was kept."""
+
+
+def marks_in(told: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[Mark, bool]]:
+    """Read marks; one of another form counts as none, so that its session is sent again."""
+    out: dict[str, tuple[Mark, bool]] = {}
+    for uid, (body, mine) in told.items():
+        try:
+            out[uid] = _MARK.decode(body), mine
+        except msgspec.DecodeError:
+            continue
+    return out
+
+
+class Due:
+    """Which sessions have to be sent, as the marks tell."""
+
+    def __init__(self, source: Store, marks: Marks, exclude: Exclusion) -> None:
+        self.known = source.known()
+        self.marks = marks
+        self.plan = Plan()
+        self.rows: list[SessionRow] = []
+        """The oldest first."""
+        self._excluded: dict[str | None, Project] = {}
+        self._projects: dict[str | None, Project] = {}
+        wanted = [uid for uid, one in self.known.sessions.items() if not self._is_sent(uid, one)]
+        self.plan.unchanged = len(self.known.sessions) - len(wanted)
+        for at in range(0, len(wanted), _LISTED):
+            some = tuple(wanted[at : at + _LISTED])
+            for row in source.sessions(Filter(uids=some, order="oldest")):
+                self._take(row, exclude)
+        self.rows.sort(key=lambda row: row.session.ended_at or "")
+        self.plan.projects = list(self._projects.values())
+        self.plan.excluded = list(self._excluded.values())
+
+    def _is_sent(self, uid: str, known: Known) -> bool:
+        mark, mine = self.marks.get(uid, (None, True))
+        return mark is not None and mine and mark.covers(known)
+
+    def _take(self, row: SessionRow, exclude: Exclusion) -> None:
+        uid, project = row.session.session_uid, row.session.cwd
+        mark, mine = self.marks.get(uid, (None, True))
+        if exclude.means(project):
+            _count(self._excluded, row, None)
+        elif mark is not None and not mine and mark.events >= row.events:
+            self.plan.elsewhere += 1
+        else:
+            one = _count(self._projects, row, mark if mine else None)
+            self.plan.sessions += 1
+            self.plan.events += one.events
+            self.plan.bytes += one.bytes
+            self.rows.append(row)
+
+
+def _count(projects: dict[str | None, Project], row: SessionRow, mark: Mark | None) -> Project:
+    """Add a session to its project; what is new of it."""
+    events = max(row.events - (mark.events if mark else 0), 0)
+    new = max(row.pack_bytes - (mark.packed if mark else 0), 0)
+    at = projects.setdefault(row.session.cwd, Project(row.session.cwd))
+    at.sessions += 1
+    at.events += events
+    at.bytes += new
+    return Project(row.session.cwd, 1, events, new)
+
+
+class Pusher:
+    """One push. The other store should be held (`target.sweeping()`) while it runs."""
+
+    def __init__(
+        self,
+        source: Store,
+        target: Postgres,
+        redactor: Redactor,
+        *,
+        exclude: Iterable[str] = (),
+        progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._redactor = redactor
+        self._keeper = Keeper(target.blobs, redactor)
+        self._exclude = Exclusion(exclude)
+        self._progress = progress
+        self._batch: list[Sent] = []
+        self._size = 0
+        self._kin: dict[str, set[str]] = {}
+        self._plan = Plan()
+        self._done = 0
+        self.report = Pushed()
+        self.marks: dict[str, Mark] = {}
+        """How far each session has been sent by now; for who wants to know without a server."""
+
+    def run(self) -> Pushed:
+        """Send what is new, and say what was done."""
+        found = marks_in(self._target.pushed())
+        due = Due(self._source, found, self._exclude)
+        report, self._plan = self.report, due.plan
+        self.marks = {uid: mark for uid, (mark, mine) in found.items() if mine}
+        report.unchanged, report.elsewhere = due.plan.unchanged, due.plan.elsewhere
+        report.excluded = sum(one.sessions for one in due.plan.excluded)
+        there = self._target.known()
+        self._kin = dict(there.unsettled)
+        self._forget(due.known.forgotten, there)
+        for row in due.rows:
+            uid = row.session.session_uid
+            mark, mine = found.get(uid, (None, True))
+            self._send(row, due.known.sessions[uid], mark if mine else None)
+            self._done += 1
+            self._tell()
+        self._flush()
+        self._settle(due.known.sessions.keys())
+        report.redactions = dict(self._redactor.counts)
+        self._progress(Progress("done", sessions=report.sessions))
+        return report
+
+    def _tell(self) -> None:
+        plan, report = self._plan, self.report
+        done = min(report.payload_bytes, plan.bytes)
+        self._progress(
+            Progress("push", done, plan.bytes, self._done, plan.sessions, report.sessions)
+        )
+
+    def _forget(self, forgotten: frozenset[bytes], there: Inventory) -> None:
+        """Forget there what was forgotten here; of other machines' nothing."""
+        mine = [uid for uid in there.sessions if uid_hash(uid) in forgotten] if forgotten else []
+        if mine:
+            self._target.remove(mine, why=dict.fromkeys(mine, "forgotten"), forget=True)
+            self.report.forgotten = len(mine)
+
+    # -- one session --------------------------------------------------------------------
+
+    def _send(self, row: SessionRow, known: Known, mark: Mark | None) -> None:
+        """Send what is new of a session; one that changes meanwhile is left to the next push."""
+        uid = row.session.session_uid
+        try:
+            held = self._source.held(uid)
+            if mark is not None and mark.change == known.change and _same(mark, held):
+                self._restate(row, known, mark, held)
+            elif held is None:
+                self._send_digest(row, known)
+            else:
+                if held.row.change == row.change:
+                    held.row = row  # with what the store notes beside it
+                self._send_held(held, known, mark)
+        except (PackMissing, PackDamaged):  # evicted or repacked since its rows were read
+            self.report.waiting += 1
+
+    def _restate(self, row: SessionRow, known: Known, mark: Mark, held: Held | None) -> None:
+        """Send what is said of a session whose events are there already."""
+        clean = self._keeper.clean_row(plain(row))
+        change = Change(msgspec.structs.replace(clean, change=row.change), known.cursor)
+        told = (known.analysed, known.pinned, known.gone, known.redactor)
+        names = ("analysed", "pinned", "gone", "redactor")
+        now = msgspec.structs.replace(mark, **dict(zip(names, told, strict=True)))
+        made = None
+        if known.analysed != mark.analysed:
+            uid = row.session.session_uid
+            store: Store = self._source if held else self._target
+            held = held or store.held(uid)
+            derived = recalled(uid, held, store.blobs).derived if held else []
+            made = self._digest(row, derived)
+        self._put(change, now, made, restates=True)
+
+    def _send_digest(self, row: SessionRow, known: Known) -> None:
+        """Send what is left of an evicted session."""
+        clean = self._keeper.clean_row(plain(row))
+        spend = list(spend_of(self._source, row.session.session_uid))
+        change = Change(clean, known.cursor, spend=spend, fresh=True)
+        mark = _mark(known, row, [])
+        self._put(change, mark, self._digest(row, []), evicted=True)
+
+    def _send_held(self, held: Held, known: Known, mark: Mark | None) -> None:
+        uid, ours = held.row.session.session_uid, held.row
+        there = self._there(uid, held, mark)
+        held.row = self._keeper.clean_row(plain(held.row))
+        start = len(there.facts) if there else 0
+        whole = None
+        pieces = list(_pieces(held.facts, start))
+        for number, (start, end) in enumerate(pieces):
+            facts = with_payloads(held.facts[start:end], self._source.blobs)
+            fresh = there is None
+            change, there, whole = self._keeper.sent(uid, there, held, facts)
+            change.fresh = fresh
+            if number + 1 < len(pieces):
+                # Not all of it: no mark says that it is, and more follows what is there.
+                part = msgspec.structs.replace(
+                    _mark(known, change.row, held.facts[:end]), change=0, analysed=None
+                )
+                self._put(change, part)
+                self._flush()
+                continue
+            sizes = {name: getattr(change.row, name) for name in _OF_ITSELF}
+            change.row = msgspec.structs.replace(held.row, **sizes)
+            if len(pieces) > 1 or not fresh:
+                whole = None  # its first payloads are not at hand
+            made = None
+            if known.analysed is not None:
+                whole = whole or recalled(uid, held, self._source.blobs)
+                made = self._digest(ours, whole.derived)
+            self._put(change, _mark(known, ours, held.facts), made)
+
+    def _there(self, uid: str, held: Held, mark: Mark | None) -> Held | None:
+        """Give what the other store holds of a session, if more can follow it."""
+        if mark is None or not 0 < mark.facts <= len(held.facts):
+            return None
+        if mark.redactor != held.row.redactor or mark.check != _check(held.facts[: mark.facts]):
+            return None
+        there = self._target.held(uid)
+        return there if there is not None and len(there.facts) == mark.facts else None
+
+    def _digest(self, row: SessionRow, derived: Sequence[Any]) -> Digested | None:
+        for made in digests_of(self._source, row):
+            made.digest = self._redactor.redact_json(made.digest)
+            made.signals = self._redactor.redact_json(made.signals)
+            made.events = [event_row(event) for event in derived]
+            return made
+        return None
+
+    # -- sending ------------------------------------------------------------------------
+
+    def _put(self, change: Change, mark: Mark, made: Digested | None = None, **how: bool) -> None:
+        from thence.memory.postgres_write import Sent
+
+        self._batch.append(Sent(change, msgspec.msgpack.encode(mark), made, **how))
+        self._size += sum(len(words.body) for words in change.words) + len(change.facts)
+        if self._size >= PIECE or len(self._batch) >= TOGETHER:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send what was gathered, in one transaction."""
+        batch, self._batch, self._size = self._batch, [], 0
+        if not batch:
+            return
+        kin, left_out = self._target.push(batch)
+        for uid, others in kin.items():
+            self._kin.setdefault(uid, set()).update(others)
+        report = self.report
+        report.elsewhere += len(left_out)
+        for sent in batch:
+            uid = sent.change.row.session.session_uid
+            if uid in left_out:
+                continue
+            mark = _MARK.decode(sent.mark)
+            before = self.marks.get(uid)
+            report.sessions += mark.change != 0
+            report.events += len(sent.change.events)
+            report.payload_bytes += max(mark.packed - (before.packed if before else 0), 0)
+            report.digests += sent.digested is not None
+            self.marks[uid] = mark
+        self._tell()
+
+    # -- kin of other machines ----------------------------------------------------------
+
+    def _settle(self, ours: Iterable[str]) -> None:
+        """Compare what several machines hold: each bill is counted once. Ours is settled."""
+        mine = set(ours)
+        foreign = {uid: kin for uid, kin in self._kin.items() if not kin <= mine}
+        self._target.settled(self._kin.keys() - foreign.keys())
+        for changes in families.settled(self._target, foreign):
+            self._target.write(changes)
+            stale = [one.row.session.session_uid for one in changes if one.replayed is not None]
+            self._target.digested([made for uid in stale for made in self._digested_there(uid)])
+            self.report.settled += len(changes)
+
+    def _digested_there(self, uid: str) -> Iterator[Digested]:
+        held = self._target.held(uid)
+        if held is not None:
+            whole = recalled(uid, held, self._target.blobs, notes=False)
+            yield digest(whole, held.row)
+
+
+_OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes", "shuffled")
+
+
+def _mark(known: Known, row: SessionRow, facts: Sequence[Fact]) -> Mark:
+    return Mark(
+        change=row.change,
+        analysed=known.analysed if known.change == row.change else None,
+        pinned=known.pinned,
+        gone=known.gone,
+        redactor=row.redactor,
+        facts=len(facts),
+        check=_check(facts),
+        events=row.events,
+        packed=row.pack_bytes,
+    )
+
+
+def _same(mark: Mark, held: Held | None) -> bool:
+    """Whether a session is what was sent; a store that was made anew counts from 1 again."""
+    if held is None:
+        return True
+    return len(held.facts) == mark.facts and _check(held.facts) == mark.check
+
+
+def _check(facts: Iterable[Fact]) -> bytes:
+    """Hash facts, wherever their payloads lie."""
+    told = blake2b(digest_size=16)
+    encode = msgspec.msgpack.Encoder().encode
+    for fact in facts:
+        blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
+        told.update(encode(msgspec.structs.replace(fact, blocks=blocks)))
+    return told.digest()
+
+
+def _pieces(facts: Sequence[Fact], start: int) -> Iterator[tuple[int, int]]:
+    """Cut facts into runs whose payloads are of a bounded size; one run at least."""
+    size, first = 0, start
+    for at in range(start, len(facts)):
+        size += sum(_size(block.ref) for block in facts[at].blocks if block.ref is not None)
+        if size >= PIECE and at + 1 < len(facts):
+            yield first, at + 1
+            size, first = 0, at + 1
+    yield first, len(facts)
+
+
+def _size(ref: str) -> int:
+    """Bytes of the payload that a ref leads to."""
+    return int(ref.rsplit(",", 2)[1])
