@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python says which Python makes a new .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo docs test quick e2e conformance lint fix bench smoke constraints clean ready-run ready-dev
+.PHONY: help run demo docs test quick e2e conformance lint fix bench prove truth smoke constraints clean ready-run ready-dev
 
 BIN := .venv/bin
 export PYTHON
@@ -48,6 +48,12 @@ fix: ready-dev ## let ruff mend and format what it can
 bench: ready-run ## the benchmarks, as ratios within one run, our peers beside us
 	@scripts/peers || echo "peers cannot be installed here: measured without them"
 	@PYTHONPATH=.venv/peers $(BIN)/python -m bench
+
+# ONLY=T3,T6 takes some trials, SCALE=0.1 a tenth of each; FRESH=1 forgets what has ended before.
+prove: ready-dev ## T1 to T16 at the numbers of a release; goes on where it was stopped
+	@scripts/provers || echo "not all tools can be installed here: their trials say so"
+	@PATH="$$PATH:/usr/sbin:/sbin" PYTHONPATH=.venv/provers $(BIN)/python -m prove \
+		$(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(FRESH),--fresh)
 
 smoke: ready-run ## install as a user does, without dev tools, and run the command
 	@scripts/smoke

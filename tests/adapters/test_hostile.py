@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -96,18 +96,24 @@ FIELDS = {"good": "good_records", "bad": "bad_lines", "blank": "blank_lines"}
 
 
 @pytest.mark.slow
-def test_small_files_are_read_and_counted_as_the_manifest_says(corpus: Path) -> None:
+def test_small_files_are_read_and_counted_as_the_manifest_says(
+    corpus: Path, record_property: Callable[[str, object], None]
+) -> None:
     """Through every adapter, in every form, within the limits."""
     known = [case for case in cases(corpus, "files") if case["bytes"] <= SMALL]
+    record_property("cases", len(known))
 
     assert [] == [fault for pair in looked_at(corpus, known) for fault in faults(*pair)]
     assert 80 < len(known)
 
 
 @pytest.mark.slow
-def test_large_files_are_read_and_counted_as_the_manifest_says(corpus: Path) -> None:
+def test_large_files_are_read_and_counted_as_the_manifest_says(
+    corpus: Path, record_property: Callable[[str, object], None]
+) -> None:
     """The same for long lines, deep chains and wide stars."""
     known = [case for case in cases(corpus, "files") if case["bytes"] > SMALL]
+    record_property("cases", len(known))
 
     assert [] == [fault for pair in looked_at(corpus, known) for fault in faults(*pair)]
 

@@ -1,0 +1,161 @@
+"""Trials that are tests already, run at the numbers of a release (T5, T9 to T12, T14 to T16)."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from prove.state import ROOT
+from prove.trial import Outcome, Part, Trial
+
+COUNTED = ("cases", "rounds", "files")
+"""Properties by which a test says how much it did; without one it is one."""
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """Some tests."""
+
+    what: str
+    tests: tuple[str, ...]
+    each: int = 0
+    """Examples of each test, where hypothesis makes them up; 0: as `make test` has it."""
+
+
+def played(suite: Suite, part: Part, folder: Path, env: Mapping[str, str] | None = None) -> Outcome:
+    """Run tests in a process of their own, and count."""
+    report = folder / "report.xml"
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    asked += [f"--junitxml={report}", f"--basetemp={folder / 'temp'}", "-m", "not e2e or prove"]
+    if suite.each:
+        asked += [f"--hypothesis-seed={part.seed}"]
+    given = {"THENCE_TEST": "whole", "THENCE_EXAMPLES": str(part.size) if suite.each else ""}
+    done = subprocess.run(
+        [*asked, *suite.tests],
+        cwd=ROOT,
+        env={**os.environ, **given, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not report.exists():
+        return Outcome(violations=[f"pytest gave no report: {(done.stdout + done.stderr)[-400:]}"])
+    return _counted(report, part.size if suite.each else 1)
+
+
+def _counted(report: Path, each: int) -> Outcome:
+    out = Outcome()
+    tests = 0
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314 - pytest wrote it
+        name = f"{case.get('classname')}::{case.get('name')}"
+        wrong = [*case.iter("failure"), *case.iter("error")]
+        passed_over = case.find("skipped")
+        if wrong:
+            out.violations.append(f"{name}: {(wrong[0].get('message') or '')[:300]}")
+        elif passed_over is not None:
+            out.skipped.append(f"{case.get('name')}: {passed_over.get('message')}")
+            continue
+        tests += 1
+        told = {one.get("name"): one.get("value") for one in case.iter("property")}
+        known = [int(told[name] or 0) for name in COUNTED if name in told]
+        out.done += known[0] if known else each
+    out.seen["tests"] = tests
+    return out
+
+
+# -- what is run ----------------------------------------------------------------------------
+
+_TREES = {
+    "tests/format/test_graph.py": (
+        "test_live_chain_is_what_the_model_in_memory_saw",
+        "test_chain_keeps_the_order_things_were_said_in",
+        "test_every_event_ends_in_exactly_the_state_the_model_gives_it",
+        "test_shuffling_dead_branches_changes_nothing",
+        "test_any_byte_prefix_loses_at_most_its_last_event",
+        "test_chain_to_any_event_ends_there",
+        "test_a_boundary_holds_back_nothing_from_who_asks",
+        "test_no_links_whatever_make_it_raise_or_loop",
+    ),
+    "tests/format/test_whole.py": (
+        "test_own_events_are_the_same_session",
+        "test_order_and_pieces_do_not_matter",
+    ),
+    "tests/journal/test_reader.py": (
+        "test_reading_from_the_end_is_reading_everything",
+        "test_a_boundary_with_bad_caches_costs_time_only",
+        "test_any_event_can_be_read_to",
+        "test_any_prefix_of_a_file_reads_as_far_as_it_goes",
+    ),
+    "tests/journal/test_session.py": (
+        "test_every_run_gives_back_what_was_there",
+        "test_a_run_over_many_segments_is_one_session",
+    ),
+}
+"""Random trees of records, rewinds, compactions, forks, beside a model in memory."""
+
+TREES = Suite(
+    "trees",
+    tuple(f"{path}::{test}" for path, tests in _TREES.items() for test in tests),
+    each=1,
+)
+
+_SWEEP = "tests/memory/test_sweep.py"
+_SUITES: dict[str, tuple[Suite, ...]] = {
+    "T5": (Suite("damage", ("tests/format/test_damage.py",)),),
+    "T9": (
+        Suite("adapters and commands", ("tests/adapters/test_hostile.py",)),
+        Suite("lines, counted twice", ("tests/format/test_codec.py", "-k", "hostile")),
+        Suite("API and tools", ("tests/serve/test_api.py", "tests/serve/test_mcp.py")),
+        Suite(
+            "handoff and terminal",
+            ("tests/bridge/test_handoff_hostile.py", "tests/cli/test_terminal.py"),
+        ),
+    ),
+    "T10": (
+        Suite("as commands count", ("tests/adapters/test_truth.py",)),
+        Suite("as lines count", ("tests/format/test_codec.py", "-k", "real_logs")),
+        Suite("as the API billed", (_SWEEP, "-k", "real_")),
+    ),
+    "T11": (
+        Suite("read as they grow", ("tests/adapters/test_growth.py",)),
+        Suite("swept again, in any order", (_SWEEP, "-k", "not real_")),
+        Suite("cursors", ("tests/adapters/test_files.py",)),
+    ),
+    "T14": (
+        Suite("what goes", ("tests/memory/test_retention.py",)),
+        Suite("what a sweep evicts", (_SWEEP, "-k", "evict or analysed")),
+    ),
+    "T15": (Suite("browser", ("tests/serve/test_hostile_pages.py",)),),
+    "T16": (Suite("requests", ("tests/serve/test_gate.py",)),),
+}
+
+
+def _parts(name: str, _scale: float) -> list[Part]:
+    """All of them: they are as many as there are cases, not as many as one likes."""
+    return [Part(suite.what) for suite in _SUITES[name]]
+
+
+def _run(name: str, part: Part, folder: Path) -> Outcome:
+    return played(next(s for s in _SUITES[name] if s.what == part.what), part, folder)
+
+
+def _row(name: str, title: str, unit: str, wanted: str) -> Trial:
+    parts, run = functools.partial(_parts, name), functools.partial(_run, name)
+    return Trial(name, title, unit, wanted, parts, run)
+
+
+TRIALS = (
+    _row("T5", "bytes that go bad", "damages", "12,000"),
+    _row("T9", "the hostile corpus", "cases", "113 inputs by every way in"),
+    _row("T10", "real files, counted independently", "files", "211 public files"),
+    _row("T11", "reading again, in any order and any pieces", "tests", "all"),
+    _row("T14", "retention under pressure", "scenarios", "50"),
+    _row("T15", "hostile text in a browser", "tests", "25 payloads in 9 fields"),
+    _row("T16", "hostile requests", "tests", "40"),
+)

@@ -1,0 +1,147 @@
+"""A run of the proof: it can be killed, goes on, and comes to the same totals."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import prove.run
+from prove.report import Report, Told, markdown, table, verdict
+from prove.state import State, code_of
+from prove.trial import Outcome, Part, shares, some
+from tests.conftest import ROOT
+from tests.prove import counting
+from tests.prove.counting import ran
+
+PATIENCE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _own_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test puts in the place of the real trials is theirs again after it."""
+    monkeypatch.setattr(prove.run, "TRIALS", prove.run.TRIALS)
+
+
+def totals(report: Report) -> list[tuple[Any, ...]]:
+    """What two runs must agree in."""
+    return [(t.name, t.parts, t.ended, t.done, t.violations, t.seen) for t in report.trials]
+
+
+def test_totals_are_those_of_the_parts(tmp_path: Path) -> None:
+    """Numbers are added up, what broke is told, and what cannot run says why."""
+    report = ran(tmp_path).report()
+    first, alone, broken, cannot = report.trials
+
+    assert (20, 1000, ["seven"], {"seeds": 210}) == (
+        first.ended,
+        first.done,
+        first.violations,
+        first.seen,
+    )
+    assert "1-20" == first.seeds
+    assert 3 == alone.done
+    assert ["the trial itself broke: ValueError('no three in T3')"] == broken.violations
+    assert "cannot run here: no disk" == verdict(cannot)
+    assert 2 == report.violations
+    assert [] == list((tmp_path / "tmp").iterdir())
+
+
+def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
+    """SIGKILL in the middle: finished seeds are not run again, and the totals are the same."""
+    whole = totals(ran(tmp_path / "whole").report())
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    state = folder / "state.jsonl"
+    program = [sys.executable, str(Path(counting.__file__)), str(folder)]
+    env = {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(program, env=env, stdout=subprocess.DEVNULL) as running:
+        until = time.monotonic() + PATIENCE
+        while not state.exists() or state.read_bytes().count(b"\n") < 3:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        running.kill()
+    before = state.read_bytes()
+    done = subprocess.run(program, env=env, capture_output=True, text=True, check=True)
+    told = json.loads((folder / "report.json").read_bytes())["trials"]
+    ended = before.count(b"\n")
+
+    assert 3 <= ended < 22
+    assert f"going on: {ended} of 22 parts have ended before" == done.stdout.splitlines()[0]
+    assert state.read_bytes().startswith(before)
+    assert [list(row) for row in whole] == [
+        [t[k] for k in ("name", "parts", "ended", "done", "violations", "seen")] for t in told
+    ]
+
+
+def test_half_a_line_is_run_again(tmp_path: Path) -> None:
+    """A part that was killed while it was noted has not ended; what is noted next is whole."""
+    whole = totals(ran(tmp_path).report())
+    path = tmp_path / "state.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    again = ran(tmp_path)
+
+    assert 21 == again.skipped
+    assert whole == totals(again.report())
+    assert 22 == ran(tmp_path).skipped
+
+
+def test_what_other_code_came_to_does_not_count(tmp_path: Path) -> None:
+    """A change to the code is a new proof."""
+    state = State(tmp_path / "state.jsonl", "old")
+    state.add("T1", Part("one", 1, 50), Outcome(50), 1.0)
+    state.close()
+
+    assert State(tmp_path / "state.jsonl", "old").get("T1", Part("one", 1, 50)) is not None
+    assert State(tmp_path / "state.jsonl", "new").get("T1", Part("one", 1, 50)) is None
+
+
+def test_code_is_known_by_its_bytes(tmp_path: Path) -> None:
+    """One byte more is other code; a file that no trial runs is not looked at."""
+    for name in ("src/a.py", "prove/b.py", "docs/c.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x = 1\n")
+    first = code_of(tmp_path)
+    (tmp_path / "docs/c.py").write_text("x = 2\n")
+    second = code_of(tmp_path)
+    (tmp_path / "src/a.py").write_text("x = 2\n")
+
+    assert first == second != code_of(tmp_path)
+
+
+def test_a_scale_takes_a_share(tmp_path: Path) -> None:
+    """A tenth of the rounds, spread over what there is; never nothing."""
+    assert [Part("x", 1, 50), Part("x", 2, 50), Part("x", 3, 5)] == shares("x", 1050, 50, 0.1)
+    assert [0, 3, 6] == some(range(9), 1 / 3)
+    assert [0] == some(range(9), 0)
+    assert 100 == ran(tmp_path, scale=0.1).report().trials[0].done
+
+
+def test_tables_say_what_was_done(tmp_path: Path) -> None:
+    """For the terminal and for the page, with what broke."""
+    report = ran(tmp_path).report()
+
+    assert "T1  count   1,000        1,000 numbers  210 seeds" in table(report)
+    assert table(report).endswith("2 violations of Invariant I")
+    assert "| T1 | count | 1,000 | 1,000 numbers | 210 seeds | 1-20 |" in markdown(report)
+    assert "1 broken" in markdown(report)
+
+
+def test_every_trial_of_the_plan_is_there() -> None:
+    """T1 to T16, each with parts that have names of their own."""
+    assert [f"T{n}" for n in range(1, 17)] == [trial.name for trial in prove.run.TRIALS]
+    for trial in prove.run.TRIALS:
+        keys = [part.key for part in trial.parts(1.0)]
+        assert len(keys) == len(set(keys)) > 0
+
+
+def test_a_trial_that_did_nothing_is_not_called_proven() -> None:
+    """All of its tests were skipped: it says why."""
+    told = Told("T9", "t", "u", "w", 1, 1, 0, [], {}, ["no ../shared"], "0", 0.0)
+
+    assert "cannot run here: no ../shared" == verdict(told)
