@@ -10,7 +10,7 @@ the order in which it is shown has no runs; its events are numbered by putting i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -59,6 +59,18 @@ def find(db: apsw.Connection, session: int) -> None:
     """Find the runs of a session anew: single rows of it are gone."""
     forget(db, session)
     db.execute(_FOUND.format(which=" AND session=?"), (session,))
+
+
+def events(db: apsw.Connection, session: int | None, columns: str) -> list[Any]:
+    """Read rows of a session's events as they lie, without those that digests derive."""
+    sql = (
+        f"SELECT {columns} FROM runs CROSS JOIN events ON id>=first AND id<first+count"  # noqa: S608
+        " WHERE runs.session=? ORDER BY first, id"
+    )
+    if rows := db.execute(sql, (session,)).fetchall():
+        return rows
+    sql = f"SELECT {columns} FROM events WHERE session=? AND NOT derived ORDER BY id"  # noqa: S608
+    return db.execute(sql, (session,)).fetchall()
 
 
 def numbers(db: apsw.Connection, rows: Collection[int]) -> dict[int, int]:

@@ -133,6 +133,8 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX sessions_thin ON sessions(ended, agent, raw_bytes);
     """,
     runs.MIGRATION,
+    # What digests derive is taken out again whenever a session goes on.
+    "CREATE INDEX events_derived ON events(session) WHERE derived",
 )
 
 
@@ -353,11 +355,7 @@ class Sqlite:
             session, row, cursor, _ = there
             parts = db.execute("SELECT body FROM facts WHERE session=? ORDER BY part", (session,))
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
-            rows = db.execute(
-                "SELECT event_id, ts, kind, state, tool, tokens FROM events"
-                " WHERE session=? AND NOT derived ORDER BY id",
-                (session,),
-            )
+            rows = runs.events(db, session, "event_id, ts, kind, state, tool, tokens")
             events = {event: Seen(*seen) for event, *seen in rows}
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = _foreign(db, session, facts)
@@ -450,8 +448,9 @@ class Sqlite:
 
     def paces(self, uid: str) -> Sequence[tuple[int, int]]:
         """Give time in milliseconds and kind of every event of a session, in any order."""
-        sql = "SELECT e.ts, e.kind FROM events e JOIN sessions s ON s.id=e.session WHERE s.uid=?"
-        return every(self._db, sql, uid)
+        session = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
+        derived = "SELECT ts, kind FROM events WHERE session=? AND derived"
+        return [*runs.events(self._db, session, "ts, kind"), *every(self._db, derived, session)]
 
     # -- removing -----------------------------------------------------------------------
 

@@ -15,9 +15,8 @@ from markupsafe import Markup, escape
 from thence.format.figures import ago, clean, money, project, several, short_id, size
 from thence.format.joins import time_of
 from thence.format.normal import one_line
-from thence.memory.activity import pulse
 from thence.memory.descent import descent
-from thence.memory.search import BadQuery, Hit, Query, hits, moment, parse
+from thence.memory.search import Answer, BadQuery, Found, Query, hits, moment, parse
 from thence.memory.standing import Standing, open_ones
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.charts import charts_of
@@ -82,7 +81,7 @@ class Day(msgspec.Struct, frozen=True):
 
 def bars(desk: Desk, row: SessionRow) -> list[Bar]:
     """Draw how busy a session was."""
-    found = pulse(desk.store, row.session.session_uid)
+    found = desk.pulse(row)
     if found is None:
         return []
     totals = [a + b for a, b in zip(found.events, found.errors, strict=True)]
@@ -527,19 +526,25 @@ def _searched(
         after=base.after,
         before=base.before,
     )
-    answer = hits(desk.store.search(narrowed, HITS), narrowed, desk.store.blobs)
-    first: dict[str, list[Hit]] = {}
-    for hit in answer.hits:
-        if base.agent is None or hit.session_uid.startswith(f"{base.agent}:"):
-            first.setdefault(hit.session_uid, []).append(hit)
+    answer = desk.store.search(narrowed, HITS)
+    first: dict[str, list[Found]] = {}
+    for one in answer.found:
+        if base.agent is None or one.session_uid.startswith(f"{base.agent}:"):
+            first.setdefault(one.session_uid, []).append(one)
     rows = {row.session.session_uid: row for row in desk.store.sessions(Filter(uids=tuple(first)))}
+    shown = {
+        uid: found[0]
+        for uid, found in list(first.items())[:PAGE]
+        if uid in rows and (wanted.standing != "open" or desk.now().of(rows[uid]) is not None)
+    }
+    # Only what is shown is read: texts lie in packs.
+    told = hits(Answer(list(shown.values())), narrowed, desk.store.blobs)
     cards = []
-    for uid, found in list(first.items())[:PAGE]:
-        if uid in rows and (wanted.standing != "open" or desk.now().of(rows[uid]) is not None):
-            made = card(desk, rows[uid], clock)
-            at = f"?at=e{found[0].event_id:013x}" if found[0].event_id is not None else ""
-            snippet = marked(found[0].snippet)
-            cards.append(msgspec.structs.replace(made, snippet=snippet, href=f"{made.href}{at}"))
+    for uid, hit in zip(shown, told.hits, strict=True):
+        made = card(desk, rows[uid], clock)
+        at = f"?at=e{hit.event_id:013x}" if hit.event_id is not None else ""
+        snippet = marked(hit.snippet)
+        cards.append(msgspec.structs.replace(made, snippet=snippet, href=f"{made.href}{at}"))
     number = sum(map(len, first.values()))
     least = "at least " if answer.capped or number >= HITS else ""
     said = f"{least}{several(number, 'hit')} in {several(len(first), 'session')}"

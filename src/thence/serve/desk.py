@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from litestar.di import NamedDependency
 from msgspec.structs import replace
@@ -24,8 +23,10 @@ from thence.errors import SessionNotFound
 from thence.format.facts import Fact
 from thence.format.whole import Whole
 from thence.memory import recall, spelling, standing
+from thence.memory.activity import Pulse, pulse
 from thence.memory.retention import Policy
 from thence.memory.store import SessionRow, Store
+from thence.serve.shelf import Shelf, key_of
 
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
@@ -38,12 +39,12 @@ RISKS = 60.0
 """Seconds for which the list of what is about to be deleted is believed."""
 WHOLES = 256 << 20
 """Bytes of sessions that stay at hand, put together."""
+PULSES = 10_000
+"""Sessions of which it is known how busy they were."""
 SWOLLEN = 6
 """Bytes that a byte of a session's log takes in memory, about."""
 
 _UID = re.compile(r"(?:[a-z][a-z0-9_-]{0,31}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_STRIPES = 16
-
 T = TypeVar("T")
 
 
@@ -98,7 +99,8 @@ class Desk:
         self.writes = writes
         self._now = _Kept(NOW, lambda: standing.now(self.known, self.roots))
         self._risks = _Kept(RISKS, self._at_risk)
-        self._wholes = _Wholes(room)
+        self._wholes: Shelf[Loaded] = Shelf(room)
+        self._pulses: Shelf[Pulse | None] = Shelf(PULSES)
 
     def now(self) -> standing.Now:
         """Tell which sessions run or wait."""
@@ -121,9 +123,12 @@ class Desk:
 
     def whole(self, row: SessionRow) -> Loaded:
         """Give a session put together, from the store or from its source."""
-        key = _Key(row.session.session_uid, row.change, row.session.evicted_at)
         size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
-        return self._wholes.get(key, size, lambda: self._loaded(row))
+        return self._wholes.get(key_of(row), lambda: self._loaded(row), lambda _: size)
+
+    def pulse(self, row: SessionRow) -> Pulse | None:
+        """Tell how busy a session was, part by part; None when nothing is held of it."""
+        return self._pulses.get(key_of(row), lambda: pulse(self.store, row.session.session_uid))
 
     def _loaded(self, row: SessionRow) -> Loaded:
         loaded = recall.loaded(self.store, row)
@@ -174,50 +179,3 @@ class _Kept(Generic[T]):
             if self._made is None or now - self._made[0] > self._seconds:
                 self._made = now, self._make()
             return self._made[1]
-
-
-class _Key(NamedTuple):
-    uid: str
-    change: int
-    evicted: str | None
-
-
-class _Wholes:
-    """Sessions at hand, the one used last at the end."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._mutex = threading.Lock()
-        self._held: OrderedDict[_Key, tuple[int, Loaded]] = OrderedDict()
-        self._used = 0
-        # Two that ask for one session wait for each other, two that ask for two do not.
-        self._making = [threading.Lock() for _ in range(_STRIPES)]
-
-    def get(self, key: _Key, size: int, make: Callable[[], Loaded]) -> Loaded:
-        """Give a session, putting it together when it is not at hand as it is now."""
-        with self._making[hash(key.uid) % _STRIPES]:
-            found = self._find(key)
-            if found is None:
-                found = make()
-                self._put(key, size, found)
-            return found
-
-    def _find(self, key: _Key) -> Loaded | None:
-        with self._mutex:
-            found = self._held.get(key)
-            if found is None:
-                return None
-            self._held.move_to_end(key)
-            return found[1]
-
-    def _put(self, key: _Key, size: int, made: Loaded) -> None:
-        with self._mutex:
-            for old in [one for one in self._held if one.uid == key.uid]:
-                self._used -= self._held.pop(old)[0]
-            if size > self._room:
-                return
-            self._held[key] = size, made
-            self._used += size
-            while self._used > self._room:
-                _, (gone, _) = self._held.popitem(last=False)
-                self._used -= gone

@@ -1,0 +1,73 @@
+"""The shelf: what was made of sessions stays at hand, what was used last longest.
+
+What is at hand was made of the session as the store has it now: when it changes, what was made
+before is dropped. Threads may share a shelf. Two that ask for one session wait for each other, so
+that it is made once; two that ask for two do not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from thence.memory.store import SessionRow
+
+T = TypeVar("T")
+
+_STRIPES: Final = 16
+
+
+class Key(NamedTuple):
+    """A session as it is now."""
+
+    uid: str
+    change: int
+    evicted: str | None = None
+
+
+def key_of(row: SessionRow) -> Key:
+    """Give the key of a session."""
+    return Key(row.session.session_uid, row.change, row.session.evicted_at)
+
+
+class Shelf(Generic[T]):
+    """Things of one kind, each with a size; together they take at most a given room."""
+
+    def __init__(self, room: int, *, largest: bool = False) -> None:
+        """Make room; with `largest` one thing stays though it takes more than all the room."""
+        self._room = room
+        self._largest = largest
+        self._mutex = threading.Lock()
+        self._held: OrderedDict[Key, tuple[int, T]] = OrderedDict()
+        self._used = 0
+        self._making = [threading.Lock() for _ in range(_STRIPES)]
+
+    def __contains__(self, key: Key) -> bool:
+        with self._mutex:
+            return key in self._held
+
+    def get(self, key: Key, make: Callable[[], T], size: Callable[[T], int] = lambda _: 1) -> T:
+        """Give the thing of a session, making it when it is not at hand."""
+        with self._making[hash(key.uid) % _STRIPES]:
+            with self._mutex:
+                found = self._held.get(key)
+                if found is not None:
+                    self._held.move_to_end(key)
+                    return found[1]
+            made = make()
+            self._put(key, size(made), made)
+            return made
+
+    def _put(self, key: Key, size: int, made: T) -> None:
+        with self._mutex:
+            for old in [one for one in self._held if one.uid == key.uid]:
+                self._used -= self._held.pop(old)[0]
+            if size > self._room and not self._largest:
+                return
+            self._held[key] = size, made
+            self._used += size
+            while self._used > self._room and len(self._held) > 1:
+                _, (gone, _) = self._held.popitem(last=False)
+                self._used -= gone
