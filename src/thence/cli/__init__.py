@@ -32,6 +32,7 @@ COMMANDS = {
     "history": "Prompts of all agents together, the newest first.",
     "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",
     "export": "Write a session as lines, Markdown, a page or messages.",
+    "sql": "Ask all sessions at once, in SQL.",
     "resume": "Go on with a session: its agent, its folder.",
     "handoff": "Give a session to another agent, which goes on with its history.",
     "rewind": "Move a session of our own back: its line, or its files.",
@@ -87,7 +88,9 @@ def _about_the_screen(command: click.Command) -> None:
     if isinstance(command, click.Group):
         for below in command.commands.values():
             _about_the_screen(below)
-    elif not any(one.name == "color" for one in command.params):
+        if not command.params:  # one that does something by itself is told as well
+            return
+    if not any(one.name == "color" for one in command.params):
         command.params += (
             click.Option(
                 ["--color"],

@@ -1,32 +1,67 @@
-"""`thence export`: a session in a form that can be given to others."""
+"""`thence export`: a session in a form that can be given to others; all of them for analysts."""
 
 from __future__ import annotations
 
+import contextlib
 import json as text
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from thence.cli import wiring
+from thence.cli import options, wiring
+from thence.cli.columns import tell, tilde
 from thence.cli.reading import exit_code
-from thence.cli.terminal import clean, several, size
+from thence.cli.terminal import as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
 
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
     from thence.format.records import JSON
+    from thence.memory.parquet import Exported, Progress
     from thence.memory.redact import Redactor
 
 Form = Literal["jsonl", "markdown", "html", "messages"]
 
 
-@click.command(
+class Either(click.Group):
+    """One session is exported, unless the first word names an export of all of them."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Let the command that is meant read the words."""
+        if args and args[0] in self.commands:
+            meant = self.commands[args[0]]
+            return meant.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words as those of a plain command."""
+        return click.Command.parse_args(self, ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run as a plain command."""
+        return click.Command.invoke(self, ctx)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Show the usage of a plain command; what else there is stands below."""
+        return click.Command.collect_usage_pieces(self, ctx)
+
+
+@click.group(
     "export",
-    help="Write a session as lines, Markdown, a page or messages.",
+    cls=Either,
+    help="Write a session as lines, Markdown, a page or messages. Or all of them as Parquet:"
+    " thence export parquet.",
     epilog="What agents wrote is exported as it is where it is still there; what thence kept has"
     " no secrets in it. --redacted goes over all of it. See docs/incident.md before you share.",
 )
@@ -38,8 +73,16 @@ Form = Literal["jsonl", "markdown", "html", "messages"]
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Into a file."
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--json", "json", is_flag=True, help="Print one object: what was written, or all.")
 def command(
-    wanted: str, form: Form, output: Path | None, *, redacted: bool, flatten: bool, force: bool
+    wanted: str,
+    form: Form,
+    output: Path | None,
+    *,
+    redacted: bool,
+    flatten: bool,
+    force: bool,
+    json: bool,
 ) -> int:
     """Write a session out."""
     if flatten and form != "jsonl":
@@ -49,6 +92,9 @@ def command(
     loaded = original(wanted)
     redactor = wiring.redactor() if redacted else None
     body = exported(loaded, form, redactor, flatten=flatten)
+    if json:
+        say(as_json(_object(loaded, form, body, output, redactor)))
+        return exit_code(loaded.skipped)
     if output is None:
         for line in body:
             sys.stdout.write(f"{line}\n")
@@ -60,6 +106,97 @@ def command(
         number = sum(redactor.counts.values())
         click.echo(f"{several(number, 'secret')} redacted; read it before you share it", err=True)
     return exit_code(loaded.skipped)
+
+
+def _object(
+    loaded: Loaded, form: Form, body: Iterator[str], output: Path | None, redactor: Redactor | None
+) -> JSON:
+    """Say what was written into a file; without one, give it: records, messages or a text."""
+    told: dict[str, JSON] = {"session_uid": loaded.whole.uid, "as": form}
+    if output is not None:
+        _write(output, body)
+        told |= {"path": str(output), "bytes": output.stat().st_size}
+    elif form == "jsonl":
+        told["lines"] = [text.loads(line) for line in body]
+    elif form == "messages":
+        told["messages"] = text.loads("".join(body))
+    else:
+        told["text"] = "\n".join(body)
+    told["skipped"] = len(loaded.skipped)
+    told["redacted"] = None if redactor is None else sum(redactor.counts.values())
+    return told
+
+
+# -- all of them ----------------------------------------------------------------------------
+
+
+@command.command(
+    "parquet",
+    help="Write all sessions as Parquet, a folder a day, into a folder or an object store. The"
+    " next time only days that changed are written.",
+    epilog="Tables: sessions, events, usage, digests, signals. Of what was said they hold first"
+    " lines alone, and no secrets: see docs/analytics.md. s3://…, gs://… and az://… need"
+    " thence[objects].",
+)
+@click.argument("target", metavar="DIR|URL")
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be read; write nothing.")
+@options.as_json
+def parquet(target: str, *, dry_run: bool, json: bool) -> int:
+    """Bring an export of the whole store up to date."""
+    import msgspec
+
+    from thence.memory.exports import target_at
+    from thence.memory.parquet import export
+
+    with wiring.store() as store, progress(shown=not json) as told:
+        report = export(store, target_at(target), dry_run=dry_run, told=told)
+    if json:
+        say(as_json(msgspec.to_builtins(report)))
+    else:
+        tell(_exported(report))
+    return 3 if report.damaged else 0
+
+
+@contextlib.contextmanager
+def progress(*, shown: bool) -> Iterator[Progress]:
+    """Show on a terminal how far an export is; nothing of it stays."""
+    last = 0.0
+    wiped = True
+
+    def told(what: str, done: int, of: int) -> None:
+        nonlocal last, wiped
+        if time.monotonic() - last >= 0.1:
+            last, wiped = time.monotonic(), False
+            click.echo(f"\r\x1b[2Kexporting: {done:,} of {of:,} {what}", nl=False, err=True)
+
+    try:
+        yield told if shown and sys.stderr.isatty() else lambda _what, _done, _of: None
+    finally:
+        if not wiped:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+
+
+def _exported(report: Exported) -> Iterator[str]:
+    where = clean(tilde(report.target))
+    gone = f", {report.removed:,} taken out" if report.removed else ""
+    if report.dry_run:
+        whole = "all of " if report.whole else ""
+        yield f"would read {whole}{several(report.read, 'session')}{gone}, into {where}"
+        return
+    if not report.read and not report.removed:
+        yield f"nothing changed: {several(report.sessions, 'session')} in {where}"
+        return
+    yield (
+        f"exported {several(report.read, 'session')}, {report.unchanged:,} there already{gone};"
+        f" {several(report.days, 'day')}, {several(report.files, 'file')} of {size(report.bytes)}"
+    )
+    rows = ", ".join(f"{number:,} {name}" for name, number in report.rows.items())
+    yield f"{where}: {rows}; {size(report.all_bytes)}"
+    for uid in report.damaged:
+        yield f"▲ {clean(uid)}: payloads cannot be read, so tests, edits and retries are missing"
+
+
+# -- one of them ----------------------------------------------------------------------------
 
 
 def original(wanted: str) -> Loaded:

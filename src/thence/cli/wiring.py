@@ -72,6 +72,21 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
         opened.close()
 
 
+@contextlib.contextmanager
+def team(told: str) -> Iterator[Store]:
+    """Open the store of a team to read what all machines wrote."""
+    from thence.memory.store import OBJECTS, open_store
+
+    where, mark, objects = told.partition(OBJECTS)
+    if where.startswith(("postgresql:", "postgres:")):
+        where += f"{'&' if '?' in where else '?'}machine=*"
+    opened = open_store(f"{where}{mark}{objects}")
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
 def _opened(told: str) -> Store:
     if told.startswith("sqlite:") and "#objects=" not in told:
         # Nearly everybody's; asking all packages who answers takes longer than opening it.
@@ -81,6 +96,19 @@ def _opened(told: str) -> Store:
     from thence.memory.store import open_store
 
     return open_store(told)
+
+
+def analytics() -> Path:
+    """Give the folder of the home's own export, which `thence sql` asks."""
+    return home() / "memory" / "analytics"
+
+
+def drop_analytics() -> None:
+    """Let what was removed from the store not stay in the home's own export; it is made anew."""
+    if analytics().is_dir():
+        from thence.memory.exports import Folder
+
+        Folder(analytics()).discard()
 
 
 def adapters() -> dict[str, Adapter]:

@@ -414,7 +414,7 @@ class Bucket:
         """
         from obstore import exceptions
 
-        mode: Any = "create" if tag is None else {"e_tag": tag, "version": None}
+        mode: Any = "create" if tag is None else {"e_tag": tag}
         with self._told():
             try:
                 self._do.put(self._store, name, body, mode=mode)

@@ -1,0 +1,234 @@
+"""`thence sql`: questions to all sessions at once, on Parquet files that are made for it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
+from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
+
+if TYPE_CHECKING:
+    from thence.memory.views import Answer
+
+SHOWN = 100
+STDIN = "-"
+_NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL")
+_LINES = ["explain_key", "explain_value"]
+_UNBOUND = 10_000  # columns of who is no terminal
+
+SAMPLES = (
+    (
+        "what each project took, by week",
+        (
+            "SELECT date_trunc('week', day) AS week, project, sum(cost_usd) AS usd FROM usage"
+            " GROUP BY ALL ORDER BY week DESC, usd DESC"
+        ),
+    ),
+    (
+        "which tools fail most",
+        (
+            "SELECT tool, count(*) AS calls, count(*) FILTER (failed) AS failed FROM events"
+            " WHERE kind = 'tool_call' GROUP BY tool ORDER BY failed DESC"
+        ),
+    ),
+    (
+        "which files are edited most",
+        (
+            "SELECT f.path, sum(f.edits) AS edits FROM digests, unnest(files) AS u(f)"
+            " GROUP BY ALL ORDER BY edits DESC"
+        ),
+    ),
+)
+
+
+@click.command(
+    "sql",
+    help="Ask all sessions at once, in SQL. Without a question: the tables, and some to begin"
+    " with.",
+    epilog="The answer comes from Parquet files in the home, brought up to date first; DuckDB can"
+    " read nothing else and write nothing. docs/analytics.md has more questions.",
+)
+@click.argument("question", metavar="[SQL|-]", required=False)
+@click.option(
+    "--from",
+    "folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Ask an export that is there, as it is.",
+)
+@click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="0: all.")
+@click.option("--csv", "csv_", is_flag=True, help="Print CSV.")
+@options.as_json
+def command(
+    question: str | None, folder: Path | None, limit: int, *, csv_: bool, json: bool
+) -> int:
+    """Ask, and print the answer."""
+    from thence.memory.views import ask
+
+    if csv_ and json:
+        raise click.UsageError("--csv or --json, not both")
+    if question is None:
+        say(as_json(_schema())) if json else tell(_about())
+        return 0
+    if question == STDIN:
+        question = sys.stdin.read()
+    where = folder if folder is not None else _brought_up(json=json)
+    answer = ask(where, question, limit=limit or None)
+    if json:
+        say(as_json(_objects(answer)))
+    elif csv_:
+        say(_csv(answer))
+    else:
+        tell(_table(answer))
+    if answer.cut:
+        click.echo(f"the first {several(limit, 'row')}; --limit 0 gives all", err=True)
+    return 0
+
+
+def _brought_up(*, json: bool) -> Path:
+    """Bring the home's own export up to date, saying so; the folder it lies in."""
+    from thence.cli.export import progress
+    from thence.memory.exports import MANIFEST, Folder
+    from thence.memory.parquet import export
+    from thence.memory.store import StoreLocked
+
+    folder = wiring.analytics()
+    try:
+        with wiring.store() as store, progress(shown=not json) as told:
+            report = export(store, Folder(folder), told=told)
+    except StoreLocked:
+        if not (folder / MANIFEST).exists():
+            raise
+        click.echo("note: another export is running; this is the one before", err=True)
+        return folder
+    if report.read or report.removed:
+        what = several(report.read, "new or changed session")
+        gone = f", {report.removed:,} taken out" if report.removed else ""
+        where = clean(tilde(str(folder)))
+        click.echo(f"exported first: {what}{gone}, into {where}", err=True)
+    return folder
+
+
+# -- answers --------------------------------------------------------------------------------
+
+
+def _table(answer: Answer) -> Iterator[str]:
+    if answer.columns == _LINES:  # a plan, drawn on many lines
+        for _, drawn in answer.rows:
+            yield from map(clean, f"{drawn}".split("\n"))
+        return
+    heads = [
+        Column(clean(name), right=told.startswith(_NUMBERS) or "INT" in told)
+        for name, told in zip(answer.columns, answer.types, strict=True)
+    ]
+    rows = [[Cell(" "), *(Cell(_cell(value)) for value in row)] for row in answer.rows]
+    room = width() if sys.stdout.isatty() else _UNBOUND
+    yield from table([Column(), *heads], rows, room, head=True)
+    if not rows:
+        yield style("    no rows", fg=DIM)
+
+
+def _cell(value: Any) -> str:
+    """Give a value as one harmless line."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}" if value.is_finite() else f"{value}"
+    if isinstance(value, (list, dict, tuple)):
+        return clean(dumps(_plain(value), ensure_ascii=False))
+    return clean(" ".join(f"{value}".split()) if isinstance(value, str) else f"{value}")
+
+
+def _csv(answer: Answer) -> Iterator[str]:
+    for row in (answer.columns, *answer.rows):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow([_cell(value) for value in row])
+        yield line.getvalue()
+
+
+def _objects(answer: Answer) -> list[dict[str, Any]]:
+    names: list[str] = []
+    for name in answer.columns:
+        number = sum(one == name or one.startswith(f"{name}:") for one in names)
+        names.append(f"{name}:{number}" if number else name)
+    return [dict(zip(names, map(_plain, row), strict=True)) for row in answer.rows]
+
+
+def _plain(value: Any) -> Any:
+    """Give a value as JSON has it."""
+    if isinstance(value, dict):
+        return {f"{name}": _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds") + ("" if value.tzinfo else "Z")
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, float) and value not in (float("inf"), float("-inf")) and value == value:  # noqa: PLR0124 - what is no number is not itself
+        return value
+    return value if isinstance(value, (bool, int, str, type(None))) else f"{value}"
+
+
+# -- without a question ---------------------------------------------------------------------
+
+
+def _schema() -> dict[str, Any]:
+    from thence.memory.analytics import SCHEMA, TABLES
+
+    return {
+        "schema": SCHEMA,
+        "tables": [
+            {
+                "table": name,
+                "about": one.about,
+                "columns": {"day": "DATE", **{c.name: c.type for c in one.columns}},
+            }
+            for name, one in TABLES.items()
+        ],
+        "samples": [{"asks": asks, "sql": question} for asks, question in SAMPLES],
+    }
+
+
+def _about() -> Iterator[str]:
+    """Say which tables there are, and what one may ask."""
+    from thence.memory.analytics import TABLES
+
+    room = width()
+    for name, one in TABLES.items():
+        yield f"{style(name, bold=True)}  {one.about}"
+        yield from (f"    {line}" for line in _columns(one.columns, room - 4))
+        yield ""
+    yield "times are in UTC, usd in dollars; day is a date; docs/analytics.md tells every column"
+    for asks, question in SAMPLES:
+        yield ""
+        yield style(f"# {asks}", fg=DIM)
+        yield from wrap(f'thence sql "{question}"', room)
+
+
+def _columns(columns: Sequence[Any], room: int) -> list[str]:
+    names = ["day date", *(f"{one.name} {_short(one.type)}" for one in columns)]
+    return wrap(", ".join(names), room)
+
+
+def _short(told: str) -> str:
+    """Name a type the way people do."""
+    usual = {"VARCHAR": "text", "BIGINT": "int", "DOUBLE": "float", "BOOLEAN": "bool"}
+    usual |= {"TIMESTAMP": "time", "DECIMAL(18,10)": "money"}
+    return usual.get(told, "list" if told.endswith("[]") else told.lower())

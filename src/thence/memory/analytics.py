@@ -1,0 +1,508 @@
+"""Tables for analysts: what the rows of a store say, flat, one meaning a column.
+
+`TABLES` is the schema, `SCHEMA` its version: docs/analytics.md tells both, and a test holds the
+page against this. Everything here was redacted when it was stored. No payload, quote or prompt is
+among it: texts are the short lines that rows and facts carry, and the columns that hold them are
+marked `said`. Copies of other sessions' records are left out, and a bill stands on one event, so
+that counts and sums need no care.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from thence.format.figures import project
+from thence.format.graph import State
+from thence.format.joins import time_of
+from thence.format.normal import SessionEvent, in_order
+from thence.format.records import JSON
+from thence.memory.course import Course, cut_short
+from thence.memory.keep import ticks_of
+from thence.memory.packs import PackDamaged, PackMissing
+from thence.memory.rows import clean
+from thence.memory.store import Filter, Held, SessionRow, Store
+from thence.memory.sweep import recalled
+
+SCHEMA: Final = 1
+"""Raise it when a column gets another name, type or meaning; exports are then made anew."""
+
+DAYS: Final = 400
+"""Days that one session may be spread over: a log of made-up times must not make a file a line."""
+
+TEXT, COUNT, NUMBER, FLAG = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
+MOMENT: Final = "TIMESTAMP"
+MONEY: Final = "DECIMAL(18,10)"
+TOOLS: Final = "STRUCT(tool VARCHAR, calls BIGINT, failed BIGINT, refused BIGINT, took_ms BIGINT)[]"
+TESTS: Final = (
+    "STRUCT(runner VARCHAR, runs BIGINT, red BIGINT, last_red BOOLEAN, passed BIGINT,"
+    " failed BIGINT, skipped BIGINT)[]"
+)
+FILES: Final = "STRUCT(path VARCHAR, reads BIGINT, edits BIGINT, broke BIGINT)[]"
+ERRORS: Final = "STRUCT(fingerprint VARCHAR, tool VARCHAR, count BIGINT, settled BOOLEAN)[]"
+
+
+class Column(NamedTuple):
+    """One column, and what it says."""
+
+    name: str
+    type: str
+    about: str
+    said: bool = False
+    """It holds words of people, models or tools, redacted and short."""
+
+    @property
+    def staged(self) -> str:
+        """The type in which Python hands it over."""
+        if self.type in (MOMENT, MONEY):
+            return COUNT
+        return TEXT if self.type.endswith("[]") else self.type
+
+    @property
+    def made(self) -> str:
+        """The column, made from what was handed over."""
+        if self.type == MOMENT:
+            return f'epoch_ms("{self.name}") AS "{self.name}"'
+        if self.type == MONEY:
+            told = f'("{self.name}" * 0.0000000001::DECIMAL(11,10))::{MONEY}'
+            return f'{told} AS "{self.name}"'
+        if self.type.endswith("[]"):
+            return f'"{self.name}"::JSON::{self.type} AS "{self.name}"'
+        return f'"{self.name}"'
+
+
+class Table(NamedTuple):
+    """One table: its columns, which of them order its rows, and what its day is."""
+
+    about: str
+    day: str
+    order: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+
+_WHOSE = (
+    Column("session_uid", TEXT, "the session: `agent:id`"),
+    Column("agent", TEXT, "whose: claude, codex, grok, thence, …"),
+    Column("project", TEXT, "last part of the folder it worked in"),
+)
+_TOKENS = (
+    Column("input_tokens", COUNT, "tokens read, neither from nor into the cache"),
+    Column("output_tokens", COUNT, "tokens written"),
+    Column("cache_write_tokens", COUNT, "tokens written into the cache"),
+    Column("cache_read_tokens", COUNT, "tokens read from the cache"),
+)
+
+TABLES: Final[dict[str, Table]] = {
+    "sessions": Table(
+        "One row a session; stays when its transcript is evicted.",
+        "it began",
+        ("session_uid",),
+        (
+            *_WHOSE,
+            Column("folder", TEXT, "the folder it worked in", said=True),
+            Column("branch", TEXT, "branch of the repository", said=True),
+            Column("domain", TEXT, "as `session_memory.domains` names the project"),
+            Column("task", TEXT, "the task it is tied to"),
+            Column("title", TEXT, "its title, else its first prompt in one line", said=True),
+            Column("model", TEXT, "the last model on its line"),
+            Column("started", MOMENT, "first readable time"),
+            Column("ended", MOMENT, "last readable time"),
+            Column("wall_s", NUMBER, "seconds between the two"),
+            Column("outcome", TEXT, "success, fail, abandoned, unknown"),
+            Column("turn", TEXT, "where its last turn stands"),
+            Column("turns", COUNT, "prompts on the live line"),
+            Column("retries", COUNT, "calls made again after they failed"),
+            Column("events", COUNT, "events of its own log, copies and books included"),
+            Column("dead_events", COUNT, "of these on dead or rolled back branches"),
+            Column("responses", COUNT, "bills: answers of a model"),
+            *_TOKENS,
+            Column("live_usd", MONEY, "dollars on its line"),
+            Column("dead_usd", MONEY, "dollars on branches that were left"),
+            Column("side_usd", MONEY, "dollars of its subagents"),
+            Column("cost_usd", MONEY, "all three"),
+            Column("unpriced_tokens", COUNT, "tokens without a known price: money is at least"),
+            Column("lower_bound", FLAG, "a bill that should be there is not"),
+            Column("automated", FLAG, "no human asked"),
+            Column("analysed", FLAG, "a digest covers all of it"),
+            Column("evicted", FLAG, "its transcript was let go: no events"),
+            Column("gone", FLAG, "its source was deleted"),
+            Column("source_bytes", COUNT, "bytes of its log"),
+        ),
+    ),
+    "events": Table(
+        "One row an event of a transcript that is held; goes when it is evicted.",
+        "of its time, else of its session",
+        ("session_uid", "derived_from", "seq", "event_id"),
+        (
+            *_WHOSE,
+            Column("seq", COUNT, "the number `thence show` gives it; null if derived"),
+            Column("event_id", COUNT, "never changes"),
+            Column("parent_id", COUNT, "the event it goes on from"),
+            Column("derived_from", COUNT, "the event that implies it: test_run, edit, error, …"),
+            Column("ts", MOMENT, "when"),
+            Column("kind", TEXT, "user_msg, assistant_msg, thinking, tool_call, tool_result, …"),
+            Column("role", TEXT, "user, assistant, tool, system"),
+            Column("tool", TEXT, "of a call and its result"),
+            Column("state", TEXT, "live, dead, rolled_back, side, internal, …"),
+            Column("channel", TEXT, "main, or a subagent's"),
+            Column("failed", FLAG, "of a call or a test run: it failed; null if nobody knows"),
+            Column("refused", FLAG, "of a call: a human denied it or cut it off"),
+            Column("took_ms", COUNT, "of a call: time until its result"),
+            Column("model", TEXT, "that wrote it"),
+            *(
+                Column(c.name, c.type, f"{c.about}; on one event of each bill, else null")
+                for c in _TOKENS
+            ),
+            Column("cost_usd", MONEY, "of that bill; null where nobody knows the price"),
+            Column("summary", TEXT, "its first line, up to 120 characters", said=True),
+        ),
+    ),
+    "usage": Table(
+        "What a session took on one day, by model and by what became of it; stays for ever.",
+        "of the bills",
+        ("session_uid", "model", "place"),
+        (
+            *_WHOSE,
+            Column("model", TEXT, "that was asked"),
+            Column("place", TEXT, "live, dead (branches that were left), side (subagents)"),
+            Column("responses", COUNT, "bills"),
+            *_TOKENS,
+            Column("cache_1h_tokens", COUNT, "of the cache writes, those kept for an hour"),
+            Column("web_searches", COUNT, "searches that were billed"),
+            Column("cost_usd", MONEY, "dollars by the price list of that day"),
+            Column("unpriced_tokens", COUNT, "tokens without a known price: money is at least"),
+        ),
+    ),
+    "digests": Table(
+        "The account of a session; stays for ever.",
+        "its session began",
+        ("session_uid",),
+        (
+            *_WHOSE,
+            Column("made", MOMENT, "when it was made"),
+            Column("outcome", TEXT, "success, fail, abandoned, unknown"),
+            Column("confidence", NUMBER, "0 to 1"),
+            Column("task", TEXT, "the task it is tied to"),
+            Column("seconds", NUMBER, "from first to last time"),
+            Column("turns", COUNT, "prompts on the live line"),
+            Column("retries", COUNT, "calls made again after they failed"),
+            Column("interventions", COUNT, "times a human stepped in"),
+            Column("corrections", COUNT, "of these, times she said that it was wrong"),
+            Column("context_peak", COUNT, "tokens that the model was given at once, at most"),
+            Column("compactions", COUNT, "times the context was summed up"),
+            Column("open_todos", COUNT, "promised and not done"),
+            Column("dead_branches", COUNT, "branches that were left"),
+            Column("subagents", COUNT, "subagents in its log"),
+            Column("tools", TOOLS, "by tool: calls, failed, refused, time together"),
+            Column("tests", TESTS, "by runner: runs, red ones, what the last one counted"),
+            Column("files", FILES, "by file: reads, edits, red runs after an edit", said=True),
+            Column("errors", ERRORS, "by shape: how often, and whether it was settled", said=True),
+        ),
+    ),
+    "signals": Table(
+        "What went wrong in a session; stays for ever.",
+        "of its first event, else of its session",
+        ("session_uid", "kind", "ts", "text", "data"),
+        (
+            *_WHOSE,
+            Column("ts", MOMENT, "when it was first seen"),
+            Column("kind", TEXT, "retry_loop, rework, human_correction, slow_tool, …"),
+            Column("severity", TEXT, "low, medium, high"),
+            Column("text", TEXT, "what happened, in one sentence", said=True),
+            Column("events", COUNT, "events that show it"),
+            Column("data", TEXT, "figures of its kind, as JSON", said=True),
+        ),
+    ),
+}
+"""FROZEN within a version: names, types and their order."""
+
+Day = str | None
+"""A date as text; None where no log tells one."""
+
+
+class Told(NamedTuple):
+    """One row for a table, and its day."""
+
+    table: str
+    day: Day
+    values: tuple[Any, ...]
+
+
+class Account(NamedTuple):
+    """All rows of one session."""
+
+    uid: str
+    rows: list[Told]
+    damaged: bool = False
+    """Its payloads could not be read: what only they tell is missing."""
+
+
+def accounts(store: Store, uids: Sequence[str]) -> Iterator[Account]:
+    """Give the rows of sessions that the store holds; those it holds no more are left out."""
+    wanted = Filter(uids=tuple(uids))
+    kept: dict[str, dict[str, list[JSON]]] = {uid: {} for uid in uids}
+    for what in ("digests", "signals", "spend"):
+        for one in store.kept(what, wanted):
+            kept.setdefault(one["uid"], {}).setdefault(what, []).append(one)
+    for row in store.sessions(wanted):
+        yield _account(store, row, kept.get(row.session.session_uid, {}))
+
+
+def _account(store: Store, row: SessionRow, kept: dict[str, list[JSON]]) -> Account:
+    uid = row.session.session_uid
+    whose = _whose(row)
+    day = _day(_millis(row.session.started_at))
+    digests = kept.get("digests", [])
+    out = [Told("sessions", day, whose + _session(row))]
+    out += [Told("usage", _date(one["day"]), whose + _usage(one)) for one in kept.get("spend", [])]
+    out += [Told("digests", day, whose + _digest(one)) for one in digests]
+    for one in kept.get("signals", []):
+        moment = _millis(one.get("ts"))
+        out.append(Told("signals", _day(moment) or day, whose + _signal(one, moment)))
+    held = store.held(uid)
+    damaged = False
+    if held is not None:
+        events, damaged = _events(store, uid, held)
+        out += [Told("events", _day(moment) or day, whose + rest) for moment, rest in events]
+    return Account(uid, _bounded(out, day), damaged)
+
+
+def _bounded(rows: list[Told], day: Day) -> list[Told]:
+    """Let rows of more days than a session can have stand under the day of their session."""
+    days = dict.fromkeys(one.day for one in rows)
+    if len(days) <= DAYS:
+        return rows
+    kept = set(list(days)[:DAYS])
+    return [one if one.day in kept else one._replace(day=day) for one in rows]
+
+
+# -- rows -----------------------------------------------------------------------------------
+
+
+def _whose(row: SessionRow) -> tuple[Any, ...]:
+    session = row.session
+    return clean(session.session_uid), session.flavor, _text(project(session.cwd)) or None
+
+
+def _session(row: SessionRow) -> tuple[Any, ...]:
+    session, cost, spent, ticks = row.session, row.session.cost, row.spent, row.ticks
+    usages = (spent.live, spent.dead, spent.side)
+    money = [ticks.get(place, 0) for place in ("live", "dead", "side")]
+    return (
+        *map(_text, (session.cwd, session.git_branch, session.domain, session.task_ref)),
+        *map(_text, (row.title, session.model)),
+        *(_millis(session.started_at), _millis(session.ended_at), cost.wall_clock_s),
+        *(session.outcome, row.turn, cost.turns, cost.retries, row.events),
+        row.states.get("dead", 0) + row.states.get("rolled_back", 0),
+        spent.responses,
+        sum(one.input_tokens for one in usages),
+        sum(one.output_tokens for one in usages),
+        sum(one.cache_creation_input_tokens for one in usages),
+        sum(one.cache_read_input_tokens for one in usages),
+        *(*money, sum(money), row.unpriced, bool(row.lower_bound), row.automated),
+        *(session.analyzed_at is not None, session.evicted_at is not None, row.gone),
+        session.source_bytes,
+    )
+
+
+def _usage(one: JSON) -> tuple[Any, ...]:
+    names = ("input", "output", "cache_creation", "cache_read", "cache_1h", "searches")
+    return (
+        *(_text(one["model"]) or None, one["place"], one["responses"]),
+        *(one.get(name) or 0 for name in names),
+        *(one["ticks"], one["unpriced"]),
+    )
+
+
+def _digest(one: JSON) -> tuple[Any, ...]:
+    said = _object(one.get("snippets"))
+    return (
+        *(one.get("at"), _text(one.get("outcome")), _number(one.get("confidence"))),
+        *(_text(one.get("task_ref")), _number(one.get("seconds"))),
+        *(_count(one.get("turns")), _count(one.get("retries"))),
+        *(_length(one, "interventions"), len(_list(said.get("corrections")))),
+        *(_count(one.get("context_peak")), _count(one.get("compactions"))),
+        *(_length(one, name) for name in ("todos", "branches", "subagents")),
+        _structs(one.get("tools"), ("tool",), ("calls", "failed", "refused", "took_ms")),
+        _tests(one.get("tests")),
+        _structs(one.get("files"), ("path",), ("reads", "edits", "broke")),
+        _errors(one.get("errors")),
+    )
+
+
+def _length(one: JSON, name: str) -> int:
+    """How many there were, those included that did not fit into the digest."""
+    return len(_list(one.get(name))) + _count(_object(one.get("left_out")).get(name))
+
+
+def _structs(found: JSON, texts: Sequence[str], counts: Sequence[str]) -> str:
+    """Give a list of objects of a digest with these fields, each of them there."""
+    return _json(
+        {name: _text(one.get(name)) or "" for name in texts}
+        | {name: _count(one.get(name)) for name in counts}
+        for one in map(_object, _list(found))
+    )
+
+
+def _tests(found: JSON) -> str:
+    return _json(
+        {
+            "runner": _text(one.get("runner")) or "",
+            "runs": _count(one.get("runs")),
+            "red": _count(one.get("red")),
+            "last_red": bool(one.get("last_red")),
+            **{name: one.get(name) for name in ("passed", "failed", "skipped")},
+        }
+        for one in map(_object, _list(found))
+    )
+
+
+def _errors(found: JSON) -> str:
+    return _json(
+        {
+            "fingerprint": _text(one.get("fingerprint")) or "",
+            "tool": _text(one.get("tool")) or "",
+            "count": _count(one.get("count")),
+            "settled": one.get("settled_by") is not None,
+        }
+        for one in map(_object, _list(found))
+    )
+
+
+def _signal(one: JSON, moment: int | None) -> tuple[Any, ...]:
+    return (
+        *(moment, _text(one.get("kind")), _text(one.get("severity")), _text(one.get("text"))),
+        *(len(_list(one.get("events"))), _json(_object(one.get("data")))),
+    )
+
+
+# -- events ---------------------------------------------------------------------------------
+
+_Event = tuple[int | None, tuple[Any, ...]]
+_UNTOLD = frozenset({"error"})
+"""Derived events whose line is made from a payload: which error it was, the digest tells."""
+
+
+def _events(store: Store, uid: str, held: Held) -> tuple[list[_Event], bool]:
+    """Give the events of a session, and whether its payloads were out of reach."""
+    try:
+        whole, damaged = recalled(uid, held, store.blobs, notes=False), False
+    except (PackDamaged, PackMissing):
+        from thence.format.whole import Whole
+
+        whole, damaged = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed), True
+    course = Course(whole)
+    took = {pair.call.event_id: ms for ms, pair in course.timed}
+    ends = {
+        pair.call.event_id: (pair.ending.failed, cut_short(pair))
+        for pair in whole.calls
+        if pair.ending is not None
+    }
+    out: list[_Event] = []
+    for seq, event in enumerate(in_order(whole.events)):
+        if event.state is State.REPLAYED:
+            continue
+        failed, refused = ends.get(event.event_id, (event.failed, None))
+        usage = whole.bills.get(event.event_id)
+        bill: tuple[Any, ...] = (None,) * 5
+        if usage is not None:
+            bill = (
+                *(usage.input_tokens, usage.output_tokens, usage.cache_creation_input_tokens),
+                *(usage.cache_read_input_tokens, ticks_of(event, usage)),
+            )
+        ended = (failed and not refused, refused, took.get(event.event_id))
+        out.append(_event(event, seq, ended, bill, event.summary))
+    for event in () if damaged else whole.derived:
+        line = None if event.kind in _UNTOLD else event.summary
+        out.append(_event(event, None, (event.failed, None, None), (None,) * 5, line))
+    return out, damaged
+
+
+def _event(
+    event: SessionEvent,
+    seq: int | None,
+    ended: tuple[bool | None, bool | None, int | None],
+    bill: tuple[Any, ...],
+    line: str | None,
+) -> _Event:
+    moment = _millis(event.ts)
+    return moment, (
+        *(seq, event.event_id, event.parent_id, event.derived_from, moment, event.kind),
+        *(event.role, _text(event.tool), event.state.value if event.state else None),
+        *(_text(event.channel), *ended, _text(event.model), *bill, _text(line)),
+    )
+
+
+# -- values ---------------------------------------------------------------------------------
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_FIRST = date(1970, 1, 1)
+
+
+@lru_cache(maxsize=4096)
+def _on(number: int) -> Day:
+    """The date so many days after the first; None before that one and after the year 9999."""
+    try:
+        return f"{_FIRST + timedelta(days=number)}" if number >= 0 else None
+    except OverflowError:
+        return None
+
+
+def _day(moment: int | None) -> Day:
+    """The day of a moment, in UTC."""
+    return None if moment is None else _on(moment // 86_400_000)
+
+
+def _date(told: JSON) -> Day:
+    """A day as it was kept: from a log, so it may be anything."""
+    if not isinstance(told, str) or _DATE.fullmatch(told) is None:
+        return None
+    try:
+        return f"{date.fromisoformat(told)}"
+    except ValueError:
+        return None
+
+
+def _millis(told: JSON) -> int | None:
+    moment = time_of(told) if isinstance(told, str) else None
+    return None if moment is None else (moment - _EPOCH) // _MILLISECOND
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def _text(told: JSON) -> str | None:
+    if not isinstance(told, str):
+        return None
+    return told if told.isascii() else clean(told)
+
+
+def _count(told: JSON) -> int:
+    whole = isinstance(told, int) and not isinstance(told, bool)
+    return told if whole and abs(told) < 1 << 62 else 0
+
+
+def _number(told: JSON) -> float:
+    return float(told) if isinstance(told, (int, float)) else 0.0
+
+
+def _list(told: JSON) -> Sequence[JSON]:
+    return told if isinstance(told, (list, tuple)) else ()
+
+
+def _object(told: JSON) -> dict[str, JSON]:
+    return told if isinstance(told, dict) else {}
+
+
+def _json(value: Iterable[JSON]) -> str:
+    told = value if isinstance(value, dict) else list(value)
+    try:
+        return msgspec.json.encode(told, order="deterministic").decode()
+    except (UnicodeEncodeError, ValueError, OverflowError, RecursionError):
+        return "{}" if isinstance(told, dict) else "[]"

@@ -1,0 +1,366 @@
+"""Where an export lies, and its manifest: what a reader goes by.
+
+    DIR/_manifest.json                                  schema, files with rows, bytes and hashes
+    DIR/_state-HASH.json.zst                            what was exported of which session
+    DIR/events/day=2026-01-31/HASH.parquet
+
+Files are named by a hash of their bytes and never change. An export puts new ones beside the old,
+swaps the manifest, then removes what the new one does not name: whoever reads by the manifest
+sees one export or the other, whole. A kill leaves files that no manifest names; the next export
+removes them. Nothing but these names is ever touched in a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import zstandard
+
+from thence.errors import BadConfig, NotAppendable
+from thence.memory.analytics import SCHEMA, TABLES, Day
+from thence.memory.objects import Absent, Bucket, ShelfError, shelf_at
+from thence.memory.store import StoreLocked
+
+FORMAT: Final = "thence analytics"
+MANIFEST: Final = "_manifest.json"
+NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What the readers of such folders call a day that is none."""
+
+_STAGING, _LOCK = "_staging", "_lock"
+_DAY: Final = rf"(?:\d{{4}}-\d\d-\d\d|{NO_DAY})"
+_DATA = re.compile(rf"(?:{'|'.join(TABLES)})/day={_DAY}/[0-9a-f]{{32}}\.parquet", re.ASCII)
+_STATE = re.compile(r"_state-[0-9a-f]{32}\.json\.zst")
+_STATE_BYTES: Final = 1 << 30
+
+
+class File(msgspec.Struct, frozen=True):
+    """One file of an export."""
+
+    path: str
+    day: Day
+    rows: int
+    bytes: int
+    hash: str
+    """BLAKE2b of its bytes, 16 of them."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One table of an export."""
+
+    columns: dict[str, str]
+    files: tuple[File, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One export."""
+
+    format: str
+    schema: int
+    made_at: str
+    tables: dict[str, Part]
+    state: str
+
+    def names(self) -> set[str]:
+        """Give the names of all files of it."""
+        return {file.path for part in self.tables.values() for file in part.files} | {self.state}
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """What was exported of a session: a hash of its row, and the days its rows stand under."""
+
+    stamp: str
+    days: tuple[Day, ...]
+
+
+State = dict[str, Entry]
+
+
+def read_manifest(body: bytes | None) -> Manifest | None:
+    """Read a manifest; None when there is none, or none that this program could go on from."""
+    try:
+        told = msgspec.json.decode(body or b"", type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if told.format != FORMAT or told.schema != SCHEMA or set(told.tables) != set(TABLES):
+        return None
+    # It may be anybody's: no name in it may lead out of the folder.
+    good = all(_DATA.fullmatch(f.path) for part in told.tables.values() for f in part.files)
+    return told if good and _STATE.fullmatch(told.state) else None
+
+
+def pack_state(state: State) -> tuple[str, bytes]:
+    """Give the name and the bytes of a state."""
+    told = msgspec.json.encode(dict(sorted(state.items())))
+    body = zstandard.ZstdCompressor(level=3).compress(told)
+    return f"_state-{hash_of(body)}.json.zst", body
+
+
+def unpack_state(name: str, body: bytes | None) -> State | None:
+    """Read a state; None when it is not what its name says."""
+    if body is None or name != f"_state-{hash_of(body)}.json.zst":
+        return None
+    told = zstandard.ZstdDecompressor().decompress(body, max_output_size=_STATE_BYTES)
+    return msgspec.json.decode(told, type=State)
+
+
+def hash_of(body: bytes) -> str:
+    """Hash bytes, as names of files do."""
+    return blake2b(body, digest_size=16).hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """Hash a file."""
+    told = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            told.update(piece)
+    return told.hexdigest()
+
+
+class Target(Protocol):
+    """Where an export goes. Errors are ThenceErrors."""
+
+    address: str
+
+    def held(self) -> contextlib.AbstractContextManager[Path]:
+        """Keep other exports out, and give an empty folder for what is under way."""
+        ...
+
+    def get(self, name: str) -> bytes | None:
+        """Give a small file; None when there is none."""
+        ...
+
+    def local(self, name: str) -> Path | None:
+        """Give a file of the export as one of this machine; None when there is none."""
+        ...
+
+    def put(self, path: Path, name: str) -> None:
+        """Keep a file, durable on return; the one that was given is gone."""
+        ...
+
+    def swap(self, body: bytes) -> None:
+        """Put another manifest in the place of the one that was got."""
+        ...
+
+    def names(self) -> set[str]:
+        """Give the names of all files that an export may have left here."""
+        ...
+
+    def delete(self, names: Collection[str]) -> None:
+        """Remove files; those that are gone do not matter."""
+        ...
+
+
+def target_at(told: str) -> Target:
+    """Give the place that a folder or an address means."""
+    parts = urlsplit(told)
+    if "://" not in told:
+        return Folder(Path(told).expanduser())
+    if parts.scheme == "file":
+        return Folder(Path(unquote(parts.path)))
+    return Remote(shelf_at(told), told)
+
+
+class Folder:
+    """An export in a folder of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.address = str(self.path)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Path]:
+        """Keep other exports out, and give an empty folder for what is under way."""
+        with _telling(self.address):
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(self.path / _LOCK, flags, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise StoreLocked(
+                f"another export into {self.address} is running", hint="wait for it to end"
+            ) from None
+        staging = self.path / _STAGING
+        try:
+            with _telling(self.address):
+                shutil.rmtree(staging, ignore_errors=True)
+                staging.mkdir(mode=0o700)
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            os.close(handle)
+
+    def get(self, name: str) -> bytes | None:
+        """Give a small file; None when there is none."""
+        path = self.local(name)
+        with _telling(self.address):
+            return None if path is None else path.read_bytes()
+
+    def local(self, name: str) -> Path | None:
+        """Give a file of the export; None when there is none, or a link."""
+        path = self.path / name
+        return path if path.is_file() and not path.is_symlink() else None
+
+    def put(self, path: Path, name: str) -> None:
+        """Keep a file, durable on return."""
+        place = self.path / name
+        with _telling(self.address):
+            path.chmod(0o600)
+            _sync(path)
+            for folder in (place.parent.parent, place.parent):
+                folder.mkdir(exist_ok=True, mode=0o700)
+            path.replace(place)
+            for folder in {place.parent, place.parent.parent, self.path}:
+                _sync(folder)
+
+    def swap(self, body: bytes) -> None:
+        """Put another manifest in the place of the one that was got."""
+        passing = self.path / _STAGING / MANIFEST
+        with _telling(self.address):
+            handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            passing.replace(self.path / MANIFEST)
+            _sync(self.path)
+
+    def names(self) -> set[str]:
+        """Give the names of all files that an export may have left here."""
+        found = {path.name for path in self.path.glob("_state-*") if _STATE.fullmatch(path.name)}
+        for table in TABLES:
+            for path in self.path.glob(f"{table}/day=*/*.parquet"):
+                name = path.relative_to(self.path).as_posix()
+                if _DATA.fullmatch(name):
+                    found.add(name)
+        return found
+
+    def delete(self, names: Collection[str]) -> None:
+        """Remove files, and folders of days that are empty then."""
+        with _telling(self.address):
+            for name in names:
+                path = self.path / name
+                path.unlink(missing_ok=True)
+                if path.parent != self.path:
+                    with contextlib.suppress(OSError):  # others are in it
+                        path.parent.rmdir()
+
+    def discard(self) -> None:
+        """Remove all of the export; the next one is made from nothing."""
+        if not self.path.is_dir():
+            return
+        with self.held():
+            (self.path / MANIFEST).unlink(missing_ok=True)
+            self.delete(self.names())
+
+
+class Remote:
+    """An export in an object store. Only one export at a time: the manifest's tag tells others."""
+
+    def __init__(self, bucket: Bucket, address: str) -> None:
+        self._bucket = bucket
+        self.address = address
+        self._tag: str | None = None
+        self._staging: Path | None = None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Path]:
+        """Give an empty folder for what is under way."""
+        with tempfile.TemporaryDirectory(prefix="thence-export-") as folder:
+            self._staging = Path(folder)
+            yield self._staging
+
+    def get(self, name: str) -> bytes | None:
+        """Give a small file; None when there is none."""
+        with _telling(self.address):
+            try:
+                body, tag = self._bucket.whole(name)
+            except Absent:
+                return None
+        if name == MANIFEST:
+            self._tag = tag
+        return body
+
+    def local(self, name: str) -> Path | None:
+        """Fetch a file of the export; None when there is none."""
+        path = (self._staging or Path()) / f"old-{hash_of(name.encode())}"
+        if not path.exists():
+            with _telling(self.address):
+                try:
+                    self._bucket.fetch(name, path)
+                except Absent:
+                    return None
+        return path
+
+    def put(self, path: Path, name: str) -> None:
+        """Send a file, large ones in parts."""
+        with _telling(self.address):
+            self._bucket.send(path, name)
+            path.unlink()
+
+    def swap(self, body: bytes) -> None:
+        """Put another manifest in the place of the one that was got; not of any other."""
+        with _telling(self.address):
+            if not self._bucket.swap(MANIFEST, body, self._tag):
+                raise StoreLocked(
+                    f"another export into {self.address} was quicker",
+                    hint="it is whole; export again to add what changed since",
+                )
+
+    def names(self) -> set[str]:
+        """Give the names of all files that an export may have left here."""
+        with _telling(self.address):
+            found = self._bucket.sizes("")
+        return {name for name in found if _DATA.fullmatch(name) or _STATE.fullmatch(name)}
+
+    def delete(self, names: Collection[str]) -> None:
+        """Remove objects."""
+        if names:
+            with _telling(self.address):
+                self._bucket.delete(sorted(names))
+
+
+def own_folder(path: Path) -> Folder:
+    """Give the folder of an export that is there to be read; an error when there is none."""
+    found = Folder(path)
+    if read_manifest(found.get(MANIFEST)) is None:
+        raise BadConfig(
+            f"no export of schema {SCHEMA} in {path}", hint=f"thence export parquet {path}"
+        )
+    return found
+
+
+@contextlib.contextmanager
+def _telling(address: str) -> Iterator[None]:
+    """Turn what a disk or an object store says into what the user can do."""
+    try:
+        yield
+    except (OSError, ShelfError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise NotAppendable(
+            f"cannot export to {address}: {why}",
+            hint="what was exported before is whole; make room or give another place",
+        ) from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,165 @@
+"""Questions in SQL about an export: DuckDB over its files, and nothing else within its reach.
+
+The tables are views of the files that one manifest names. Whoever asks is trusted, what the files
+hold is not, and neither needs more than to read them: before the first question is run, all other
+files, the network, extensions and the settings themselves are out of reach, and only statements
+that read are let through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from thence.errors import NotReadable, ThenceError
+from thence.memory.analytics import TABLES
+from thence.memory.exports import MANIFEST, Folder, Manifest, own_folder, read_manifest
+from thence.memory.parquet import load_duckdb
+
+_READS: Final = frozenset({"SELECT", "MULTI"})  # several: what a PIVOT is made of
+_EXPLAIN = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
+_TRIES: Final = 3
+
+
+class BadQuestion(ThenceError):
+    """The SQL is not understood, or asks for more than reading."""
+
+    exit_code = 2
+
+
+class Answer(NamedTuple):
+    """What a question gave."""
+
+    columns: list[str]
+    types: list[str]
+    rows: list[tuple[Any, ...]]
+    cut: bool
+    """There are more rows than were asked for."""
+
+
+def ask(folder: Path, question: str, *, limit: int | None = None) -> Answer:
+    """Ask an export something; of the answer no more than `limit` rows."""
+    engine = load_duckdb()
+    source = own_folder(folder)
+    for _ in range(_TRIES):
+        manifest = read_manifest(source.get(MANIFEST))
+        if manifest is None:
+            break
+        try:
+            with _opened(engine, source, manifest) as db:
+                return _asked(engine, db, question, limit)
+        except engine.IOException as error:
+            # The files of this manifest may be gone: another export came meanwhile.
+            if read_manifest(source.get(MANIFEST)) == manifest:
+                raise _unread(folder, error) from error
+    raise NotReadable(f"the export in {folder} changes all the time", hint="try again")
+
+
+def _asked(engine: Any, db: Any, question: str, limit: int | None) -> Answer:
+    try:
+        _check(db, question)
+        found = db.execute(question)
+        columns = [(f"{one[0]}", f"{one[1]}") for one in found.description or ()]
+        rows = found.fetchall() if limit is None else found.fetchmany(limit + 1)
+    except (engine.IOException, BadQuestion):
+        raise
+    except (engine.Error, RuntimeError, ValueError, OverflowError) as error:
+        raise BadQuestion(_first_lines(error), hint=_hint(error)) from error
+    cut = limit is not None and len(rows) > limit
+    return Answer(
+        [name for name, _ in columns],
+        [told for _, told in columns],
+        rows[:limit] if limit is not None else rows,
+        cut,
+    )
+
+
+def _check(db: Any, question: str) -> None:
+    """Let one statement through, and only one that reads."""
+    found = db.extract_statements(question)
+    if len(found) == 1 and found[0].type.name == "EXPLAIN":
+        found = db.extract_statements(_EXPLAIN.sub("", question, count=1))
+    if not found:
+        raise BadQuestion("there is no question", hint="thence sql alone shows some")
+    if len(found) > 1:
+        raise BadQuestion("one question at a time", hint="join them, or ask one after the other")
+    if found[0].type.name not in _READS:
+        what = found[0].type.name.lower().replace("_", " ")
+        raise BadQuestion(
+            f"only reading is possible here, not {what}",
+            hint="begin with SELECT, FROM, WITH, DESCRIBE, SUMMARIZE, PIVOT or EXPLAIN",
+        )
+
+
+@contextlib.contextmanager
+def _opened(engine: Any, source: Folder, manifest: Manifest) -> Iterator[Any]:
+    """Open the views of an export; nothing else can be read, and nothing written."""
+    with tempfile.TemporaryDirectory(prefix="thence-sql-") as passing:
+        db = engine.connect(
+            ":memory:",
+            config={
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "allow_community_extensions": False,
+                "python_enable_replacements": False,  # no variable of this program is a table
+                "temp_directory": passing,
+            },
+        )
+        try:
+            db.execute("SET TimeZone='UTC'")
+            files = {
+                name: [str(source.path / file.path) for file in part.files]
+                for name, part in manifest.tables.items()
+            }
+            every = [path for some in files.values() for path in some]
+            db.execute(f"SET allowed_paths={_listed(every)}")
+            for name, paths in files.items():
+                db.execute(f"CREATE VIEW {name} AS {_view(name, paths)}")
+            db.execute("SET enable_external_access=false")
+            db.execute("SET lock_configuration=true")
+            yield db
+        finally:
+            db.close()
+
+
+def _view(name: str, paths: Sequence[str]) -> str:
+    """Give the select of a table; one without files has its columns all the same."""
+    columns = TABLES[name].columns
+    if not paths:
+        empty = ", ".join(f'NULL::{one.type} AS "{one.name}"' for one in columns)
+        return f"SELECT NULL::DATE AS day, {empty} WHERE false"
+    named = ", ".join(f'"{one.name}"' for one in columns)
+    return (
+        f"SELECT day, {named} FROM read_parquet({_listed(paths)},"  # noqa: S608 - ours
+        " hive_partitioning=true, hive_types={day: DATE})"
+    )
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in paths) + "]"
+
+
+def _unread(folder: Path, error: Exception) -> NotReadable:
+    return NotReadable(
+        f"the export in {folder} cannot be read: {_first_lines(error)}",
+        hint=f"remove the folder, then: thence export parquet {folder}",
+    )
+
+
+def _first_lines(error: Exception) -> str:
+    return " ".join(f"{error}".partition("\n\n")[0].split())[:500]
+
+
+def _hint(error: Exception) -> str:
+    """Name the columns of the tables that the question is about, or all tables."""
+    told = f"{error}".lower()
+    named = [name for name in TABLES if re.search(rf"\b{name}\b", told)]
+    if not named:
+        return f"tables: {', '.join(TABLES)}; thence sql shows their columns"
+    return "; ".join(
+        f"{name}: day, {', '.join(one.name for one in TABLES[name].columns)}" for name in named
+    )

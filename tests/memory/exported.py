@@ -1,0 +1,49 @@
+"""Exports to be looked at, and exports to be killed, for a warm parent to fork."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.memory.killed import _arm
+from tests.memory.stored import opened
+from thence.memory import exports, parquet
+from thence.memory.analytics import TABLES
+from thence.memory.exports import MANIFEST, Folder, Manifest, read_manifest
+from thence.memory.parquet import Exported, export
+from thence.memory.views import ask
+
+_STEPS = (
+    *((Folder, name) for name in ("put", "swap", "delete")),
+    *((parquet._Scratch, name) for name in ("flush", "touch", "write")),
+    *((exports, name) for name in ("_sync",)),
+)
+
+
+def exported(folder: Path, target: Path) -> Exported:
+    """Export the store of a folder."""
+    store = opened(folder)
+    try:
+        return export(store, Folder(target))
+    finally:
+        store.close()
+
+
+def killed(folder: str, target: str, point: int) -> None:
+    """Export, until so many things have been done to the disk."""
+    os.setsid()
+    _arm(point, _STEPS)
+    exported(Path(folder), Path(target))
+
+
+def manifest(target: Path) -> Manifest:
+    """The manifest of an export."""
+    found = read_manifest((target / MANIFEST).read_bytes())
+    assert found is not None
+    return found
+
+
+def tables(target: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all tables, as a reader sees them."""
+    return {name: ask(target, f"SELECT * FROM {name} ORDER BY ALL").rows for name in TABLES}
