@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -195,35 +194,42 @@ def test_many_writers_lose_and_double_nothing(postgres: Cluster) -> None:
 
 
 def test_changes_are_told_as_they_happen(postgres: Cluster) -> None:
-    """To whoever listens: which session, and which change of it."""
-    writer = opened(postgres, tenant="live", machine="one")
-    reader = opened(postgres, tenant="live", machine="two")
-    writer.write([session(writer, "zero", "before")])
-    seen: list[tuple[str, int]] = []
-    ready = threading.Event()
+    """To whoever listens, whichever machine writes; not to those of another tenant."""
+    writers = [opened(postgres, tenant="live", machine=name) for name in ("one", "two")]
+    reader = opened(postgres, tenant="live", machine="*")
+    other = opened(postgres, tenant="other", machine="*")
+    writers[0].write([session(writers[0], "zero", "before")])
+    seen: list[str] = []
+    with reader.listening() as heard, other.listening() as heard_there:
+        for name, writer in zip(("one", "two"), writers, strict=True):
+            writer.write([session(writer, name, "x")])
+            seen += [uid for some in heard(60.0) for uid in some]
+        writers[0].digested([stores._digest("claude:one", 1)])
+        seen += [uid for some in heard(60.0) for uid in some]
+        nothing = [*heard(0.0), *heard_there(0.0)]
+    for store in (*writers, reader, other):
+        store.close()
 
-    def listen() -> None:
-        told = reader.changes(wait=60)
-        ready.set()
-        for one in told:
-            seen.append(one)
-            if one[0] == "claude:two":
-                told.close()  # type: ignore[attr-defined]
-                break
+    assert ["claude:one", "claude:two", "claude:one"] == seen
+    assert [] == nothing
 
-    thread = threading.Thread(target=listen)
-    thread.start()
-    ready.wait()
-    listens = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state='idle'"
-    while not postgres.sql(listens):
-        time.sleep(0.05)
-    writer.write([session(writer, "one", "x")])
-    writer.write([session(writer, "two", "x")])
-    thread.join(60)
-    writer.close()
-    reader.close()
 
-    assert [("claude:one", 1), ("claude:two", 1)] == seen
+def test_store_of_all_machines_is_read_alone(postgres: Cluster) -> None:
+    """It knows the sessions of each, and names no file of theirs."""
+    one = opened(postgres, tenant="everyone", machine="one")
+    every = opened(postgres, tenant="everyone", machine="*")
+    one.write([session(one, "a", "hello")])
+    known = list(every.known().sessions)
+    paths = [row.session.source_path for store in (one, every) for row in store.sessions()]
+    with pytest.raises(BadConfig, match="read only"):
+        every.write([session(one, "b", "hello")])
+    with pytest.raises(BadConfig, match="read only"), every.sweeping():
+        pass
+    for store in (one, every):
+        store.close()
+
+    assert ["claude:a"] == known
+    assert [True, False] == [path is not None for path in paths]
 
 
 # -- schema ---------------------------------------------------------------------------------

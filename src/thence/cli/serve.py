@@ -41,10 +41,15 @@ class PortTaken(ThenceError):
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
 @click.option("--host", default=HOST, show_default=True, help="Listen here; elsewhere: --token.")
+@click.option(
+    "--store", "team", metavar="URL", help="Serve this store, a team's; sweep nothing into it."
+)
 @click.option("--token", is_flag=True, help="Print the token with which programs may ask.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @options.as_json
-def command(host: str, port: int, *, token: bool, no_open: bool, json: bool) -> int:
+def command(
+    host: str, port: int, team: str | None, *, token: bool, no_open: bool, json: bool
+) -> int:
     """Serve until it is stopped."""
     try:
         from thence.serve import app, gate
@@ -63,19 +68,20 @@ def command(host: str, port: int, *, token: bool, no_open: bool, json: bool) -> 
             raise
         return _opened(there.url(there.signed()), json=json, opens=not no_open)
     guard = gate.Gate(host, listener.getsockname()[1], key=key)
-    with wiring.store(must_exist=False) as store:
-        made = app.create(desk(store), guard)
+    with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
+        made = app.create(desk(store, team=team is not None), guard)
         _say(guard, token=token, json=json, loopback=gate.is_loopback(host), opens=not no_open)
         with listener:
             app.server(made).run([listener])
     return 0
 
 
-def desk(store: Store) -> Desk:
-    """Lay out what is kept in this home."""
+def desk(store: Store, *, team: bool = False) -> Desk:
+    """Lay out what is kept in this home; of a team's store nothing is of this machine."""
     from thence.serve.desk import Desk
 
-    known = wiring.adapters()
+    known = {} if team else wiring.adapters()
+    writes = config.persistence() and not team
     return Desk(
         store,
         home=wiring.home(),
@@ -84,10 +90,10 @@ def desk(store: Store) -> Desk:
         roots=wiring.roots(known),
         policy=wiring.policy(),
         redactor=cache(wiring.redactor),
-        sweeps=partial(wiring.sweep_of, store) if config.persistence() else None,
+        sweeps=partial(wiring.sweep_of, store) if writes else None,
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),
-        writes=config.persistence(),
+        writes=writes,
     )
 
 

@@ -5,7 +5,7 @@
 `tenant` (default: `default`) is whose rows these are; nothing reads or writes another's. `machine`
 (default: the name of this host) is who sweeps: a machine sees the cursors of its own sessions, and
 one sweep of each machine runs at a time, while those of others go on beside it. `machine=*` means
-all of them together: such a store is read, and never written.
+all of them together: such a store is read, never written, and names no file of any machine.
 
 A write is one transaction. Sweeps do not wait for the server's disk, as a lost end of them is read
 again; digests, evictions and renamed refs do. What is deleted is out of reach at once; it is out
@@ -81,6 +81,7 @@ REWRITTEN: Final = 256 << 20
 TRIES: Final = 6
 """How often a transaction is begun that the database ended in favour of another."""
 
+_LAST: Final = 10_000  # sessions among which one is looked for that was just written
 _PATIENCE: Final = "2s"  # for the others to leave a table that is to be written anew
 _GONE = (psycopg.OperationalError, psycopg.InterfaceError)
 
@@ -345,7 +346,8 @@ class Postgres:
             *given,
         )
         for row, *marks in rows:
-            yield with_marks(ROW.decode(row), *marks)
+            listed = with_marks(ROW.decode(row), *marks)
+            yield _without_paths(listed) if self.machine == EVERYONE else listed
 
     def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
         """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
@@ -553,22 +555,33 @@ class Postgres:
         with self._telling():
             admit(self._db, self.tenant, member, writes=writes)
 
-    def changes(self, wait: float | None = None) -> Iterator[tuple[str, int]]:
-        """Tell of sessions that change, as they do: uid and change, for so many seconds.
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[Callable[[float | None], Iterator[set[str]]]]:
+        """Listen to what is written: gives what waits, for so many seconds, for who changes.
 
         What arrives names sessions by a hash, as anybody may listen; whom the tenant's rows are
-        hidden from learns nothing by it. A change of 0 says that it was removed.
+        hidden from learns nothing by it. What is told in one moment comes together.
         """
+        names: dict[str, str] = {}
+
+        def heard(db: Db, wait: float | None) -> Iterator[set[str]]:
+            told = list(db.notifies(timeout=wait, stop_after=1))
+            told += db.notifies(timeout=0) if told else ()
+            keys = {one.payload.partition(":")[0] for one in told}
+            if not keys <= names.keys():
+                names.update(self._names(len(names)))
+            if known := {names[key] for key in keys if key in names}:
+                yield known
+
         with self._telling(), contextlib.closing(self._connect()) as db:
             db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_of(self.tenant))))
-            names: dict[str, str] = {}
-            for told in db.notifies(timeout=wait):
-                key, _, change = told.payload.partition(":")
-                if key not in names:
-                    rows = self._every("SELECT uid FROM sessions WHERE tenant=%s", self.tenant)
-                    names |= {uid_hash(uid).hex(): uid for (uid,) in rows}
-                if key in names:
-                    yield names[key], int(change)
+            yield lambda wait: heard(db, wait)
+
+    def _names(self, known: int) -> dict[str, str]:
+        """Give the names of sessions by their hashes, those that came last if others are known."""
+        since = (self._first("SELECT last_value FROM session_ids") or 0) - _LAST if known else 0
+        rows = self._every("SELECT uid FROM sessions WHERE tenant=%s AND id>%s", self.tenant, since)
+        return {uid_hash(uid).hex(): uid for (uid,) in rows}
 
     # -- small things -------------------------------------------------------------------
 
@@ -688,6 +701,12 @@ _SUMS = {
     **{one: _sum(one) for one in ("unpriced", "input", "output", "responses")},
     "cache": _sum("cache_creation+cache_read"),
 }
+
+
+def _without_paths(row: SessionRow) -> SessionRow:
+    """Give a row without where its files lay: on this machine that is another place."""
+    session = msgspec.structs.replace(row.session, source_path=None)
+    return msgspec.structs.replace(row, session=session, files=())
 
 
 def _read_only() -> BadConfig:

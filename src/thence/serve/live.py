@@ -42,6 +42,7 @@ from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow, StoreLocked
 from thence.memory.watching import changes, narrowed
 from thence.serve.api import agent_name, event_out, session_out
+from thence.serve.heard import Listener
 from thence.serve.lines import Line, Mark
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
         self.sweeper = Sweeper(desk, self)
+        self._listener = Listener(desk.store, self.changed)
 
     # -- living -------------------------------------------------------------------------
 
@@ -177,6 +179,7 @@ class Hub:
         self._watch = asyncio.create_task(self._look_after())
         if self._desk.sweeps is not None:
             self.sweeper.start()
+        self._listener.start()
 
     def close(self) -> None:
         """End all streams, so that the server can end."""
@@ -190,6 +193,7 @@ class Hub:
             self._watch.cancel()
         if self._desk.sweeps is not None:
             await asyncio.to_thread(self.sweeper.stop)
+        await asyncio.to_thread(self._listener.stop)
 
     async def _look_after(self) -> None:
         """Break the silence, and cut off clients that take nothing."""

@@ -24,7 +24,7 @@ _KEY: Final = secrets.token_bytes(32)
 
 def offered(row: SessionRow, chart: Chart, name: str) -> bool:
     """Whether more of a call's result lies beside the log."""
-    found = _found(chart, name)
+    found = _found(chart, name) if row.session.source_path else None
     if found is None:
         return False
     call, result = found
@@ -35,7 +35,7 @@ def offered(row: SessionRow, chart: Chart, name: str) -> bool:
 
 def text(row: SessionRow, chart: Chart, name: str) -> str | None:
     """Give the whole result of a call, without secrets; None when there is no more of it."""
-    found = _found(chart, name)
+    found = _found(chart, name) if row.session.source_path else None
     body = None
     if found is not None and row.session.flavor == "claude":
         body = claude.spilled(_source(row), chart.filled(found[1]), MOST)
