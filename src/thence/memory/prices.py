@@ -9,8 +9,8 @@ the parts of a total by day, by model and by session are equal to the last digit
 is the same as a whole number, for columns that a database adds up.
 
 The list is genai-prices' own data, at the version that is installed. It is read when the first
-price is asked for, as it takes a third of a second. An updater that somebody else in the process
-may run does not reach it: the same usage has the same price everywhere.
+price is asked for (`pricelist`). An updater that somebody else in the process may run does not
+reach it: the same usage has the same price everywhere.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from thence.format.records import Usage
+from thence.memory import pricelist
 
 if TYPE_CHECKING:
-    from genai_prices.types import MatchLogic, ModelInfo, Provider, TieredPrices
+    from thence.memory.pricelist import ModelInfo, Provider, TieredPrices
 
     Rate: TypeAlias = Decimal | TieredPrices | None
 
@@ -347,13 +348,6 @@ def _context(model: ModelInfo, service_tier: str | None, at: datetime) -> dict[s
 # -- the list -------------------------------------------------------------------------------
 
 
-@cache
-def _providers() -> list[Provider]:
-    from genai_prices.data import providers
-
-    return providers
-
-
 @lru_cache(maxsize=1024)
 def _find(model: str, provider: str | None) -> _Found | None:
     """Look a model up where it was asked, then along its route, then at its maker."""
@@ -367,7 +361,7 @@ def _find(model: str, provider: str | None) -> _Found | None:
         if (seller := _seller(hint)) and (found := _listed(seller, spellings, asked=asked)):
             return found
     for spelling in spellings:
-        for maker in _providers():
+        for maker in pricelist.providers():
             if maker.model_match is not None and maker.model_match.is_match(spelling[0]):
                 if found := _listed(maker, [spelling], asked=not provider):
                     return found
@@ -399,10 +393,10 @@ def _spellings(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _seller(hint: str) -> Provider | None:
-    for seller in _providers():
+    for seller in pricelist.providers():
         if seller.id == hint:
             return seller
-    for seller in _providers():
+    for seller in pricelist.providers():
         if seller.provider_match is not None and seller.provider_match.is_match(hint):
             return seller
     return None
@@ -411,7 +405,7 @@ def _seller(hint: str) -> Provider | None:
 def _listed(
     seller: Provider, spellings: list[tuple[str, tuple[str, ...]]], *, asked: bool
 ) -> _Found | None:
-    others = [p for p in _providers() if p.id in (seller.fallback_model_providers or ())]
+    others = [p for p in pricelist.providers() if p.id in (seller.fallback_model_providers or ())]
     models = [model for listing in (seller, *others) for model in listing.models]
     for spelling, taken in spellings:
         for model in models:
@@ -422,24 +416,19 @@ def _listed(
     return None
 
 
-def _is(clause: MatchLogic, name: str) -> bool:
+def _is(clause: Any, name: str) -> bool:
     """Whether a clause of the list means this model, and not just a name that starts the same.
 
     The list asks what a name starts with; so a newer or a faster model than it knows would get
     the price of an older one.
     """
-    from genai_prices.types import ClauseAnd, ClauseOr, ClauseStartsWith
-
-    match clause:
-        case ClauseOr():
-            return any(_is(part, name) for part in clause.or_)
-        case ClauseAnd():
-            return all(_is(part, name) for part in clause.and_)
-        case ClauseStartsWith():
-            rest = name[len(clause.starts_with) :]
-            return clause.is_match(name) and _ANOTHER.search(rest) is None
-        case _:
-            return clause.is_match(name)
+    if (some := getattr(clause, "or_", None)) is not None:
+        return any(_is(part, name) for part in some)
+    if (every := getattr(clause, "and_", None)) is not None:
+        return all(_is(part, name) for part in every)
+    if (start := getattr(clause, "starts_with", None)) is not None:
+        return bool(clause.is_match(name)) and _ANOTHER.search(name[len(start) :]) is None
+    return bool(clause.is_match(name))
 
 
 def _plain(number: Decimal) -> str:
