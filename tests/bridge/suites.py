@@ -63,24 +63,56 @@ class Outcome(NamedTuple):
 
 
 def kit() -> Outcome:
-    """Run the fourteen contracts of the Claude Agent SDK; the first that fails ends them."""
-    from claude_agent_sdk.testing import run_session_store_conformance
-
+    """Run the fourteen contracts of the Claude Agent SDK on a journal."""
     from thence.bridge.claude_agent_sdk import JournalSessionStore
     from thence.journal import Journal
 
     with tempfile.TemporaryDirectory() as home:
         made = iter(range(1000))
-        failed = []
-        try:
-            asyncio.run(
-                run_session_store_conformance(
-                    lambda: JournalSessionStore(Journal(Path(home) / str(next(made))))
-                )
-            )
-        except AssertionError as error:
-            failed = [str(error)]
-    return Outcome("claude-agent-sdk, kit", 0 if failed else KIT, KIT, KIT, failed)
+        return _contracts(
+            "claude-agent-sdk, kit", lambda: JournalSessionStore(Journal(f"{home}/{next(made)}"))
+        )
+
+
+def _contracts(name: str, made: Callable[[], Any]) -> Outcome:
+    """Run the kit; the first contract that fails ends it."""
+    from claude_agent_sdk.testing import run_session_store_conformance
+
+    failed = []
+    try:
+        asyncio.run(run_session_store_conformance(made))
+    except AssertionError as error:
+        failed = [str(error)]
+    return Outcome(name, 0 if failed else KIT, KIT, KIT, failed)
+
+
+def objects_kit() -> Outcome:
+    """Run the contracts on a store of objects."""
+    from thence.bridge.claude_shared import SharedSessionStore
+
+    return _contracts("claude-agent-sdk, kit, on objects", lambda: SharedSessionStore("memory:///"))
+
+
+def postgres_kit() -> Outcome:
+    """Run the contracts on a Postgres of their own, each as a tenant of its own."""
+    from tests.postgres import cluster
+    from thence.bridge.claude_shared import SharedSessionStore
+
+    with cluster() as server:
+        made = iter(range(1000))
+        return _contracts(
+            "claude-agent-sdk, kit, on Postgres",
+            lambda: SharedSessionStore(server.url(tenant=f"t{next(made)}")),
+        )
+
+
+def on_postgres() -> Outcome:
+    """Run their tests on a Postgres. Those that count rounds of the loop give a server no time."""
+    from tests.postgres import cluster
+
+    with cluster() as server:
+        name = "claude-agent-sdk, its tests, on Postgres"
+        return swapped(name, "swap_claude_store", CLAUDE, 342, THENCE_STORE=server.url())
 
 
 def langgraph() -> Outcome:
@@ -125,6 +157,9 @@ def swapped(name: str, plugin: str, files: list[str], least: int, **env: str) ->
 SUITES: dict[str, Callable[[], Outcome]] = {
     "kit": kit,
     "claude": lambda: swapped("claude-agent-sdk, its tests", "swap_claude_store", CLAUDE, 349),
+    "objects-kit": objects_kit,
+    "postgres-kit": postgres_kit,
+    "postgres": on_postgres,
     "openai": lambda: swapped("openai-agents, its tests", "swap_openai_session", OPENAI, 111),
     "langgraph": langgraph,
 }
@@ -141,7 +176,7 @@ def main(options: list[str]) -> int:
     outcomes = [SUITES[name]() for name in named]
     for outcome in outcomes:
         verdict = "ok" if outcome.holds else f"FEWER THAN {outcome.least}"
-        lines = [f"{outcome.name:36} {outcome.passed:4} of {outcome.run:4}   {verdict}"]
+        lines = [f"{outcome.name:41} {outcome.passed:4} of {outcome.run:4}   {verdict}"]
         if "--verbose" in options or not outcome.holds:
             lines += [f"    {line}" for line in outcome.failed]
         sys.stdout.write("\n".join(lines) + "\n")

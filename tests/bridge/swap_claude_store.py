@@ -1,7 +1,8 @@
 """pytest plugin: claude-agent-sdk's own tests with our store in place of InMemorySessionStore.
 
 The store works as it is shipped, with its thread. Some of their tests count how often the loop
-goes round and give a disk no time, so that the homes lie in memory where there is any.
+goes round and give a disk no time, so that the homes lie in memory where there is any. With the
+address of a database in THENCE_STORE it is the shared store, each one a tenant of its own.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import claude_agent_sdk
 
-from thence.bridge.claude_agent_sdk import JournalSessionStore, _Key
+from thence.bridge.claude_agent_sdk import Desk, Front, JournalSessionStore, Key
+from thence.bridge.claude_shared import SharedSessionStore
 from thence.journal import Journal
 
 MEMORY = Path("/dev/shm")
@@ -23,13 +26,23 @@ HOMES = tempfile.TemporaryDirectory(
     prefix="thence-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None
 )
 """All homes, removed at the end: their tests watch who removes folders meanwhile."""
+SHARED = os.environ.get("THENCE_STORE")
+NUMBERS = count()
 
 
-class SwappedStore(JournalSessionStore):
-    """Ours, made without a word, as theirs is: each in a home of its own."""
+def made() -> Front:
+    """Give an empty store."""
+    if SHARED:
+        return SharedSessionStore(f"{SHARED}&tenant=t{next(NUMBERS)}")
+    return JournalSessionStore(Journal(tempfile.mkdtemp(dir=HOMES.name)))
+
+
+class SwappedStore(Front):
+    """Ours, made without a word, as theirs is: each in a place of its own."""
 
     def __init__(self) -> None:
-        super().__init__(Journal(tempfile.mkdtemp(dir=HOMES.name)))
+        self._desk: Desk
+        super().__init__(made()._desk)
         self._projects: set[str] = set()
 
     async def append(self, key: Mapping[str, Any], entries: list[Any]) -> None:
@@ -39,7 +52,7 @@ class SwappedStore(JournalSessionStore):
 
     def get_entries(self, key: Mapping[str, Any]) -> list[Any]:
         """What their class offers to tests."""
-        return self._desk.load(_Key.of(key)) or []
+        return self._desk.load(Key.of(key)) or []
 
     @property
     def size(self) -> int:
@@ -50,7 +63,7 @@ class SwappedStore(JournalSessionStore):
         """The same."""
         for project in self._projects:
             for listed in self._desk.sessions(project):
-                self._desk.delete(_Key(project, listed["session_id"]))
+                self._desk.delete(Key(project, listed["session_id"]))
 
 
 claude_agent_sdk.InMemorySessionStore = SwappedStore

@@ -18,7 +18,7 @@ import time
 from collections import ChainMap, OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -40,26 +40,46 @@ what is kept before the next frame is read is not lost with it."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-class JournalSessionStore:
-    """Transcripts in one journal; has the shape of `claude_agent_sdk.SessionStore`."""
+class Desk(Protocol):
+    """Where transcripts lie, as one thread sees it."""
 
-    def __init__(self, journal: Journal, *, cwd: Path | str | None = None) -> None:
-        """Keep transcripts in a journal.
+    def append(self, key: Key, entries: list[JSON]) -> None:
+        """Append a batch: whole or not at all, each uuid once."""
 
-        `cwd` is the folder the agents work in. With it `session(key)` can make checkpoints of
-        files, which the SDK itself does not do for a client with a store.
-        """
-        self._desk = _Desk(journal, cwd)
+    def load(self, key: Key) -> list[JSON] | None:
+        """Give all entries; None when there are none."""
+
+    def sessions(self, project: str) -> list[dict[str, JSON]]:
+        """List the sessions of a project."""
+
+    def summaries(self, project: str) -> list[dict[str, JSON]]:
+        """Give the summary of each."""
+
+    def delete(self, key: Key) -> None:
+        """Write a tombstone."""
+
+    def subkeys(self, key: Key) -> list[str]:
+        """List the subagents of a session."""
+
+    def close(self) -> None:
+        """Let go of everything; it can be used again."""
+
+
+class Front:
+    """What the SDK calls; has the shape of `claude_agent_sdk.SessionStore`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._worker = Worker(PATIENCE)
 
     async def append(self, key: Mapping[str, Any], entries: list[Any]) -> None:
         """Append a batch of entries."""
         if entries:
-            await self._worker.run(self._desk.append, _Key.of(key), plain(entries))
+            await self._worker.run(self._desk.append, Key.of(key), plain(entries))
 
     async def load(self, key: Mapping[str, Any]) -> list[Any] | None:
         """Give all entries of a transcript; None for one that was never written, or deleted."""
-        return await self._worker.run(self._desk.load, _Key.of(key))
+        return await self._worker.run(self._desk.load, Key.of(key))
 
     async def list_sessions(self, project_key: str) -> list[Any]:
         """List the sessions of a project with the time they were last written."""
@@ -70,30 +90,43 @@ class JournalSessionStore:
         return await self._worker.run(self._desk.summaries, project_key)
 
     async def delete(self, key: Mapping[str, Any]) -> None:
-        """Write a tombstone: the SDK sees the transcript no more, `thence` still does."""
-        await self._worker.run(self._desk.delete, _Key.of(key))
+        """Write a tombstone: the SDK sees the transcript no more, but nothing is removed."""
+        await self._worker.run(self._desk.delete, Key.of(key))
 
     async def list_subkeys(self, key: Mapping[str, Any]) -> list[str]:
         """List the subagents of a session."""
-        return await self._worker.run(self._desk.subkeys, _Key.of(key))
-
-    async def session(self, key: Mapping[str, Any]) -> Session:
-        """Open a transcript as a session of ours: for checkpoints, decisions, notes.
-
-        What is recorded there stands in the same log and does not come back through `load`.
-        """
-        return await self._worker.run(self._desk.session, _Key.of(key))
-
-    async def flush(self) -> None:
-        """Return when everything appended so far is on the disk itself."""
-        await self._worker.run(self._desk.flush)
+        return await self._worker.run(self._desk.subkeys, Key.of(key))
 
     async def aclose(self) -> None:
         """End cleanly; the store can be used again."""
         await self._worker.run(self._desk.close)
 
 
-class _Key(msgspec.Struct, frozen=True):
+class JournalSessionStore(Front):
+    """Transcripts in one journal."""
+
+    def __init__(self, journal: Journal, *, cwd: Path | str | None = None) -> None:
+        """Keep transcripts in a journal.
+
+        `cwd` is the folder the agents work in. With it `session(key)` can make checkpoints of
+        files, which the SDK itself does not do for a client with a store.
+        """
+        self._journal = _Desk(journal, cwd)
+        super().__init__(self._journal)
+
+    async def session(self, key: Mapping[str, Any]) -> Session:
+        """Open a transcript as a session of ours: for checkpoints, decisions, notes.
+
+        What is recorded there stands in the same log and does not come back through `load`.
+        """
+        return await self._worker.run(self._journal.session, Key.of(key))
+
+    async def flush(self) -> None:
+        """Return when everything appended so far is on the disk itself."""
+        await self._worker.run(self._journal.flush)
+
+
+class Key(msgspec.Struct, frozen=True):
     """Which transcript."""
 
     project: str
@@ -101,8 +134,9 @@ class _Key(msgspec.Struct, frozen=True):
     subpath: str | None = None
 
     @staticmethod
-    def of(key: Mapping[str, Any]) -> _Key:
-        return _Key(key["project_key"], key["session_id"], key.get("subpath") or None)
+    def of(key: Mapping[str, Any]) -> Key:
+        """Read a key of the SDK."""
+        return Key(key["project_key"], key["session_id"], key.get("subpath") or None)
 
     @property
     def name(self) -> str:
@@ -128,10 +162,10 @@ class _Desk:
     def __init__(self, journal: Journal, cwd: Path | str | None) -> None:
         self._journal = journal
         self._cwd = cwd
-        self._open: OrderedDict[_Key, _Transcript] = OrderedDict()
+        self._open: OrderedDict[Key, _Transcript] = OrderedDict()
         self._now = 0
 
-    def _transcript(self, key: _Key) -> _Transcript:
+    def _transcript(self, key: Key) -> _Transcript:
         """The transcript of a key. Those not used for long are let go, what they hold with them."""
         found = self._open.get(key) or _Transcript(key, self._batches(key))
         self._open[key] = found
@@ -140,17 +174,17 @@ class _Desk:
             self._open.popitem(last=False)[1].batches.close()
         return found
 
-    def _batches(self, key: _Key) -> Batches:
+    def _batches(self, key: Key) -> Batches:
         told = {"bridge": BRIDGE, "project_key": key.project, "name": key.subpath or key.session}
         return self._journal.batches(
             key.name, project=key.project, cwd=self._cwd, agent=key.agent, **told
         )
 
-    def append(self, key: _Key, entries: list[JSON]) -> None:
+    def append(self, key: Key, entries: list[JSON]) -> None:
         transcript = self._transcript(key)
         if key.agent is not None and not transcript.is_begun:
             told = {"agent_id": key.agent, "completion_status": "running", "name": key.subpath}
-            main = self._transcript(_Key(key.project, key.session))
+            main = self._transcript(Key(key.project, key.session))
             main.batches.append([Entry("sidechain", told)])
         transcript.append(entries)
         # Looked at after the write: no two writes are as old as each other then, however coarse
@@ -158,7 +192,7 @@ class _Desk:
         self._now = max(self._now + 1, time.time_ns() // 1_000_000)
         transcript.written = self._now
 
-    def load(self, key: _Key) -> list[JSON] | None:
+    def load(self, key: Key) -> list[JSON] | None:
         return self._transcript(key).load()
 
     def sessions(self, project: str) -> list[dict[str, JSON]]:
@@ -169,12 +203,12 @@ class _Desk:
             if transcript.has_entries
         ]
 
-    def _keys(self, project: str) -> list[_Key]:
+    def _keys(self, project: str) -> list[Key]:
         """All sessions of a project that this bridge began, by their headers."""
         names = self._journal.told(project)
         mine = [told for told in names if told.get("bridge") == BRIDGE]
         found = [
-            _Key(project, told["name"])
+            Key(project, told["name"])
             for told in mine
             if told.get("project_key") == project and isinstance(told.get("name"), str)
         ]
@@ -185,22 +219,22 @@ class _Desk:
         found = [(key, self._transcript(key)) for key in self._keys(project)]
         return [transcript.summary() for _, transcript in found if transcript.has_entries]
 
-    def delete(self, key: _Key) -> None:
+    def delete(self, key: Key) -> None:
         if key.subpath is None:
             for subpath in self.subkeys(key):
-                self.delete(_Key(key.project, key.session, subpath))
+                self.delete(Key(key.project, key.session, subpath))
         self._transcript(key).delete()
 
-    def subkeys(self, key: _Key) -> list[str]:
+    def subkeys(self, key: Key) -> list[str]:
         told = self._journal.told(key.project, session=key.name)
         named = [one.get("name") for one in told if one.get("project_key") == key.project]
         held = [k.subpath for k in self._open if (k.project, k.session) == key.owner]
         subpaths = dict.fromkeys(name for name in named + held if isinstance(name, str))
-        every = [_Key(key.project, key.session, subpath) for subpath in subpaths]
+        every = [Key(key.project, key.session, subpath) for subpath in subpaths]
         return [k.subpath for k in every if k.subpath and self._transcript(k).has_entries]
 
-    def session(self, key: _Key) -> Session:
-        main = self._transcript(_Key(key.project, key.session))
+    def session(self, key: Key) -> Session:
+        main = self._transcript(Key(key.project, key.session))
         with main.batches.exclusive():
             pass  # begun now, if it was not
         return self._journal.resume(key.name, mode="continue", orphans="mark", project=key.project)
@@ -217,7 +251,7 @@ class _Desk:
 class _Transcript:
     """One transcript: which entries count, and where they stand."""
 
-    def __init__(self, key: _Key, batches: Batches) -> None:
+    def __init__(self, key: Key, batches: Batches) -> None:
         self.key = key
         self.batches = batches
         self._line: list[str] = []
@@ -236,7 +270,7 @@ class _Transcript:
             elif _mark(event) is not None:
                 self._line.append(event.uuid)
                 self._own.add(event.uuid)
-                uuid = _uuid(entry_of(event))
+                uuid = uuid_of(entry_of(event))
                 if uuid is not None:
                     self._events.setdefault(uuid, event.uuid)
 
@@ -257,7 +291,7 @@ class _Transcript:
             last = self._last_entry()
             made: list[Entry] = []
             for entry in entries:
-                uuid = _uuid(entry)
+                uuid = uuid_of(entry)
                 if uuid is None:
                     made.append(event_of(entry, None, seen, last))
                 elif uuid not in seen:
@@ -348,6 +382,7 @@ def _mark(event: Event) -> dict[str, JSON] | None:
     return mark if "whole" in mark or isinstance(mark.get("entry"), dict) else None
 
 
-def _uuid(entry: JSON) -> str | None:
+def uuid_of(entry: JSON) -> str | None:
+    """Give the uuid by which an entry counts once, if it has one."""
     uuid = entry.get("uuid") if isinstance(entry, dict) else None
     return uuid if isinstance(uuid, str) and uuid else None

@@ -51,6 +51,11 @@ def plain(value: Any) -> JSON:
         written = codec.dump(value)
     except (TypeError, ValueError) as error:
         raise NotPlain(f"not a JSON value: {error}", hint="give plain data") from error
+    return read(written)
+
+
+def read(written: bytes) -> JSON:
+    """Give the value that `codec.dump` wrote."""
     try:
         return msgspec.json.decode(written)
     except ValueError:  # a lone surrogate or a number out of range: ours all the same

@@ -1,0 +1,336 @@
+"""`SessionStore` of the Claude Agent SDK for many machines: in Postgres, or in an object store.
+
+    options = ClaudeAgentOptions(session_store=SharedSessionStore("postgresql://user@host/db"))
+    options = ClaudeAgentOptions(session_store=SharedSessionStore("s3://bucket/prefix"))
+
+The address is that of a store of `thence`, and the transcripts lie where its payloads lie. Each
+batch of entries is one object, numbered; a shelf puts an object only where nothing is, so that of
+two writers who take the same number one looks again and takes the next. Invariants are those of
+`JournalSessionStore`: an entry's uuid counts once, whoever appended it; a batch counts whole or
+not at all, and is durable when `append` returns; `delete` is a tombstone; a damaged object costs
+itself; names are hashes and numbers, never text from elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import zstandard
+
+from thence.bridge.claude_agent_sdk import BRIDGE, OPEN, Front, Key, uuid_of
+from thence.bridge.originals import read
+from thence.errors import NotAppendable, ThenceError
+from thence.format import codec
+from thence.format.records import JSON
+from thence.memory.objects import UPLOADS, Absent, Shelf, ShelfError, shelf_at
+from thence.memory.packs import LARGEST, pack_name
+
+if TYPE_CHECKING:
+    from thence.memory.postgres import Postgres
+
+LAST = 1 << 64
+"""No transcript has so many batches; what is named as if it had is not ours."""
+
+TRIES = 1000
+"""How often a batch may find its number taken before it is called a failure."""
+
+
+class SharedSessionStore(Front):
+    """Transcripts in a store that several machines share."""
+
+    def __init__(self, url: str) -> None:
+        """Keep transcripts at an address: `postgresql://…`, `s3://…`, `gs://…`, `file:///…`."""
+        super().__init__(_Desk(url))
+
+
+class _Desk:
+    """The transcripts at hand, for one thread. Nothing is opened before the first call."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opened: tuple[_Values, Postgres | None] | None = None
+        self._open: OrderedDict[Key, _Transcript] = OrderedDict()
+        self._listed: dict[str, Key] = {}
+        self._now = 0
+
+    @property
+    def _shelf(self) -> _Values:
+        if self._opened is None:
+            self._opened = _opened(self._url)
+        return self._opened[0]
+
+    def _transcript(self, key: Key) -> _Transcript:
+        found = self._open.get(key) or _Transcript(key, self._shelf)
+        self._open[key] = found
+        self._open.move_to_end(key)
+        while len(self._open) > OPEN:
+            self._open.popitem(last=False)
+        return found
+
+    def append(self, key: Key, entries: list[JSON]) -> None:
+        transcript = self._transcript(key)
+        if not transcript.number:
+            self._list(key)
+        transcript.append(entries, self._time())
+
+    def _time(self) -> int:
+        """Give the time in milliseconds: no two writes of ours are as old as each other."""
+        self._now = max(self._now + 1, time.time_ns() // 1_000_000)
+        return self._now
+
+    def _list(self, key: Key) -> None:
+        """Say that a transcript is there, before it is: nothing that is kept goes unlisted."""
+        named = blake2b(f"{key.session}\0{key.subpath}".encode("utf-8", "surrogatepass"))
+        told = {"project": key.project, "session": key.session, "subpath": key.subpath}
+        self._shelf.put(f"{_project(key.project)}/{named.hexdigest()[:32]}", told)
+
+    def _keys(self, project: str) -> list[Key]:
+        """All transcripts of a project."""
+        sizes = self._shelf.sizes(_project(project))
+        new = [name for name in sizes if name not in self._listed]
+        for name, told in zip(new, self._shelf.read(new, sizes), strict=True):
+            with contextlib.suppress(msgspec.ValidationError):
+                self._listed[name] = msgspec.convert(told, Key)
+        return [self._listed[name] for name in sizes if name in self._listed]
+
+    def _kept(self, project: str) -> Iterator[_Transcript]:
+        for key in self._keys(project):
+            transcript = self._transcript(key)
+            transcript.look()
+            if transcript.batches:
+                yield transcript
+
+    def load(self, key: Key) -> list[JSON] | None:
+        transcript = self._transcript(key)
+        transcript.look()
+        return transcript.entries() or None
+
+    def sessions(self, project: str) -> list[dict[str, JSON]]:
+        return [
+            {"session_id": kept.key.session, "mtime": kept.written}
+            for kept in self._kept(project)
+            if kept.key.subpath is None
+        ]
+
+    def summaries(self, project: str) -> list[dict[str, JSON]]:
+        return [kept.summary() for kept in self._kept(project) if kept.key.subpath is None]
+
+    def delete(self, key: Key) -> None:
+        for subpath in self.subkeys(key) if key.subpath is None else ():
+            self.delete(Key(key.project, key.session, subpath))
+        self._transcript(key).delete(self._time())
+
+    def subkeys(self, key: Key) -> list[str]:
+        mine = (kept.key for kept in self._kept(key.project) if kept.key.owner == key.owner)
+        return [one.subpath for one in mine if one.subpath is not None]
+
+    def close(self) -> None:
+        self._open.clear()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            shelf, database = opened
+            shelf.close()
+            if database is not None:
+                database.close()
+
+
+def _opened(url: str) -> tuple[_Values, Postgres | None]:
+    if not url.startswith(("postgres://", "postgresql://")):
+        return _Values(shelf_at(url)), None
+    from thence.memory.postgres import Postgres, Rack
+
+    database = Postgres(url)
+    return _Values(Rack(database)), database
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    """What one object holds. Without entries it is a tombstone."""
+
+    by: str
+    """Drawn by chance: no two writers write the same."""
+    at: int
+    entries: list[Any] | None
+
+    @staticmethod
+    def of(value: JSON) -> _Batch | None:
+        try:
+            return msgspec.convert(value, _Batch)
+        except msgspec.ValidationError:
+            return None
+
+
+class _Transcript:
+    """One transcript: which batches count, and what is in them."""
+
+    def __init__(self, key: Key, shelf: _Values) -> None:
+        self.key = key
+        self.number = 0
+        """That of the next object."""
+        self.batches: list[str] = []
+        """Those that count, oldest first."""
+        self.written = 0
+        """When it was last written, in milliseconds."""
+        self._shelf = shelf
+        self._pack = pack_name(f"{BRIDGE}\0{key.project}\0{key.session}\0{key.subpath}")
+        self._sizes: dict[str, int] = {}
+        self._seen: set[str] = set()
+        self._summary: dict[str, JSON] | None = None
+        self._folded = 0
+
+    def _name(self, number: int) -> str:
+        return f"{self._pack}/{number:032x}"
+
+    def look(self) -> None:
+        """Take in what others wrote."""
+        there = self._shelf.sizes(self._pack)
+        new = sorted(name for name in there if self._name(self.number) <= name < self._name(LAST))
+        for name, value in zip(new, self._shelf.read(new, there), strict=True):
+            self._take(name, there[name], _Batch.of(value))
+
+    def _take(self, name: str, size: int, batch: _Batch | None) -> None:
+        self.number = int(name.rpartition("/")[2], 16) + 1
+        if batch is None:
+            return  # damaged: it costs itself
+        self.written = max(self.written, batch.at)
+        if batch.entries is None:
+            self.batches, self._seen = [], set()
+            self._summary, self._folded = None, 0
+            return
+        self.batches.append(name)
+        self._sizes[name] = size
+        self._seen.update(uuid for entry in batch.entries if (uuid := uuid_of(entry)))
+
+    def append(self, entries: list[JSON], now: int) -> None:
+        if not self.number:
+            self.look()
+        for _ in range(TRIES):
+            new = self._new(entries)
+            if not new or self._put(new, now):
+                return
+            self.look()
+        raise NotAppendable(
+            f"somebody else was first {TRIES:,} times", hint="nothing was appended; try again"
+        )
+
+    def _new(self, entries: list[JSON]) -> list[JSON]:
+        """Give the entries that are not there yet."""
+        seen, new = set[str](), list[JSON]()
+        for entry in entries:
+            uuid = uuid_of(entry)
+            if uuid is None:
+                new.append(entry)
+            elif uuid not in self._seen and uuid not in seen:
+                seen.add(uuid)
+                new.append(entry)
+        return new
+
+    def _put(self, entries: list[JSON] | None, now: int) -> bool:
+        """Write the next object; False when somebody else has written it."""
+        batch, name = _Batch(secrets.token_hex(8), now, entries), self._name(self.number)
+        size = self._shelf.put(name, {"by": batch.by, "at": batch.at, "entries": batch.entries})
+        if size is not None:
+            self._take(name, size, batch)
+        return size is not None
+
+    def delete(self, now: int) -> None:
+        for _ in range(TRIES):
+            self.look()
+            if not self.batches or self._put(None, now):
+                return
+
+    def entries(self, first: int = 0) -> list[JSON]:
+        """Give the entries of the batches that count."""
+        found = map(_Batch.of, self._shelf.read(self.batches[first:], self._sizes))
+        return [entry for batch in found if batch is not None for entry in batch.entries or ()]
+
+    def summary(self) -> dict[str, JSON]:
+        """The SDK's own fold over the entries, those that came since the last time added."""
+        from claude_agent_sdk import fold_session_summary
+
+        key = {"project_key": self.key.project, "session_id": self.key.session}
+        if self._folded < len(self.batches):
+            self._summary = fold_session_summary(self._summary, key, self.entries(self._folded))
+            self._folded = len(self.batches)
+        return {**(self._summary or {}), "mtime": self.written}
+
+
+class _Values:
+    """A shelf of JSON values."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._pool = ThreadPoolExecutor(UPLOADS, "thence-shared") if shelf.parallel else None
+
+    def put(self, name: str, value: JSON) -> int | None:
+        """Keep a value and give its size; None when something else has its name."""
+        written = codec.dump(value)
+        if len(written) > LARGEST:
+            raise NotAppendable(
+                f"a batch of {len(written):,} bytes is larger than any reader follows",
+                hint=f"append less than {LARGEST >> 20} MB at a time",
+            )
+        body = zstandard.compress(written, 3)
+        try:
+            self._shelf.put(name, body)
+        except ShelfError as error:
+            size = self.sizes(name.partition("/")[0]).get(name)
+            if size is None:
+                raise _refused(error) from error
+            # It is there, and the answer to an earlier try may have been lost.
+            return size if self._get(name, size) == body else None
+        return len(body)
+
+    def sizes(self, pack: str) -> dict[str, int]:
+        """Give the names in a pack, and their sizes."""
+        try:
+            return self._shelf.sizes(f"{pack}/")
+        except ShelfError as error:
+            raise _refused(error) from error
+
+    def _get(self, name: str, size: int) -> bytes:
+        try:
+            return self._shelf.get(name, 0, size)
+        except Absent:
+            return b""
+        except ShelfError as error:
+            raise _refused(error) from error
+
+    def read(self, names: Sequence[str], sizes: Mapping[str, int]) -> list[JSON]:
+        """Read values; None for one that is damaged or gone."""
+
+        def one(name: str) -> JSON:
+            data = self._get(name, sizes[name])
+            try:
+                if zstandard.get_frame_parameters(data).content_size > LARGEST:
+                    return None
+                return read(zstandard.decompress(data))
+            except (zstandard.ZstdError, ValueError, StopIteration):
+                return None
+
+        if self._pool is None or len(names) < 2:
+            return [one(name) for name in names]
+        return list(self._pool.map(one, names))
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+def _project(project: str) -> str:
+    return pack_name(f"{BRIDGE}\0{project}")
+
+
+def _refused(error: ShelfError) -> ThenceError:
+    return NotAppendable(
+        f"the shared store did not do as it was asked: {error}",
+        hint="what was appended before is kept; try again when it is back",
+    )
