@@ -1,4 +1,4 @@
-"""Sweeps and evictions into a Postgres to be killed, for a warm parent to fork."""
+"""Sweeps, pushes and evictions into a Postgres to be killed, for a warm parent to fork."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from pathlib import Path
 from tests.memory import killed
 from tests.memory.stored import KEY
 from thence.adapters import adapters
+from thence.memory import pushing
 from thence.memory.objects import Objects
 from thence.memory.postgres import Postgres
 from thence.memory.postgres_write import Writer
+from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
+from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 
 _SWEEPING = (
     *((Postgres, name) for name in ("write", "digested", "_connect")),
     *((Objects, name) for name in ("append", "sync", "evict")),
     *((Writer, name) for name in ("_put_sessions", "_put_events", "_stage", "_claim", "_tell")),
+)
+_PUSHING = (
+    *((Postgres, name) for name in ("push", "write", "digested", "_connect")),
+    *((Objects, name) for name in ("append", "sync")),
+    *((Writer, name) for name in ("push", "put_packs", "digested", "_tell", "_many")),
+    *((Writer, name) for name in ("_put_sessions", "_put_events", "_stage", "_claim")),
 )
 _REMOVING = (
     *((Postgres, name) for name in ("settle", "_rewrite")),
@@ -35,6 +44,31 @@ def swept(url: str, home: str, point: int = 0) -> None:
     with store.sweeping(wait=60):
         Sweep(store, adapters(), Redactor(key=KEY), address=url).run({"claude": [Path(home)]})
     store.close()
+
+
+def pushed(local: str, url: str, point: int = 0) -> None:
+    """Push; with a point, until so many things have been done to the other store."""
+    os.setsid()
+    killed._arm(point, _PUSHING)
+    small()
+    push(local, url)
+
+
+def small() -> None:
+    """Let even a small push go in many steps."""
+    pushing.PIECE = 3000
+    pushing.TOGETHER = 2
+
+
+def push(local: str, url: str) -> None:
+    """Push everything."""
+    source, target = Sqlite(local), Postgres(url)
+    try:
+        with target.sweeping(wait=60):
+            Pusher(source, target, Redactor(key=KEY)).run()
+    finally:
+        source.close()
+        target.close()
 
 
 def evicted(url: str, uid: str, point: int) -> None:
