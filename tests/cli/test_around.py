@@ -54,6 +54,25 @@ def test_exec_tells_how_the_command_died_and_sweeps_all_the_same(machine: Homes,
         run("exec", "--", str(machine.work / "nothing"))
 
 
+def test_exec_tells_programs_what_it_kept(machine: Homes, run: Run) -> None:
+    """On stderr: what is on stdout is the command's own."""
+    path = next(machine.claude.rglob(f"{QUESTION}.jsonl"))
+    last = path.read_bytes().splitlines(keepends=True)[-1].replace(b'"uuid":"', b'"uuid":"0')
+    code = f"import sys; open({str(path)!r}, 'ab').write({last!r}); sys.exit(4)"
+    result = run("exec", "--json", "--", sys.executable, "-c", code)
+    told = json.loads(result.stderr)
+
+    assert (4, 4, "") == (result.return_value, told["exit_code"], result.stdout)
+    assert [sys.executable, "-c", code] == told["command"]
+    assert (1, None) == (told["sweep"]["sessions_changed"], told["not_swept"])
+
+    (machine.thence / "config.toml").write_text("bad = 1\n")
+    told = json.loads(run("exec", "--json", "--", sys.executable, "-c", "").stderr)
+
+    assert (0, None) == (told["exit_code"], told["sweep"])
+    assert "bad" in told["not_swept"]
+
+
 # -- schedule -------------------------------------------------------------------------------
 
 
@@ -178,11 +197,14 @@ def test_uninstall_takes_out_all_that_was_installed(tools: Path, run: Run) -> No
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_has_its_script(run: Run, shell: str) -> None:
-    """It names our command and the variable that asks for completions."""
+    """It names our command and the variable that asks for completions; programs get it named."""
     text = run("completion", shell).stdout
+    told = json.loads(run("completion", shell, "--json").stdout)
 
     assert "_THENCE_COMPLETE" in text
     assert "thence" in text
+    assert (shell, text) == (told["shell"], f"{told['script']}\n")
+    assert f"thence completion {shell}" in told["use"]
 
 
 def test_commands_and_ids_are_completed(looked_at: Homes) -> None:

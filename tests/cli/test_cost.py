@@ -69,7 +69,11 @@ def test_unknown_prices_are_not_guessed(desk: Desk) -> None:
     assert (None, 1244) == (part["usd"], part["unpriced_tokens"])
     assert any("nobody-knows-1" in line and "unknown" in line for line in ran.lines)
     assert ran.lines[0].split()[0].endswith("+")
-    assert "▲ + at least: 1,244 tokens of models without a known price" in ran.lines
+    bound = "+ at least: 1,244 tokens of models without a known price"
+    assert f"▲ {bound}" in ran.lines
+    narrow = desk.run("cost", "--by", "model", columns=40).lines
+    at = next(at for at, line in enumerate(narrow) if line.startswith("▲ +"))
+    assert bound == " ".join(line[2:] for line in narrow[at : at + 2])
 
 
 def test_filters(desk: Desk) -> None:

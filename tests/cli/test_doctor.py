@@ -45,6 +45,16 @@ def test_a_swept_machine_is_well(looked_at: Homes, run: Run) -> None:
     assert "all is well" == run("doctor").stdout.splitlines()[0]
 
 
+def test_sources_stand_under_one_another(looked_at: Homes, run: Run) -> None:
+    """How many files, how much, what became of it; a wide screen says where they are."""
+    usual = run("doctor").stdout.splitlines()[2:6]
+    wide = run("doctor", COLUMNS="120").stdout.splitlines()[2:6]
+
+    assert 1 == len({line.index("all kept or listed") for line in usual})
+    assert not any(line.endswith("…") for line in usual)
+    assert ["~/.claude", "~/.codex", "~/.grok", "~/.thence"] == [line.split()[-1] for line in wide]
+
+
 def test_what_is_not_read_yet_is_counted(machine: Homes, run: Run) -> None:
     """New bytes are a note with the way to keep them, no alarm."""
     path = next(machine.claude.rglob(f"{IMPORT}.jsonl"))

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import apsw
+import click
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, Ran, alerts, windows
+from thence.cli import COMMANDS, thence
 
 ENTRY = [sys.executable, "-c", "from thence.cli import main; main()"]
 READING: tuple[list[str], ...] = (
@@ -122,6 +124,25 @@ def test_ids_are_cut_and_must_mean_one(desk: Desk, command: str) -> None:
     is_told(desk.run(command, "nobody"), 10, "no session begins with", "thence ls")
     is_told(desk.run(command, "7f3a"), 10, "several sessions", "7f3a91c2 (lumen)", "more of the id")
     assert 0 == desk.run(command, ALERTS[:6]).code
+
+
+def test_an_id_that_was_mistyped_is_guessed(desk: Desk) -> None:
+    """The hint names the session that begins most like it; what is like none leads to the list."""
+    for wanted in (f"{ALERTS[:6]}x", f"claude:{ALERTS[:6]}x", f"{ALERTS[:-1]}x"):
+        is_told(desk.run("show", wanted), 10, "no session begins", f"near: {ALERTS[:8]}  Alerts")
+    for wanted in ("zz", f"{ALERTS[:1]}z", "claude:zzzz", "zzzz" * 30):
+        is_told(desk.run("show", wanted), 10, "no session begins", "thence ls")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_can_be_asked_for_json(command: str) -> None:
+    """Those below a command too; the server of agents speaks nothing else."""
+    found = thence.get_command(click.Context(thence), command)
+    assert found is not None
+    below = [*found.commands.values()] if isinstance(found, click.Group) else []
+    does = command != "mcp" and (found.params or not below)
+    for one in [*([found] if does else []), *below]:
+        assert "--json" in [name for option in one.params for name in option.opts], one.name
 
 
 def test_without_a_store_an_id_leads_to_the_sweep(

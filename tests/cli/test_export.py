@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.adapters.sessions import load
-from thence.cli import forms
+from thence.cli import export, forms, wiring
 from thence.cli.madeup import Homes, made_id, token
 from thence.errors import NotReadable
 from thence.format.repair import problems
@@ -29,6 +29,47 @@ def test_redacted_holds_no_secret_in_any_form(looked_at: Homes, run: Run, form: 
     assert token() in plain.stdout
     assert token() not in clean.stdout
     assert "secret redacted" in clean.stderr.replace("secrets", "secret")
+
+
+def test_one_object_says_what_was_written(looked_at: Homes, run: Run, tmp_path: Path) -> None:
+    """With a file: where and how much. Without one: the export itself, as the value it is."""
+    path = tmp_path / "out.md"
+    told = json.loads(
+        run("export", CLOCK, "--as", "markdown", "-o", str(path), "--redacted", "--json").stdout
+    )
+    given = {
+        form: json.loads(run("export", CLOCK, "--as", form, "--json").stdout) for form in FORMS
+    }
+    plain = {form: run("export", CLOCK, "--as", form).stdout for form in FORMS}
+
+    assert {
+        "session_uid": f"claude:{CLOCK}",
+        "as": "markdown",
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "skipped": 0,
+        "redacted": 0,
+    } == told
+    assert plain["markdown"] == path.read_text()
+    assert plain["markdown"] == given["markdown"]["text"] + "\n"
+    assert plain["html"] == given["html"]["text"] + "\n"
+    assert json.loads(plain["messages"]) == given["messages"]["messages"]
+    assert [*map(json.loads, plain["jsonl"].splitlines())] == given["jsonl"]["lines"]
+
+
+def test_what_joins_bills_is_no_secret(looked_at: Homes, run: Run) -> None:
+    """A redacted export can still be counted; a secret in such a field is one."""
+    keys = {
+        one: [json.loads(line).get("usage_key") for line in run(*call).stdout.splitlines()]
+        for one, call in {
+            "plain": ("export", CLOCK),
+            "redacted": ("export", CLOCK, "--redacted"),
+        }.items()
+    }
+
+    assert any(keys["plain"])
+    assert keys["plain"] == keys["redacted"]
+    assert token() not in export._line({"usage_key": token()}, wiring.redactor())
 
 
 def test_lines_hold_every_event_in_every_state(looked_at: Homes, run: Run) -> None:

@@ -11,16 +11,19 @@ import shlex
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from tests.cli.conftest import Run
-from thence.cli import thence
+from thence.cli import resume, thence, wiring
 from thence.cli.madeup import Homes, made_id
-from thence.cli.picker import Choice, Left, Picker
+from thence.cli.picker import Choice, Left, Picker, split
+from thence.cli.terminal import columns
 from thence.errors import NotReadable, SessionNotFound
 
 CLOCK = made_id("clock-change")
@@ -181,6 +184,29 @@ def test_the_screen_fits_and_shows_what_is_marked() -> None:
         screen = list(typed().lines(width, height))
 
         assert all(len(line) <= width for line in screen)
+
+
+def test_a_key_that_is_held_down_counts_each_time() -> None:
+    """What comes at once is cut into keys: sequences, letters of any script, and escape alone."""
+    assert ["\x1b[B", "\x1b[B", "\x1bOA", "\x1b[5~"] == split("\x1b[B\x1b[B\x1bOA\x1b[5~")
+    assert ["漢", "a", "\x1b"] == split("漢a\x1b")
+    assert ["\x1b", "\r"] == split("\x1b\r")
+
+
+def test_wide_characters_move_no_column(looked_at: Homes) -> None:
+    """Whatever the folder is called, titles stand under one another, and no line is too long."""
+    now = datetime.now(UTC)
+    with wiring.store() as store:
+        row = next(iter(store.sessions()))
+    choices = []
+    for folder in ("tide", "潮位表", "潮位表の計算プログラム", "e\u0301te\u0301"):
+        session = msgspec.structs.replace(row.session, cwd=f"/home/dev/{folder}")
+        other = msgspec.structs.replace(row, session=session, title="漢字 | title " + "長" * 40)
+        choices.append(resume._choice(other, "01234567", now))
+    shown = list(Picker(choices, colour=False).lines(60, 12))
+
+    assert 1 == len({columns(choice.line.partition("漢字 |")[0]) for choice in choices})
+    assert all(columns(line) <= 60 for line in shown)
 
 
 def test_choosing_on_a_terminal(looked_at: Homes) -> None:

@@ -18,6 +18,7 @@ from thence.cli.terminal import (
     cut,
     escape,
     lasted,
+    padded,
     say,
     several,
     short,
@@ -131,11 +132,19 @@ def test_json_is_made_harmless_without_loss(value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("", 0), ("abc", 3), ("漢字", 4), ("e\u0301", 1), ("\uff57", 2), ("🧭", 2)],
+    [("", 0), ("abc", 3), ("漢字", 4), ("e\u0301", 1), ("\uff57", 2), ("🧭", 2), ("⚠\ufe0f", 1)],
 )
 def test_columns_are_what_a_terminal_shows(text: str, expected: int) -> None:
     """Wide characters take two, combining ones none."""
     assert expected == columns(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ab", "漢字", "e\u0301e\u0301", "much longer than that", "漢字漢字"]
+)
+def test_padded_text_takes_its_room(text: str) -> None:
+    """Whatever stands behind it is in its column."""
+    assert 7 == columns(padded(text, 7))
 
 
 @pytest.mark.parametrize(

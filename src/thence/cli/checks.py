@@ -45,6 +45,8 @@ class Finding(NamedTuple):
     fix: str | None = None
     """What to type."""
     told: dict[str, JSON] = {}  # noqa: RUF012 - a default of a tuple, never changed
+    more: str = ""
+    """What a wide screen says besides."""
 
 
 # -- sources --------------------------------------------------------------------------------
@@ -101,30 +103,33 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
     """Compare bytes seen with bytes read, agent by agent."""
     inventory = store.known() if store is not None else None
     roots = wiring.roots(known)
+    every = {agent: Seen(agent) for agent in known}
     for agent, adapter in known.items():
+        for root in roots.get(agent, ()):
+            for source in adapter.find(root):
+                every[agent].add(source, inventory)
+    wide = max((len(several(seen.files, "file")) for seen in every.values()), default=0)
+    for agent, seen in every.items():
         if agent not in roots:
             yield Finding("sources", "note", f"{agent:7} none found")
             continue
-        seen = Seen(agent)
-        for root in roots[agent]:
-            for source in adapter.find(root):
-                seen.add(source, inventory)
         places = ", ".join(tilde(str(root)) for root in roots[agent])
-        yield Finding("sources", *_seen(seen), told={**seen.told(), "roots": places})
+        told = {**seen.told(), "roots": places}
+        yield Finding("sources", *_seen(seen, wide), told=told, more=places)
 
 
-def _seen(seen: Seen) -> tuple[Level, str, str | None]:
-    start = f"{seen.agent:7} {several(seen.files, 'file')}  {size(seen.bytes)}  "
+def _seen(seen: Seen, wide: int) -> tuple[Level, str, str | None]:
+    start = f"{seen.agent:7} {several(seen.files, 'file'):>{wide}}  {size(seen.bytes):>6}  "
     parts = []
     if seen.torn:
-        parts.append(f"{size(seen.torn)} of unfinished lines")
+        parts.append(f"{size(seen.torn)} unfinished")
     if seen.forgotten:
         parts.append(f"{size(seen.forgotten)} forgotten on purpose")
     if seen.unread:
         new = f", {several(seen.new, 'session')} new" if seen.new else ""
         words = f"{size(seen.unread)} not read yet{new}"
         return "note", start + ", ".join([words, *parts]), "thence sweep"
-    words = ", ".join(["every byte kept or listed", *parts])
+    words = ", ".join(["all kept or listed", *parts])
     return "ok", start + words, None
 
 

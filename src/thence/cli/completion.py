@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from thence.cli import options
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -24,7 +26,8 @@ _PLACES = {
     epilog=f"{'; '.join(_PLACES.values())}.",
 )
 @click.argument("shell", type=click.Choice(sorted(_PLACES)))
-def command(shell: str) -> int:
+@options.as_json
+def command(shell: str, *, json: bool) -> int:
     """Print the script."""
     from click.shell_completion import get_completion_class
 
@@ -34,7 +37,13 @@ def command(shell: str) -> int:
     if made is None:
         message = f"no completion for {shell}"
         raise click.UsageError(message)
-    click.echo(made(thence, {}, "thence", "_THENCE_COMPLETE").source())
+    script = made(thence, {}, "thence", "_THENCE_COMPLETE").source()
+    if json:
+        from thence.cli.terminal import as_json, say
+
+        say(as_json({"shell": shell, "use": _PLACES[shell], "script": script}))
+    else:
+        click.echo(script)
     return 0
 
 

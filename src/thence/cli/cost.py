@@ -23,7 +23,7 @@ from thence.cli.columns import (
     table,
     tell,
 )
-from thence.cli.terminal import as_json, clean, cut, say, several, short, width
+from thence.cli.terminal import as_json, clean, cut, say, several, short, width, wrap
 
 if TYPE_CHECKING:
     from thence.memory.bills import Bill
@@ -144,7 +144,7 @@ class Table:
         """Say why the sums are lower bounds, where they are."""
         if self.total.unpriced:
             lost = f"▲ + at least: {self.total.unpriced:,} tokens of models without a known price"
-            yield cut(lost, room)
+            yield from _wrapped(lost, room)
         if self.bounds:
             reasons: dict[str, int] = {}
             for row in self.bounds:
@@ -152,9 +152,15 @@ class Table:
                     reasons[why] = reasons.get(why, 0) + 1
             most = max(reasons, key=reasons.__getitem__)
             what = several(len(self.bounds), "session")
-            yield cut(
-                f"▲ at least: {what} with bills that were never written ({clean(most)})", room
-            )
+            told = f"▲ at least: {what} with bills that were never written ({clean(most)})"
+            yield from _wrapped(told, room)
+
+
+def _wrapped(told: str, room: int) -> Iterator[str]:
+    """Say a sentence behind its mark, on as many lines as it takes."""
+    mark, _, words = told.partition(" ")
+    for at, line in enumerate(wrap(words, room - 2)):
+        yield f"{' ' if at else mark} {line}"
 
 
 _USUAL: Sequence[Column] = (

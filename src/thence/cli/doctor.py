@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options
-from thence.cli.columns import Cell, Column, table, tell
+from thence.cli.columns import DIM, WIDE, Cell, Column, table, tell
 from thence.cli.terminal import as_json, clean, columns, cut, say, several, style, width
 
 if TYPE_CHECKING:
@@ -74,8 +74,10 @@ def lines(findings: Sequence[Finding], room: int) -> Iterator[str]:
         mark, colour = _MARKS[finding.level]
         topic = "" if finding.topic == last else finding.topic
         last = finding.topic or last
-        rows.append([Cell(mark, colour), Cell(topic), Cell(clean(finding.words))])
-    yield from table((Column(), Column(), Column(slack=True)), rows, room)
+        cells = [Cell(mark, colour), Cell(topic), Cell(clean(finding.words))]
+        rows.append([*cells, Cell(clean(finding.more), DIM)] if room >= WIDE else cells)
+    columns_of = (Column(), Column(), Column(slack=True), Column())
+    yield from table(columns_of if room >= WIDE else columns_of[:3], rows, room)
     yield from _fixes(findings, room)
 
 

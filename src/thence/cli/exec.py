@@ -6,14 +6,21 @@ import contextlib
 import signal
 import subprocess
 from collections.abc import Iterator
+from json import dumps
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from thence import config
-from thence.cli import wiring
+from thence.cli import options, wiring
 from thence.cli.keep import WAIT
 from thence.cli.terminal import clean
 from thence.errors import NotReadable, ThenceError
+
+if TYPE_CHECKING:
+    from thence.format.records import JSON
+    from thence.memory.sweep import Report
 
 
 @click.command(
@@ -21,19 +28,33 @@ from thence.errors import NotReadable, ThenceError
     help="Run an agent, and keep what it wrote.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="thence exec -- claude --model opus. Ends with the exit code of the command, whatever"
-    " the sweep does.",
+    " the sweep does. stdout is the command's own: what --json asks for goes to stderr.",
 )
+@options.as_json
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(words: tuple[str, ...]) -> int:
+def command(words: tuple[str, ...], *, json: bool) -> int:
     """Run a command, then sweep."""
     code = run(words)
+    report: Report | None = None
+    told = None
     if config.persistence():
         try:
-            sweep()
+            report = sweep()
         except (ThenceError, OSError) as error:
             told = error.message if isinstance(error, ThenceError) else str(error)
-            click.echo(f"note: not swept: {clean(told)}; thence sweep does it later", err=True)
+    else:
+        told = "nothing is to be written" if json else None
+    if json:
+        click.echo(dumps(_object(words, code, report, told)), err=True)
+    elif told is not None:
+        click.echo(f"note: not swept: {clean(told)}; thence sweep does it later", err=True)
     return code
+
+
+def _object(words: tuple[str, ...], code: int, report: Report | None, why: str | None) -> JSON:
+    """Say how the command ended, and what the sweep did or why there was none."""
+    swept = None if report is None else msgspec.to_builtins(report)
+    return {"command": list(words), "exit_code": code, "sweep": swept, "not_swept": why}
 
 
 def run(words: tuple[str, ...]) -> int:
@@ -67,8 +88,8 @@ def _nothing(_number: int, _frame: object) -> None:
     """A handler of ours, unlike an ignored signal, is not handed on to the command."""
 
 
-def sweep() -> None:
+def sweep() -> Report:
     """Keep what is new, without a word."""
     known = wiring.adapters()
     with wiring.store(must_exist=False) as store, store.sweeping(WAIT):
-        wiring.sweep_of(store).run(wiring.roots(known))
+        return wiring.sweep_of(store).run(wiring.roots(known))

@@ -31,6 +31,10 @@ Form = Literal["jsonl", "markdown", "html", "messages"]
 class Either(click.Group):
     """One session is exported, unless the first word names an export of all of them."""
 
+    # As plain commands have it: options may follow the id, and no word is passed over.
+    allow_extra_args = False
+    allow_interspersed_args = True
+
     def make_context(
         self,
         info_name: str | None,
@@ -239,7 +243,11 @@ def _line(value: JSON, redactor: Redactor | None) -> str:
 
     plain = msgspec.to_builtins(value)
     if redactor is not None:
+        # Its name alone makes it no secret: it joins the bills of one request.
+        key = plain.pop("usage_key", None) if isinstance(plain, dict) else None
         plain = redactor.redact_json(plain)
+        if key is not None:
+            plain["usage_key"] = redactor.redact(key)
     # ASCII, so that whatever a log holds is a text that every tool can read.
     return text.dumps(plain, separators=(",", ":"))
 

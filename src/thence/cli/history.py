@@ -17,7 +17,7 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, NARROW, Cell, Column, ago, present, table, tell, when
 from thence.cli.columns import project as folder
-from thence.cli.terminal import as_json, clean, cut, say, width
+from thence.cli.terminal import as_json, clean, cut, padded, say, width
 from thence.errors import SessionNotFound
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _picked(found: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
         raise SessionNotFound("no prompt found", hint="thence sweep keeps what your agents wrote")
     choices = [
         picker.Choice(
-            f"{ago(when(one['ts']), at):>6}  {clean(one['agent']):6}  {_flat(one)}",
+            f"{ago(when(one['ts']), at):>6}  {padded(clean(one['agent']), 6)}  {_flat(one)}",
             f"{one['agent']} {_flat(one)} {clean(one['cwd'] or '')}",
             tuple(map(clean, one["text"].split("\n")[:6])),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ _UP: Final = ("\x1b[A", "\x1bOA", "\x10")
 _DOWN: Final = ("\x1b[B", "\x1bOB", "\x0e")
 _RUBOUT: Final = ("\x7f", "\x08")
 _CLEAR: Final = ("\x15", "\x17")
+_KEY: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)
+"""A sequence that a key sends, or a character."""
 _PAGES: Final = {"\x1b[5~": -1, "\x1b[6~": 1}
 
 
@@ -173,8 +176,9 @@ def _keys() -> Iterator[str]:
         body += more
     if not body:
         raise Left
-    text = body.decode("utf-8", "replace")
-    if text.startswith("\x1b"):
-        yield text
-    else:
-        yield from text
+    yield from split(body.decode("utf-8", "replace"))
+
+
+def split(text: str) -> list[str]:
+    """Cut what was read into keys: one that is held down comes several times at once."""
+    return _KEY.findall(text)

@@ -28,7 +28,7 @@ from thence.cli.columns import (
     when,
 )
 from thence.cli.completion import ids
-from thence.cli.terminal import as_json, clean, cut, say, several, width
+from thence.cli.terminal import as_json, clean, cut, padded, say, several, width
 from thence.errors import NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _choice(row: SessionRow, name: str, now: datetime) -> Choice:
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
     left = row.turn.replace("_", " ") if row.turn else ""
     return picker.Choice(
-        f"{name}  {clean(session.flavor):6}  {age:>6}  {cut(place, 14):14}  {title}",
+        f"{name}  {padded(clean(session.flavor), 6)}  {age:>6}  {padded(place, 14)}  {title}",
         f"{session.session_uid} {title} {place} {branch}",
         (
             title,

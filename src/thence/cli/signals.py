@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, Cell, Column, ago, present, short_ids, table, tell, when
+from thence.cli.columns import DIM, WIDE, Cell, Column, ago, present, short_ids, table, tell, when
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def command(
     from thence.memory.search import moment
     from thence.memory.store import Filter
 
+    titles: dict[str, str] = {}
     with wiring.store() as store:
         uid = wiring.session(store, session).session.session_uid if session else None
         wanted = Filter(
@@ -54,18 +56,28 @@ def command(
             after=moment(since) if since else None,
         )
         found = [one for one in store.kept("signals", wanted) if kind in (None, one.get("kind"))]
-    found.sort(key=lambda one: one.get("ts") or "", reverse=True)
-    found.sort(key=lambda one: _WEIGHT.get(f"{one.get('severity')}", 3))
+        found.sort(key=lambda one: one.get("ts") or "", reverse=True)
+        found.sort(key=lambda one: _WEIGHT.get(f"{one.get('severity')}", 3))
+        if not json and width() >= WIDE:
+            uids = tuple({one["uid"] for one in found[:number]})
+            rows = store.sessions(Filter(uids=uids))
+            titles = {row.session.session_uid: row.title or "" for row in rows}
     if json:
         renamed = [{"session_uid": one.pop("uid"), **one} for one in found[:number]]
         say(as_json(renamed))
     else:
-        tell(lines(found, number, present(utc=utc), width()))
+        tell(lines(found, number, present(utc=utc), width(), titles))
     return 0
 
 
-def lines(found: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
-    """Give signals as rows, what kinds there are first."""
+def lines(
+    found: Sequence[dict[str, JSON]],
+    number: int,
+    at: datetime,
+    room: int,
+    titles: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Give signals as rows, what kinds there are first; with titles, those of the sessions."""
     if not found:
         yield "no signals: nothing that stands out"
         return
@@ -80,13 +92,19 @@ def lines(found: Sequence[dict[str, JSON]], number: int, at: datetime, room: int
             _MARKS.get(f"{one.get('severity')}", Cell("·")),
             Cell(ids[one["uid"].partition(":")[2]], DIM),
             Cell(clean(" ".join(f"{one.get('text') or ''}".split()))),
+            *([_title(titles.get(one["uid"], ""))] if titles else []),
             Cell(ago(when(one.get("ts")), at), DIM),
         ]
         for one in shown
     ]
-    yield from table(_COLUMNS, rows, room)
+    yield from table(_WITH_TITLES if titles else _COLUMNS, rows, room)
     if len(found) > number:
         yield style(f"    and {len(found) - number:,} more: -n {len(found)}", fg=DIM)
 
 
+def _title(text: str) -> Cell:
+    return Cell(cut(clean(" ".join(text.split())), 48), DIM)
+
+
 _COLUMNS = (Column(), Column(), Column(slack=True), Column(right=True))
+_WITH_TITLES = (*_COLUMNS[:3], Column(), _COLUMNS[3])

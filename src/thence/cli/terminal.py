@@ -40,7 +40,8 @@ class _Widths(dict[str, int]):
 
     def __missing__(self, c: str) -> int:
         wide = 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        self[c] = 0 if unicodedata.combining(c) else wide
+        # Not all that stands on the character before has a class: the selectors of emoji do not.
+        self[c] = 0 if unicodedata.category(c) in ("Mn", "Me") else wide
         return self[c]
 
 
@@ -50,6 +51,12 @@ _width_of = _Widths().__getitem__
 def columns(text: str) -> int:
     """How many columns a text takes; wide characters take two, combining ones none."""
     return len(text) if text.isascii() else sum(map(_width_of, text))
+
+
+def padded(text: str, room: int) -> str:
+    """Cut a text to so many columns, or fill them up."""
+    text = cut(text, room)
+    return text + " " * (room - columns(text))
 
 
 def spaced(left: str, right: str, room: int) -> str:

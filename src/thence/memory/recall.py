@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Sessions that are named when a prefix fits several."""
+NEAR = 40
+"""Characters of an id that are looked at to find one that is like it."""
 
 
 def event_name(event: int) -> str:
@@ -89,12 +91,25 @@ def session(store: Store, wanted: str) -> SessionRow:
     if len(exact) == 1 or len(found) == 1:
         return (exact or found)[0]
     if not found:
-        raise SessionNotFound(f"no session begins with {wanted!r}", hint="thence ls lists them")
+        raise SessionNotFound(f"no session begins with {wanted!r}", hint=_near(store, wanted))
     names = ", ".join(_told(row, wanted) for row in found[:SHOWN])
     more = " and more" if len(found) > SHOWN else ""
     raise SessionNotFound(
         f"{wanted!r} means several sessions: {names}{more}", hint="give more of the id"
     )
+
+
+def _near(store: Store, wanted: str) -> str:
+    """Say which session may have been meant: the newest that begins most like it."""
+    from thence.memory.store import Filter
+
+    agent = wanted.find(":") + 1
+    half = agent + max((len(wanted) - agent) // 2, 2)
+    for end in range(min(len(wanted), NEAR) - 1, half - 1, -1):
+        for row in store.sessions(Filter(uid=wanted[:end], limit=1)):
+            title = " ".join((row.title or "").split())[:60]
+            return f"near: {short_id(row.session.native_session_id)}  {title}".rstrip()
+    return "thence ls lists them"
 
 
 def _told(row: SessionRow, wanted: str) -> str:
