@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from thence.memory.postgres_write import Sent
     from thence.memory.redact import Redactor
 
-PIECE: Final = 8 << 20
+PIECE = 8 << 20
 """Bytes of payloads that are sent together."""
 
-TOGETHER: Final = 100
+TOGETHER = 100
 """Sessions in one transaction."""
 
 _LISTED = 500  # sessions asked for at a time
