@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
-from thence.cli.home import spark
+from thence.cli import queue
+from thence.cli.home import HEARD, QUEUE, spark
 from thence.cli.terminal import columns
 
 
@@ -49,7 +51,7 @@ def test_first_screen_warns_of_what_is_deleted_soon(desk: Desk) -> None:
     """That is the reason to sweep today."""
     desk.write_claude(alerts(), ago=timedelta(days=29))
 
-    assert "1 session will be deleted by claude within a week." in desk.run().lines
+    assert "1 session will be deleted by Claude Code within a week." in desk.run().lines
     assert 1 == desk.run("--json").json["at_risk"]
 
 
@@ -61,6 +63,24 @@ def test_first_screen_of_a_machine_without_agents(
 
     assert "Nothing kept yet." == ran.lines[0]
     assert "thence show --sample" in ran.out
+    assert "not found (looked in ~/.grok)" in ran.out
+
+
+def test_hooks_say_when_they_were_last_heard(desk: Desk) -> None:
+    """Of nudges that were taken and of those that wait, the latest of each agent first."""
+    desk.sweep()
+    assert "hooks" not in desk.run().out
+    for name, ago in (("hooks/codex", 41), ("hooks/claude", 200), ("queue/claude-x-1", 2)):
+        path = desk.home / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}")
+        os.utime(path, (time.time() - 60 * ago, time.time() - 60 * ago))
+    told = desk.run("--json").json["hooks_heard"]
+
+    assert "hooks  heard of claude 2 min ago, codex 41 min ago" in desk.run().lines
+    assert ["claude", "codex"] == [*told]
+    assert QUEUE == queue.FOLDER
+    assert HEARD == queue.HEARD
 
 
 def test_quiet_day(desk: Desk) -> None:
@@ -104,12 +124,12 @@ def test_at_risk_is_shown_with_the_days_that_are_left(desk: Desk) -> None:
         name = f"2b90f4d{number}-0000-4000-8000-000000000009"
         desk.write_claude(alerts(name), ago=timedelta(days=24 + number))
     ran = desk.run()
-    at = ran.lines.index("at risk: claude deletes these, thence has not kept them yet")
+    at = ran.lines.index("at risk: Claude Code deletes these, thence has not kept them yet")
 
     assert ran.lines[at + 1].startswith("  ▲ 2b90f4d3  claude")
     assert ran.lines[at + 1].endswith("in 2 d")
     assert "    and 2 more within a week" == ran.lines[at + 3]
-    assert "  thence sweep           keep the 4 at risk" in ran.lines
+    assert "  thence sweep           keep the 4 at risk, about 1 s" in ran.lines
 
 
 def test_wide_screen_has_more(desk: Desk) -> None:

@@ -6,8 +6,10 @@ reads no session.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.memory.retention import Policy
 
+QUEUE: Final = "queue"
+HEARD: Final = "hooks"
+"""Folders of what hooks leave, as `thence.cli.queue` has them; that reads adapters besides."""
 FEW: Final = 5
 """Rows of a section that are shown before the rest is counted."""
 RISKS: Final = 2
@@ -75,6 +80,7 @@ def show(*, json: bool, utc: bool) -> None:
     roots = wiring.roots(known)
     with wiring.store() as store:
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
+        home.heard = heard(wiring.home())
         if json:
             say(as_json(home.object()))
         else:
@@ -104,6 +110,7 @@ class Home:
             one.key[0]: one for one in store.totals(["agent"], Filter(after=self._back(7)))
         }
         self.total = store.totals()[0]
+        self.heard: Mapping[str, datetime] = {}
 
     def _back(self, days: int) -> int:
         """Give the start of the day so many days ago, today counted."""
@@ -144,6 +151,7 @@ class Home:
                 "raw_soft_cap_bytes": self.policy.raw_soft_cap_bytes,
                 "raw_hard_cap_bytes": self.policy.raw_hard_cap_bytes,
             },
+            "hooks_heard": {agent: seen.isoformat() for agent, seen in self.heard.items()},
         }
 
     # -- as text ------------------------------------------------------------------------
@@ -162,6 +170,9 @@ class Home:
         yield from self._spending(room)
         yield ""
         yield self._size(room)
+        if self.heard:
+            told = (f"{clean(agent)} {_since(seen, self.at)}" for agent, seen in self.heard.items())
+            yield cut(f"hooks  heard of {', '.join(told)}", room)
         yield ""
         yield from commands(self._next(), room)
 
@@ -203,9 +214,9 @@ class Home:
 
         if not self.risks:
             return
-        agents = " and ".join(sorted({risk.source.adapter for risk in self.risks}))
+        verb = "deletes" if len({risk.source.adapter for risk in self.risks}) == 1 else "delete"
         yield ""
-        yield cut(f"at risk: {agents} deletes these, thence has not kept them yet", room)
+        yield cut(f"at risk: {_whose(self.risks)} {verb} these, thence has not kept them yet", room)
         yield from risk_lines(self.risks[:RISKS], room)
         if len(self.risks) > RISKS:
             yield style(f"    and {len(self.risks) - RISKS} more within a week", fg=DIM)
@@ -259,7 +270,8 @@ class Home:
             name = self._ids[row.session.native_session_id]
             found.append((f"resume {name}", "go on where it waits"))
         if self.risks:
-            found.append(("sweep", f"keep the {len(self.risks)} at risk"))
+            about = _about(sum(risk.size for risk in self.risks))
+            found.append(("sweep", f"keep the {len(self.risks)} at risk, {about}"))
         found += [
             ("sweep", "keep what was written since"),
             ("ls", "all sessions, the newest first"),
@@ -313,6 +325,37 @@ def _gauge(used: int, soft: int, hard: int, room: int) -> str:
     return "".join(
         "┃" if at in marks and at >= full else "█" if at < full else "░" for at in range(room)
     )
+
+
+def heard(home: Path) -> dict[str, datetime]:
+    """Say when the hook of each agent was last heard, the latest first."""
+    last: dict[str, float] = {}
+    for folder in (HEARD, QUEUE):
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(home / folder):
+                agent = entry.name.partition("-")[0]
+                if agent.isalnum():
+                    last[agent] = max(
+                        last.get(agent, 0), entry.stat(follow_symlinks=False).st_mtime
+                    )
+    latest = sorted(last.items(), key=lambda one: -one[1])
+    return {agent: datetime.fromtimestamp(seen, UTC) for agent, seen in latest}
+
+
+def _since(seen: datetime, at: datetime) -> str:
+    told = ago(seen, at)
+    return f"{told} ago" if told[0].isdigit() else told
+
+
+def _whose(risks: Iterable[Risk]) -> str:
+    """Name the agents that delete sessions, as people call them."""
+    agents = sorted({risk.source.adapter for risk in risks})
+    return " and ".join({"claude": "Claude Code"}.get(agent, agent) for agent in agents)
+
+
+def _about(much: int) -> str:
+    """Guess how long a sweep of so many bytes takes."""
+    return f"about {max(round(much / PACE), 1)} s"
 
 
 def _figures(total: Total) -> tuple[Cell, Cell]:
@@ -403,18 +446,23 @@ class First:
 
         yield from wrap(said, room)
         if self.risks:
-            whose = " and ".join(sorted({risk.source.adapter for risk in self.risks}))
-            deleted = f"{several(len(self.risks), 'session')} will be deleted by {whose}"
-            yield style(cut(f"{deleted} within a week.", room), fg="red")
+            many = several(len(self.risks), "session")
+            deleted = f"{many} will be deleted by {_whose(self.risks)} within a week."
+            yield style(cut(deleted, room), fg="red")
         yield ""
         if self.sessions:
-            about = max(round(self.bytes / PACE), 1)
-            found = [("sweep", f"keep them, about {about} s")]
+            found = [("sweep", f"keep them, {_about(self.bytes)}")]
             yield from commands(found, room)
             yield from commands([("sweep -n", "show what it would do")], room)
         else:
             sample, made_up = "a session to look at", "made-up sessions to try it on"
             yield from commands([("show --sample", sample), ("demo", made_up)], room)
+
+    def _usual(self, agent: str) -> list[str]:
+        """Give where an agent's sessions would be."""
+        return [
+            clean(tilde(str(path))) for path in self._known[agent].roots(Path.home(), os.environ)
+        ]
 
     def _cells(self, one: dict[str, JSON]) -> list[Cell]:
         if not one["sessions"]:
@@ -423,7 +471,7 @@ class First:
                 Cell(one["agent"]),
                 Cell("-"),
                 Cell(""),
-                Cell("not found", DIM),
+                Cell(f"not found (looked in {', '.join(self._usual(one['agent']))})", DIM),
                 Cell(""),
             ]
         days = one["oldest_days"]
