@@ -1,6 +1,7 @@
 """Profiles for hypothesis, and fixtures every folder of tests may use.
 
 `everyday` is quick; `whole` looks harder and is what `make test` and continuous integration use.
+Thousands of examples, kills and cuts are for `make prove`.
 Under CI the examples follow from the test alone, so that two runs of one commit agree.
 """
 
@@ -30,7 +31,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 15, "whole": 200}.items():
+for profile, examples in {"everyday": 15, "whole": 100}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),

@@ -17,7 +17,7 @@ from tests.faults.warm import Warm
 from thence.journal.log import Durability
 from thence.testing import CrashSuite, JournalSubject
 
-KILLS = int(os.environ.get("THENCE_KILLS") or (500 if WHOLE else 60))
+KILLS = int(os.environ.get("THENCE_KILLS") or (200 if WHOLE else 60))
 LARGEST = 8 << 20 if WHOLE else 1 << 20
 
 

@@ -12,7 +12,7 @@ from thence.format import codec
 from thence.journal import Journal
 from thence.testing import SAMPLE_SESSION, CrashSuite, Draft, JournalSubject
 
-EVENTS = 60
+EVENTS = 24
 EVERY = 1 if WHOLE else 50
 
 

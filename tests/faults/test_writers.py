@@ -9,7 +9,7 @@ from tests.faults.warm import Warm
 from thence.format import codec
 from thence.testing import JournalSubject
 
-EACH = 5000 if WHOLE else 300
+EACH = 1500 if WHOLE else 300
 
 
 class Kept(JournalSubject):
