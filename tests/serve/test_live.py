@@ -397,6 +397,46 @@ def test_what_waits_for_a_client_is_bounded() -> None:
     assert ((False, b"x" * live.FRAMES), (True, b""), (True, b"")) == (full, many, large)
 
 
+class Clock:
+    """The clock of a loop, as far as the hub looks at it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.due: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+
+    def time(self) -> float:
+        """The time."""
+        return self.now
+
+    def call_at(self, when: float, call: Callable[..., None], *given: Any) -> None:
+        """Note what is to be called."""
+        self.due.append((when, call, given))
+
+    def passes(self, seconds: float) -> None:
+        """Let time pass, and call what is due."""
+        self.now += seconds
+        due, self.due = self.due, [one for one in self.due if one[0] > self.now]
+        for when, call, given in due:
+            if when <= self.now:
+                call(*given)
+
+
+def test_what_comes_quicker_than_it_can_be_written_is_gathered(house: House) -> None:
+    """The first goes out at once; the more clients there are, the longer the next one waits."""
+    clock, hub = Clock(), live.Hub(house.desk)
+    clients = [Client() for _ in range(100)]
+    gap = len(clients) / live.PACE
+    heard = []
+    for seconds in (0, gap / 2, gap / 3, gap / 3):
+        hub._deliver(clock, clients, [b"x"])  # type: ignore[arg-type]
+        clock.passes(seconds)
+        heard.append({asyncio.run(one.take()) for one in clients if one._wake.is_set()})
+        for one in clients:
+            one._wake.clear()
+
+    assert [{b"x"}, set(), set(), {b"xxx"}] == heard
+
+
 def test_a_slow_client_is_let_go_and_finds_the_rest(
     own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,8 @@ CLIENTS: Final = 4000
 FRAMES: Final = 1024
 BYTES: Final = 4 << 20
 """Frames and bytes that may wait for one client."""
+PACE: Final = 10_000
+"""Writes to all clients together in a second: what comes quicker is gathered for the next."""
 PIECE: Final = 64
 """Events of a replay that are read at a time."""
 
@@ -109,7 +111,7 @@ class Client:
         self.task: asyncio.Task[Any] | None = None
 
     def push(self, frames: Iterable[bytes]) -> None:
-        """Let something wait for it, in the loop; too much and it is let go."""
+        """Let something wait for it until it is woken, in the loop; too much and it is let go."""
         if self.lost or self.closed:
             return
         for one in frames:
@@ -119,6 +121,9 @@ class Client:
             self.lost = True
             self._waiting.clear()
             self._bytes = 0
+
+    def wake(self) -> None:
+        """Have it send what waits."""
         self._wake.set()
 
     def close(self) -> None:
@@ -167,6 +172,11 @@ class Hub:
         self._standing: bytes = b""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._asleep: dict[Client, None] = {}
+        """Who has something waiting, in the order of its coming; the loop alone looks."""
+        self._waking = False
+        self._next = 0.0
+        """When clients may be woken next, by the clock of the loop."""
         self.sweeper = Sweeper(desk, self)
         self._listener = Listener(desk.store, self.changed)
 
@@ -204,6 +214,7 @@ class Hub:
                 if client.sending is None:
                     if client.heard < now - BEAT:
                         client.push((b": \n\n",))
+                        client.wake()
                 elif client.sending < now - STALL and client.task is not None:
                     client.task.cancel()
 
@@ -232,12 +243,27 @@ class Hub:
         if self._loop is None or not to or not frames:
             return
 
-        def deliver() -> None:
-            for client in to:
-                client.push(frames)
-
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
-            self._loop.call_soon_threadsafe(deliver)
+            self._loop.call_soon_threadsafe(self._deliver, self._loop, to, frames)
+
+    def _deliver(
+        self, loop: asyncio.AbstractEventLoop, to: list[Client], frames: Sequence[bytes]
+    ) -> None:
+        """Let frames wait for clients, in the loop, and wake them: at once, or at the pace."""
+        for client in to:
+            client.push(frames)
+        self._asleep.update(dict.fromkeys(to))
+        if not self._waking:
+            self._waking = True
+            loop.call_at(self._next, self._wake, loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have clients send what waits for them; the more there are, the longer the next wait."""
+        self._waking = False
+        self._next = loop.time() + len(self._asleep) / PACE
+        asleep, self._asleep = self._asleep, {}
+        for client in asleep:
+            client.wake()
 
     # -- all sessions -------------------------------------------------------------------
 
