@@ -8,11 +8,10 @@ from typing import Any
 
 from tests.memory.killed import _arm
 from tests.memory.stored import opened
-from thence.memory import exports, parquet
+from thence.memory import exports, parquet, views
 from thence.memory.analytics import TABLES
 from thence.memory.exports import MANIFEST, Folder, Manifest, read_manifest
-from thence.memory.parquet import Exported, export
-from thence.memory.views import ask
+from thence.memory.parquet import Exported, export, load_duckdb
 
 _STEPS = (
     *((Folder, name) for name in ("put", "swap", "delete")),
@@ -46,4 +45,7 @@ def manifest(target: Path) -> Manifest:
 
 def tables(target: Path) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of all tables, as a reader sees them."""
-    return {name: ask(target, f"SELECT * FROM {name} ORDER BY ALL").rows for name in TABLES}
+    with views._opened(load_duckdb(), Folder(target), manifest(target)) as db:
+        return {
+            name: db.execute(f"SELECT * FROM {name} ORDER BY ALL").fetchall() for name in TABLES
+        }

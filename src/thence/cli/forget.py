@@ -1,8 +1,9 @@
 """`thence forget`: a session that is gone everywhere, with proof.
 
-Everywhere is: the rows, index, digest and packs of the store; nudges; and, of a session of our
-own, its files and its prompts in the history. What other agents wrote is theirs: it is named and
-left alone, and sweeps will not read it again. The proof is a look through every byte of the home.
+Everywhere is: the rows, index, digest and packs of the store; the files that `thence sql` asks;
+nudges; and, of a session of our own, its files and its prompts in the history. What other agents
+wrote is theirs: it is named and left alone, and sweeps will not read it again. The proof is a look
+through every byte of the home.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ def _forget(store: Store, row: SessionRow) -> list[str]:
         path.unlink(missing_ok=True)
     if row.session.flavor == OURS:
         _remove_own(home, name)
+    wiring.let_go(store)
     return pending
 
 

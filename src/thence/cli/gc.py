@@ -117,6 +117,7 @@ class Collection:
             why = {item.session_uid: item.reason for item in items if item.session_uid}
             if why:
                 pending += self._store.remove(list(why), why=why, lost=lost)
+        wiring.let_go(self._store)
         return pending
 
 

@@ -38,8 +38,8 @@ SAMPLES = (
     (
         "which tools fail most",
         (
-            "SELECT tool, count(*) AS calls, count(*) FILTER (failed) AS failed FROM events"
-            " WHERE kind = 'tool_call' GROUP BY tool ORDER BY failed DESC"
+            "SELECT tool, count(*) AS calls, count(*) FILTER (failed) AS failures FROM events"
+            " WHERE kind = 'tool_call' GROUP BY tool ORDER BY failures DESC"
         ),
     ),
     (

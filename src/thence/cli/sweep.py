@@ -167,6 +167,8 @@ class Run:
             sweep = wiring.sweep_of(store, known, evicts=wiring.policy(), progress=self._note)
             self._report = sweep.report
             report = sweep.run(roots)
+            if report.evicted:
+                wiring.let_go(store)
             taken.done()
         self._progress.end()
         return report

@@ -103,12 +103,12 @@ def analytics() -> Path:
     return home() / "memory" / "analytics"
 
 
-def drop_analytics() -> None:
-    """Let what was removed from the store not stay in the home's own export; it is made anew."""
+def let_go(opened: Store) -> None:
+    """Take what the store has let go out of the home's own export as well."""
     if analytics().is_dir():
         from thence.memory.exports import Folder
 
-        Folder(analytics()).discard()
+        Folder(analytics()).let_go(opened.known().sessions)
 
 
 def adapters() -> dict[str, Adapter]:

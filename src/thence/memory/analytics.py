@@ -192,7 +192,7 @@ TABLES: Final[dict[str, Table]] = {
             Column("turns", COUNT, "prompts on the live line"),
             Column("retries", COUNT, "calls made again after they failed"),
             Column("interventions", COUNT, "times a human stepped in"),
-            Column("corrections", COUNT, "of these, times she said that it was wrong"),
+            Column("corrections", COUNT, "corrections by a human that it quotes"),
             Column("context_peak", COUNT, "tokens that the model was given at once, at most"),
             Column("compactions", COUNT, "times the context was summed up"),
             Column("open_todos", COUNT, "promised and not done"),

@@ -18,7 +18,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol
@@ -30,12 +31,15 @@ import zstandard
 from thence.errors import BadConfig, NotAppendable
 from thence.memory.analytics import SCHEMA, TABLES, Day
 from thence.memory.objects import Absent, Bucket, ShelfError, shelf_at
-from thence.memory.store import StoreLocked
+from thence.memory.store import Known, StoreLocked
 
 FORMAT: Final = "thence analytics"
 MANIFEST: Final = "_manifest.json"
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 """What the readers of such folders call a day that is none."""
+
+WAIT: Final = 60.0
+"""Seconds that whoever lets go waits for an export to end, which may bring back what went."""
 
 _STAGING, _LOCK = "_staging", "_lock"
 _DAY: Final = rf"(?:\d{{4}}-\d\d-\d\d|{NO_DAY})"
@@ -82,7 +86,10 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """What was exported of a session: a hash of its row, and the days its rows stand under."""
 
     stamp: str
+    """Empty where it must be read again, whatever its row says."""
     days: tuple[Day, ...]
+    held: bool = False
+    """Whether its events are among them."""
 
 
 State = dict[str, Entry]
@@ -99,6 +106,17 @@ def read_manifest(body: bytes | None) -> Manifest | None:
     # It may be anybody's: no name in it may lead out of the folder.
     good = all(_DATA.fullmatch(f.path) for part in told.tables.values() for f in part.files)
     return told if good and _STATE.fullmatch(told.state) else None
+
+
+def pack_manifest(manifest: Manifest) -> bytes:
+    """Give the bytes of a manifest, for people as well."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+
+
+def part_of(columns: dict[str, str], files: Sequence[File]) -> Part:
+    """Give a table of some files."""
+    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    return Part(columns, tuple(files), rows, size)
 
 
 def pack_state(state: State) -> tuple[str, bytes]:
@@ -182,19 +200,20 @@ class Folder:
         self.address = str(self.path)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Path]:
+    def held(self, wait: float = 0.0) -> Iterator[Path]:
         """Keep other exports out, and give an empty folder for what is under way."""
         with _telling(self.address):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(self.path / _LOCK, flags, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise StoreLocked(
-                f"another export into {self.address} is running", hint="wait for it to end"
-            ) from None
+        until = time.monotonic() + wait
+        while not _locked(handle):
+            if time.monotonic() >= until:
+                os.close(handle)
+                raise StoreLocked(
+                    f"another export into {self.address} is running", hint="wait for it to end"
+                )
+            time.sleep(0.05)
         staging = self.path / _STAGING
         try:
             with _telling(self.address):
@@ -260,13 +279,43 @@ class Folder:
                     with contextlib.suppress(OSError):  # others are in it
                         path.parent.rmdir()
 
-    def discard(self) -> None:
-        """Remove all of the export; the next one is made from nothing."""
+    def let_go(self, known: Mapping[str, Known], wait: float = WAIT) -> int:
+        """Take out at once what a store has let go since; the days that went with it.
+
+        Their files go whole. The next export reads again what else stood there.
+        """
         if not self.path.is_dir():
-            return
-        with self.held():
-            (self.path / MANIFEST).unlink(missing_ok=True)
-            self.delete(self.names())
+            return 0
+        with self.held(wait):
+            manifest, state = last(self)
+            gone = {uid for uid, entry in state.items() if _is_gone(entry, known.get(uid))}
+            days = {day for uid in gone for day in state[uid].days}
+            if manifest is None or not gone:
+                self.delete(self.names() - (manifest.names() if manifest else set()))
+                return 0
+            left = {
+                uid: msgspec.structs.replace(entry, stamp="", held=entry.held and uid not in gone)
+                if not days.isdisjoint(entry.days)
+                else entry
+                for uid, entry in state.items()
+                if uid in known
+            }
+            self._shorten(manifest, left, days)
+        return len(days)
+
+    def _shorten(self, manifest: Manifest, state: State, days: set[Day]) -> None:
+        """Let an export go on without some days."""
+        name, body = pack_state(state)
+        passing = self.path / _STAGING / "state"
+        passing.write_bytes(body)
+        self.put(passing, name)
+        tables = {
+            table: part_of(part.columns, [file for file in part.files if file.day not in days])
+            for table, part in manifest.tables.items()
+        }
+        short = msgspec.structs.replace(manifest, tables=tables, state=name)
+        self.swap(pack_manifest(short))
+        self.delete(self.names() - short.names())
 
 
 class Remote:
@@ -335,6 +384,19 @@ class Remote:
                 self._bucket.delete(sorted(names))
 
 
+def last(target: Target) -> tuple[Manifest | None, State]:
+    """Give the last export and its state; nothing when one cannot be gone on from."""
+    manifest = read_manifest(target.get(MANIFEST))
+    if manifest is None:
+        return None, {}
+    state = unpack_state(manifest.state, target.get(manifest.state))
+    return (manifest, state) if state is not None else (None, {})
+
+
+def _is_gone(entry: Entry, now: Known | None) -> bool:
+    return now is None or (entry.held and now.evicted is not None)
+
+
 def own_folder(path: Path) -> Folder:
     """Give the folder of an export that is there to be read; an error when there is none."""
     found = Folder(path)
@@ -356,6 +418,14 @@ def _telling(address: str) -> Iterator[None]:
             f"cannot export to {address}: {why}",
             hint="what was exported before is whole; make room or give another place",
         ) from error
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _sync(path: Path) -> None:

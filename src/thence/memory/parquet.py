@@ -24,7 +24,6 @@ from thence.errors import BadConfig
 from thence.memory.analytics import SCHEMA, TABLES, Day, Told, accounts
 from thence.memory.exports import (
     FORMAT,
-    MANIFEST,
     NO_DAY,
     Entry,
     File,
@@ -34,9 +33,10 @@ from thence.memory.exports import (
     Target,
     hash_file,
     hash_of,
+    last,
+    pack_manifest,
     pack_state,
-    read_manifest,
-    unpack_state,
+    part_of,
 )
 from thence.memory.rows import clean
 from thence.memory.store import Filter, SessionRow, Store
@@ -103,12 +103,10 @@ def export(
     engine = load_duckdb()
     report = Exported(target.address, dry_run=dry_run)
     if dry_run:
-        _Export(engine, store, target, staging=Path(), report=report, told=told).plan(
-            *_last(target)
-        )
+        _Export(engine, store, target, staging=Path(), report=report, told=told).plan(*last(target))
         return report
     with target.held() as staging:
-        before, state = _last(target)
+        before, state = last(target)
         report.whole = before is None
         try:
             now = _Export(engine, store, target, staging=staging, report=report, told=told)
@@ -132,15 +130,6 @@ def load_duckdb() -> ModuleType:
             hint="pip install 'thence[analytics]'",
         ) from error
     return duckdb
-
-
-def _last(target: Target) -> tuple[Manifest | None, State]:
-    """Give the last export and its state; nothing when one cannot be gone on from."""
-    manifest = read_manifest(target.get(MANIFEST))
-    if manifest is None:
-        return None, {}
-    state = unpack_state(manifest.state, target.get(manifest.state))
-    return (manifest, state) if state is not None else (None, {})
 
 
 class _Plan(NamedTuple):
@@ -211,7 +200,7 @@ class _Export:
             manifest = self._write(scratch, before, dirty, {**kept, **fresh})
         finally:
             scratch.close()
-        self._target.swap(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        self._target.swap(pack_manifest(manifest))
         _summed(report, manifest)
         return manifest
 
@@ -226,7 +215,8 @@ class _Export:
             for one in accounts(self._store, some):
                 scratch.add(one.rows)
                 days = dict.fromkeys(told.day for told in one.rows)
-                state[one.uid] = Entry(stamps[one.uid], tuple(days))
+                held = any(told.table == "events" for told in one.rows)
+                state[one.uid] = Entry(stamps[one.uid], tuple(days), held)
                 if one.damaged:
                     self._report.damaged.append(one.uid)
             done += len(some)
@@ -252,13 +242,8 @@ class _Export:
                     files[day] = file
                 done += 1
                 self._told("files", done, of)
-            ordered = tuple(files[day] for day in sorted(files, key=_in_time))
-            parts[name] = Part(
-                {column.name: column.type for column in table.columns},
-                ordered,
-                sum(file.rows for file in ordered),
-                sum(file.bytes for file in ordered),
-            )
+            columns = {column.name: column.type for column in table.columns}
+            parts[name] = part_of(columns, [files[day] for day in sorted(files, key=_in_time)])
         self._report.days = len(dirty)
         name, body = pack_state(state)
         passing = self._staging / "state"

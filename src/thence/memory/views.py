@@ -22,6 +22,7 @@ from thence.memory.parquet import load_duckdb
 
 _READS: Final = frozenset({"SELECT", "MULTI"})  # several: what a PIVOT is made of
 _EXPLAIN = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
+_REST = re.compile(r"\n\s*\n|\s*Candidate functions:")  # where an error goes on for experts
 _TRIES: Final = 3
 
 
@@ -151,7 +152,7 @@ def _unread(folder: Path, error: Exception) -> NotReadable:
 
 
 def _first_lines(error: Exception) -> str:
-    return " ".join(f"{error}".partition("\n\n")[0].split())[:500]
+    return " ".join(_REST.split(f"{error}", maxsplit=1)[0].split())[:500]
 
 
 def _hint(error: Exception) -> str:

@@ -1,0 +1,217 @@
+"""`thence sql` and `thence export parquet`: up to date, in every form, and what goes goes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.conftest import Run
+from thence.cli import thence, wiring
+from thence.cli.madeup import Homes, made_id, token
+from thence.cli.sql import SAMPLES
+from thence.memory.analytics import SCHEMA, TABLES
+from thence.memory.exports import MANIFEST, Folder
+from thence.memory.views import BadQuestion, ask
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analytics.md").read_text()
+PART = PAGE[PAGE.index("## Ten questions") : PAGE.index("## Other readers")]
+QUESTIONS = re.findall(r"```sql\n(.*?)```", PART, re.DOTALL)
+
+
+def test_the_page_has_ten_questions_and_each_is_answered(looked_at: Homes, run: Run) -> None:
+    """On the made-up machine, with something in every answer."""
+    run("sql", "SELECT 1")
+    answers = [ask(wiring.analytics(), question).rows for question in QUESTIONS]
+
+    assert 10 == len(QUESTIONS)
+    assert [] == [QUESTIONS[at] for at, rows in enumerate(answers) if not rows]
+
+
+@pytest.mark.parametrize(("_asks", "question"), SAMPLES)
+def test_samples_are_answered(looked_at: Homes, run: Run, _asks: str, question: str) -> None:
+    """What the command itself suggests works as it is."""
+    assert json.loads(run("sql", question, "--json").stdout)
+
+
+def test_the_page_tells_every_table_and_column() -> None:
+    """The schema in the docs is that of the code, word for word."""
+    for name, table in TABLES.items():
+        told = [f"### {name}", "", f"{table.about} `day`: {table.day}.", ""]
+        told += ["| column | type | says |", "| --- | --- | --- |"]
+        told += [
+            f"| `{c.name}` | `{c.type}` | {c.about}{' *' if c.said else ''} |"
+            for c in table.columns
+        ]
+
+        assert "\n".join(told) in PAGE
+    assert f"Version {SCHEMA}, which" in PAGE
+
+
+def test_a_question_brings_the_export_up_to_date_and_says_so(machine: Homes, run: Run) -> None:
+    """The first time, and after a change; not when there is nothing to do."""
+    shutil.rmtree(wiring.analytics(), ignore_errors=True)
+    first = run("sql", "SELECT count(*) FROM sessions", "--csv")
+    again = run("sql", "SELECT count(*) FROM sessions", "--csv")
+    run("evict", made_id("clock-change"), "--yes")
+    changed = run("sql", "SELECT count(*) FROM sessions WHERE evicted", "--csv")
+
+    assert "exported first: " in first.stderr
+    assert first.stdout == again.stdout
+    assert "" == again.stderr
+    assert "exported first: " in changed.stderr
+    assert ["1"] == changed.stdout.splitlines()[1:]
+
+
+def test_an_answer_is_a_table_csv_or_json(looked_at: Homes, run: Run) -> None:
+    """The same rows in each."""
+    question = (
+        "SELECT kind, count(*) AS n, sum(cost_usd) AS usd, max(ts) AS ts, list(tool) AS tools"
+        " FROM events GROUP BY kind ORDER BY kind"
+    )
+    table = run("sql", question).stdout.splitlines()
+    rows = list(csv.DictReader(run("sql", question, "--csv").stdout.splitlines()))
+    objects = json.loads(run("sql", question, "--json").stdout)
+
+    assert ["kind", "n", "usd", "ts", "tools"] == table[0].split()
+    assert [row["kind"] for row in rows] == [line.split()[0] for line in table[1:]]
+    assert [int(row["n"]) for row in rows] == [one["n"] for one in objects]
+    assert [row["usd"] == "" for row in rows] == [one["usd"] is None for one in objects]
+    assert all(one["ts"].endswith("Z") and isinstance(one["tools"], list) for one in objects)
+
+
+def test_a_long_answer_is_cut_and_says_so(looked_at: Homes, run: Run) -> None:
+    """On stderr, so that a pipe gets rows alone; 0 gives all."""
+    short = run("sql", "SELECT * FROM range(9)", "--limit", "4", "--csv")
+    whole = run("sql", "SELECT * FROM range(900)", "--limit", "0", "--csv")
+    usual = run("sql", "SELECT * FROM range(900)", "--json")
+
+    assert 1 + 4 == len(short.stdout.splitlines())
+    assert "the first 4 rows; --limit 0 gives all" in short.stderr
+    assert 1 + 900 == len(whole.stdout.splitlines())
+    assert "--limit" not in whole.stderr
+    assert 100 == len(json.loads(usual.stdout))
+
+
+def test_content_cannot_reach_the_terminal(looked_at: Homes, run: Run) -> None:
+    """Escapes, line ends and marks that turn text around are shown, not sent."""
+    question = "SELECT 'a' || chr(27) || '[31m' || chr(10) || chr(8238) || 'b' AS \"x\ty\""
+    for form in ((), ("--csv",), ("--json",)):
+        said = run("sql", question, *form).stdout
+
+        assert not re.search("[\x1b\u202e]", said)
+        assert "31m" in said
+
+
+def test_without_a_question_tables_and_samples_are_told(looked_at: Homes, run: Run) -> None:
+    """Every column, in words and as JSON, without a store."""
+    said = " ".join(run("sql").stdout.split())
+    told = json.loads(run("sql", "--json").stdout)
+
+    assert set(TABLES) == {one["table"] for one in told["tables"]}
+    for name, table in TABLES.items():
+        assert all(f"{column.name} " in said for column in table.columns), name
+    assert 'thence sql "SELECT' in said
+
+
+def test_a_question_comes_from_stdin_too(looked_at: Homes) -> None:
+    """For questions that a shell would spoil."""
+    done = CliRunner().invoke(thence, ["sql", "-", "--csv"], input="SELECT 'it''s' AS x")
+
+    assert ["x", "it's"] == done.stdout.splitlines()
+
+
+def test_a_plan_is_shown_as_it_is_drawn(looked_at: Homes, run: Run) -> None:
+    """On as many lines as it has."""
+    assert len(run("sql", "EXPLAIN SELECT count(*) FROM events").stdout.splitlines()) > 3
+
+
+def test_a_wrong_question_is_a_usage_error(looked_at: Homes, run: Run) -> None:
+    """With the columns as the hint."""
+    with pytest.raises(BadQuestion) as told:
+        run("sql", "SELECT nope FROM usage")
+
+    assert "usage: day, session_uid, " in (told.value.hint or "")
+
+
+def test_another_export_can_be_asked(looked_at: Homes, run: Run, tmp_path: Path) -> None:
+    """As it is: nothing is exported first."""
+    done = run("export", "parquet", str(tmp_path / "out"))
+    asked = run("sql", "SELECT count(*) FROM sessions", "--from", str(tmp_path / "out"), "--csv")
+
+    assert "13 sessions" in done.stdout
+    assert ["13"] == asked.stdout.splitlines()[1:]
+    assert "" == asked.stderr
+
+
+def test_an_export_tells_what_it_did(looked_at: Homes, run: Run, tmp_path: Path) -> None:
+    """In words and as JSON; a dry run writes nothing."""
+    out = str(tmp_path / "out")
+    dry = run("export", "parquet", out, "--dry-run").stdout
+    there = Path(out).exists()
+    first = json.loads(run("export", "parquet", out, "--json").stdout)
+    again = run("export", "parquet", f"file://{out}").stdout
+
+    assert "would read all of 13 sessions" in dry
+    assert not there
+    assert (13, True, SCHEMA) == (first["read"], first["whole"], first["schema"])
+    assert set(TABLES) == set(first["rows"])
+    assert "nothing changed" in again
+
+
+def test_one_session_is_exported_as_before(looked_at: Homes, run: Run) -> None:
+    """Options may stand before the id; the word parquet alone means all of them."""
+    before = run("export", "--as", "markdown", made_id("clock-change")).stdout
+    after = run("export", made_id("clock-change"), "--as", "markdown", "--color", "never").stdout
+
+    assert before == after
+    assert before.startswith("# ")
+
+
+def test_what_is_forgotten_is_out_of_the_files_at_once(machine: Homes, run: Run) -> None:
+    """Its title is in no file of the home's own export, and the proof looked there."""
+    name = made_id("clock-change")
+    run("sql", "SELECT 1")
+    uid = f"claude:{name}"
+    where = f"SELECT count(*) FROM sessions WHERE session_uid = '{uid}'"
+    before = ask(wiring.analytics(), where).rows
+    done = json.loads(run("forget", name, "--yes", "--json").stdout)
+    after = ask(wiring.analytics(), where).rows
+    state = b"".join(path.read_bytes() for path in wiring.analytics().glob("_state*"))
+    left = run("sql", "SELECT count(*) FROM sessions", "--csv").stdout
+
+    assert [(1,)] == before
+    assert [(0,)] == after
+    assert name.encode() not in state
+    assert any(MANIFEST in path for path in done["files_checked"])
+    assert ["12"] == left.splitlines()[1:]
+    assert Folder(wiring.analytics()).names()
+
+
+def test_what_is_evicted_is_out_of_the_files_at_once(machine: Homes, run: Run) -> None:
+    """Its events; what else stood on these days is back with the next question."""
+    name = made_id("clock-change")
+    counted = "SELECT count(*) FROM events WHERE session_uid <> 'claude:NAME'".replace("NAME", name)
+    others = run("sql", counted, "--csv").stdout
+    run("evict", name, "--yes")
+    held = f"SELECT count(*) FROM events WHERE session_uid = 'claude:{name}'"
+    at_once = ask(wiring.analytics(), held).rows
+    later = run("sql", counted, "--csv").stdout
+    stays = run("sql", f"SELECT cost_usd > 0 FROM sessions WHERE session_uid = 'claude:{name}'")
+
+    assert [(0,)] == at_once
+    assert others == later
+    assert "True" in stays.stdout
+
+
+def test_no_secret_of_the_made_up_machine_is_exported(looked_at: Homes, run: Run) -> None:
+    """The one that a session printed is in no table."""
+    told = "".join(run("sql", f"FROM {name}", "--json", "--limit", "0").stdout for name in TABLES)
+
+    assert token() not in told
+    assert made_id("gauge-import") in told

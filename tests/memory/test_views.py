@@ -1,0 +1,217 @@
+"""SQL over an export: answers, and walls on all sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.memory import logs
+from tests.memory.exported import exported, manifest
+from tests.memory.stored import sweep
+from thence.errors import BadConfig, NotReadable
+from thence.memory import views
+from thence.memory.analytics import TABLES
+from thence.memory.exports import Folder, read_manifest
+from thence.memory.views import BadQuestion, ask
+
+NOT_READ = "/etc/hostname"
+ELSEWHERE = (
+    f"SELECT * FROM read_text('{NOT_READ}')",
+    f"SELECT * FROM read_csv('{NOT_READ}')",
+    f"SELECT * FROM '{NOT_READ}'",
+    "SELECT * FROM glob('/*')",
+    "SELECT * FROM read_parquet('https://example.com/x.parquet')",
+    "SELECT * FROM read_text('DIR/_manifest.json')",
+    "SELECT * FROM parquet_metadata('/x.parquet')",
+    "SELECT * FROM sniff_csv('/x.csv')",
+    "SELECT * FROM hidden",
+)
+NO_QUESTIONS = (
+    "COPY usage TO 'DIR/x.parquet'",
+    "COPY (SELECT 1) TO 'FILE' (USE_TMP_FILE false)",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO 'FILE' (USE_TMP_FILE false)",
+    "EXPORT DATABASE 'DIR/x'",
+    "ATTACH 'DIR/x.db'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET enable_external_access=true",
+    "SET allowed_directories=['/']",
+    "RESET lock_configuration",
+    "CREATE TABLE x AS SELECT 1",
+    "DROP VIEW usage",
+    "CREATE SECRET (TYPE s3)",
+    "PRAGMA database_list",
+    "CALL pragma_version()",
+    "SELECT 1; COPY usage TO 'DIR/x.parquet'",
+    "SELECT 1; SELECT 2",
+)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export that no test changes."""
+    folder = tmp_path_factory.mktemp("views")
+    logs.write(folder / "home", logs.script(1), logs.script(2))
+    sweep(folder / "store", {"claude": [folder / "home"]})
+    exported(folder / "store", folder / "out")
+    return folder / "out"
+
+
+def _named(question: str, out: Path) -> str:
+    file = out / manifest(out).tables["usage"].files[0].path
+    return question.replace("FILE", str(file)).replace("DIR", str(out))
+
+
+def _lies(out: Path) -> dict[str, bytes]:
+    """All files of the folder, and what is in them."""
+    return {str(path): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("question", ELSEWHERE)
+def test_nothing_else_can_be_read(question: str, out: Path) -> None:
+    """Other files, those beside the tables, addresses, variables of this program."""
+    hidden = [("a", 1)]
+    with pytest.raises(BadQuestion):
+        ask(out, _named(question, out))
+
+    assert hidden
+
+
+@pytest.mark.parametrize("question", NO_QUESTIONS)
+def test_nothing_can_be_written_or_set(question: str, out: Path) -> None:
+    """Only one statement, and only one that reads; not a byte of the export changes."""
+    before = _lies(out)
+    with pytest.raises(BadQuestion) as told:
+        ask(out, _named(question, out))
+
+    assert told.value.hint
+    assert before == _lies(out)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "SELECT count(*) FROM sessions",
+        "FROM sessions LIMIT 1",
+        "WITH a AS (SELECT 1 AS x) SELECT x FROM a",
+        "DESCRIBE events",
+        "SHOW TABLES",
+        "SUMMARIZE usage",
+        "PIVOT events ON kind USING count(*) GROUP BY agent",
+        "EXPLAIN SELECT 1",
+        "explain analyze select count(*) from events",
+        "-- a note\nSELECT 1 /* and one */",
+    ],
+)
+def test_whatever_reads_is_answered(question: str, out: Path) -> None:
+    """All ways to ask that DuckDB has."""
+    assert ask(out, question).rows
+
+
+def test_tables_have_the_columns_that_are_told(out: Path) -> None:
+    """Names and types as the schema says, the day first; a table without rows as well."""
+    for name, table in TABLES.items():
+        told = ask(out, f"DESCRIBE {name}").rows
+
+        assert [("day", "DATE"), *((c.name, c.type) for c in table.columns)] == [
+            (row[0], row[1]) for row in told
+        ]
+    assert () == manifest(out).tables["signals"].files
+    assert [] == ask(out, "SELECT * FROM signals").rows
+
+
+def test_an_answer_is_cut_where_it_was_asked_to_be(out: Path) -> None:
+    """And says so; an answer of just so many rows is whole."""
+    assert (2, True) == _sizes(ask(out, "SELECT * FROM range(3)", limit=2))
+    assert (3, False) == _sizes(ask(out, "SELECT * FROM range(3)", limit=3))
+    assert (3, False) == _sizes(ask(out, "SELECT * FROM range(3)"))
+
+
+def _sizes(answer: views.Answer) -> tuple[int, bool]:
+    return len(answer.rows), answer.cut
+
+
+def test_a_wrong_question_is_answered_with_the_columns(out: Path) -> None:
+    """The hint names what there is, of the table it is about or of all."""
+    with pytest.raises(BadQuestion, match="nope") as column:
+        ask(out, "SELECT nope FROM usage WHERE usage.nope = 1")
+    with pytest.raises(BadQuestion) as table:
+        ask(out, "SELECT 1 FROM nope")
+    with pytest.raises(BadQuestion) as nothing:
+        ask(out, "  -- nothing")
+
+    assert "cost_usd" in (column.value.hint or "")
+    assert ", ".join(TABLES) in (table.value.hint or "")
+    assert "no question" in nothing.value.message
+    assert 2 == column.value.exit_code
+
+
+def test_no_export_says_how_to_make_one(tmp_path: Path) -> None:
+    """Neither an empty folder nor none is taken for one."""
+    with pytest.raises(BadConfig, match="no export") as told:
+        ask(tmp_path, "SELECT 1")
+
+    assert "thence export parquet" in (told.value.hint or "")
+
+
+def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+    """An export that somebody took a file from says so, and how to mend it."""
+    logs.write(tmp_path / "home", logs.script(1))
+    sweep(tmp_path / "store", {"claude": [tmp_path / "home"]})
+    exported(tmp_path / "store", tmp_path / "out")
+    (tmp_path / "out" / manifest(tmp_path / "out").tables["usage"].files[0].path).unlink()
+    with pytest.raises(NotReadable, match="cannot be read"):
+        ask(tmp_path / "out", "SELECT * FROM usage")
+
+
+def test_a_question_during_an_export_is_answered_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the manifest that was read are gone: the new one is taken."""
+    logs.write(tmp_path / "home", logs.script(1))
+    sweep(tmp_path / "store", {"claude": [tmp_path / "home"]})
+    out = tmp_path / "out"
+    exported(tmp_path / "store", out)
+    old = manifest(out)
+    logs.write(tmp_path / "home", logs.script(1, 6))
+    sweep(tmp_path / "store", {"claude": [tmp_path / "home"]})
+    exported(tmp_path / "store", out)
+    looks = [old]
+    monkeypatch.setattr(
+        views, "read_manifest", lambda body: looks.pop() if looks else read_manifest(body)
+    )
+
+    assert [(6,)] == ask(out, "SELECT turns FROM sessions").rows
+    assert [] == looks
+
+
+def test_nothing_is_left_where_one_stands(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No database, no folder for what does not fit into memory."""
+    monkeypatch.chdir(tmp_path)
+    ask(out, "SELECT * FROM events ORDER BY summary")
+
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.prove
+def test_polars_opens_the_same_files(out: Path) -> None:
+    """By the list of the manifest, and by the folder: the same rows, days, money and times."""
+    polars = pytest.importorskip("polars")
+    for name, table in TABLES.items():
+        paths = [out / file.path for file in manifest(out).tables[name].files]
+        if not paths:
+            continue
+        listed = polars.read_parquet(paths, hive_partitioning=True)
+        globbed = polars.read_parquet(out / name / "**/*.parquet", hive_partitioning=True)
+        ours = ask(out, f"SELECT count(*), count(DISTINCT day) FROM {name}").rows
+
+        assert {"day", *(column.name for column in table.columns)} == set(listed.columns)
+        assert ours == [(listed.height, listed["day"].n_unique())]
+        assert listed.height == globbed.height
+    usage = polars.read_parquet([out / file.path for file in manifest(out).tables["usage"].files])
+
+    assert ask(out, "SELECT sum(cost_usd) FROM usage").rows == [(usage["cost_usd"].sum(),)]
+    assert Folder(out).names() == manifest(out).names()
