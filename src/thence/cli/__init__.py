@@ -176,6 +176,18 @@ def _of_the_words(error: click.ClickException) -> ThenceError:
     return ThenceError(message, hint=f"{usage}; {ctx.command_path} --help tells more")
 
 
+def _nobody_reads() -> bool:
+    """Whether who read our answer has gone, as `head` does: it has seen enough."""
+    import select
+
+    try:
+        poll = select.poll()
+        poll.register(1, 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except OSError:
+        return False
+
+
 def main() -> None:
     """Run the command line and leave with the contract's exit code."""
     try:
@@ -191,5 +203,9 @@ def main() -> None:
     except OSError as error:
         _tell(_of_the_system(error))
         sys.exit(1)
+    except SystemExit:
+        if _nobody_reads():  # so click ends when a pipe breaks, whosever it was
+            sys.exit(0)
+        raise
     if code:
         sys.exit(code)
