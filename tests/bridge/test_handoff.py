@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,17 @@ import pytest
 
 from tests.adapters import rollouts
 from tests.adapters.transcripts import Script, write
+from tests.memory.stored import opened, sweep
 from thence.adapters.sessions import Loaded, load
 from thence.bridge.handoff import TARGETS, Handoff, carry_out, end_of, plan
 from thence.bridge.to_claude import folder_name
 from thence.bridge.to_grok import usual_model
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
+from thence.format.facts import HANDED
+from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.repair import problems
+from thence.memory.descent import descent
 from thence.memory.recall import place_of
 
 AT = datetime(2026, 3, 29, 1, 30, 0, 250_000, tzinfo=UTC)
@@ -319,3 +324,78 @@ def test_grok_is_told_the_model_of_its_settings(tmp_path: Path) -> None:
     ):
         (tmp_path / "config.toml").write_text(body)
         assert expected == usual_model(tmp_path)
+
+
+# -- counted once ---------------------------------------------------------------------------
+
+
+def goes_on(made: Handoff, to: str) -> str:
+    """Write what the other agent's client adds when it goes on; its words."""
+    path = Path(next(path for path in made.report.files if "summary" not in path))
+    if to == "grok":
+        path = path.with_name("updates.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    said = "And now mend it."
+    if to == "claude":
+        new = {name: value for name, value in rows[-1].items() if name != "forkedFrom"}
+        new |= {"type": "user", "uuid": "own-1", "parentUuid": rows[-1]["uuid"]}
+        new["message"] = {"role": "user", "content": said}
+    elif to == "codex":
+        item = {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": said}],
+        }
+        new = {"timestamp": "2026-03-29T02:00:00.000Z", "type": "response_item", "payload": item}
+    else:
+        update = {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": said}}
+        event = {"eventId": f"{NEW}-99", "agentTimestampMs": 1_774_749_600_000}
+        told = {"sessionId": NEW, "update": update, "_meta": event}
+        new = {"timestamp": 1_774_749_600, "method": "session/update", "params": told}
+    with path.open("a") as file:
+        file.write(json.dumps(new) + "\n")
+    return said
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_what_was_handed_over_counts_where_it_was_said(
+    told: Loaded, to: str, tmp_path: Path
+) -> None:
+    """Copies are replayed, what comes after them is live; the tie names session and event."""
+    made = handed(told, to, tmp_path / to)
+    said = goes_on(made, to)
+    whole = load(Path(next(path for path in made.report.files if "summary" not in path))).whole
+    live = [event for event in whole.events if event.state is State.LIVE]
+    (edge,) = whole.edges
+
+    assert [said] == [event.summary for event in live]
+    assert [] == whole.calls
+    assert {State.LIVE, State.REPLAYED} >= set(whole.states) - {State.INTERNAL}
+    assert ("adopt", told.whole.uid, "r11", HANDED) == (
+        edge.link,
+        edge.uid(to),
+        edge.event,
+        edge.how,
+    )
+    assert said in words(whole.messages().messages)
+    assert "What is here?" in words(whole.messages().messages)
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_a_sweep_of_both_finds_each_thing_once(told: Loaded, to: str, tmp_path: Path) -> None:
+    """No word, no call, no money twice, and the new session stands below the one it came from."""
+    home = Path(told.source.path).parents[2]
+    goes_on(handed(told, to, tmp_path / to), to)
+    sweep(tmp_path, {"claude": [home]})
+    with closing(opened(tmp_path)) as store:
+        (alone,) = store.sessions()
+    sweep(tmp_path, {"claude": [home, tmp_path / to], to: [tmp_path / to]})
+    with closing(opened(tmp_path)) as store:
+        rows = list(store.sessions())
+
+    assert [told.whole.uid, f"{to}:{NEW}"] == [row.session.session_uid for row, _ in descent(rows)]
+    assert [0, 1] == [depth for _, depth in descent(rows)]
+    old, new = (row for row, _ in descent(rows))
+    assert (alone.spent, alone.ticks, alone.states) == (old.spent, old.ticks, old.states)
+    assert (0, 1) == (new.spent.responses, new.states["live"])
+    assert 0 == sum(new.ticks.values())

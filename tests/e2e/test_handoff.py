@@ -130,6 +130,8 @@ class Handed(NamedTuple):
     chain: list[dict[str, Any]]
     report: dict[str, Any]
     asked: list[dict[str, Any]]
+    after: dict[str, Any]
+    """The new session, as we read it when the client has gone on with it."""
 
 
 def handed(reader: str, path: Path, home: Path, *options: str) -> Handed:
@@ -149,7 +151,11 @@ def handed(reader: str, path: Path, home: Path, *options: str) -> Handed:
     done = order(agent, home, NEXT, ["Done."], going_on(reader, report["session"]))
     assert 0 == done["ran"][0]["code"], done["ran"][0]
     assert before == path.read_bytes()
-    return Handed(json.loads(shown["out"]), report, done["asked"])
+    log = next(name for name in report["files"] if not name.endswith("summary.json"))
+    again = thence("show", log, "--json")
+    (after,) = order(agent, home, PROMPT, [ANSWER], again)["ran"]
+    assert 0 == after["code"], after
+    return Handed(json.loads(shown["out"]), report, done["asked"], json.loads(after["out"]))
 
 
 # -- what was sent --------------------------------------------------------------------------
@@ -236,6 +242,19 @@ def pairs(sent: list[Said]) -> tuple[list[str], list[str]]:
     return sorted(calls), sorted(said.call for said in sent if said.kind == "result")
 
 
+def counted_once(done: Handed) -> None:
+    """Check that what was handed over is a copy, what came after it is not, and the tie is told."""
+    events = done.after["events"]
+    states = {event["summary"]: event["state"] for event in events if event["summary"]}
+    (edge,) = (edge for edge in done.after["edges"] if edge["link"] == "adopt")
+
+    assert ("replayed", "live") == (states[PROMPT], states[NEXT])
+    assert "live" == states["Done."]
+    assert [] == [e for e in events if e["kind"] == "tool_call" and e["state"] != "replayed"]
+    assert done.report["session_uid"] == f"{edge['agent']}:{edge['session']}"
+    assert edge["event"]
+
+
 # -- tests ----------------------------------------------------------------------------------
 
 
@@ -259,6 +278,7 @@ def test_the_next_client_sends_the_whole_history(writer: str, reader: str, tmp_p
     if writer != reader.partition("-")[0]:
         assert report["mapped"]
     assert (writer == "codex") == (SURROUNDINGS in report["left"])
+    counted_once(done)
 
 
 @pytest.mark.parametrize("reader", ["claude", OLDER])

@@ -115,6 +115,7 @@ def plan(
         )
     messages, account = portable.carried(mended.messages, agent, to)
     last = whole.facts[event].node.id if event is not None else None
+    end = event if event is not None else whole.graph.end
     cwd, said = _folder(whole, here)
     known = whole.session()
     bound = Bound(
@@ -122,7 +123,12 @@ def plan(
         messages,
         cwd,
         at,
-        {"from": whole.uid, "event": last, "by": by, "at": at.isoformat()},
+        {
+            "from": whole.uid,
+            "event": whole.facts[end].node.id if end is not None else None,
+            "by": by,
+            "at": at.isoformat(),
+        },
         _one_line(whole.title),
         known.model if agent == to else to_grok.usual_model(root) if to == "grok" else None,
         known.git_branch,

@@ -56,6 +56,8 @@ def resume(bound: Bound) -> list[str]:
 def _records(bound: Bound) -> Iterator[JSON]:
     yield {"type": "thence-handoff", "sessionId": bound.session, **bound.provenance}
     parts = [part for message in bound.messages for part in _parts(message)]
+    uid, event = bound.provenance["from"], bound.provenance["event"]
+    origin = {"sessionId": uid.partition(":")[2], "messageUuid": event, "thence_handoff": uid}
     parent: str | None = None
     for at, message in enumerate(parts):
         uuid = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{at}"))
@@ -71,6 +73,8 @@ def _records(bound: Bound) -> Iterator[JSON]:
             "type": message["role"],
             "message": _message(message, f"msg_{uuid.replace('-', '')}", bound.model),
             "uuid": uuid,
+            # The client's own word for a copy: what was said and paid elsewhere counts there.
+            "forkedFrom": origin,
             "timestamp": bound.time(at - len(parts)),
         }
         parent = uuid

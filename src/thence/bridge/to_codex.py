@@ -42,8 +42,15 @@ def _lines(bound: Bound) -> Iterator[JSON]:
         "cli_version": LIKE,
         "source": "cli",
     }
+    lines = list(_copies(bound, start))
     yield {"timestamp": start, "type": "session_meta", "payload": meta}
-    yield {"timestamp": start, "type": "thence_handoff", "payload": bound.provenance}
+    # The lines up to this one are copies: they count where they were said.
+    told = {**bound.provenance, "lines": len(lines) + 2}
+    yield {"timestamp": start, "type": "thence_handoff", "payload": told}
+    yield from lines
+
+
+def _copies(bound: Bound, start: str) -> Iterator[JSON]:
     texts = {
         block["id"]
         for message in bound.messages

@@ -130,7 +130,11 @@ def _updates(bound: Bound) -> Iterator[JSON]:
 
 def _line(bound: Bound, number: int, method: str, update: JSON) -> JSON:
     moment = bound.at.timestamp()
-    event = {"eventId": f"{bound.session}-{number}", "agentTimestampMs": int(moment * 1000)}
+    # Named by the session it was said in, as the client does with a fork: a copy counts once.
+    event = {
+        "eventId": f"{bound.provenance['from']}-{number}",
+        "agentTimestampMs": int(moment * 1000),
+    }
     params = {"sessionId": bound.session, "update": update, "_meta": event}
     return {"timestamp": int(moment), "method": method, "params": params}
 

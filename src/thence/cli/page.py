@@ -591,4 +591,5 @@ def _tie(edge: Edge) -> str:
         ("subagent", False): "a subagent of",
         ("subagent", True): "subagent",
     }
-    return f"{ways.get((edge.link, edge.child), edge.link)} {edge.session} ({edge.how})"
+    name = edge.uid(edge.agent) if edge.agent else edge.session
+    return f"{ways.get((edge.link, edge.child), edge.link)} {name} ({edge.how})"

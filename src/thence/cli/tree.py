@@ -181,7 +181,8 @@ class Tree:
     def _before(self, room: int) -> Iterator[str]:
         for edge in self.whole.edges:
             if not edge.child:
-                said = f"{_CAME.get(edge.link, edge.link)} {short_id(edge.session)}"
+                whose = f"{clean(edge.agent)} " if edge.agent else ""
+                said = f"{_CAME.get(edge.link, edge.link)} {whose}{short_id(edge.session)}"
                 yield self._row("┊", said, room, colour=DIM)
 
     def _place(self, place: int, room: int) -> Iterator[str]:

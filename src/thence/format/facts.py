@@ -30,6 +30,9 @@ from thence.format.transcript import node_of
 COPIES_OF = "copies_of"
 """In `about`: the session whose records this one begins with; where they end, it cannot say."""
 
+HANDED = "thence handed it over"
+"""How a tie is known that a handoff wrote down."""
+
 Link = Literal["resume", "fork", "subagent", "adopt"]
 
 
@@ -65,6 +68,7 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A tie to another session, as this one tells it.
 
     `child` says that the other one is below this one. `how` says in words where it was found.
+    `agent` is whose session the other one is, where that is not the same agent's.
     """
 
     link: Link
@@ -73,6 +77,19 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     event: str | None = None
     call: str | None = None
     child: bool = False
+    agent: str | None = None
+
+    def uid(self, agent: str) -> str:
+        """Give the full id of the other session, as a session of this agent tells it."""
+        return f"{self.agent or agent}:{self.session}"
+
+
+def handed(uid: JSON, event: JSON) -> tuple[Edge, ...]:
+    """Give the tie to the session that was handed over, by its full id, to become this one."""
+    agent, _, session = word(uid).partition(":")
+    if not agent or not session:
+        return ()
+    return (Edge("adopt", session, HANDED, word(event) or None, agent=agent),)
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

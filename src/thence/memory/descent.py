@@ -17,7 +17,7 @@ def descent(rows: Sequence[SessionRow]) -> list[tuple[SessionRow, int]]:
     above: dict[str, str] = {}
     for name, row in known.items():
         for edge in row.edges:  # either side may be the one that tells of a tie
-            other = f"{row.session.flavor}:{edge.session}"
+            other = edge.uid(row.session.flavor)
             origin, child = (name, other) if edge.child else (other, name)
             if origin in known and child in known and origin != child:
                 above.setdefault(child, origin)

@@ -242,7 +242,7 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
         agents = agents_of(row, loaded.whole.events)
         notices = [f"{one.what}: {one.detail}" for one in loaded.notices]
     ties = [
-        Tie(edge.link, f"{row.session.flavor}:{edge.session}", edge.child, edge.how, edge.event)
+        Tie(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
     ]
     digest = next(iter(desk.store.kept("digests", wanted)), None)

@@ -202,7 +202,7 @@ class _Session:
     def kept(self) -> dict[str, str]:
         """Give the sessions that this one names and that are kept, by their ids."""
         flavor = self.row.session.flavor
-        uids = tuple(f"{flavor}:{edge.session}" for edge in self.row.edges[:50])
+        uids = tuple(edge.uid(flavor) for edge in self.row.edges[:50])
         found = self.desk.store.sessions(Filter(uids=uids)) if uids else ()
         return {row.session.native_session_id: row.session.session_uid for row in found}
 

@@ -22,7 +22,7 @@ from thence.adapters import File, Mark, Source
 from thence.adapters.claude import blocks
 from thence.adapters.claude import text as texts
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, line_name
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed, line_name
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, time_text, word
@@ -221,7 +221,8 @@ class Log:
         session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
         if isinstance(fork, dict) and session and session != self._session:
             event = word(fork.get("messageUuid")) or None
-            tie = self._tell(fact, {}, (Edge("fork", session, "forkedFrom", event),))
+            edges = handed(fork.get("thence_handoff"), event)
+            tie = self._tell(fact, {}, edges or (Edge("fork", session, "forkedFrom", event),))
             return msgspec.structs.replace(fact, origin=session), *beside, tie
         if named == self._session or not self._is_new(named):
             return fact, *beside

@@ -36,6 +36,7 @@ from thence.format.facts import (
     Told,
     answers_of,
     calls_of,
+    handed,
     line_name,
 )
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -104,6 +105,8 @@ class State(msgspec.Struct, omit_defaults=True):
     """The session whose lines stand copied at the start."""
     until: int | None = None
     """The ordinal at which those copies end, where the writer says so."""
+    handed: int = 0
+    """The line that they reach to, in a session that was handed over."""
     based: bool = False
     bills: bool = False
     """Every response has a bill of its own: running totals say nothing more."""
@@ -186,6 +189,8 @@ class Rollout:
         ordinal = value.get("ordinal")
         ordinal = ordinal if isinstance(ordinal, int) and not isinstance(ordinal, bool) else None
         origin = self._origin(name, item, ordinal, said)
+        if origin is None and found.place.line <= self._state.handed and not said.mine:
+            origin = self._state.copies
         yield self._fact(found, said, name, origin, ordinal)
         if origin is not None and name == "session_meta":
             # What a copied line says is its owner's; that it stands here is ours to tell.
@@ -278,6 +283,8 @@ class Rollout:
             return self._bill(item)
         if kind == "compacted":
             return self._compacted(item)
+        if kind == "thence_handoff":
+            return self._handed(item)
         return _kept_books(kind, item)
 
     def _bare(self, kind: str, value: Item, found: Found) -> Said:
@@ -286,6 +293,16 @@ class Rollout:
         if kind in _BARE or (not kind and "role" in value):
             return self._item(kind, value, bare=True)
         return _kept_books(kind or word(value.get("record_type")) or "record", value)
+
+    def _handed(self, item: Item) -> Said:
+        """Read where a session comes from that was handed over: the lines up to one are copies."""
+        said = _kept_books("thence_handoff", item)
+        said.mine = True
+        said.edges = handed(item.get("from"), item.get("event"))
+        if said.edges:
+            self._state.copies = said.edges[0].session
+            self._state.handed = count(item.get("lines"))
+        return said
 
     # -- the session --------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from thence.adapters.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Share, Told
+from thence.format.facts import Block, Edge, Fact, Share, Told, handed
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -136,7 +136,8 @@ def _above(value: dict[str, JSON]) -> tuple[Edge, ...]:
     """The parent. A subagent's summary names one in some versions only."""
     parent = text(value.get("parent_session_id"))
     if parent is None:
-        return ()
+        told = value.get("thence_handoff")
+        return handed(told.get("from"), told.get("event")) if isinstance(told, dict) else ()
     child = word(value.get("session_kind")) == "subagent"
     return (Edge("subagent" if child else "fork", parent, "its summary.json names the parent"),)
 

@@ -157,7 +157,9 @@ class Updates(Reader):
             return ()
         self._own = True
         parent, self._origin = self._origin, None
-        return (Edge("fork", parent, "its log begins with that session's"),) if parent else ()
+        if parent is None or ":" in parent:  # handed over: its summary.json tells of it
+            return ()
+        return (Edge("fork", parent, "its log begins with that session's"),)
 
     def _node(self, record: Update, flags: int = 0, **more: JSON) -> Node:
         raw = record.found.raw
