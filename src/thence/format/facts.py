@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain, compress
-from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -308,9 +306,10 @@ def _event_blocks(event: Event) -> tuple[Block, ...]:
 def all_told(facts: Iterable[Fact]) -> dict[str, Told]:
     """Put together what several records tell of the same call: a failure stands, else the first."""
     out: dict[str, Told] = {}
-    for one in chain.from_iterable(map(_TOLD, facts)):
-        held = out.get(one.call)
-        out[one.call] = one if held is None else _both(held, one)
+    for fact in facts:
+        for one in fact.told:
+            held = out.get(one.call)
+            out[one.call] = one if held is None else _both(held, one)
     return out
 
 
@@ -341,22 +340,21 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
     times = _occurrences(facts)
     name = event_ids(uid)
     last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
+    tools: dict[str, str | None] = {}
     for fact, nth in zip(facts, times, strict=True):
+        blocks = fact.blocks
         if nth == 0:
             native = fact.node.id
-            last[native] = name(native, len(fact.blocks) - 1 if fact.blocks else 0, 0)
-    blocks = list(chain.from_iterable(map(_BLOCKS, facts)))
-    asked = compress(blocks, map("tool_call".__eq__, map(_KIND, blocks)))
-    tools = {block.call: block.tool for block in asked if block.call is not None}
+            last[native] = name(native, len(blocks) - 1 if blocks else 0, 0)
+        for block in blocks:
+            if block.kind == "tool_call" and block.call is not None:
+                tools[block.call] = block.tool
     return list(_events(facts, states, times, uid, name, last, tools, all_told(facts)))
-
-
-_ID, _BLOCKS, _KIND, _TOLD = map(attrgetter, ("node.id", "blocks", "kind", "told"))
 
 
 def _occurrences(facts: Sequence[Fact]) -> list[int | None]:
     """Which version of its id each fact is: 0 the first, None for a plain repetition."""
-    if len(set(map(_ID, facts))) == len(facts):
+    if len({fact.node.id for fact in facts}) == len(facts):
         return [0] * len(facts)
     first: dict[str, Fact] = {}
     versions: dict[str, list[Fact]] = {}

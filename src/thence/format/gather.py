@@ -13,26 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from operator import attrgetter
 
 import msgspec
 
 from thence.format import joins
 from thence.format.facts import Block, Fact, Share, all_told
-from thence.format.nodes import NONE, PREVIOUS, Is, Node
+from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of
 
-_PIECE, _TURN_BILL = attrgetter("piece"), attrgetter("turn_bill")
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-def gathered(events: list[Fact], others: Sequence[Fact]) -> tuple[list[Fact], dict[str, int]]:
+def gathered(
+    events: list[Fact], others: Sequence[Fact], *, in_pieces: bool = True
+) -> tuple[list[Fact], dict[str, int]]:
     """Put right what the facts of a session say together; `others` are those without events.
 
     With them comes, by the id of the bill, how many requests of other sessions it still holds.
+    `in_pieces` says that some are pieces of a text or bills for a turn.
     """
-    if NONE.issuperset(map(_PIECE, events)) and NONE.issuperset(map(_TURN_BILL, events)):
+    if not in_pieces:
         return _answered(events, others), {}  # most logs: whole texts, bills by response
     shares = [share for fact in others for share in fact.shares]
     facts = _answered(joined(events), others)

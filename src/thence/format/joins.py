@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import compress, count, filterfalse
-from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -23,9 +21,6 @@ from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEve
 from thence.format.records import Usage, text_of, word
 from thence.format.repair import INTERRUPTED
 
-_KIND, _EVENT_ID, _NATIVE_TYPE, _SIDE = map(
-    attrgetter, ("kind", "event_id", "native_type", "is_sidechain")
-)
 _OF_CALLS = frozenset({"tool_call", "tool_result"})
 _OFF = frozenset({State.REPLAYED, State.DEAD, State.ROLLED_BACK})
 
@@ -69,9 +64,8 @@ def calls(events: Sequence[SessionEvent]) -> list[Call]:
     """
     results: dict[str, list[tuple[int, SessionEvent]]] = {}
     asked: list[tuple[int, SessionEvent]] = []
-    for at in compress(count(), map(_OF_CALLS.__contains__, map(_KIND, events))):
-        event = events[at]
-        if not _counts(event):
+    for at, event in enumerate(events):
+        if event.kind not in _OF_CALLS or not _counts(event):
             continue
         if event.kind == "tool_call":
             asked.append((at, event))
@@ -189,7 +183,7 @@ def derived(
         *_interventions(line, pairs),
         *_rests(line),
     ]
-    order = dict(zip(map(_EVENT_ID, events), count(), strict=False))
+    order = {event.event_id: at for at, event in enumerate(events)}
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
 
 
@@ -202,8 +196,8 @@ def _line(events: Iterable[SessionEvent]) -> list[SessionEvent]:
     """The session's own events, those of no branch that was left."""
     return [
         event
-        for event in filterfalse(_SIDE, events)
-        if event.state not in _OFF and event.derived_from is None
+        for event in events
+        if not event.is_sidechain and event.state not in _OFF and event.derived_from is None
     ]
 
 
@@ -251,8 +245,6 @@ def _from_calls(pairs: Sequence[Call], deeds: Sequence[kinds.Deed]) -> Iterable[
 
 def _from_files(events: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
     """Our own harnesses say of a file themselves that it was changed."""
-    if "file" not in map(_NATIVE_TYPE, events):
-        return
     for event in events:
         if event.native_type == "file" and _counts(event):
             told = event.payload if isinstance(event.payload, dict) else {}

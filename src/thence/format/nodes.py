@@ -14,9 +14,6 @@ import msgspec
 PREVIOUS = "^"
 """As a parent: the record before in the same log. For logs whose records name none."""
 
-NONE: frozenset[object] = frozenset({None})
-"""Asked `issuperset` of a field of many, it tells in one pass whether nobody has one."""
-
 
 class Is:
     """Flags of a node. Plain ints: an enum here costs more than the whole walk."""

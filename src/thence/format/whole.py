@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
-from itertools import compress, count, filterfalse, islice
-from operator import attrgetter, eq, le
 
 import msgspec
 
 from thence.format import gather, joins, kinds, repair
 from thence.format.facts import Base, Edge, Fact, api_block, events_of, is_line_name
 from thence.format.graph import Graph, State
-from thence.format.nodes import NONE, PREVIOUS, Is, Node, in_sequence
+from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
 from thence.format.normal import Session, SessionEvent
 from thence.format.records import JSON, Notice, Usage
 from thence.format.turn import TurnNow, turn_of
@@ -69,11 +67,24 @@ class Whole:
         self.before = before or Before([])
         self._replayed = replayed
         now, self._gone = _generations(_counted(_in_order(facts)))
-        events = list(filter(_BLOCKS, now))
-        self.about_only = list(filterfalse(_BLOCKS, now))
-        events, self._shared = gather.gathered(events, self.about_only)
-        self.facts = _linked(_paid_here(_said_once(_billed(events)), billed))
+        events = [fact for fact in now if fact.blocks]
+        self.about_only = [fact for fact in now if not fact.blocks]
+        self._traits = _traits(events)
+        self.facts, self._shared = self._put_right(events, billed)
         """The facts that are events, in written order, linked; those no log holds are not here."""
+
+    def _put_right(
+        self, events: list[Fact], billed: Container[str]
+    ) -> tuple[list[Fact], dict[str, int]]:
+        """Link and bill facts, where they are not already; most sessions need nothing of it."""
+        has = self._traits
+        out, shared = gather.gathered(events, self.about_only, in_pieces=bool(has & _Has.PIECES))
+        if has & _Has.TOTALS:
+            out = _billed(out)
+        if has & _Has.SIDES:
+            out = _said_once(out)
+        out = _paid_here(out, billed)
+        return (_linked(out) if has & _Has.UNLINKED else out), shared
 
     @property
     def native(self) -> str:
@@ -85,10 +96,9 @@ class Whole:
     @cached_property
     def graph(self) -> Graph:
         """All events, linked."""
-        facts = self.facts
-        plain = self._replayed == frozenset() and _all_main(facts)
-        plain = plain and NONE.issuperset(map(_ORIGIN, facts))
-        return Graph(list(map(_NODE if plain else self._node, facts)))
+        if self._replayed == frozenset() and not self._traits & (_Has.SIDES | _Has.COPIES):
+            return Graph([fact.node for fact in self.facts])
+        return Graph([self._node(fact) for fact in self.facts])
 
     def _node(self, fact: Fact) -> Node:
         flags = fact.node.flags
@@ -326,16 +336,32 @@ def _word(value: JSON) -> str | None:
 
 # -- putting it together --------------------------------------------------------------------
 
-# Most of what could have to be put right is not there in most sessions. That is found out by
-# passes without a step of Python for each fact: there are many facts, and many such questions.
-_BLOCKS, _NODE, _ID, _PARENT = map(attrgetter, ("blocks", "node", "node.id", "node.parent"))
-_FILE, _GENERATION, _LINE = map(attrgetter, ("file", "generation", "line"))
-_CHANNEL, _ORIGIN, _RUNNING = map(attrgetter, ("channel", "origin", "running"))
-_MAIN = frozenset({"main"})
+
+class _Has:
+    """What few sessions have among their facts. Plain ints, as in `Is`."""
+
+    SIDES = 1  # facts of subagents
+    PIECES = 2  # texts in pieces, bills for whole turns
+    TOTALS = 4
+    UNLINKED = 8
+    COPIES = 16  # records that name another session as their own
 
 
-def _all_main(facts: list[Fact]) -> bool:
-    return _MAIN.issuperset(map(_CHANNEL, facts))
+def _traits(facts: list[Fact]) -> int:
+    """Find out in one pass what of all that has to be put right is there at all."""
+    out = 0
+    for fact in facts:
+        if fact.channel != "main":
+            out |= _Has.SIDES
+        if fact.piece is not None or fact.turn_bill is not None:
+            out |= _Has.PIECES
+        if fact.running is not None:
+            out |= _Has.TOTALS
+        if fact.node.parent == PREVIOUS:
+            out |= _Has.UNLINKED
+        if fact.origin is not None:
+            out |= _Has.COPIES
+    return out
 
 
 def _in_order(facts: Iterable[Fact]) -> list[Fact]:
@@ -360,40 +386,22 @@ def _in_order(facts: Iterable[Fact]) -> list[Fact]:
 
 def _is_in_order(facts: list[Fact]) -> bool:
     """Whether facts stand in written order, none of them twice, as nearly always."""
-    lines = list(map(_LINE, facts))
-    if len(set(map(_FILE, facts))) > 1 or any(map(_GENERATION, facts)):
-        return _are_in_order(facts)
-    if not all(map(le, lines, islice(lines, 1, None))):
-        return False
-    # Facts of one line, two at most: what it says, and what that says of the session.
-    shared = list(compress(count(), map(eq, lines, islice(lines, 1, None))))
-    if any(map(eq, map(lines.__getitem__, shared), map(lines.__getitem__, shared[1:]))):
-        return _are_in_order(facts)
-    return not any(facts[at] == facts[at + 1] for at in shared)
-
-
-def _are_in_order(facts: list[Fact]) -> bool:
-    """The same of facts that come from several logs, or several of them from one line."""
-    file, generation, line = "", 0, -1
-    here: list[Fact] = []  # those on the same line as the last one
-    for fact in facts:
-        if fact.line <= line or fact.file != file or fact.generation != generation:
-            now, last = (fact.file, fact.generation, fact.line), (file, generation, line)
-            if now < last or (now == last and fact in here):
-                return False
-            if now != last:
-                here = []
-            file, generation = fact.file, fact.generation
-        else:
-            here = []
-        here.append(fact)
-        line = fact.line
+    file, generation, line, begin = "", 0, -1, 0  # of the last one, and the first on its line
+    for at, fact in enumerate(facts):
+        if fact.line > line and fact.file == file and fact.generation == generation:
+            line, begin = fact.line, at
+            continue
+        now, last = (fact.file, fact.generation, fact.line), (file, generation, line)
+        if now < last or (now == last and fact in facts[begin:at]):
+            return False
+        if now != last:
+            file, generation, line, begin = *now, at
     return True
 
 
 def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     """Part what the logs hold now from what they held before they were rewritten."""
-    if not any(map(_GENERATION, facts)):
+    if not any(fact.generation for fact in facts):
         return facts, []
     newest: dict[str, int] = {}
     for fact in facts:
@@ -406,7 +414,7 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
 
 def _counted(facts: list[Fact]) -> list[Fact]:
     """Tell repeated records apart that have no id but their bytes, in each state of a log."""
-    if len(set(map(_ID, facts))) == len(facts):
+    if len({fact.node.id for fact in facts}) == len(facts):
         return facts
     times: dict[tuple[str, int], int] = {}
     out = facts
@@ -429,8 +437,6 @@ def _billed(facts: list[Fact]) -> list[Fact]:
     A total that falls has started again. Where a log begins to tell single bills, its totals no
     longer count: they say the same, with errors.
     """
-    if NONE.issuperset(map(_RUNNING, facts)):
-        return facts
     before: dict[tuple[str, str], Usage] = {}
     exact: set[str] = set()
     out: list[Fact] = []
@@ -451,8 +457,6 @@ def _billed(facts: list[Fact]) -> list[Fact]:
 
 def _said_once(facts: list[Fact]) -> list[Fact]:
     """Strike the bills of responses that a sidechain repeats under a request of its own."""
-    if _all_main(facts):
-        return facts
     paid = {f.node.response for f in facts if f.usage is not None and f.channel == "main"} - {None}
     return [
         msgspec.structs.replace(fact, usage=None, usage_key=None, cost_usd=None)
@@ -476,8 +480,6 @@ def _paid_here(facts: list[Fact], elsewhere: Container[str]) -> list[Fact]:
 
 def _linked(facts: list[Fact]) -> list[Fact]:
     """Give parents to the facts of logs that have none."""
-    if PREVIOUS not in map(_PARENT, facts):
-        return facts
     logs: dict[tuple[str, str], list[Fact]] = {}
     for fact in facts:
         logs.setdefault((fact.channel, fact.file), []).append(fact)

@@ -17,8 +17,13 @@ Record = dict[str, JSON]
 Bill = tuple[Usage | None, str | None, float | None, str | None]
 """Usage, the key that all records of the bill share, cost, and a rate that is not the usual."""
 
+_COUNTED = (
+    *("input_tokens", "output_tokens"),
+    *("cache_creation_input_tokens", "cache_read_input_tokens"),
+)
 _NO_BILL: Bill = (None, None, None, None)
 _TOOK = (("durationMs", 1), ("totalDurationMs", 1), ("durationSeconds", 1000))
+_TELLS = frozenset({"durationMs", "totalDurationMs", "durationSeconds", "exitCode"})
 
 
 def answers(content: list[JSON]) -> bool:
@@ -112,13 +117,16 @@ def told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:
     """How the calls went: a result that does not speak of an error was none."""
     took = code = None
     wrong = isinstance(result, str) and result.startswith("Error: ")
-    if isinstance(result, dict):
+    if isinstance(result, dict) and not _TELLS.isdisjoint(result):
         for name, unit in _TOOK:
             value = result.get(name)
             if value is not None and isinstance(value, (int, float)) and 0 < value < 2**40:
                 took = round(value * unit)
         exit_code = result.get("exitCode")
         code = exit_code if type(exit_code) is int else None
+    if len(given) == 1 and (call := given[0].call) is not None:  # as nearly always
+        failed = given[0].failed
+        return (Told(call, wrong if failed is None else failed, code, took),)
     out: list[Told] = []
     for block in given:
         if block.kind == "tool_result" and block.call is not None:
@@ -156,11 +164,12 @@ def _usage(told: Record) -> Usage:
     cached, server = told.get("cache_creation"), told.get("server_tool_use")
     long = cached.get("ephemeral_1h_input_tokens") if isinstance(cached, dict) else 0
     searches = server.get("web_search_requests") if isinstance(server, dict) else 0
+    asked, said, written, read = map(count, map(told.get, _COUNTED))
     return Usage(
-        count(told.get("input_tokens")),
-        count(told.get("output_tokens")),
-        count(told.get("cache_creation_input_tokens")),
-        count(told.get("cache_read_input_tokens")),
+        asked,
+        said,
+        written,
+        read,
         count(long) if long else 0,
         count(searches) if searches else 0,
     )

@@ -32,6 +32,7 @@ SYNTHETIC = "<synthetic>"
 
 Record = dict[str, JSON]
 Names = tuple[str, str | None, str]  # a record's id, its parent, its channel
+Frame = tuple[JSON, ...]  # what `_FRAME` names, looked up at once
 
 _RESTS = frozenset({"end_turn", "stop_sequence", "refusal", "max_tokens"})
 _ENVELOPE = frozenset(
@@ -49,7 +50,13 @@ _TITLES = {
     "agent-name": ("agentName", "agent_name"),
     "pr-link": ("prUrl", "pr"),
 }
-_NOTHING = (None, None, None)
+_FRAME = (
+    *("uuid", "parentUuid", "isSidechain", "timestamp"),
+    *("cwd", "gitBranch", "version", "sessionId"),
+)
+"""What every record of a talk says, in the order of a `Frame`."""
+
+_NOTHING = (None, None, None, None)
 _AGENTS = frozenset({"Task", "Agent"})
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 _ATTACHES = (2, 1, 92)  # the first version seen to write down attachments
@@ -82,7 +89,7 @@ class Log:
         self._tasks: dict[str, str] = dict(carry.get("tasks", {}))
         self._agents: dict[str, str] = dict(carry.get("agents", {}))
         self._foreign: dict[str, str] = dict(carry.get("foreign", {}))
-        self._makers: dict[str, Callable[[Found, Record], tuple[Fact, ...]]] = {
+        self._makers: dict[str, Callable[[Found, Record, Frame], tuple[Fact, ...]]] = {
             "user": self._user,
             "assistant": self._assistant,
             "system": self._system,
@@ -113,25 +120,25 @@ class Log:
         """Give the facts of one record."""
         record = found.value
         kind = record.get("type")
-        maker = self._makers.get(kind) if isinstance(kind, str) else None
-        return self._other(found, record) if maker is None else maker(found, record)
+        maker = self._makers.get(kind) if type(kind) is str else None
+        frame = tuple(map(record.get, _FRAME))
+        return (maker or self._other)(found, record, frame)
 
     # -- the frame of a record ----------------------------------------------------------
 
-    def _names(self, found: Found, record: Record, *, book: bool = False) -> Names:
+    def _names(self, found: Found, record: Record, frame: Frame, *, book: bool = False) -> Names:
         """Name a record, what it goes on from and whose it is; `book` is no part of a talk."""
-        uuid: JSON = record.get("uuid")
-        parent = record.get("parentUuid")
-        if not isinstance(parent, str):
+        uuid, parent = frame[0], frame[1]
+        if type(parent) is not str:
             parent = None
-        native = isinstance(uuid, str) and uuid != ""
+        native = type(uuid) is str and uuid != ""
         if not native:
             uuid = line_name(self._key, found.raw)
             if parent is None and not book:
                 parent = self._last  # a log without links is a line
         if not self._main:
             return uuid, parent, self._channel
-        if record.get("isSidechain") is True:
+        if frame[2] is True:
             return uuid, parent, self._side(record, uuid, parent)
         if native or not book:
             self._last = uuid
@@ -149,7 +156,7 @@ class Log:
     def _fact(  # noqa: PLR0917 - the frame of every record
         self,
         found: Found,
-        record: Record,
+        frame: Frame,
         node: Node,
         channel: str,
         given: tuple[Block, ...],
@@ -158,11 +165,11 @@ class Log:
         unbilled: str | None = None,
     ) -> Fact:
         """Put the frame around what a record says."""
-        place, ts = found.place, record.get("timestamp")
+        place, ts = found.place, frame[3]
         return Fact(
             node,
             kind,
-            ts if isinstance(ts, str) else _moment(ts),
+            ts if type(ts) is str else _moment(ts),
             given,
             self._key,
             channel,
@@ -173,16 +180,19 @@ class Log:
             unbilled=unbilled,
         )
 
-    def _told(self, record: Record, fact: Fact, about: Record | None = None) -> tuple[Fact, ...]:
+    def _told(
+        self, record: Record, frame: Frame, fact: Fact, about: Record | None = None
+    ) -> tuple[Fact, ...]:
         """Give a fact, and beside it what its record says of the session or of another one."""
-        if fact.channel == "main":
-            says = record.get("cwd"), record.get("gitBranch"), record.get("version")
-            if says not in (self._says, _NOTHING):  # nearly all repeat the one before
-                self._says = says
-                about = self._changed(record, about)
-            named = record.get("sessionId")
-            if "forkedFrom" in record or (named != self._session and self._is_new(named)):
+        says = frame[4:]
+        if says != self._says and fact.channel == "main" and says != _NOTHING:
+            # Nearly all records repeat the one before.
+            self._says = says
+            about = self._changed(record, about)
+            if says[3] != self._session and self._is_new(says[3]):
                 return self._from_elsewhere(record, fact, about)
+        if "forkedFrom" in record and fact.channel == "main":
+            return self._from_elsewhere(record, fact, about)
         return (fact, self._tell(fact, about)) if about else (fact,)
 
     def _tell(self, fact: Fact, about: Record, edges: tuple[Edge, ...] = ()) -> Fact:
@@ -234,32 +244,33 @@ class Log:
         self,
         found: Found,
         record: Record,
+        frame: Frame,
         kind: str,
         block: Block | None = None,
         about: Record | None = None,
         unbilled: str | None = None,
     ) -> tuple[Fact, ...]:
         """Put a frame around a record that keeps the books."""
-        uuid, parent, channel = self._names(found, record, book=True)
+        uuid, parent, channel = self._names(found, record, frame, book=True)
         if block is None:
             payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
             block = Block("lifecycle", "system", kind, payload)
         node = Node(uuid, parent, Is.INTERNAL)
-        fact = self._fact(found, record, node, channel, (block,), kind, (), unbilled)
-        return self._told(record, fact, about)
+        fact = self._fact(found, frame, node, channel, (block,), kind, (), unbilled)
+        return self._told(record, frame, fact, about)
 
     # -- what the user's side says ------------------------------------------------------
 
-    def _user(self, found: Found, record: Record) -> tuple[Fact, ...]:
-        uuid, parent, channel = self._names(found, record)
+    def _user(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        uuid, parent, channel = self._names(found, record, frame)
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list) and blocks.answers(content):
-            return self._answer(found, record, (uuid, parent, channel), content)
+            return self._answer(found, record, frame, (uuid, parent, channel), content)
         if record.get("isCompactSummary") is True or self._sums_up(record, parent):
             given, flags = blocks.spoken(content, human=False)
             node = Node(uuid, parent, Is.SUMMARY)
-            return self._told(record, self._fact(found, record, node, channel, given, "user"))
+            return self._told(record, frame, self._fact(found, frame, node, channel, given, "user"))
         given, flags = blocks.spoken(content, human=blocks.by_human(record))
         if channel == "main":
             about = _said_of_session(record, content)
@@ -267,8 +278,8 @@ class Log:
             flags &= ~Is.PROMPT  # the model asks here, not a human
             about = self._said_of_agent(channel, parent, content)
         node = Node(uuid, parent, flags)
-        fact = self._fact(found, record, node, channel, given, "user")
-        return self._told(record, fact, about)
+        fact = self._fact(found, frame, node, channel, given, "user")
+        return self._told(record, frame, fact, about)
 
     def _sums_up(self, record: Record, parent: str | None) -> bool:
         """Whether a record without the mark is a summary: the first below a boundary."""
@@ -288,7 +299,7 @@ class Log:
         return {channel: call} if call is not None else None
 
     def _answer(
-        self, found: Found, record: Record, names: Names, content: list[JSON]
+        self, found: Found, record: Record, frame: Frame, names: Names, content: list[JSON]
     ) -> tuple[Fact, ...]:
         """A record that answers calls, and what its structured form says beside."""
         uuid, parent, channel = names
@@ -307,10 +318,10 @@ class Log:
             None if fields else texts.agent_named(first.payload)
         )
         about = self._linked(agent, first.call) if agent and first.call is not None else None
-        fact = self._fact(found, record, node, channel, given, "user", told)
+        fact = self._fact(found, frame, node, channel, given, "user", told)
         if "searchCount" in fields:
             fact = msgspec.structs.replace(fact, **blocks.searched(fields, first.call))
-        return self._told(record, fact, about)
+        return self._told(record, frame, fact, about)
 
     def _linked(self, agent: str, call: str) -> Record | None:
         """Say which call a subagent answers to, once."""
@@ -321,8 +332,8 @@ class Log:
 
     # -- what the model says ------------------------------------------------------------
 
-    def _assistant(self, found: Found, record: Record) -> tuple[Fact, ...]:
-        uuid, parent, channel = self._names(found, record)
+    def _assistant(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        uuid, parent, channel = self._names(found, record, frame)
         message = record.get("message")
         if not isinstance(message, dict):
             message = {}
@@ -330,15 +341,17 @@ class Log:
         if record.get("isApiErrorMessage") is True:
             failed = Block("error", "system", one_line(text_of(content)), content)
             node = Node(uuid, parent, Is.REPLY | Is.INTERRUPTS)
-            fact = self._fact(found, record, node, channel, (failed,), "assistant")
-            return self._told(record, fact)
+            fact = self._fact(found, frame, node, channel, (failed,), "assistant")
+            return self._told(record, frame, fact)
         given = blocks.answered(content) or (Block("assistant_msg", "assistant"),)
         summed = record.get("isCompactSummary") is True
         if summed or model == SYNTHETIC:
             flags = Is.SUMMARY if summed else Is.REPLY | Is.SYNTHETIC
             node = Node(uuid, parent, flags, calls_of(given))
             given = tuple(map(blocks.unsaid, given))
-            return self._told(record, self._fact(found, record, node, channel, given, "assistant"))
+            return self._told(
+                record, frame, self._fact(found, frame, node, channel, given, "assistant")
+            )
         calls = calls_of(given)
         stop = word(message.get("stop_reason"))
         flags = Is.REPLY
@@ -350,11 +363,11 @@ class Log:
         response = message.get("id")
         node = Node(uuid, parent, flags, calls, (), response if isinstance(response, str) else None)
         usage, key, cost, tier = blocks.bill(record, message)
-        cut, ts = record.get("isAbortedMidStream") is True, record.get("timestamp")
+        cut, ts = record.get("isAbortedMidStream") is True, frame[3]
         fact = Fact(  # by place: with names for so many fields this takes twice as long
             node,
             "assistant",
-            ts if isinstance(ts, str) else _moment(ts),
+            ts if type(ts) is str else _moment(ts),
             given,
             self._key,
             channel,
@@ -372,7 +385,7 @@ class Log:
             tier,
             "an answer was cut off before its bill was told" if cut else None,
         )
-        return self._told(record, fact)
+        return self._told(record, frame, fact)
 
     def _asked(self, given: tuple[Block, ...]) -> None:
         """Remember what subagents were asked: the oldest ones have no other link to the call."""
@@ -382,18 +395,18 @@ class Log:
 
     # -- what the harness says ----------------------------------------------------------
 
-    def _system(self, found: Found, record: Record) -> tuple[Fact, ...]:
+    def _system(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         what = word(record.get("subtype"))
         kind = f"system/{what}" if what else "system"
         if what == "compact_boundary":
-            return self._boundary(found, record, kind)
+            return self._boundary(found, record, frame, kind)
         content = record.get("content")
         text = content if isinstance(content, str) else ""
         if what == "local_command":
-            uuid, parent, channel = self._names(found, record)
+            uuid, parent, channel = self._names(found, record, frame)
             said = Block("lifecycle", "user", texts.note(text), {"type": "text", "text": text})
-            fact = self._fact(found, record, Node(uuid, parent), channel, (said,), kind)
-            return self._told(record, fact)
+            fact = self._fact(found, frame, Node(uuid, parent), channel, (said,), kind)
+            return self._told(record, frame, fact)
         payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
         failed = what in ("api_error", "error", "api_refusal")
         block = Block(
@@ -402,12 +415,12 @@ class Log:
             one_line(text or _error(record) or what or "system"),
             payload,
         )
-        return self._note(found, record, kind, block)
+        return self._note(found, record, frame, kind, block)
 
-    def _boundary(self, found: Found, record: Record, kind: str) -> tuple[Fact, ...]:
+    def _boundary(self, found: Found, record: Record, frame: Frame, kind: str) -> tuple[Fact, ...]:
         """A compaction. Copies of one in a fork name nothing that they go on from."""
         before = self._last or ""
-        uuid, parent, channel = self._names(found, record)
+        uuid, parent, channel = self._names(found, record, frame)
         self._under = uuid
         logical = record.get("logicalParentUuid")
         about = record.get("compactMetadata")
@@ -421,10 +434,10 @@ class Log:
         )
         block = Block("lifecycle", "system", one_line(_compacted(about)), about)
         unbilled = "the request that made the summary is in no log"
-        fact = self._fact(found, record, node, channel, (block,), kind, (), unbilled)
-        return self._told(record, fact)
+        fact = self._fact(found, frame, node, channel, (block,), kind, (), unbilled)
+        return self._told(record, frame, fact)
 
-    def _attachment(self, found: Found, record: Record) -> tuple[Fact, ...]:
+    def _attachment(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         self._attaches = True
         given = record.get("attachment")
         what = word(given.get("type")) if isinstance(given, dict) else ""
@@ -432,15 +445,15 @@ class Log:
         if what != "queued_command" or not isinstance(given, dict):
             if self._under is not None and record.get("parentUuid") == self._under:
                 self._under = word(record.get("uuid")) or None
-            return self._note(found, record, kind)
+            return self._note(found, record, frame, kind)
         native = isinstance(record.get("uuid"), str)
-        uuid, parent, channel = self._names(found, record, book=True)
+        uuid, parent, channel = self._names(found, record, frame, book=True)
         said, flags = blocks.spoken(given.get("prompt"), human=blocks.by_human(given))
         # Without an id of its own nothing can go on from it: it stands beside the line.
         node = Node(uuid, parent, flags if native else flags | Is.INTERNAL)
-        return self._told(record, self._fact(found, record, node, channel, said, kind))
+        return self._told(record, frame, self._fact(found, frame, node, channel, said, kind))
 
-    def _progress(self, found: Found, record: Record) -> tuple[Fact, ...]:
+    def _progress(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A sign of life of a running call. What it repeats of a log or a result is left out."""
         data, call = record.get("data"), record.get("parentToolUseID")
         about = None
@@ -461,9 +474,9 @@ class Log:
             call if isinstance(call, str) else None,
         )
         kind = f"progress/{what}" if what else "progress"
-        return self._note(found, record, kind, block, about)
+        return self._note(found, record, frame, kind, block, about)
 
-    def _queue_operation(self, found: Found, record: Record) -> tuple[Fact, ...]:
+    def _queue_operation(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A prompt that waits for its turn.
 
         It is told again when it is taken: by a user's record (`dequeue`), or, in the middle of
@@ -485,12 +498,14 @@ class Log:
         if what == "remove" and content and not record.get("content") and self._tells_no_more():
             given, flags = blocks.spoken(content, human=True)
             if flags & Is.PROMPT:
-                uuid, parent, channel = self._names(found, record, book=True)
+                uuid, parent, channel = self._names(found, record, frame, book=True)
                 node = Node(uuid, parent, flags | Is.INTERNAL)
-                return self._told(record, self._fact(found, record, node, channel, given, kind))
+                return self._told(
+                    record, frame, self._fact(found, frame, node, channel, given, kind)
+                )
         named = texts.notified(text_of(content))
         about = self._linked(*named) if named else None
-        return self._note(found, record, kind, None, about)
+        return self._note(found, record, frame, kind, None, about)
 
     def _tells_no_more(self) -> bool:
         """Whether this client is one that wrote down no attachments."""
@@ -498,9 +513,9 @@ class Log:
         old = version is None or tuple(map(int, version.groups())) < _ATTACHES
         return old and not self._attaches
 
-    def _last_prompt(self, found: Found, record: Record) -> tuple[Fact, ...]:
+    def _last_prompt(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """Where the client says that its line ends; it may say so late, or before the record."""
-        facts = self._note(found, record, "last-prompt")
+        facts = self._note(found, record, frame, "last-prompt")
         leaf = record.get("leafUuid")
         if not isinstance(leaf, str):
             return facts
@@ -508,32 +523,32 @@ class Log:
         node = msgspec.structs.replace(facts[0].node, flags=Is.INTERNAL | late, tip=leaf)
         return (msgspec.structs.replace(facts[0], node=node), *facts[1:])
 
-    def _summary(self, found: Found, record: Record) -> tuple[Fact, ...]:
+    def _summary(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A title for the session, often another one, that holds the record it names."""
         leaf, title = record.get("leafUuid"), record.get("summary")
         about = None
         if isinstance(leaf, str) and isinstance(title, str):
             about = {"titles": {leaf: title}}
         block = Block("lifecycle", "system", one_line(word(title)) or "summary", record)
-        return self._note(found, record, "summary", block, about)
+        return self._note(found, record, frame, "summary", block, about)
 
-    def _cost_state(self, found: Found, record: Record) -> tuple[Fact, ...]:
+    def _cost_state(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         cost = record.get("totalCostUSD")
         known = isinstance(cost, (int, float)) and not isinstance(cost, bool)
         return self._note(
-            found, record, "cost-state", None, {"status:cost_usd": cost} if known else None
+            found, record, frame, "cost-state", None, {"status:cost_usd": cost} if known else None
         )
 
-    def _other(self, found: Found, record: Record) -> tuple[Fact, ...]:
+    def _other(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """Titles, modes, checkpoints, and whatever a newer client may write."""
         kind = word(record.get("type")) or "(none)"
         named = _TITLES.get(kind)
         if named is None:
-            return self._note(found, record, kind)
+            return self._note(found, record, frame, kind)
         value = record.get(named[0])
         about = {named[1]: value} if isinstance(value, str) else None
         unbilled = "the request that made the title is in no log" if kind == "ai-title" else None
-        return self._note(found, record, kind, None, about, unbilled)
+        return self._note(found, record, frame, kind, None, about, unbilled)
 
 
 class Document:

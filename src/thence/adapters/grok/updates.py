@@ -25,7 +25,7 @@ from thence.adapters.grok.folder import within
 from thence.adapters.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format import kinds
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, TurnBill, line_name
+from thence.format.facts import Block, Edge, Fact, Told, TurnBill, handed, line_name
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, time_text, word
@@ -103,6 +103,8 @@ class Updates(Reader):
         self._model = text(carry.get("model"))
         self._origin = text(carry.get("origin"))
         """Whose copied records these are; None once the session's own have begun."""
+        self._end = text(carry.get("end"))
+        """The event that they lead to, where they were handed over."""
         self._own = carry.get("own") is True
         self._piece = text(carry.get("piece"))
         known = carry.get("prompts")
@@ -131,6 +133,7 @@ class Updates(Reader):
             "model": self._model,
             "origin": self._origin,
             "own": self._own,
+            "end": self._end,
             "piece": self._piece,
             "prompts": self._prompts,
         }
@@ -154,12 +157,15 @@ class Updates(Reader):
             return ()
         if author not in (self._session, record.own):
             self._origin = author
+            self._end = text(record.meta.get("thence_handoff"))
             return ()
         self._own = True
         parent, self._origin = self._origin, None
-        if parent is None or ":" in parent:  # handed over: its summary.json tells of it
+        if parent is None:
             return ()
-        return (Edge("fork", parent, "its log begins with that session's"),)
+        # One that was handed over is named by its full id. The client drops what its card says.
+        own = Edge("fork", parent, "its log begins with that session's")
+        return handed(parent, self._end) or (own,)
 
     def _node(self, record: Update, flags: int = 0, **more: JSON) -> Node:
         raw = record.found.raw
