@@ -1,8 +1,9 @@
 """Reading Claude Code's logs against decoding them: facts, the whole session, what follows from it.
 
 The corpus is made up but shaped like a real home (see `corpus`). Decoding the lines is the floor:
-nobody who reads them can do with less. Sessions are read one behind the other, as a sweep does;
-memory is that of a process of its own, which forgets each session before the next.
+nobody who reads them can do with less. Sessions are read one behind the other, as a sweep's
+readers do, with the collector as calm as theirs; memory is that of a process of its own, which
+forgets each session before the next.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from thence.adapters.sessions import read_all
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.whole import Whole
+from thence.memory.parcels import calm
 
 SIZE = 40
 WANTED = 100.0
@@ -108,6 +110,8 @@ def processor(work: Callable[[], object], *, rounds: int = 7) -> float:
 CHILD = """
 import resource, sys, time
 from bench.bench_adapters import share, swept
+from thence.memory.parcels import calm
+calm()
 sources = share(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 print("ready", flush=True)
 sys.stdin.readline()
@@ -176,6 +180,7 @@ def memory(small: Path, large: Path, sizes: tuple[int, int]) -> int:
 
 def main() -> int:
     """Measure, print, and say how many budgets were missed."""
+    calm()
     sizes = (100, 1000) if os.environ.get("BENCH_BIG") else (100, 200)
     with tempfile.TemporaryDirectory() as name:
         homes = [Path(name) / part for part in ("speed", "small", "large")]

@@ -162,9 +162,7 @@ class Parcels(Generic[Piece]):
     # -- in the other process -----------------------------------------------------------
 
     def _work(self, place: str, reader: int, writer: int) -> None:
-        # Facts hold no cycles worth looking for, and what was there before the fork is shared.
-        gc.freeze()
-        gc.set_threshold(100_000, 20, 100)
+        calm()
         parcel: list[Piece] = []
         size = number = 0
         with contextlib.suppress(BrokenPipeError):
@@ -187,3 +185,9 @@ class Parcels(Generic[Piece]):
         self._ready.put(name)
         del body
         _trim()
+
+
+def calm() -> None:
+    """Let the collector look seldom: facts hold no cycles, and what was there before is shared."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
