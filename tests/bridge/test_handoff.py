@@ -334,6 +334,9 @@ def goes_on(made: Handoff, to: str) -> str:
     path = Path(next(path for path in made.report.files if "summary" not in path))
     if to == "grok":
         path = path.with_name("updates.jsonl")
+        card = path.with_name("summary.json")  # the client writes it anew, in its own words
+        told = json.loads(card.read_text())
+        card.write_text(json.dumps({k: v for k, v in told.items() if k != "thence_handoff"}))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     said = "And now mend it."
     if to == "claude":

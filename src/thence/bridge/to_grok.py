@@ -134,6 +134,7 @@ def _line(bound: Bound, number: int, method: str, update: JSON) -> JSON:
     event = {
         "eventId": f"{bound.provenance['from']}-{number}",
         "agentTimestampMs": int(moment * 1000),
+        "thence_handoff": bound.provenance["event"],
     }
     params = {"sessionId": bound.session, "update": update, "_meta": event}
     return {"timestamp": int(moment), "method": method, "params": params}
