@@ -98,12 +98,13 @@ class Stage:
         left, url = [point], self.fresh()
         many = Writer._many
 
-        def crash(self: Writer, statement: str, rows: Any, stage: Stage = self) -> None:
-            many(self, statement, rows)
+        def crash(self: Writer, statement: str, rows: Any, stage: Stage = self) -> int:
+            count = many(self, statement, rows)
             left[0] -= 1
             if not left[0]:
                 stage.postgres.stop("immediate")
                 stage.postgres.start()
+            return count
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Writer, "_many", crash)
@@ -165,3 +166,58 @@ def test_killed_push_converges(stage: Stage) -> None:
 def test_one_of_two_hundred_kills_is_as_good_as_none(stage: Stage, what: str) -> None:
     """A hundred pushes and a hundred sweeps, four of five killed here, one of five there."""
     kill(stage, what, clients=80, servers=20)
+
+
+@pytest.mark.slow
+def test_many_machines_push_at_once(tmp_path: Path, postgres: Cluster) -> None:
+    """No event is lost or doubled, nobody waits for ever; a copy of one session is one session."""
+    machines, sessions = 4, 20
+    first, uid = logs.script(900), f"claude:{logs.name(900)}"
+    database = postgres.database()
+    url = postgres.url(database, tenant="crowd")
+    Postgres(f"{url}&machine=m").close()
+    count = 0
+    for number in range(machines):
+        home = tmp_path / f"{number}" / "home"
+        # Each its own, some that fork a session of all, and one that all hold as it is.
+        logs.write(home, *(logs.script(100 * number + n, turns=1) for n in range(sessions)))
+        logs.write(home, first, logs.fork(901 + number, first, 6))
+        store = Sqlite(f"{tmp_path}/{number}/s.db")
+        with store.sweeping():
+            Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [home]})
+        count += sum(row.events for row in store.sessions() if row.session.session_uid != uid)
+        shared = next(row.events for row in store.sessions() if row.session.session_uid == uid)
+        store.close()
+    with Warm("tests.memory.killed_postgres") as warm:
+        children = [
+            warm.start(
+                killed_postgres.pushed, f"{tmp_path}/{number}/s.db", f"{url}&machine=m{number}"
+            )
+            for number in range(machines)
+        ]
+        ends = [child.wait() for child in children]
+    team = Postgres(f"{url}&machine=*")
+    rows = {row.session.session_uid: row.events for row in team.sessions()}
+    doubled = team._every(
+        "SELECT uid, event_id FROM events WHERE tenant='crowd' GROUP BY 1, 2 HAVING count(*)>1"
+    )
+    [(events, words, counted)] = team._every(
+        "SELECT count(*), count(DISTINCT id), (SELECT count(DISTINCT id) FROM words) FROM events"
+        " WHERE NOT derived"
+    )
+    spent = team.totals()[0].responses
+    team.close()
+    one = Sqlite(f"{tmp_path}/all/s.db")
+    with one.sweeping():
+        homes = [tmp_path / f"{number}" / "home" for number in range(machines)]
+        Sweep(one, adapters(), Redactor(key=KEY)).run({"claude": homes})
+    alone = {row.session.session_uid: row.events for row in one.sessions()}
+    responses = one.totals()[0].responses
+    one.close()
+
+    assert [0] * machines == ends
+    assert alone == rows
+    assert [] == doubled
+    assert (count + shared, events) == (events, words)
+    assert 0 < counted <= events
+    assert responses == spent

@@ -19,6 +19,7 @@ Payloads lie in the database too, unless an object store is named.
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 import time
@@ -38,7 +39,7 @@ from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
 from thence.memory.postgres_schema import SCHEMA, TABLES, admit, lock_key, migrate
 from thence.memory.postgres_search import Search
-from thence.memory.postgres_write import REWRITE, Sent, Writer, channel_of, text
+from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
     CURSOR,
     NAMES,
@@ -78,9 +79,10 @@ EVERYONE: Final = "*"
 REWRITTEN: Final = 256 << 20
 """Bytes of a table that is written anew after an eviction, while others wait for it."""
 
-TRIES: Final = 6
+TRIES: Final = 8
 """How often a transaction is begun that the database ended in favour of another."""
 
+_PAUSE: Final = 0.02  # seconds, before what was ended begins again
 _LAST: Final = 10_000  # sessions among which one is looked for that was just written
 _PATIENCE: Final = "2s"  # for the others to leave a table that is to be written anew
 _GONE = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -175,8 +177,7 @@ class Postgres:
             raise _read_only()
         for left in reversed(range(TRIES)):
             try:
-                with self._telling(), self._db.transaction():
-                    db = self._db
+                with self._telling(), self._staged() as db, db.transaction():
                     if not full:
                         db.execute("SET LOCAL synchronous_commit = off")
                     return work(Writer(db, self.tenant, self.machine))
@@ -185,7 +186,17 @@ class Postgres:
                     error.__cause__, errors.DeadlockDetected | errors.SerializationFailure
                 ):
                     raise
+            time.sleep(random.uniform(0.0, _PAUSE * (TRIES - left)))  # noqa: S311 - not at once
         raise AssertionError("no try was left, and none was the last")
+
+    @contextlib.contextmanager
+    def _staged(self) -> Iterator[Db]:
+        """Give a connection that has the tables through which rows come."""
+        db = self._db
+        if getattr(self._own, "staged", None) is not db:
+            db.execute(STAGE)
+            self._own.staged = db
+        yield db
 
     @contextlib.contextmanager
     def sweeping(self, wait: float = 0.0) -> Iterator[None]:

@@ -20,8 +20,11 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Final
 
 import apsw
@@ -52,6 +55,7 @@ RUN, ERA = 12, 18
 
 _STEP: Final = 4  # how much further each look goes than the one before
 _NEVER: Final = "'!'"  # no vector holds it
+_NUMBERED: Final = [f":{place} " for place in range(1, PLACES)]  # what follows each word
 
 Db = psycopg.Connection[Any]
 
@@ -84,12 +88,25 @@ def _word(word: str) -> str:
 def vectors(body: str, marks: Sequence[str]) -> list[str]:
     """Spell a text as vectors, one a piece, each with all of the marks."""
     tail = " ".join(marks)
+    words = words_in(body)
+    if _is_short(body, words):  # as nearly all are: the database itself puts places together
+        told = chain.from_iterable(zip(words, _NUMBERED, strict=False))
+        return ["".join((*told, tail)).rstrip()]
     return [
         " ".join(
             (*(f"{word}:{','.join(map(str, places))}" for word, places in piece.items()), tail)
         ).strip()
-        for piece in _pieces(words_in(body))
+        for piece in _pieces(words)
     ]
+
+
+def _is_short(body: str, words: Sequence[str]) -> bool:
+    """Whether a text is one piece for sure."""
+    if len(words) > len(_NUMBERED) or len(body) * 4 > PIECE:
+        return False
+    if len(body) * 4 > LONGEST and max(map(len, words), default=0) * 4 > LONGEST:
+        return False
+    return len(words) < OFTEN or max(Counter(words).values()) < OFTEN
 
 
 def _pieces(words: Sequence[str]) -> Iterator[dict[str, list[int]]]:
@@ -128,6 +145,7 @@ def digest_vector(text: str, agent: str, tenant: str) -> str:
     return vectors(text, [f"=agent{word}" for word in words_in(agent)] + [f"#{_short(tenant)}"])[0]
 
 
+@lru_cache(maxsize=64)
 def _short(tenant: str) -> str:
     return blake2b(tenant.encode("utf-8", "replace"), digest_size=6).hexdigest()
 

@@ -9,11 +9,13 @@ alone and go on from there, so that what is there already is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import psycopg
+from psycopg import errors
 
 from thence.memory.index import digest_text
 from thence.memory.packs import pack_name
@@ -45,16 +47,21 @@ REWRITE = "rewrite:"
 Db = psycopg.Connection[Any]
 
 _MUCH = 500  # texts in one transaction
+_CHUNK = 256 << 10  # characters that are sent together
+_SPELLING = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_SPELLED = re.compile(r"[\\\t\n\r]")
 
-_STAGE = """
+STAGE = """
     CREATE TEMP TABLE IF NOT EXISTS staged_events(
         uid text, event_id bigint, id bigint, ts bigint, kind smallint, state smallint, tool text,
         tokens bigint, ref text, derived boolean
     ) ON COMMIT DELETE ROWS;
     CREATE TEMP TABLE IF NOT EXISTS staged_words(
-        uid text, event_id bigint, piece integer, pieces integer, id bigint, body tsvector
-    ) ON COMMIT DELETE ROWS
+        uid text, event_id bigint, piece integer, pieces integer, id bigint, body text
+    ) ON COMMIT DELETE ROWS;
+    ALTER TABLE staged_words ALTER body SET STORAGE EXTERNAL
 """
+"""Makes the tables that rows go through, of one connection alone, empty after each transaction."""
 
 
 class _Stored(NamedTuple):
@@ -80,7 +87,7 @@ class Sent(NamedTuple):
 
 
 class Writer:
-    """One transaction of one machine into one tenant."""
+    """One transaction of one machine into one tenant; its connection has made `STAGE`."""
 
     def __init__(self, db: Db, tenant: str, machine: str) -> None:
         self._db = db
@@ -233,16 +240,24 @@ class Writer:
             " WHERE tenant=%s AND uid=%s",
             restated,
         )
-        if whole:
-            names = list(whole[0])
-            marks = ", ".join(f"%({name})s" for name in names)
-            sets = ", ".join(f"{name}=excluded.{name}" for name in names if name != "uid")
-            self._many(
-                f"INSERT INTO sessions({', '.join(names)}, discovered) VALUES({marks},"
-                f" %(ingested)s) ON CONFLICT (tenant, uid) DO UPDATE SET {sets}",
-                whole,
-            )
+        self._put_rows(whole, stored.keys())
         return new
+
+    def _put_rows(self, rows: Sequence[dict[str, Any]], stored: Collection[str]) -> None:
+        """Write the columns of sessions. Those that were not there must not be there now."""
+        if not rows:
+            return
+        names = list(rows[0])
+        marks = ", ".join(f"%({name})s" for name in names)
+        sets = ", ".join(f"{name}=excluded.{name}" for name in names if name != "uid")
+        statement = (
+            f"INSERT INTO sessions({', '.join(names)}, discovered) VALUES({marks}, %(ingested)s)"
+            " ON CONFLICT (tenant, uid) DO"
+        )
+        self._many(f"{statement} UPDATE SET {sets}", [row for row in rows if row["uid"] in stored])
+        new = [row for row in rows if row["uid"] not in stored]
+        if self._many(f"{statement} NOTHING", new) < len(new):
+            raise errors.SerializationFailure("another machine was first to write a session")
 
     # -- events -------------------------------------------------------------------------
 
@@ -333,7 +348,6 @@ class Writer:
         count = sum(map(len, events.values()))
         if not count:
             return
-        self._db.execute(_STAGE)
         numbers = self._numbers(count)
         ids = {
             (uid, row.event_id): number
@@ -341,14 +355,14 @@ class Writer:
                 ((uid, row) for uid, rows in events.items() for row in rows), numbers, strict=True
             )
         }
+        last = "t\n" if derived else "f\n"
         self._copy(
             "staged_events",
             (
-                (
-                    *(uid, row.event_id, ids[uid, row.event_id], row.ts, row.kind, row.state),
-                    *(_stored(row.tool), row.tokens, _stored(row.ref), derived),
-                )
+                f"{name}\t{row.event_id}\t{ids[uid, row.event_id]}\t{row.ts}\t{row.kind}\t"
+                f"{row.state}\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}\t{last}"
                 for uid, rows in events.items()
+                for name in (_copied(uid),)
                 for row in rows
             ),
         )
@@ -371,7 +385,7 @@ class Writer:
         self._db.execute(
             "INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
             " SELECT %(tenant)s, %(machine)s, w.uid, w.event_id, w.piece, w.pieces, w.id, e.ts,"
-            " w.body FROM staged_words AS w JOIN events AS e"
+            " w.body::tsvector FROM staged_words AS w JOIN events AS e"
             " ON e.tenant=%(tenant)s AND e.uid=w.uid AND e.event_id=w.event_id AND e.id=w.id"
             " ON CONFLICT (tenant, uid, event_id, piece) DO NOTHING",
             {"tenant": self._tenant, "machine": self._machine},
@@ -379,15 +393,17 @@ class Writer:
 
     def _vectors(
         self, changes: dict[str, Change], ids: dict[tuple[str, int], int]
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[str]:
         for uid, one in changes.items():
+            name = _copied(uid)
             for words in one.words:
                 number = ids.get((uid, words.event_id))
                 if number is None:
                     continue
                 pieces = vectors(words.body, marks_of(words.meta, self._tenant, number))
                 for at, body in enumerate(pieces):
-                    yield uid, words.event_id, at, len(pieces), number, body
+                    spelled = body.replace("\\", "\\\\") if "\\" in body else body
+                    yield f"{name}\t{words.event_id}\t{at}\t{len(pieces)}\t{number}\t{spelled}\n"
 
     def _numbers(self, count: int) -> list[int]:
         """Draw numbers for events: they grow with time, over all machines."""
@@ -636,19 +652,29 @@ class Writer:
                 (self._tenant, list(uids)),
             )
 
-    def _many(self, statement: str, rows: Sequence[Any]) -> None:
-        if rows:
-            with self._db.cursor() as cursor:
-                cursor.executemany(statement.encode(), rows)
+    def _many(self, statement: str, rows: Sequence[Any]) -> int:
+        """Run a statement for each of many; how many rows that met."""
+        if not rows:
+            return 0
+        with self._db.cursor() as cursor:
+            cursor.executemany(statement.encode(), rows)
+            return cursor.rowcount
 
     # Into tables of this connection alone: COPY knows no row-level security.
-    def _copy(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    def _copy(self, table: str, lines: Iterable[str]) -> None:
         with (
             self._db.cursor() as cursor,
             cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy,
         ):
-            for row in rows:
-                copy.write_row(row)
+            some: list[str] = []
+            size = 0
+            for line in lines:
+                some.append(line)
+                size += len(line)
+                if size > _CHUNK:
+                    copy.write("".join(some))
+                    some, size = [], 0
+            copy.write("".join(some))
 
     def _tell(self, changed: dict[str, int]) -> None:
         """Tell who listens which sessions changed: by a hash, since anybody may listen."""
@@ -672,6 +698,16 @@ def text(told: str) -> str:
 
 def _stored(value: Any) -> Any:
     return text(value) if isinstance(value, str) else value
+
+
+def _copied(told: str | None) -> str:
+    """Spell a text for COPY."""
+    if told is None:
+        return "\\N"
+    told = text(told)
+    if _SPELLED.search(told) is None:
+        return told
+    return _SPELLED.sub(lambda found: _SPELLING[found[0]], told)
 
 
 def _restates(change: Change, there: _Stored) -> bool:
