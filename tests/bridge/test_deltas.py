@@ -53,8 +53,7 @@ def grown(steps: int, *, size: int = 300) -> tuple[list[Value], list[dict[str, J
     for step in range(steps):
         data += made.randbytes(size)
         value = Value("msgpack", step.to_bytes(3) + data)
-        told = plain(values.write(value, last))
-        values.take(value.name, told)
+        told = plain(values.keep(value.name, value, last))
         written.append({value.name: told})
         versions.append(value)
         last = value.name
@@ -119,7 +118,7 @@ def test_a_value_of_another_kind_is_kept_whole() -> None:
     """Bytes of two serializers have nothing to do with each other."""
     values = Values()
     first = Value("json", b"[" + b"1," * 500 + b"1]")
-    values.take(first.name, values.write(first, None))
+    values.keep(first.name, first, None)
 
-    assert "data" in values.write(Value("msgpack", first.data + b" "), first.name)
-    assert "ops" in values.write(Value("json", first.data + b" "), first.name)
+    assert "data" in values.keep("other", Value("msgpack", first.data + b" "), first.name)
+    assert "ops" in values.keep("same", Value("json", first.data + b" "), first.name)

@@ -66,8 +66,8 @@ class Values:
     def __contains__(self, name: object) -> bool:
         return name in self._kept
 
-    def write(self, value: Value, base: str | None) -> JSON:
-        """Say how to keep a new value, given one that it may resemble."""
+    def keep(self, name: str, value: Value, base: str | None) -> JSON:
+        """Hold a new value, given one that it may resemble, and say how it is written."""
         old = self.get(base) if base is not None else None
         known = self._kept.get(base) if base is not None else None
         if old is not None and known is not None and old.kind == value.kind:
@@ -76,14 +76,20 @@ class Values:
             since = known.since + new
             if 2 * new < len(value.data) and since < len(value.data):
                 told = [op if isinstance(op, tuple) else _text(op) for op in ops]
+                self._kept[name] = Kept(value.kind, ops, base, 0, since)
+                self.hold(name, value)
                 return {"kind": value.kind, "base": base, "ops": told, "since": since}
+        self._kept[name] = Kept(value.kind, [value.data], None, len(value.data))
+        self.hold(name, value)
         return {"kind": value.kind, "data": _text(value.data)}
 
     def take(self, name: str, told: JSON) -> None:
         """Learn of a value as it was written; what makes no sense is as good as missing."""
+        if name in self._kept:
+            return
         kept = self._read(told) if isinstance(told, dict) else None
         if kept is not None:
-            self._kept.setdefault(name, kept)
+            self._kept[name] = kept
 
     def _read(self, told: dict[str, JSON]) -> Kept | None:
         try:

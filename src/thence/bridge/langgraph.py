@@ -16,6 +16,7 @@ import random
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -275,10 +276,18 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         if any("+" in value.kind for value in new.values() if value is not None):
             return []
         thread = self._open.get(thread_id)
-        known = thread.said if thread is not None else frozenset[str]()
-        lists = [values[name] for name in new if isinstance(values.get(name), (list, tuple))]
-        every = [message for some in lists for message in some]
-        said = [said_of(one) for one in every if getattr(one, "id", None) not in known]
+        known = thread.said if thread is not None else set[str]()
+        seen = thread.seen if thread is not None else dict[str, tuple[Any, ...]]()
+        said: list[Said | None] = []
+        for name in new:
+            some = values.get(name)
+            if isinstance(some, (list, tuple)):
+                before = seen.get(name, ())
+                # The same objects as before, which is what a list that grows begins with.
+                start = len(before) if all(map(is_, before, some)) else 0
+                rest = (one for one in some[start:] if getattr(one, "id", None) not in known)
+                said += map(said_of, rest)
+                seen[name] = tuple(some)
         return [one for one in said if one is not None]
 
     def put_writes(

@@ -101,6 +101,8 @@ class Thread:
         self._table: dict[tuple[str, str, str], str | None] = {}
         self.said: set[str] = set()
         """What the messages that stand in the session are known by."""
+        self.seen: dict[str, tuple[object, ...]] = {}
+        """The lists that were last looked through for messages, by channel."""
         self._last: str | None = None
 
     # -- reading ------------------------------------------------------------------------
@@ -271,9 +273,7 @@ class Thread:
                     "size": len(value.data),
                 }
             else:
-                into[name] = self.values.write(value, base)
-                self.values.take(name, into[name])
-                self.values.hold(name, value)
+                into[name] = self.values.keep(name, value, base)
         return name
 
     def put_writes(self, at: Where, writes: list[Write]) -> None:
