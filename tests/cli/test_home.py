@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
-from thence.cli import queue
 from thence.cli.home import HEARD, QUEUE, spark
 from thence.cli.terminal import columns
+from thence.memory import nudges
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_hooks_say_when_they_were_last_heard(desk: Desk) -> None:
 
     assert "hooks  heard of claude 2 min ago, codex 41 min ago" in desk.run().lines
     assert ["claude", "codex"] == [*told]
-    assert QUEUE == queue.FOLDER
-    assert HEARD == queue.HEARD
+    assert QUEUE == nudges.FOLDER
+    assert HEARD == nudges.HEARD
 
 
 def test_quiet_day(desk: Desk) -> None:

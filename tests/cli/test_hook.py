@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from thence.cli import queue, thence
+from thence.cli import thence
 from thence.cli.hooking import EVENTS, MARK
+from thence.memory import nudges
 
 NINE = {
     *("SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
@@ -186,7 +187,7 @@ def test_the_installed_command_leaves_a_nudge_that_status_hears(home: Path, agen
     )
     (told,) = json.loads(run("status", agent, "--json").stdout)
     names = [one.name for one in (home / ".thence/queue").iterdir()]
-    queue.take(home / ".thence").done()
+    nudges.take(home / ".thence").done()
 
     assert (b"", b"") == (done.stdout, done.stderr)
     assert [f"{agent}-s.json"] == names

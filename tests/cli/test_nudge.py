@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from thence.cli import nudge, queue
+from thence.cli import nudge
+from thence.memory import nudges
 
 ENTRY = [sys.executable, "-I", "-S", nudge.__file__]
 CLAUDE = {
@@ -50,7 +51,7 @@ def test_a_nudge_names_the_session_and_nothing_that_was_said(tmp_path: Path) -> 
     assert ["agent", "event", "session", "transcript_path", "ts"] == sorted(found)
     assert ("claude", "Stop") == (found["agent"], found["event"])
     assert CLAUDE["transcript_path"] == found["transcript_path"]
-    assert CLAUDE["session_id"] == queue.take(tmp_path).nudges[0].session
+    assert CLAUDE["session_id"] == nudges.take(tmp_path).nudges[0].session
 
 
 def test_nudges_of_one_session_are_one_file(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_grok_is_known_when_it_runs_the_hooks_of_claude_code(tmp_path: Path) -> 
 def test_no_stdin_disturbs_the_agent(tmp_path: Path, said: bytes) -> None:
     """Whatever comes, it ends with 0, says nothing, and what it leaves can be read."""
     assert (0, b"") == call("claude", tmp_path, said=said)
-    assert [""] == [one.session for one in queue.take(tmp_path).nudges]
+    assert [""] == [one.session for one in nudges.take(tmp_path).nudges]
 
 
 def test_a_long_message_is_cut_and_still_names_the_session(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
-from thence.cli import bar, queue, sweep
+from thence.cli import bar, sweep
 from thence.cli.terminal import columns
-from thence.memory import watching
+from thence.memory import nudges, watching
 from thence.memory.digest import digesters
 from thence.memory.sweep import Progress, Report
 
@@ -334,11 +334,11 @@ def test_nudges_of_other_agents_wait(desk: Desk) -> None:
     nudge(desk, "a.json", agent="claude", session="x")
     nudge(desk, "b.json", agent="codex", session="y")
 
-    taken = queue.take(desk.home, only=["codex"])
+    taken = nudges.take(desk.home, only=["codex"])
 
     assert ["y"] == [one.session for one in taken.nudges]
     assert {"a.json", ".taken-b.json"} == {one.name for one in (desk.home / "queue").iterdir()}
-    assert {"x", "y"} == {one.session for one in queue.take(desk.home).nudges}
+    assert {"x", "y"} == {one.session for one in nudges.take(desk.home).nudges}
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_nudges_are_not_believed(desk: Desk, fields: dict[str, object]) -> None:
 
     nudge(desk, "a.json", session="x", **fields)
 
-    assert [] == list(queue.take(desk.home).roots(adapters()))
+    assert [] == list(nudges.take(desk.home).roots(adapters()))
 
 
 # -- watching -------------------------------------------------------------------------------

@@ -16,10 +16,13 @@ from uuid import uuid4
 
 import pytest
 
+from tests.adapters.transcripts import Script
 from tests.serve.conftest import LONG, House, built
 from tests.serve.streams import Listener
+from thence.cli import nudge
 from thence.cli.madeup import made_id
 from thence.journal import Journal
+from thence.memory import nudges
 from thence.memory.recall import along
 from thence.serve import live
 from thence.serve.lines import Line
@@ -375,6 +378,28 @@ def test_a_sweep_that_fails_is_not_the_last(
 
     assert ["unheard", "heard"] == _texts(client)[-2:]
     assert "no sweep today" in caplog.text
+
+
+def test_a_nudge_of_a_hook_is_swept_at_once(own_house: House, tmp_path: Path) -> None:
+    """Though the log lies where nobody watches; a hook that names no file means a known session."""
+    script = Script("0000000f-0000-4000-8000-000000000000", "n-")
+    script.user("out of sight")
+    log = tmp_path / "elsewhere" / "projects" / "-home-dev-reeds" / f"{script.session}.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(script.data)
+    uid, said = f"claude:{script.session}", {"session_id": script.session}
+    home, queue = own_house.homes.thence, own_house.homes.thence / nudges.FOLDER
+
+    nudge.leave("claude", str(home), json.dumps({**said, "transcript_path": str(log)}))
+    wait_until(lambda: bool(list(own_house.store.sessions(_only(uid)))))
+    events = own_house.desk.row(uid).events
+    script.say("heard of all the same")
+    log.write_bytes(script.data)
+    nudge.leave("claude", str(home), json.dumps(said))
+    wait_until(lambda: own_house.desk.row(uid).events > events)
+    wait_until(lambda: not list(queue.iterdir()))
+
+    assert ["claude"] == [path.name for path in (home / nudges.HEARD).iterdir()]
 
 
 # -- clients --------------------------------------------------------------------------------

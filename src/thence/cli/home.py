@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 QUEUE: Final = "queue"
 HEARD: Final = "hooks"
-"""Folders of what hooks leave, as `thence.cli.queue` has them; that reads adapters besides."""
+"""Folders of what hooks leave, as `thence.memory.nudges` has them; that reads adapters besides."""
 FEW: Final = 5
 """Rows of a section that are shown before the rest is counted."""
 RISKS: Final = 2

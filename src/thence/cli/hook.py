@@ -240,12 +240,12 @@ def last_nudge(home: Path, agent: str) -> datetime | None:
     """Give when an agent's hook last left a nudge, taken or not."""
     from datetime import UTC, datetime
 
-    from thence.cli import queue
+    from thence.memory import nudges
 
     times: list[float] = []
-    names = (f"{agent}-", f"{queue.TAKEN}{agent}-")
-    folders = ((home / queue.FOLDER, name) for name in names)
-    for folder, start in (*folders, (home / queue.HEARD, agent)):
+    names = (f"{agent}-", f"{nudges.TAKEN}{agent}-")
+    folders = ((home / nudges.FOLDER, name) for name in names)
+    for folder, start in (*folders, (home / nudges.HEARD, agent)):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             times += [one.stat().st_mtime for one in entries if one.name.startswith(start)]
     return datetime.fromtimestamp(max(times), UTC) if times else None

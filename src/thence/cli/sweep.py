@@ -156,10 +156,10 @@ class Run:
     def _sweep(
         self, store: Store, known: Mapping[str, Adapter], roots: Roots, *, wait: float = 0.0
     ) -> Report:
-        from thence.cli import queue
+        from thence.memory import nudges
 
         with store.sweeping(wait):
-            taken = queue.take(wiring.home(), only=self._only)
+            taken = nudges.take(wiring.home(), only=self._only)
             roots = {name: list(paths) for name, paths in roots.items()}
             for name, root in taken.roots(known):
                 if root not in roots.setdefault(name, []) and root.is_dir():
@@ -182,11 +182,12 @@ class Run:
 
     def watch(self, store: Store) -> int:
         """Sweep, then again whenever files change; ends when it is stopped."""
+        from thence.memory import nudges
         from thence.memory.watching import changes, narrowed
 
         self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
         folders = [path for paths in self._roots.values() for path in paths]
-        for paths in changes(folders, wiring.home() / "queue"):
+        for paths in changes(folders, wiring.home() / nudges.FOLDER):
             known, roots = narrowed(self._known, self._roots, paths)
             report = self._sweep(store, known, roots, wait=WAIT)
             self._tell(report)

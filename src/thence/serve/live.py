@@ -37,7 +37,7 @@ from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format.whole import Whole
-from thence.memory import spelling, standing
+from thence.memory import nudges, spelling, standing
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow, StoreLocked
 from thence.memory.watching import changes, narrowed
@@ -482,7 +482,7 @@ class Sweeper:
     def watch(self) -> None:
         """Hear of what is written."""
         folders = [path for paths in self._desk.roots.values() for path in paths]
-        inbox = self._desk.home / "queue"
+        inbox = self._desk.home / nudges.FOLDER
         told = changes(folders, inbox, gather_ms=GATHER_MS, step_ms=STEP_MS, stop=self._stop)
         for paths in told:
             self.nudge(paths)
@@ -496,9 +496,12 @@ class Sweeper:
             paths, done = self._taken()
             try:
                 rest = 0.0
+                heard = nudges.take(self._desk.home)
+                paths |= set(self._named(heard.nudges))
                 if paths:
                     rest = self.sweep(paths)
                     last = time.monotonic()
+                heard.done()
                 for one in done:
                     one.set()
                 self._stop.wait(rest)
@@ -540,6 +543,16 @@ class Sweeper:
                 done.append(told[1])
                 told = self._told.get_nowait()
         return paths, done
+
+    def _named(self, heard: Iterable[nudges.Nudge]) -> Iterator[Path]:
+        """Give the files that hooks say were written; only an agent's reader opens any."""
+        for one in heard:
+            if one.transcript_path:
+                yield Path(one.transcript_path)
+                continue
+            uids = (f"{one.agent}:{one.session}",)  # not every hook is told the path
+            for row in self._desk.store.sessions(Filter(uids=uids)):
+                yield from map(Path, row.files)
 
     def sweep(self, paths: set[Path]) -> float:
         """Keep what is new in files, and publish it; the seconds to rest then."""
