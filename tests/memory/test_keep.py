@@ -46,6 +46,22 @@ def kept(keeper: Keeper, home: Path, script: Script, held: Held | None = None) -
     return keeper.keep(adapters()["claude"], source_of(home, script), None, held)
 
 
+def test_secrets_are_counted_by_rule_as_a_session_grows(keeper: Keeper, tmp_path: Path) -> None:
+    """Once for each payload that held one; what was counted before goes on counting."""
+    script = logs.script(1)
+    script.user(f"use {SECRET} please")
+    first = kept(keeper, tmp_path / "home", script)
+    assert first.change is not None
+    row = first.change.row
+    held = Held(row, first.change.cursor, unpack_facts(first.change.facts), {})
+    script.user(f"or {SECRET}, and {SECRET[:-1]}9")
+    script.user("or none")
+    second = kept(keeper, tmp_path / "home", script, held)
+    assert second.change is not None
+
+    assert [{"github-token": 1}, {"github-token": 3}] == [row.redacted, second.change.row.redacted]
+
+
 def test_no_secret_gets_past(keeper: Keeper, tmp_path: Path) -> None:
     """Not in payloads, summaries, words, facts, titles, nor what a record tells of its session."""
     script = logs.script(1, cwd=f"/home/dev/{SECRET}")

@@ -7,6 +7,7 @@ kept stays kept when the source is rewritten or deleted; it is marked so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
@@ -92,6 +93,8 @@ class _Stored(NamedTuple):
     full: list[Fact]
     light: list[Fact]
     body: bytes
+    redacted: Mapping[str, int]
+    """Secrets in payloads, by rule."""
 
 
 class Keeper:
@@ -104,6 +107,7 @@ class Keeper:
         self._redactor = redactor
         self._domains = domains or {}
         self._about: tuple[dict[str, JSON], dict[str, JSON]] = ({}, {})
+        self._redacted: Counter[str] = Counter()
 
     def keep(
         self,
@@ -252,16 +256,17 @@ class Keeper:
     def _stored(self, uid: str, facts: Sequence[Fact]) -> _Stored:
         """Take secrets out of everything that records say, and put their payloads into the pack."""
         bodies: list[bytes] = []
+        redacted = self._redacted = Counter()
         clean = [self._clean(fact, bodies) for fact in facts]
         refs = iter(self._blobs.append(uid, bodies, sync=False) if bodies else ())
         full = [_with_refs(fact, refs) for fact in clean]
         light = [_light(fact) for fact in full]
         try:
-            return _Stored(full, light, pack_facts(light) if light else b"")
+            return _Stored(full, light, pack_facts(light) if light else b"", redacted)
         except spelling.UNSPELLABLE:
             full = [spelling.plain_fact(fact) for fact in full]
             light = [_light(fact) for fact in full]
-            return _Stored(full, light, pack_facts(light))
+            return _Stored(full, light, pack_facts(light), redacted)
 
     def _clean(self, fact: Fact, bodies: list[bytes]) -> Fact:
         blocks: list[Block] | None = None
@@ -292,7 +297,9 @@ class Keeper:
         return msgspec.structs.replace(fact, blocks=whole, about=about, told=told)
 
     def _clean_block(self, block: Block, suspects: list[int]) -> Block:
+        before = Counter(self._redactor.counts)
         payload = self._clean_payload(block.payload, suspects)
+        self._redacted += self._redactor.counts - before
         if payload is block.payload or payload == block.payload:
             return block
         # The summary may hold a secret cut in two, which no rule would know: it is made anew.
@@ -337,8 +344,9 @@ class Keeper:
         text = sum(len(w.body) for w in change.words) + (held.row.text_bytes if held else 0)
         packed = _packed(stored.light) + (held.row.pack_bytes if held else 0)
         size = packed + int(text * _INDEXED) + _ROW_BYTES * len(whole.events)
+        redacted = dict(Counter(change.row.redacted) + Counter(stored.redacted))
         change.row = msgspec.structs.replace(
-            change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed
+            change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed, redacted=redacted
         )
         return change
 
@@ -374,6 +382,7 @@ class Keeper:
             carried=before.carried if before else (),
             carried_until=before.carried_until if before else None,
             carried_change=before.carried_change if before else 0,
+            redacted=before.redacted if before else {},
         )
 
 

@@ -95,6 +95,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """Up to when that goes: what the source says before this is counted there."""
     carried_change: int = 0
     """The first change that went on from there."""
+    redacted: dict[str, int] = {}
+    """Secrets that were taken out of its payloads, by rule."""
     pinned: bool = False
     change: int = 0
     """Grows with every write of this session."""

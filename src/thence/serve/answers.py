@@ -231,6 +231,8 @@ class StoreOut(msgspec.Struct, frozen=True):
     """An eviction is not in every page yet."""
     to_be_repacked: int
     forgotten: int
+    redacted: dict[str, int]
+    """Secrets that were taken out before anything was stored, by rule."""
     removals: list[Removal]
     """The last ones, the newest first."""
 

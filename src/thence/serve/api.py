@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -539,6 +540,7 @@ def store(desk: AtDesk) -> StoreOut:
         pending=known.pending,
         to_be_repacked=len(known.untidy),
         forgotten=len(known.forgotten),
+        redacted=dict(sum((Counter(row.redacted) for row in rows if row.redacted), Counter())),
         removals=[_removal(one) for one in reversed(gone)],
     )
 

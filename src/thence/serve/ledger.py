@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
@@ -18,7 +17,6 @@ from thence.format.normal import one_line
 from thence.memory import retention
 from thence.memory.bills import Bill, By
 from thence.memory.patterns import Pattern, memories, patterns
-from thence.memory.search import hits, parse
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.desk import Desk
 from thence.serve.head import address, title_of
@@ -449,7 +447,6 @@ def _proof(
 
 # -- store ----------------------------------------------------------------------------------
 
-_PLACEHOLDER: Final = re.compile(r"\[REDACTED:([a-z0-9-]{1,60})")
 _ACTIONS: Final = {
     "evict": "goes",
     "drop_unanalysed": "is lost",
@@ -500,7 +497,6 @@ class StorePage(msgspec.Struct, frozen=True):
     skipped: list[Check]
     checks: list[Check]
     redacted: list[tuple[str, int, int]]
-    redacted_said: str
 
 
 def store_page(desk: Desk) -> StorePage:
@@ -510,10 +506,11 @@ def store_page(desk: Desk) -> StorePage:
     now = datetime.fromtimestamp(desk.clock(), UTC)
     plan = retention.plan(desk.policy, retention.inventory(known, running), now)
     total = desk.store.totals()[0]
-    skipped = _skips(desk)
+    rows = list(desk.store.sessions())
+    skipped = _skips(rows)
     checks = list(_checks(desk, known, plan))
     wrong = sum(not one.ok for one in checks) + len(skipped)
-    redacted, said = _redacted(desk)
+    redacted = _redacted(rows)
     here = sum(1 for one in known.sessions.values() if one.gone)
     figures = [
         ("Sessions", f"{len(known.sessions):,}", f"{here:,} only here by now"),
@@ -521,7 +518,7 @@ def store_page(desk: Desk) -> StorePage:
         ("Kept for good", size(known.distilled_bytes), "digests, signals, costs"),
         (
             "Skipped",
-            several(sum(r.skipped for r in _damaged(desk)), "line"),
+            several(sum(row.skipped for row in rows), "line"),
             "nothing is passed over in silence",
         ),
         ("Secrets redacted", f"{sum(n for _, n, _ in redacted):,}", "before anything was stored"),
@@ -538,7 +535,6 @@ def store_page(desk: Desk) -> StorePage:
         skipped,
         checks,
         redacted,
-        said,
     )
 
 
@@ -584,13 +580,9 @@ def _going(desk: Desk, item: retention.Planned) -> Going:
     return Going(address(uid) if uid else "", title, action, clean(item.reason), size(item.bytes))
 
 
-def _damaged(desk: Desk) -> list[SessionRow]:
-    return [row for row in desk.store.sessions(Filter()) if row.skipped]
-
-
-def _skips(desk: Desk) -> list[Check]:
+def _skips(rows: Iterable[SessionRow]) -> list[Check]:
     out = []
-    for row in _damaged(desk)[:SHOWN]:
+    for row in [row for row in rows if row.skipped][:SHOWN]:
         files = several(len(row.files), "file")
         said = f"{title_of(row)} ({short_id(row.session.native_session_id)}, {files})"
         end = several(row.skipped, "line")
@@ -641,18 +633,11 @@ def _open_to_others(desk: Desk) -> str:
     return f"chmod 700 {clean(str(desk.home))}" if mode & 0o077 else ""
 
 
-def _redacted(desk: Desk) -> tuple[list[tuple[str, int, int]], str]:
-    """Count placeholders by rule, as far back as a search reaches; never what they stand for."""
-    query = parse("REDACTED")
-    answer = hits(desk.store.search(query, 500), query, desk.store.blobs)
+def _redacted(rows: Iterable[SessionRow]) -> list[tuple[str, int, int]]:
+    """Give rule, secrets and sessions, as sweeps counted them; never what was found."""
     counts: Counter[str] = Counter()
-    sessions: dict[str, set[str]] = {}
-    for hit in answer.hits:
-        plain = hit.snippet.replace("\x02", "").replace("\x03", "")
-        for rule in _PLACEHOLDER.findall(plain):
-            counts[rule] += 1
-            sessions.setdefault(rule, set()).add(hit.session_uid)
-    said = "counts only, never the text"
-    if answer.capped or len(answer.hits) >= 500:
-        said += "; at least so many"
-    return [(rule, n, len(sessions[rule])) for rule, n in counts.most_common()], said
+    sessions: Counter[str] = Counter()
+    for row in rows:
+        counts.update(row.redacted)
+        sessions.update(row.redacted.keys())
+    return [(rule, number, sessions[rule]) for rule, number in counts.most_common()]
