@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thence.format.facts import Edge
 from thence.format.normal import Session
-from thence.memory.descent import descent
+from thence.memory.descent import descent, tie
 from thence.memory.store import SessionRow
 
 
@@ -47,3 +47,10 @@ def test_a_circle_is_listed_once_and_last() -> None:
     )
 
     assert [("plain", 0), ("a", 0), ("b", 1)] == order(*rows)
+
+
+def test_a_tie_is_told_in_words() -> None:
+    """From either side."""
+    ties = [Edge("fork", "s", "header"), Edge("fork", "s", "header", child=True)]
+
+    assert ["forked from", "forked into"] == [tie(edge) for edge in ties]

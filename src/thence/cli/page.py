@@ -39,6 +39,7 @@ from thence.format.normal import one_line
 from thence.format.records import Usage, text_of, word
 from thence.format.turn import TurnState
 from thence.format.whole import REWRITTEN
+from thence.memory.descent import tie
 from thence.memory.recall import event_name
 
 FEW = 5
@@ -581,15 +582,5 @@ def _short_id(name: str) -> str:
 
 
 def _tie(edge: Edge) -> str:
-    ways = {
-        ("fork", False): "forked from",
-        ("fork", True): "forked into",
-        ("resume", False): "goes on from",
-        ("resume", True): "goes on in",
-        ("adopt", False): "adopted from",
-        ("adopt", True): "adopted by",
-        ("subagent", False): "a subagent of",
-        ("subagent", True): "subagent",
-    }
     name = edge.uid(edge.agent) if edge.agent else edge.session
-    return f"{ways.get((edge.link, edge.child), edge.link)} {name} ({edge.how})"
+    return f"{tie(edge)} {name} ({edge.how})"

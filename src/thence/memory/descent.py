@@ -7,8 +7,26 @@ none, and sessions that name each other in a circle are given after all others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from thence.format.facts import Edge
 from thence.memory.store import SessionRow
+
+_WAYS: Final = {
+    ("fork", False): "forked from",
+    ("fork", True): "forked into",
+    ("resume", False): "goes on from",
+    ("resume", True): "goes on in",
+    ("adopt", False): "adopted from",
+    ("adopt", True): "adopted by",
+    ("subagent", False): "a subagent of",
+    ("subagent", True): "subagent",
+}
+
+
+def tie(edge: Edge) -> str:
+    """Say what another session is to the one that names it."""
+    return _WAYS.get((edge.link, edge.child), edge.link)
 
 
 def descent(rows: Sequence[SessionRow]) -> list[tuple[SessionRow, int]]:

@@ -12,6 +12,7 @@ from thence.format.facts import Edge
 from thence.format.figures import clean, lasted, money, project, several, short, short_id
 from thence.format.normal import one_line
 from thence.format.turn import TurnState
+from thence.memory.descent import tie
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
@@ -28,16 +29,6 @@ _STANDING: Final[dict[Standing, tuple[str, str]]] = {
     "waiting": ("waits for you", "st-waiting"),
     "running": ("running", "st-running"),
     "idle": ("open, at rest", "mid"),
-}
-_WAYS: Final = {
-    ("fork", False): "forked from",
-    ("fork", True): "fork",
-    ("resume", False): "goes on from",
-    ("resume", True): "goes on in",
-    ("adopt", False): "adopted from",
-    ("adopt", True): "adopted by",
-    ("subagent", False): "a subagent of",
-    ("subagent", True): "subagent",
 }
 _TIES: Final = 6
 
@@ -170,8 +161,7 @@ def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[Tie]:
     edges: dict[tuple[str, str], Edge] = {(e.link, e.session): e for e in row.edges}
     for edge in list(edges.values())[:_TIES]:
         uid = kept.get(edge.session)
-        said = _WAYS.get((edge.link, edge.child), edge.link)
-        yield Tie(said, short_id(edge.session), address(uid) if uid else "")
+        yield Tie(tie(edge), short_id(edge.session), address(uid) if uid else "")
     if len(edges) > _TIES:
         yield Tie("and", several(len(edges) - _TIES, "more tie"))
 
