@@ -165,7 +165,7 @@ class Peril(msgspec.Struct, frozen=True):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """What was spent on one day."""
+    """What was spent on one day, or in one hour."""
 
     x: float
     live: float
@@ -197,6 +197,8 @@ class NowPage(msgspec.Struct, frozen=True):
     today_dead: str
     usual: str
     columns: list[Column]
+    hours: list[Column]
+    """Of today; none when nothing was spent."""
     week: list[tuple[str, int, str]]
     promises: list[Promise]
     more_promises: int
@@ -228,6 +230,7 @@ def now_page(desk: Desk, clock: Clock) -> NowPage:
         money(days[-1].dead) if days[-1].dead else "",
         _usual(days[:-1]),
         _columns(days),
+        _hours(desk),
         _week(desk),
         promises,
         more,
@@ -311,6 +314,31 @@ def _columns(days: Sequence[Total]) -> list[Column]:
         label = f"{date.day} {date:%b}" if at in (0, DAYS // 2) else ""
         label = "today" if at == len(days) - 1 else label
         out.append(Column(4 + at * 21, round(live, 1), round(dead, 1), said, label))
+    return out
+
+
+def _hours(desk: Desk) -> list[Column]:
+    """What was spent in each hour of today, of UTC as days are."""
+    midnight = datetime.fromtimestamp(desk.clock(), UTC).replace(
+        hour=0, minute=0, second=0, microsecond=0
+    )
+    spent = [(0, 0)] * 24
+    wanted = Filter(after=int(midnight.timestamp() * 1000), evicted=False)
+    for row in desk.store.sessions(wanted):
+        if not row.ticks:
+            continue
+        for began, (dead, total) in charts_of(desk).hours(desk, row).items():
+            if began.date() == midnight.date():
+                before = spent[began.hour]
+                spent[began.hour] = before[0] + dead, before[1] + total
+    top = max(total for _, total in spent)
+    out = []
+    for hour, (dead, total) in enumerate(spent if top else ()):
+        said = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
+        said += f", {money(dead)} of it dead" if dead else ""
+        label = f"{hour:02}:00" if hour % 6 == 0 else ""
+        live = round((total - dead) / top * 40, 1)
+        out.append(Column(3 + hour * 12.4, live, round(dead / top * 40, 1), said, label))
     return out
 
 
