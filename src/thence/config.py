@@ -52,10 +52,8 @@ made, by `thence` itself; no lower layer knows this module.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -183,11 +181,16 @@ def settings(home: Path, env: Mapping[str, str] | None = None) -> Settings:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        body = path.read_bytes()
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise BadConfig(f"{path}: cannot be read: {error}", hint="fix or remove it") from error
+    import tomllib  # here: most homes have no such file, and every command asks
+
+    try:
+        return tomllib.loads(body.decode())
+    except UnicodeDecodeError as error:
         raise BadConfig(f"{path}: cannot be read: {error}", hint="fix or remove it") from error
     except tomllib.TOMLDecodeError as error:
         raise BadConfig(f"{path}: not TOML: {error}", hint="strings need quotes") from error
@@ -205,6 +208,8 @@ class _Reader:
         out: dict[str, Any] = {}
         for name, value in _flat("", self._content):
             if name not in _KNOWN:
+                import difflib  # here: only who mistypes needs it
+
                 near = difflib.get_close_matches(name, _KNOWN, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_KNOWN)}"
                 raise BadConfig(f"{self._path}: {name}: nobody knows this setting", hint=hint)

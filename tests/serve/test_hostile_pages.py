@@ -204,21 +204,25 @@ def test_no_list_makes_a_browser_do_anything(browser: Browser, hostile: House) -
             assert page.locator("h1").is_visible()
 
 
-def test_no_address_makes_a_browser_do_anything(browser: Browser, hostile: House) -> None:
-    """A search, a filter, an id and a name that are payloads themselves."""
+@pytest.mark.parametrize("each", [2, pytest.param(5, marks=pytest.mark.prove)])
+def test_no_address_makes_a_browser_do_anything(
+    browser: Browser, hostile: House, each: int
+) -> None:
+    """A search, a filter, an id and a name that are payloads themselves, so many of each."""
     uid = next(hostile.store.sessions(Filter())).session.session_uid
     with browsers.tab(browser, hostile) as tab:
-        for payload in PAYLOADS:
+        for number, payload in enumerate(PAYLOADS):
             said = quote(payload.encode("utf-8", "replace").decode(), safe="")
-            for path in (
+            paths = (
                 f"/sessions?q={said}",
                 f"/sessions?project={said}&model={said}&agent={said}&after={said}",
                 f"/costs?project={said}&model={said}&agent={said}&day={said}&by={said}",
                 f"/patterns?kind={said}",
                 f"/sessions/{quote(uid, safe=':')}?at={said}&end={said}",
-            ):
-                tab.go(path)
-                harmless(tab, path)
+            )
+            for at in range(number, number + each):
+                tab.go(paths[at % len(paths)])
+                harmless(tab, paths[at % len(paths)])
 
 
 def test_the_text_of_an_event_is_a_file_and_no_page(hostile: House) -> None:

@@ -7,7 +7,6 @@ reach the user as `error:` and `hint:` on stderr, with the exit codes of the con
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from typing import get_args
 
@@ -149,6 +148,8 @@ def _tell(error: ThenceError) -> None:
     from thence.cli.terminal import clean
 
     if "--json" in sys.argv:
+        import json
+
         click.echo(json.dumps({"error": error.message, "hint": error.hint}), err=True)
         return
     click.echo(f"error: {clean(error.message)}", err=True)

@@ -16,7 +16,7 @@ import click
 
 from thence import config
 from thence.cli import wiring
-from thence.cli.columns import DIM, ago, present, project, tell, when
+from thence.cli.columns import DIM, ago, present, project, tell, tilde, when
 from thence.cli.terminal import as_json, clean, say, style, width, wrap
 from thence.errors import BadConfig
 
@@ -105,7 +105,7 @@ def handle(kind: Kind, words: tuple[str, ...], wanted: str | None, *, json: bool
     if json:
         say(as_json(told))
     else:
-        tell([f"written down in {file_of(kind)}"])
+        tell([f"written down in {clean(tilde(str(file_of(kind))))}"])
     return 0
 
 
