@@ -44,6 +44,23 @@ def test_hours_add_up_to_what_sessions_cost(house: House) -> None:
         assert (24 if day in days else 0) == len(made.hours)
 
 
+def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House) -> None:
+    """The way that is marked is the one that was taken."""
+    rows = {f"/sessions/{r.session.session_uid}": r for r in house.store.sessions()}
+    told = {}
+    for sort in ("", "recent", "cost", "tokens"):
+        made = list_page(house.desk, Wanted(q="clock", sort=sort), Clock())
+        found = [rows[card.href.partition("?")[0]] for day in made.days for card in day.cards]
+        told[sort] = [one.said for one in made.sorts if one.on], found
+
+    assert [["Best match"], ["Newest"], ["Cost"], ["Longest"]] == [on for on, _ in told.values()]
+    ended = [row.session.ended_at or "" for row in told["recent"][1]]
+    ticks = [sum(row.ticks.values()) for row in told["cost"][1]]
+    assert (ended, ticks) == (sorted(ended)[::-1], sorted(ticks)[::-1])
+    assert 1 == len({frozenset(r.session.session_uid for r in some) for _, some in told.values()})
+    assert "Best match" not in [one.said for one in list_page(house.desk, Wanted(), Clock()).sorts]
+
+
 def test_the_list_shows_every_session_once(house: House) -> None:
     """Over its pages, in the order that was asked for."""
     for sort in ("", "cost", "tokens"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
@@ -31,6 +31,11 @@ HITS: Final = 120
 FEW: Final = 6
 SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Longest"}
 
+_RANKS: Final[dict[str, Callable[[SessionRow], str]]] = {
+    "recent": lambda row: row.session.ended_at or "",
+    "cost": lambda row: f"{sum(row.ticks.values()):030}",
+    "tokens": lambda row: f"{row.spent.own:030}",
+}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}
 
 
@@ -421,7 +426,8 @@ def list_page(desk: Desk, wanted: Wanted, clock: Clock) -> ListPage:
     if query.match:
         cards, found = _searched(desk, query, base, wanted, clock)
         took = round(1000 * (time.monotonic() - began))
-        return _page(desk, wanted, f"{found}, {took} ms", [Day("", "", "", cards)] if cards else [])
+        days = [Day("", "", "", cards)] if cards else []
+        return _page(desk, wanted, f"{found}, {took} ms", days, looking=True)
     offset = int(wanted.cursor) if wanted.cursor.isdigit() and len(wanted.cursor) < 9 else 0
     total = desk.store.totals((), base)[0]
     if wanted.standing == "open":
@@ -447,21 +453,27 @@ def _page(
     more: str = "",
     left: int = 0,
     wrong: BadQuery | None = None,
+    looking: bool = False,
 ) -> ListPage:
     return ListPage(
         wanted,
         lede,
         days,
         list(_choices(desk, wanted)),
-        [
-            Choice(said, wanted.href(sort="" if name == "recent" else name), name == _sort(wanted))
-            for name, said in SORTS.items()
-        ],
+        list(_sorts(wanted, looking=looking)),
         wanted.href(cursor=more) if more else "",
         f"{left:,} more" if left else "More",
         wrong.message if wrong else "",
         (wrong.hint or "") if wrong else "",
     )
+
+
+def _sorts(wanted: Wanted, *, looking: bool) -> Iterator[Choice]:
+    """Give the ways to sort; what was looked for is sorted by how well it fits, unless asked."""
+    usual = "best" if looking else "recent"
+    asked = wanted.sort if wanted.sort in SORTS else usual
+    for name, said in ({"best": "Best match", **SORTS} if looking else SORTS).items():
+        yield Choice(said, wanted.href(sort="" if name == usual else name), name == asked)
 
 
 def _sort(wanted: Wanted) -> str:
@@ -560,9 +572,13 @@ def _searched(
         if base.agent is None or one.session_uid.startswith(f"{base.agent}:"):
             first.setdefault(one.session_uid, []).append(one)
     rows = {row.session.session_uid: row for row in desk.store.sessions(Filter(uids=tuple(first)))}
+    order = list(first)
+    if wanted.sort in SORTS:
+        order.sort(key=lambda uid: _RANKS[wanted.sort](rows[uid]) if uid in rows else "")
+        order.reverse()
     shown = {
-        uid: found[0]
-        for uid, found in list(first.items())[:PAGE]
+        uid: first[uid][0]
+        for uid in order[:PAGE]
         if uid in rows and (wanted.standing != "open" or desk.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
