@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python says which Python makes a new .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo docs test quick e2e conformance lint fix bench prove truth smoke constraints clean ready-run ready-dev
+.PHONY: help run demo team-demo docs test quick e2e conformance lint fix bench prove truth smoke constraints clean ready-run ready-dev
 
 BIN := .venv/bin
 export PYTHON
@@ -14,13 +14,17 @@ unexport PYTHONDONTWRITEBYTECODE
 ONCE ?=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ready-run ## sweep, or made-up sessions if no agent has any, then the viewer (ONCE=1: print and end)
 	@$(BIN)/thence demo --if-empty $(if $(ONCE),,--serve)
 
 demo: ready-run ## look around on made-up sessions, then in the viewer (ONCE=1: print and end)
 	@$(BIN)/thence demo $(if $(ONCE),,--serve)
+
+team-demo: ready-dev ## a team to try: a Postgres, a bucket, three machines that push, the viewer (ONCE=1: print and end)
+	@scripts/bucket || echo "no S3-compatible server can be had here: payloads lie in a folder"
+	@$(BIN)/python scripts/team-demo $(if $(ONCE),--once)
 
 test: lint ## everything: lint, then all tests with many examples
 	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal
@@ -47,13 +51,18 @@ fix: ready-dev ## let ruff mend and format what it can
 
 bench: ready-run ## the benchmarks, as ratios within one run, our peers beside us
 	@scripts/peers || echo "peers cannot be installed here: measured without them"
-	@PYTHONPATH=.venv/peers $(BIN)/python -m bench
+	@PATH="$(CURDIR)/.venv/agentsview/agentsview/bin:$$PATH" PYTHONPATH=.venv/peers \
+		$(BIN)/python -m bench
 
 # ONLY=T3,T6 takes some trials, SCALE=0.1 a tenth of each; FRESH=1 forgets what has ended before.
 prove: ready-dev ## T1 to T16 at the numbers of a release; goes on where it was stopped
 	@scripts/provers || echo "not all tools can be installed here: their trials say so"
 	@PATH="$$PATH:/usr/sbin:/sbin" PYTHONPATH=.venv/provers $(BIN)/python -m prove \
 		$(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(FRESH),--fresh)
+
+truth: ready-dev ## planted sessions with exact answers: thence and its peers, as one table
+	@scripts/truth-peers || echo "peers cannot be installed here: left out of the table"
+	@$(BIN)/python -m truth $(if $(ONLY),--only $(ONLY))
 
 smoke: ready-run ## install as a user does, without dev tools, and run the command
 	@scripts/smoke

@@ -25,6 +25,7 @@ def main() -> int:
     asked.add_argument("--scale", type=float, default=1.0, help="1: the numbers of a release")
     asked.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4))
     asked.add_argument("--fresh", action="store_true", help="forget what has ended before")
+    asked.add_argument("--report", action="store_true", help="run nothing, add up what has ended")
     asked.add_argument("--where", type=Path, default=WHERE, help="state and report")
     given = asked.parse_args()
     names = [name for name in given.only.upper().split(",") if name]
@@ -35,7 +36,8 @@ def main() -> int:
         path.unlink(missing_ok=True)
     state = State(path, code_of())
     run = Run(state, [t for t in TRIALS if not names or t.name in names], given.scale, given.jobs)
-    run.run()
+    if not given.report:
+        run.run()
     report = run.report()
     report.write(given.where / "report.json")
     print(table(report))

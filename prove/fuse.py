@@ -24,13 +24,14 @@ import msgspec
 from prove.power import private_mounts
 from prove.state import ROOT
 from prove.trial import Outcome, Part, Trial, shares
+from tests.faults.warm import end_with_parent
 from thence.errors import ThenceError
 from thence.journal import Journal
 from thence.testing import SAMPLE_SESSION, JournalSubject
 
 EVENTS = 30
 LARGEST = 3000
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Trying(JournalSubject):
@@ -151,6 +152,7 @@ TRIALS = (
 )
 
 if __name__ == "__main__":
+    end_with_parent()
     where, kind, first, count = sys.argv[1:]
     private_mounts()
     print(msgspec.json.encode(faulted(Path(where), kind, int(first), int(count))).decode())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import hashlib
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import cast
 
 from prove.suites import Suite, played
@@ -26,9 +28,25 @@ def _warm() -> Warm:
     return Warm("tests.faults.crowd", "tests.faults.story")
 
 
-def _memory(folder: Path) -> Path:
-    """Where files go that are about kills: what a kill leaves does not depend on the disk."""
-    return MEMORY if MEMORY.is_dir() else folder
+@contextlib.contextmanager
+def _memory(folder: Path) -> Iterator[Path]:
+    """Where files go that are about kills: what a kill leaves does not depend on the disk.
+
+    It is named after the run. What a run that was killed has left there goes with the next one.
+    """
+    if not MEMORY.is_dir():
+        yield folder
+        return
+    run = MEMORY / f"thence-prove-{hashlib.sha256(str(folder.parent).encode()).hexdigest()[:12]}"
+    own = run / folder.name
+    for left in run.iterdir() if run.is_dir() else ():
+        if not Path("/proc", left.name.rpartition("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    own.mkdir(parents=True, exist_ok=True)
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _outcome(report: Report, part: Part, done: int) -> Outcome:
@@ -92,8 +110,8 @@ def _kill(part: Part, folder: Path) -> Outcome:
     durability = cast("Durability", part.what)
     largest = 1 << 18 if durability == "event" else 8 << 20
     subject = JournalSubject(largest=largest, durability=durability)
-    where = folder if durability == "event" else _memory(folder)
-    report = WarmSuite(_warm(), subject, where, part.seed).kills(part.size)
+    with contextlib.nullcontext(folder) if durability == "event" else _memory(folder) as where:
+        report = WarmSuite(_warm(), subject, where, part.seed).kills(part.size)
     return _outcome(report, part, report.rounds)
 
 
@@ -107,8 +125,7 @@ def _cuts(scale: float) -> list[Part]:
 
 def _cut(part: Part, folder: Path) -> Outcome:
     subject = Hasty(largest=8, durability="none")
-    with TemporaryDirectory(dir=_memory(folder)) as name:
-        store = Path(name)
+    with _memory(folder) as store:
         list(subject.write(store, 1, 60))
         report = CrashSuite(subject).cuts(store, subject.file(store), every=part.size)
     return _outcome(report, part, report.rounds)

@@ -18,6 +18,8 @@ from typing import Any
 
 from fuse import FUSE, FuseOSError, Operations
 
+from tests.faults.warm import end_with_parent
+
 
 class Inode:
     """A file: what is read, and what is on the disk."""
@@ -197,6 +199,7 @@ class Lossy(Operations):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
+    end_with_parent()
     FUSE(
         Lossy(),
         sys.argv[1],

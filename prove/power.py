@@ -27,6 +27,7 @@ import msgspec
 
 from prove.state import ROOT
 from prove.trial import Outcome, Part, Trial, shares
+from tests.faults.warm import end_with_parent
 from thence.journal.log import Durability
 from thence.testing import JournalSubject
 
@@ -227,6 +228,7 @@ TRIALS = (
 )
 
 if __name__ == "__main__":
+    end_with_parent()
     verb, *said = sys.argv[1:]
     if verb == "write":
         write(*said)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import shutil
-import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -15,8 +12,9 @@ from pathlib import Path
 
 from prove import fuse, journals, lines, load, power, suites
 from prove.report import Report, Row, Told, machine
-from prove.state import Ended, State
+from prove.state import State
 from prove.trial import Outcome, Part, Trial
+from tests.faults.warm import end_with_parent
 
 TRIALS: tuple[Trial, ...] = tuple(
     sorted(
@@ -28,19 +26,10 @@ TRIALS: tuple[Trial, ...] = tuple(
         key=lambda trial: int(trial.name[1:]),
     )
 )
-_PDEATHSIG = 1
 
 
-def _follow(parent: int) -> None:
-    """End with the process that asked for it, however that ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-
-def run_part(name: str, part: Part, where: Path) -> tuple[Outcome, float]:
-    """Run one part in a folder of its own. Runs in a worker."""
+def run_part(name: str, part: Part, where: Path) -> tuple[Outcome | str, float]:
+    """Run one part in a folder of its own, in a worker: what it came to, or why it did not."""
     trial = next(trial for trial in TRIALS if trial.name == name)
     folder = where / "tmp" / f"{name}-{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -49,7 +38,7 @@ def run_part(name: str, part: Part, where: Path) -> tuple[Outcome, float]:
     try:
         outcome = trial.run(part, folder)
     except Exception as error:  # noqa: BLE001 - a trial that breaks is told, the others go on
-        outcome = Outcome(violations=[f"the trial itself broke: {error!r}"[:800]])
+        return f"the trial itself broke: {error!r}"[:800], time.monotonic() - start
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return outcome, time.monotonic() - start
@@ -58,7 +47,7 @@ def run_part(name: str, part: Part, where: Path) -> tuple[Outcome, float]:
 def processes(number: int) -> Executor:
     """Workers that end with this process."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(number, context, initializer=_follow, initargs=(os.getpid(),))
+    return ProcessPoolExecutor(number, context, initializer=end_with_parent)
 
 
 class Run:
@@ -78,6 +67,8 @@ class Run:
         self._pool = pool
         self.rows = [Row(trial, list(trial.parts(scale)), trial.missing()) for trial in trials]
         self.skipped = 0
+        self.broken: dict[tuple[str, str], str] = {}
+        """Parts that came to nothing; they have not ended, and are run again the next time."""
 
     def left(self) -> list[tuple[Trial, Part]]:
         """All parts that have not ended."""
@@ -114,19 +105,22 @@ class Run:
                     trial, part = asked[future]
                     outcome, seconds = future.result()
                     number += 1
-                    self._tell(self.state.add(trial.name, part, outcome, seconds), number, total)
+                    if isinstance(outcome, str):
+                        self.broken[trial.name, part.key] = outcome
+                        outcome = Outcome(violations=[outcome])
+                    else:
+                        self.state.add(trial.name, part, outcome, seconds)
+                    self._tell(f"[{number}/{total}] {trial.name:<4} {part.key:<44}", outcome)
 
-    def _tell(self, ended: Ended, number: int, total: int) -> None:
-        verdict = "ok" if not ended.outcome.violations else "BROKEN"
-        print(
-            f"[{number}/{total}] {ended.trial:<4} {ended.key:<44} "
-            f"{ended.outcome.done:>8,} {verdict} {ended.seconds:.1f} s",
-            flush=True,
-        )
-        for violation in ended.outcome.violations[:5]:
+    def _tell(self, what: str, outcome: Outcome) -> None:
+        verdict = "ok" if not outcome.violations else "BROKEN"
+        print(f"{what} {outcome.done:>8,} {verdict}", flush=True)
+        for violation in outcome.violations[:5]:
             print(f"    {violation}", flush=True)
 
     def report(self) -> Report:
         """Add up what has ended."""
         told = [Told.of(row, self.state) for row in self.rows]
+        for (name, key), why in self.broken.items():
+            next(one for one in told if one.name == name).violations.append(f"{key}: {why}")
         return Report(machine(), self.state.code, self.scale, told)

@@ -14,6 +14,7 @@ import msgspec
 
 from prove.state import ROOT
 from prove.trial import Outcome, Part, Trial
+from tests.faults.warm import end_with_parent
 
 COUNTED = ("cases", "rounds", "files")
 """Properties by which a test says how much it did; without one it is one."""
@@ -43,6 +44,7 @@ def played(suite: Suite, part: Part, folder: Path, env: Mapping[str, str] | None
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=end_with_parent,
     )
     if not report.exists():
         return Outcome(violations=[f"pytest gave no report: {(done.stdout + done.stderr)[-400:]}"])

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 _ANY_TRACER = 0x59616D61, -1  # PR_SET_PTRACER, PR_SET_PTRACER_ANY
+_PARENTS_DEATH = 1  # PR_SET_PDEATHSIG
 
 
 class Child:
@@ -105,11 +106,24 @@ def serve() -> None:
         sys.stdout.flush()
 
 
+def end_with_parent() -> None:
+    """Have this process killed when the one that started it ends, however that ends.
+
+    Otherwise a writer whose test was killed would write on, until there is no memory left.
+    """
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):  # Linux only
+        ctypes.CDLL(None).prctl(_PARENTS_DEATH, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def _start(module: str, function: str, given: list[Any]) -> int:
     pid = os.fork()
     if pid:
         return pid
     code = 70
+    end_with_parent()
     try:
         with contextlib.suppress(OSError):  # where tracing is for descendants only, let strace in
             ctypes.CDLL(None).prctl(_ANY_TRACER[0], ctypes.c_ulong(_ANY_TRACER[1]), 0, 0, 0)

@@ -46,7 +46,7 @@ def test_totals_are_those_of_the_parts(tmp_path: Path) -> None:
     )
     assert "1-20" == first.seeds
     assert 3 == alone.done
-    assert ["the trial itself broke: ValueError('no three in T3')"] == broken.violations
+    assert ["three/0/1: the trial itself broke: ValueError('no three in T3')"] == broken.violations
     assert "cannot run here: no disk" == verdict(cannot)
     assert 2 == report.violations
     assert [] == list((tmp_path / "tmp").iterdir())
@@ -71,7 +71,7 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
     told = json.loads((folder / "report.json").read_bytes())["trials"]
     ended = before.count(b"\n")
 
-    assert 3 <= ended < 22
+    assert 3 <= ended < 21
     assert f"going on: {ended} of 22 parts have ended before" == done.stdout.splitlines()[0]
     assert state.read_bytes().startswith(before)
     assert [list(row) for row in whole] == [
@@ -86,9 +86,16 @@ def test_half_a_line_is_run_again(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     again = ran(tmp_path)
 
-    assert 21 == again.skipped
+    assert 20 == again.skipped
     assert whole == totals(again.report())
-    assert 22 == ran(tmp_path).skipped
+    assert 21 == ran(tmp_path).skipped
+
+
+def test_a_trial_that_broke_is_run_again(tmp_path: Path) -> None:
+    """It has not ended: nothing was looked at."""
+    first = ran(tmp_path)
+
+    assert ["T3"] == [trial.name for trial, _ in first.left()]
 
 
 def test_what_other_code_came_to_does_not_count(tmp_path: Path) -> None:
