@@ -3,8 +3,11 @@
 The floor of an export is DuckDB writing the same rows, which lie in its memory already, into the
 same number of files: what is above it is reading the store, putting sessions together and handing
 rows over. The million is an export of a made-up corpus, multiplied: other names, other days, the
-same shapes. Its questions are the ten of docs/analytics.md; the floor is one look at every value
-of the events.
+same shapes, so that it compresses better than a real one. Its questions are the ten of
+docs/analytics.md; the floor is one look at every value of the events.
+
+`python -m bench.bench_analytics sizes [MEGABYTES]` measures what docs/scale.md reckons with: bytes
+an event of each part of a SQLite store, of a Postgres one, and of its export.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ import importlib.util
 import math
 import re
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,6 +32,7 @@ from bench.measure import verdict
 from thence.adapters import adapters
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
+from thence.memory.store import Store
 from thence.memory.sweep import Sweep
 
 MEGABYTES = 40
@@ -49,9 +54,7 @@ def main() -> int:
         size = sum(path.stat().st_size for path in work.rglob("*.jsonl"))
         store = Sqlite(str(work / "store" / "thence.db"))
         try:
-            with store.sweeping():
-                sweep = Sweep(store, adapters(), Redactor(key=KEY), address=str(store.path))
-                sweep.run({"claude": [work / "claude"]})
+            _fill(store, str(store.path), work)
             missed = exports(store, work, size)
         finally:
             store.close()
@@ -203,3 +206,82 @@ def multiplied(source: Path, target: Path) -> int:
         now = datetime.now(UTC).isoformat()
         where.swap(pack_manifest(Manifest(FORMAT, before.schema, now, parts, state)))
     return parts["events"].rows
+
+
+# -- sizes ----------------------------------------------------------------------------------
+
+
+def sizes(megabytes: int) -> None:
+    """Print bytes an event of everything that is kept of a made-up corpus."""
+    from tests.postgres import cluster
+    from thence.memory.exports import Folder
+    from thence.memory.parquet import export
+    from thence.memory.postgres import Postgres
+
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        write_claude(work / "claude", megabytes)
+        source = sum(path.stat().st_size for path in work.rglob("*.jsonl"))
+        store = Sqlite(str(work / "store" / "thence.db"))
+        _fill(store, str(store.path), work)
+        events = export(store, Folder(work / "out")).rows["events"]
+        print(f"{source / 1e6:.0f} MB, {events:,} events, {source / events:,.0f} bytes each")
+        packs = sum(path.stat().st_size for path in (work / "store" / "packs").iterdir())
+        _print("sqlite", [*_pages(store), ("packs", packs)], events)
+        store.close()
+        _print("parquet, a file a table", list(_joined(work / "out")), events)
+        with cluster() as server:
+            address = server.url(tenant="bench", machine="here")
+            team = Postgres(address)
+            _fill(team, address, work)
+            team.close()
+            _print("postgres", list(_relations(server.url())), events)
+
+
+def _fill(store: Store, address: str, work: Path) -> None:
+    with store.sweeping():
+        sweep = Sweep(store, adapters(), Redactor(key=KEY), address=address)
+        sweep.run({"claude": [work / "claude"]})
+
+
+def _print(what: str, parts: list[tuple[str, int]], events: int) -> None:
+    for name, size in sorted(parts, key=lambda one: -one[1]):
+        if size / events >= 0.5:
+            print(f"  {what}: {name:<24} {size / events:8.1f}")
+    print(f"  {what}: {'all':<24} {sum(size for _, size in parts) / events:8.1f}")
+
+
+def _pages(store: Sqlite) -> list[tuple[str, int]]:
+    rows = store._db.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name")  # noqa: SLF001
+    return [(f"{name}", int(f"{size}")) for name, size in rows]
+
+
+def _relations(address: str) -> list[tuple[str, int]]:
+    import psycopg
+
+    with psycopg.connect(address) as db:
+        found = db.execute(
+            "SELECT relname, pg_total_relation_size(c.oid) FROM pg_class c JOIN pg_namespace n"
+            " ON n.oid = relnamespace WHERE nspname = 'thence' AND relkind = 'r'"
+        )
+        return [(f"{name}", int(size)) for name, size in found]
+
+
+def _joined(out: Path) -> Iterator[tuple[str, int]]:
+    """Give the size of each table in one file, as a large day would have it."""
+    import duckdb
+
+    from thence.memory.analytics import TABLES
+
+    with duckdb.connect() as db:
+        for name, table in TABLES.items():
+            one, order = out / "one", ", ".join(table.order)
+            db.execute(
+                f"COPY (FROM read_parquet('{out}/{name}/*/*.parquet') ORDER BY {order})"
+                f" TO '{one}' (FORMAT parquet, COMPRESSION zstd)"
+            )
+            yield name, one.stat().st_size
+
+
+if __name__ == "__main__" and sys.argv[1:2] == ["sizes"]:
+    sizes(int((sys.argv[2:] or [f"{MEGABYTES}"])[0]))
