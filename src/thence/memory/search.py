@@ -21,10 +21,10 @@ import msgspec
 
 from thence.errors import ThenceError
 from thence.format.facts import Block, words_of
+from thence.format.figures import TICKS
 from thence.format.normal import KINDS
 from thence.format.records import JSON
 from thence.memory.packs import Blobs
-from thence.memory.prices import TICK
 from thence.memory.spelling import load
 
 CAP = 2_000
@@ -235,7 +235,7 @@ def moment(text: str) -> int:
 
 def _ticks(text: str) -> int:
     try:
-        return int(Decimal(text.lstrip("$")) / TICK)
+        return int(Decimal(text.lstrip("$")) * TICKS)
     except (ArithmeticError, ValueError):
         raise BadQuery(f"not an amount: {text!r}", hint="write cost>1.50") from None
 
