@@ -2,8 +2,9 @@
 
 Three states: not at hand (the head at once, the rows after it), laid out for the first time, and at
 hand. The budget is a first paint within 200 ms where bare Python takes 11, told as a ratio within
-this run. What a browser says is its own measure of the first paint with content; without Chromium
-the time until the answer is whole stands for it.
+this run, on the first look as on later ones; when the rows are there on the first look is told too.
+What a browser says is its own measure of the first paint with content; without Chromium the time
+until the answer is whole stands for it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ SIZE = 50_000_000
 BARE = 11
 """Milliseconds of bare Python on the machine the budget was written for."""
 PAINT = 200
+ROWS = "document.querySelectorAll('li.ev[data-kind]').length > 5 ? performance.now() : null"
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 
 
@@ -76,12 +78,15 @@ def _worked(desk: Any, uid: str) -> None:
 
 
 def _painted(desk: Any, uid: str, bare: float) -> int:
-    """Look at it with a browser, three times at hand; the quickest counts."""
+    """Look at it with a browser: for the first time, then four times at hand."""
     import socket
 
     from thence.serve import app
+    from thence.serve.desk import Desk
     from thence.serve.gate import Gate
 
+    given = {"known": desk.known, "roots": {}, "policy": desk.policy}
+    desk = Desk(desk.store, home=desk.home, settings=desk.settings, **given)
     listener = socket.create_server(("127.0.0.1", 0))
     gate = Gate("127.0.0.1", listener.getsockname()[1], key=bytes(32))
     server = app.server(app.create(desk, gate))
@@ -94,8 +99,11 @@ def _painted(desk: Any, uid: str, bare: float) -> int:
     finally:
         server.should_exit = True
         thread.join()
-    print(f"  first paint  {min(took):7.1f} ms  where bare Python takes {bare:.0f}")
-    return verdict("first paint of 50 MB / bare Python", min(took) / bare, PAINT / BARE)
+    first, again = took[0], min(took[1:])
+    print(f"  first paint  {again:7.1f} ms  where bare Python takes {bare:.0f}")
+    print(f"  first look   {first:7.1f} ms")
+    missed = verdict("first paint of 50 MB / bare Python", again / bare, PAINT / BARE)
+    return missed + verdict("the same on the first look", first / bare, PAINT / BARE)
 
 
 def _browsed(gate: Any, uid: str) -> list[float]:
@@ -114,6 +122,9 @@ def _browsed(gate: Any, uid: str) -> list[float]:
             page.goto(f"http://{gate.host}:{gate.port}/sessions/{uid}", wait_until="load")
             page.wait_for_function(f"() => {PAINTED}")
             took.append(page.evaluate(PAINTED))
+            if len(took) == 1:
+                rows = page.wait_for_function(f"() => {ROWS}").json_value()
+                print(f"  its rows     {rows:7.1f} ms  on the first look")
         browser.close()
     return took
 
