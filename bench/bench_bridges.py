@@ -9,21 +9,25 @@ installs; what is missing is named and left out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from bench.measure import verdict
 from thence.journal import Journal
-from thence.journal.log import Durability
 
 SDKS = Path(__file__).resolve().parent.parent / ".venv" / "conformance"
 
 APPENDS, LOADS, STEPS = 1000, 10_000, 500
+ROUNDS = 3
+"""How often each is measured, in turns with the others; the best counts."""
 TEXT = "The build is red because a test fails; I look at it now. " * 17  # about 1 KB
 KEY = {"project_key": "p", "session_id": "7f3a91c2-55d0-4c1e-9a53-0d6c1f2b7e10"}
 
@@ -66,6 +70,23 @@ def timed(made: Callable[[], tuple[Add, Load]]) -> tuple[float, float]:
     return asyncio.run(run())
 
 
+def in_turns(home: str, **stores: Callable[[Path], tuple[Add, Load]]) -> list[tuple[float, float]]:
+    """Measure several stores, each in a new folder every time, and give the best of each."""
+    rounds = [
+        [timed(partial(made, _folder(home, f"{name}-{turn}"))) for name, made in stores.items()]
+        for turn in range(ROUNDS)
+    ]
+    return [
+        (min(t[0] for t in some), min(t[1] for t in some)) for some in zip(*rounds, strict=True)
+    ]
+
+
+def _folder(home: str, name: str) -> Path:
+    folder = Path(home, name)
+    folder.mkdir()
+    return folder
+
+
 def told(name: str, took: tuple[float, float]) -> None:
     """Show the figures of one store."""
     each, loaded = took[0] / APPENDS * 1e6, took[1] * 1e3
@@ -89,19 +110,18 @@ def openai() -> int:
         return add, load
 
     with tempfile.TemporaryDirectory() as home:
-        theirs = timed(lambda: session(SQLiteSession("s", Path(home, "own.db"))))
-        told("openai-agents SQLiteSession", theirs)
-        ours = timed(lambda: session(JournalSession("s", _journal(home, "turn"))))
-        synced = timed(lambda: session(JournalSession("s", _journal(home, "event"))))
+        theirs, ours, synced = in_turns(
+            home,
+            own=lambda folder: session(SQLiteSession("s", folder / "own.db")),
+            turn=lambda folder: session(JournalSession("s", Journal(folder))),
+            event=lambda folder: session(JournalSession("s", Journal(folder, durability="event"))),
+        )
+    told("openai-agents SQLiteSession", theirs)
     told("openai-agents JournalSession", ours)
     told("openai-agents JournalSession, event", synced)
     missed = verdict("openai-agents: append / SQLiteSession's", ours[0] / theirs[0], 1)
     missed += verdict("openai-agents: append, event / SQLiteSession's", synced[0] / theirs[0], 3)
     return missed + verdict("openai-agents: load / SQLiteSession's", ours[1] / theirs[1], 3)
-
-
-def _journal(home: str, durability: Durability) -> Journal:
-    return Journal(Path(home, durability), durability=durability)
 
 
 def claude() -> int:
@@ -120,9 +140,13 @@ def claude() -> int:
         return add, load
 
     with tempfile.TemporaryDirectory() as home:
-        told("claude-agent-sdk InMemorySessionStore", timed(lambda: store(InMemorySessionStore())))
-        ours = timed(lambda: store(JournalSessionStore(_journal(home, "turn"))))
-        synced = timed(lambda: store(JournalSessionStore(_journal(home, "event"))))
+        theirs, ours, synced = in_turns(
+            home,
+            own=lambda _: store(InMemorySessionStore()),
+            turn=lambda folder: store(JournalSessionStore(Journal(folder))),
+            event=lambda folder: store(JournalSessionStore(Journal(folder, durability="event"))),
+        )
+    told("claude-agent-sdk InMemorySessionStore", theirs)
     told("claude-agent-sdk JournalSessionStore", ours)
     told("claude-agent-sdk JournalSessionStore, event", synced)
     return 0
@@ -163,10 +187,14 @@ def graph() -> int:
         return took
 
     with tempfile.TemporaryDirectory() as home:
-        own = Path(home, "own")
-        own.mkdir()
-        theirs = grow(SqliteSaver(sqlite3.connect(own / "own.db", check_same_thread=False)))
-        ours = grow(JournalSaver(Journal(Path(home, "ours"))))
+        theirs = ours = float("inf")
+        for _ in range(ROUNDS):
+            shutil.rmtree(Path(home, "own"), ignore_errors=True)
+            own = _folder(home, "own") / "own.db"
+            with contextlib.closing(sqlite3.connect(own, check_same_thread=False)) as database:
+                theirs = min(theirs, grow(SqliteSaver(database)))
+            shutil.rmtree(Path(home, "ours"), ignore_errors=True)
+            ours = min(ours, grow(JournalSaver(Journal(Path(home, "ours")))))
         start = time.perf_counter()
         again = JournalSaver(Journal(Path(home, "ours")))
         again.get_tuple({"configurable": {"thread_id": "t"}})
@@ -185,7 +213,7 @@ def graph() -> int:
     print(f"     langgraph JournalSaver, first read of the thread {cold * 1e3:10.0f} ms")
     missed = verdict("langgraph: bytes / bytes of the messages", sizes["ours"] / said, 6)
     missed += verdict("langgraph: bytes / SqliteSaver's", sizes["ours"] / sizes["own"], 0.05)
-    return missed + verdict("langgraph: a step / SqliteSaver's", ours / theirs, 1.5)
+    return missed + verdict("langgraph: a step / SqliteSaver's", ours / theirs, 1)
 
 
 def _size(folder: Path) -> int:

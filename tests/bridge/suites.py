@@ -170,7 +170,9 @@ def main(options: list[str]) -> int:
     if "--crashes" in options:
         from tests.bridge.crashes import table
 
-        sys.stdout.write(f"{table(rounds=12)}\n")
+        for line in table(rounds=12):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
         return 0
     named = [option for option in options if option in SUITES] or list(SUITES)
     outcomes = [SUITES[name]() for name in named]
