@@ -156,12 +156,21 @@ class _Item(msgspec.Struct, eq=False):
     origin: str
     opened_by: str
     key: str
-    terms: Terms
+    first: str
+    """Its text when it was opened."""
     due: str = ""
     turn: int = 0
     since: int = 0
     status: str = "pending"
     closed_by: str | None = None
+    about: Terms | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """What it is about; of most nobody asks."""
+        if self.about is None:
+            self.about = aim(self.first)
+        return self.about
 
 
 class _Ledger:
@@ -201,7 +210,7 @@ class _Ledger:
                     self._set(item, "done", self.account)
 
     def _add(self, text: str, origin: str, where: str, key: str) -> _Item:
-        self.items.append(_Item(text, origin, where, key, aim(text), "", self.turn, self.calls))
+        self.items.append(_Item(text, origin, where, key, text, "", self.turn, self.calls))
         return self.items[-1]
 
     def _set(self, item: _Item, status: str, where: str) -> None:
@@ -216,9 +225,10 @@ class _Ledger:
         return (item for item in recent if item.origin == "intention" and item.status in _OPEN)
 
     def _close(self, said: str, status: str, where: str) -> None:
-        told = terms(said, evidence=True)
-        for item in self._due():
-            if item.terms.met(told):
+        due = list(self._due())
+        told = terms(said, evidence=True) if due else None
+        for item in due:
+            if told is not None and item.terms.met(told):
                 self._set(item, status, where)
 
     def _hear(self, text: str, where: str) -> None:
@@ -246,10 +256,12 @@ class _Ledger:
         about = aim(text)
         mine = about.named | about.words
         for other in self.items[-_RECENT:]:
+            if other.status not in _OPEN:
+                continue
             theirs = other.terms.named | other.terms.words
             same = len(mine & theirs) >= _ALIKE * len(mine | theirs)
             same = same or (other.origin != "intention" and mine <= theirs)
-            if same and other.status in _OPEN:
+            if same:
                 return  # said before, or on a list: the earlier one stands
         if mine:
             self.fresh = self._add(text[:_SHOWN], "intention", where, _normal(text))

@@ -7,6 +7,7 @@ kept stays kept when the source is rewritten or deleted; it is marked so.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
@@ -14,6 +15,7 @@ from typing import Literal, NamedTuple, cast
 import msgspec
 
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
+from thence.errors import ThenceError
 from thence.format import gather, joins, kinds
 from thence.format.facts import COPIES_OF, Block, Edge, Fact, Told, words_of
 from thence.format.lineage import SHARED
@@ -69,11 +71,11 @@ class Kept(msgspec.Struct):
     change: Change | None = None
     """None when there was nothing new."""
     whole: Whole | None = None
-    """All of the session, payloads at hand and redacted, when it was read at once."""
+    """All of the session, payloads at hand and redacted, when it was read to its end."""
     more: bool = False
     """There is more to read, going on from `held`."""
     held: Held | None = None
-    """All that is held of it now, when it was not read at once."""
+    """All that is held of it now, when there is more to read."""
     skipped: list[Skipped] = []
     lines: int = 0
     bytes: int = 0
@@ -119,6 +121,7 @@ class Keeper:
         carried: Carried | None = None,
         again: bool = False,
         more: bool = False,
+        recall: bool = False,
     ) -> Kept:
         """Read the next piece of a source; `held` is what the store has, if it may be added to.
 
@@ -128,6 +131,7 @@ class Keeper:
 
         With `again` all is read from the start; of what is held only that is kept which the
         source held before it was rewritten. `more` says that this goes on with the same sweep.
+        `recall` asks for the whole session at its end, for whoever digests it.
         """
         if again and held is not None:
             lost = _rewritten(held)
@@ -138,7 +142,7 @@ class Keeper:
         if held is not None and not more and _cut(held.facts, batch.events):
             # A text was being written when it was read: it is one text, so all is read again.
             return self.keep(adapter, source, known, held, carried=carried, again=True)
-        return self.kept(source, batch, known, held, carried=carried)
+        return self.kept(source, batch, known, held, carried=carried, recall=recall)
 
     def kept(
         self,
@@ -148,6 +152,7 @@ class Keeper:
         held: Held | None,
         *,
         carried: Carried | None = None,
+        recall: bool = False,
     ) -> Kept:
         """Keep what one read gave."""
         out = Kept(source, skipped=batch.skipped, lines=batch.lines, bytes=batch.bytes)
@@ -157,14 +162,19 @@ class Keeper:
         # Pieces are joined first: a secret may have been cut in two.
         new = gather.joined(_not_read_before(batch.events, held))
         stored = self._stored(source.uid, new)
+        before = held.facts if held else []
+        full = held is None and batch.done
+        if held is not None and batch.done and recall:
+            with contextlib.suppress(ThenceError, OSError):  # kept all the same, digested later
+                before, full = with_payloads(before, self._blobs, notes=False), True
         whole = Whole(
             source.uid,
-            [*(held.facts if held else ()), *stored.full],
+            [*before, *stored.full],
             replayed=held.replayed if held else frozenset(),
             billed=held.billed if held else frozenset(),
             torn=batch.torn,
         )
-        if held is None and batch.done:
+        if full:
             out.whole = whole
             _ = whole.derived  # for row and digest alike, once
         row = self._row(whole, source, batch, known, held)
@@ -177,7 +187,7 @@ class Keeper:
             )
         change = out.change = self._change(whole, stored, held, row)
         change.cursor = _spellable(batch.cursor)
-        if out.more or held is not None:
+        if out.more:
             rows = (*change.events, *change.altered)
             gone = set(change.vanished)
             events = {

@@ -23,7 +23,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.adapters import Adapter, Cursor, Source
+from thence.adapters import Adapter, Source
 from thence.adapters.files import REWRITTEN, start_of, unchanged
 from thence.errors import ThenceError
 from thence.format.facts import Fact
@@ -32,7 +32,7 @@ from thence.format.whole import Whole
 from thence.memory import families, retention
 from thence.memory.digest import Digester, digest
 from thence.memory.exclusion import PEEK, Exclusion, project_told
-from thence.memory.keep import READER, Carried, Keeper, Kept, printable, with_payloads
+from thence.memory.keep import READER, Carried, Keeper, printable, with_payloads
 from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.packs import Blobs
 from thence.memory.parcels import Parcels, SweepBroken, Turns, may_fork
@@ -365,7 +365,14 @@ class Sweep:
             more, first = True, True
             while more:
                 kept = self._keeper.keep(
-                    adapter, source, before, held, carried=carried, again=again, more=not first
+                    adapter,
+                    source,
+                    before,
+                    held,
+                    carried=carried,
+                    again=again,
+                    more=not first,
+                    recall=self._digesting,
                 )
                 more, carried, again, first = kept.more, None, False, False
                 held = kept.held if more else None
@@ -375,24 +382,14 @@ class Sweep:
                     return
                 events = len(kept.change.events) if kept.change else 0
                 made = None
-                if kept.change is not None and not more and self._digesting:
+                if kept.change is not None and kept.whole is not None and self._digesting:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
-                        made = self._digest_of(source.uid, kept, kept.change.row)
+                        made = self._made(kept.whole, kept.change.row)
                 skipped = tuple(_printable(one) for one in kept.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
                 yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more)
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
             yield Piece(Outcome(source.uid, path, "failed", why=_why(error)))
-
-    def _digest_of(self, uid: str, kept: Kept, row: SessionRow) -> Digested:
-        """Digest what was just read; of what was read before payloads are taken from the packs."""
-        if kept.whole is not None:
-            return self._made(kept.whole, row)
-        held = kept.held or Held(row, Cursor(), [], {})
-        whole = recalled(uid, held, self._store.blobs, notes=False)
-        made = self._made(whole, row)
-        made.retries = whole.session().cost.retries
-        return made
 
     def _carried(self, adapter: Adapter, source: Source, before: Known) -> Carried | None:
         """Give what an evicted session took, if its source no longer holds all that was read."""
