@@ -40,6 +40,21 @@ _NAME_WORDS = "secret token _key -key .key " + " ".join(
 _VALUE = r"([0-9A-Za-z][0-9A-Za-z_.~+/=-]{11,})(?:[^0-9A-Za-z_.~+/=(\[{-]|\z)"
 """A value to its end; not what is called or indexed."""
 
+_BEGUN = r"[0-9A-Za-z][0-9A-Za-z_.~+/=-]{11}"
+"""As much of a value as there must be."""
+
+_SIGNS = r"""\\"'\x60\])(\[ =:>,\s"""
+"""All that stands between a name and its value, in text and in JSON; escapes end in a letter."""
+
+_BESIDE = r"""[\\"'\x60\])]*"(?::\[|[,}])"""
+"""Behind a name that JSON gives to every text of a list, or to the `value` beside it."""
+
+
+def _near(names: str, more: str = "") -> str:
+    """Give what is there wherever a name is given a value: a cheap look for both of them."""
+    return rf"(?:{names})[\w.-]*(?:[{_SIGNS}][{_SIGNS}ntrf]*{more}{_BEGUN}|{_BESIDE})"
+
+
 _QUOTED = r"""\\{0,3}["'\x60]"""
 
 _PASSWORDS = r"passw(?:or)?d|passwd|passphrase|pwd|[_-]pass"
@@ -239,6 +254,7 @@ _CONTEXTS: tuple[Rule, ...] = (
         "deploy --auth-token {A32} --now",
         "gh auth --with-token < token-file-somewhere.txt",
         strict=True,
+        near=rf"(?:token|key|secret)[= ][ \\\"']*{_BEGUN}",
     ),
     row(
         "dsn-password",
@@ -259,6 +275,9 @@ _CONTEXTS: tuple[Rule, ...] = (
         "api_key = os.environ['API_KEY']",
         strict=True,
         ids=True,
+        near=_near(
+            rf"secret|token|[_.-]key|(?:{_OWNERS})key", rf"(?:&?(?:str|bytes)[{_SIGNS}ingtrf]*)?"
+        ),
     ),
     row(
         "token",
@@ -267,6 +286,7 @@ _CONTEXTS: tuple[Rule, ...] = (
         "BUILDKITE_AGENT_TOKEN={A40}",
         'token: "{h8}-{h4}-{h4}-{h4}-{h12}"',
         strict=True,
+        near=_near("token|credential|[_-]key|[_-]auth|[_-]pat"),
     ),
     row(
         "password",

@@ -8,9 +8,9 @@ that equal secrets stay equal; `[REDACTED:kind]` for kinds that can be guessed, 
 What touches a placeholder is left alone: redacting twice is redacting once, and counts once.
 Counts are kept per kind, values never.
 
-One search for all keywords (`re2.Set`) says which rules to try; most texts hold none and cost
-nothing more. Rules are compiled when first needed: importing this module and making a `Redactor`
-is free. No files, no clock; the key is an argument.
+One search for what stands near secrets (`re2.Set`), keywords mostly, says which rules to try; most
+texts hold none and cost nothing more. Rules are compiled when first needed: importing this module
+and making a `Redactor` is free. No files, no clock; the key is an argument.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class Redactor:
         if len(name) > _SHORT:
             return
         head = f'"{name}": "'
-        telling = self._finder.suspects(_bytes(head))
+        telling = self._finder.named(_bytes(head))
         if any(self._finder.spans(_bytes(name), telling)):
             return
         self._clean.add(name)
@@ -312,7 +312,7 @@ class _Finder:
         self._always = [at for at, rule in enumerate(self.rules) if not rule.keywords]
         words = "".join(word for rule in self.rules for word in rule.keywords)
         self.spelled = words.isascii() and words.isprintable() and "\\" not in words
-        """Whether all keywords stand in JSON as they stand in text."""
+        """Whether all keywords stand in JSON as they stand in text; so does what is `near`."""
         self.all = list(range(len(self.rules)))
         self._patterns: dict[int, tuple[Any, int]] = {}
         self._keywords: Any = None
@@ -323,13 +323,22 @@ class _Finder:
         return _Finder, (self.rules,)
 
     def suspects(self, data: bytes) -> list[int]:
-        """Give the rules that may find something: those with a keyword in the text."""
+        """Give the rules that may find something: what they look for first is in the text."""
         if self._keywords is None:
             self._compile_keywords()
         hits = self._keywords.Match(data)
         if not hits:
             return self._always
         return sorted({rule for hit in hits for rule in self._owners[hit]}.union(self._always))
+
+    def named(self, head: bytes) -> list[int]:
+        """Give the rules whose keywords a name holds: a secret may be what it is given to."""
+        text = head.lower()
+        return [
+            at
+            for at, rule in enumerate(self.rules)
+            if not rule.keywords or any(word in text for word in _encoded(rule.keywords))
+        ]
 
     def spans(self, data: bytes, suspects: Iterable[int]) -> Iterator[Span]:
         """Give all secrets that the rules find, in no order, overlapping or not."""
@@ -376,16 +385,21 @@ class _Finder:
         options.encoding = re2.Options.Encoding.LATIN1
         options.case_sensitive = False
         options.max_mem = 32 << 20
-        owners: dict[str, list[int]] = {}
+        owners: dict[bytes, list[int]] = {}
         for at, rule in enumerate(self.rules):
-            for word in rule.keywords:
-                owners.setdefault(word, []).append(at)
+            found = [rule.near.encode()] if rule.near else map(re2.escape, _encoded(rule.keywords))
+            for pattern in found:
+                owners.setdefault(pattern, []).append(at)
         keywords = re2.Set.SearchSet(options)
-        for word in owners:
-            keywords.Add(re2.escape(word.encode()))
+        for pattern in owners:
+            keywords.Add(pattern)
         keywords.Compile()
         self._owners = list(owners.values())
         self._keywords = keywords
+
+
+def _encoded(words: Iterable[str]) -> Iterator[bytes]:
+    return (word.encode() for word in words)
 
 
 def _secret(found: Any, groups: int) -> tuple[int, int]:

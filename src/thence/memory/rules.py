@@ -5,6 +5,7 @@ that only looks like it. The tests run over the rows. Invariants:
 
 - The first group of a pattern that took part is the secret; without groups it is the whole match.
 - Every text that a pattern matches holds one of the row's keywords, in any case of letters.
+- Where a row says what stands `near` its secrets, every such text, and all JSON of it, holds that.
 - Patterns are plain RE2: one pass over the text, however hostile it is.
 - No secret stands in this file. Texts are templates that `sample` fills, so that neither a reader
   nor a secret scanner takes the repository for a leak.
@@ -48,6 +49,8 @@ class Rule:
     """Only the name before it speaks for this secret, so its letters must look like chance."""
     ids: bool = False
     """Of a strict rule: a UUID or a hash in hexadecimal is a secret too."""
+    near: str = ""
+    """What to look for in place of the keywords, where these are in every third text."""
 
 
 def rule_of(
@@ -183,7 +186,8 @@ def row(
     shape: str = "",
     strict: bool = False,
     ids: bool = False,
+    near: str = "",
 ) -> Rule:
     """Make a row of the table; keywords are separated by blanks."""
     words = tuple(keywords.split())
-    return Rule(name, pattern, words, example, near_miss, entropy, hashed, shape, strict, ids)
+    return Rule(name, pattern, words, example, near_miss, entropy, hashed, shape, strict, ids, near)

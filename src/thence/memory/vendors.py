@@ -57,7 +57,14 @@ _MODELS: tuple[Rule, ...] = (
     row("pinecone-key", r"pcsk_[0-9A-Za-z_]{50,}", "pcsk_", "pcsk_{A70}", "pcsk_key"),
     row("nvidia-key", r"nvapi-[\w-]{60,}", "nvapi-", "nvapi-{s64}", "nvapi-key"),
     row("tavily-key", r"tvly-(?:dev-|prod-)?[0-9A-Za-z]{32}", "tvly-", "tvly-{A32}", "tvly-key"),
-    row("firecrawl-key", word(r"fc-[0-9a-f]{32}\b"), "fc-", "fc-{h32}", "fc-list : family"),
+    row(
+        "firecrawl-key",
+        word(r"fc-[0-9a-f]{32}\b"),
+        "fc-",
+        "fc-{h32}",
+        "fc-list : family",
+        near="fc-[0-9a-f]{8}",
+    ),
     row("fireworks-key", word(r"fw_[0-9A-Za-z]{22,24}\b"), "fw_", "fw_{A24}", "fw_version"),
     row(
         "elevenlabs-key",
@@ -65,6 +72,7 @@ _MODELS: tuple[Rule, ...] = (
         "sk_",
         "sk_{h48}",
         "sk_buff structure",
+        near="sk_[0-9a-f]{8}",
     ),
     row(
         "cohere-key",
@@ -316,7 +324,14 @@ _FORGES: tuple[Rule, ...] = (
         "pypi-agent",
     ),
     row("rubygems-key", r"rubygems_[0-9a-f]{48}", "rubygems_", "rubygems_{h48}", "rubygems_org"),
-    row("crates-token", rf"{START}(cio[0-9A-Za-z]{{32}}){STOP}", "cio", "cio{A32}", "precious"),
+    row(
+        "crates-token",
+        rf"{START}(cio[0-9A-Za-z]{{32}}){STOP}",
+        "cio",
+        "cio{A32}",
+        "precious",
+        near="cio[0-9A-Za-z]{16}",
+    ),
     row("nuget-key", rf"{START}(oy2[0-9a-z]{{43}}){STOP}", "oy2", "oy2{n43}", "joy2"),
     row("clojars-token", r"CLOJARS_[0-9a-z]{60}", "clojars_", "CLOJARS_{n60}", "CLOJARS_USERNAME"),
     row(
@@ -539,6 +554,7 @@ _SERVICES: tuple[Rule, ...] = (
         "re_",
         "re_{A8}_{A24}",
         "re_compile_the_pattern",
+        near="re_[0-9A-Za-z]{8}_[0-9A-Za-z]{8}",
     ),
     row("mailersend-key", word(r"mlsn\.[0-9a-f]{64}"), "mlsn.", "mlsn.{h64}", "mlsn.x"),
     row(
