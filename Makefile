@@ -49,10 +49,11 @@ fix: ready-dev ## let ruff mend and format what it can
 	@$(BIN)/ruff check --fix --show-fixes . || true
 	@$(BIN)/ruff format .
 
+# NAMES="sweep growth" takes some, ROUNDS=3 gives medians and spreads, BENCH_BIG=1 goes to 1 GB.
 bench: ready-run ## the benchmarks, as ratios within one run, our peers beside us
 	@scripts/peers || echo "peers cannot be installed here: measured without them"
 	@PATH="$(CURDIR)/.venv/agentsview/agentsview/bin:$$PATH" PYTHONPATH=.venv/peers \
-		$(BIN)/python -m bench
+		$(BIN)/python -m bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(NAMES)
 
 # ONLY=T3,T6 takes some trials, SCALE=0.1 a tenth of each; FRESH=1 forgets what has ended before.
 prove: ready-dev ## T1 to T16 at the numbers of a release; goes on where it was stopped
