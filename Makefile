@@ -26,6 +26,10 @@ team-demo: ready-dev ## a team to try: a Postgres, a bucket, three machines that
 	@scripts/bucket || echo "no S3-compatible server can be had here: payloads lie in a folder"
 	@$(BIN)/python scripts/team-demo $(if $(ONCE),--once)
 
+team-demo: ready-dev ## a team to try: a Postgres, a bucket, three machines that push, the viewer (ONCE=1: print and end)
+	@scripts/bucket || echo "no S3-compatible server can be had here: payloads lie in a folder"
+	@$(BIN)/python scripts/team-demo $(if $(ONCE),--once)
+
 test: lint ## everything: lint, then all tests with many examples
 	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal
 
