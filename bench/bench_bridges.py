@@ -120,6 +120,7 @@ def openai() -> int:
     told("openai-agents JournalSession", ours)
     told("openai-agents JournalSession, event", synced)
     missed = verdict("openai-agents: append / SQLiteSession's", ours[0] / theirs[0], 1)
+    # Both wait for the disk once an append, which is all there is to it: disks differ.
     missed += verdict("openai-agents: append, event / SQLiteSession's", synced[0] / theirs[0], 3)
     return missed + verdict("openai-agents: load / SQLiteSession's", ours[1] / theirs[1], 3)
 
