@@ -37,6 +37,7 @@ def played(suite: Suite, part: Part, folder: Path, env: Mapping[str, str] | None
     if suite.each:
         asked += [f"--hypothesis-seed={part.seed}"]
     given = {"THENCE_TEST": "whole", "THENCE_EXAMPLES": str(part.size) if suite.each else ""}
+    given["THENCE_PROVE"] = "1"
     done = subprocess.run(
         [*asked, *suite.tests],
         cwd=ROOT,
