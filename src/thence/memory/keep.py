@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import force_setattr as set_field
 
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
 from thence.errors import ThenceError
@@ -90,13 +91,17 @@ class Sending(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """Facts as they are kept: with payloads and refs to them, with refs alone, and as bytes."""
+    """Facts as they are kept: with payloads and refs to them, and as bytes with refs alone."""
 
     full: list[Fact]
-    light: list[Fact]
     body: bytes
     redacted: Mapping[str, int]
     """Secrets in payloads, by rule."""
+
+    @property
+    def light(self) -> list[Fact]:
+        """The facts with refs alone."""
+        return [_light(fact) for fact in self.full]
 
 
 class Keeper:
@@ -167,6 +172,7 @@ class Keeper:
         if held is not None and batch.done and recall:
             with contextlib.suppress(ThenceError, OSError):  # kept all the same, digested later
                 before, full = with_payloads(before, self._blobs, notes=False), True
+                held.facts = []  # each is among these, fuller
         whole = Whole(
             source.uid,
             [*before, *stored.full],
@@ -267,16 +273,18 @@ class Keeper:
         """Take secrets out of everything that records say, and put their payloads into the pack."""
         bodies: list[bytes] = []
         redacted = self._redacted = Counter()
-        clean = [self._clean(fact, bodies) for fact in facts]
-        refs = iter(self._blobs.append(uid, bodies, sync=False) if bodies else ())
-        full = [_with_refs(fact, refs) for fact in clean]
-        light = [_light(fact) for fact in full]
+        full = [self._clean(fact, bodies) for fact in facts]
+        refs = self._blobs.append(uid, bodies, sync=False) if bodies else ()
+        del bodies
+        # In their place, frozen or not: the facts of a read are nobody else's, and they are many.
+        held = [block for fact in full for block in fact.blocks if block.payload is not None]
+        for block, ref in zip(held, refs, strict=True):
+            set_field(block, "ref", ref)
         try:
-            return _Stored(full, light, pack_facts(light) if light else b"", redacted)
+            return _Stored(full, _packed_light(full, held), redacted)
         except spelling.UNSPELLABLE:
             full = [spelling.plain_fact(fact) for fact in full]
-            light = [_light(fact) for fact in full]
-            return _Stored(full, light, pack_facts(light), redacted)
+            return _Stored(full, pack_facts([_light(fact) for fact in full]), redacted)
 
     def _clean(self, fact: Fact, bodies: list[bytes]) -> Fact:
         blocks: list[Block] | None = None
@@ -307,10 +315,13 @@ class Keeper:
         return msgspec.structs.replace(fact, blocks=whole, about=about, told=told)
 
     def _clean_block(self, block: Block, suspects: list[int]) -> Block:
-        before = Counter(self._redactor.counts)
+        counts = self._redactor.counts
+        before = dict(counts)
         payload = self._clean_payload(block.payload, suspects)
-        self._redacted += self._redactor.counts - before
-        if payload is block.payload or payload == block.payload:
+        if payload is block.payload:  # then nothing was counted
+            return block
+        self._redacted += counts - Counter(before)
+        if payload == block.payload:
             return block
         # The summary may hold a secret cut in two, which no rule would know: it is made anew.
         if block.kind == "tool_call":
@@ -350,9 +361,9 @@ class Keeper:
         change.facts = stored.body
         change.fresh = held is None
         change.words = list(_words(whole, change.events))
-        change.claims = [*claims(stored.light), *_ties(whole)]
+        change.claims = [*claims(stored.full), *_ties(whole)]
         text = sum(len(w.body) for w in change.words) + (held.row.text_bytes if held else 0)
-        packed = _packed(stored.light) + (held.row.pack_bytes if held else 0)
+        packed = _packed(stored.full) + (held.row.pack_bytes if held else 0)
         size = packed + int(text * _INDEXED) + _ROW_BYTES * len(whole.events)
         redacted = dict(Counter(change.row.redacted) + Counter(stored.redacted))
         change.row = msgspec.structs.replace(
@@ -562,22 +573,23 @@ def printable(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _with_refs(fact: Fact, refs: Iterator[str]) -> Fact:
-    if len(fact.blocks) == 1:  # as most have
-        b = fact.blocks[0]
-        if b.payload is None:
-            return fact
-        with_ref = Block(b.kind, b.role, b.summary, b.payload, b.tool, b.call, b.failed, next(refs))
-        return msgspec.structs.replace(fact, blocks=(with_ref,))
-    if not any(block.payload is not None for block in fact.blocks):
-        return fact
-    blocks = tuple(
-        Block(b.kind, b.role, b.summary, b.payload, b.tool, b.call, b.failed, next(refs))
-        if b.payload is not None
-        else b
-        for b in fact.blocks
-    )
-    return msgspec.structs.replace(fact, blocks=blocks)
+def _packed_light(facts: list[Fact], held: list[Block]) -> bytes:
+    """Give facts as bytes without the payloads that blocks of them hold; they keep these."""
+    if not facts:
+        return b""
+    payloads = [block.payload for block in held]
+    told = [(fact, fact.told) for fact in facts if fact.told]
+    try:
+        for block in held:
+            set_field(block, "payload", None)
+        for fact, said in told:
+            set_field(fact, "told", tuple([_short(one) for one in said]))
+        return pack_facts(facts)
+    finally:
+        for block, payload in zip(held, payloads, strict=True):
+            set_field(block, "payload", payload)
+        for fact, said in told:
+            set_field(fact, "told", said)
 
 
 def _light(fact: Fact) -> Fact:
