@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
+from tests import bucket as buckets
 from tests.adapters.transcripts import Script, usage
 from tests.faults.warm import Warm
 from tests.memory import exported as module
@@ -24,7 +25,7 @@ from thence.errors import BadConfig, NotAppendable
 from thence.memory import analytics
 from thence.memory.analytics import SCHEMA, TABLES
 from thence.memory.exports import MANIFEST, NO_DAY, Folder, Remote, target_at
-from thence.memory.objects import Bucket
+from thence.memory.objects import Bucket, shelf_at
 from thence.memory.parquet import export
 from thence.memory.store import Filter, StoreLocked
 from thence.memory.views import ask
@@ -273,6 +274,27 @@ def test_an_object_store_holds_the_same_files(home: Path, kept: Path, tmp_path: 
         assert (tmp_path / "out" / name).read_bytes() == bucket.whole(name)[0]
     with pytest.raises(StoreLocked, match="quicker"):
         late.swap(b"{}")
+
+
+@pytest.mark.slow
+def test_a_bucket_holds_the_same_files(
+    home: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its address, over HTTP: the same names, and nothing besides."""
+    with buckets.bucket() as server:
+        for name, value in buckets.environment(server.server_port).items():
+            monkeypatch.setenv(name, value)
+        for turns in (3, 7):
+            logs.write(home, logs.script(2, turns))
+            sweep(kept, {"claude": [home]})
+            exported(kept, tmp_path / "out")
+            store = opened(kept)
+            report = export(store, target_at("s3://team/analytics"))
+            store.close()
+        names = shelf_at("s3://team/analytics").sizes("")
+
+    assert 1 == report.read
+    assert {*manifest(tmp_path / "out").names(), MANIFEST} == set(names)
 
 
 def test_times_that_are_none_have_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -329,7 +329,10 @@ class _Scratch:
         """Write the rows of one table and day, those of others from the old file; how many."""
         table = TABLES[name]
         made = ", ".join(one.made for one in table.columns)
-        rows = f"SELECT {made} FROM {name} WHERE day IS NOT DISTINCT FROM {_quoted(day)}"  # noqa: S608 - ours
+        today = (
+            "IS NULL" if day is None else f"= {_quoted(day)}"
+        )  # so that runs of rows are skipped
+        rows = f"SELECT {made} FROM {name} WHERE day {today}"  # noqa: S608 - ours
         if old is not None:
             columns = ", ".join(f'"{one.name}"' for one in table.columns)
             rows += (
@@ -368,8 +371,8 @@ def _in_time(day: Day) -> str:
     return day or ""
 
 
-def _quoted(text: str | None) -> str:
-    return "NULL" if text is None else "'" + text.replace("'", "''") + "'"
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _batches(uids: Sequence[str]) -> Iterator[Sequence[str]]:
