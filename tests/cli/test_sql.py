@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,8 +16,10 @@ from tests.cli.conftest import Run
 from thence.cli import thence, wiring
 from thence.cli.madeup import Homes, made_id, token
 from thence.cli.sql import SAMPLES
+from thence.memory import views
 from thence.memory.analytics import SCHEMA, TABLES
-from thence.memory.exports import MANIFEST, Folder
+from thence.memory.exports import MANIFEST, Folder, read_manifest
+from thence.memory.parquet import load_duckdb
 from thence.memory.views import BadQuestion, ask
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analytics.md").read_text()
@@ -24,10 +27,19 @@ PART = PAGE[PAGE.index("## Ten questions") : PAGE.index("## Other readers")]
 QUESTIONS = re.findall(r"```sql\n(.*?)```", PART, re.DOTALL)
 
 
+def _answers(questions: list[str]) -> list[list[tuple[Any, ...]]]:
+    """Ask one after the other, of views that are opened once."""
+    engine, folder = load_duckdb(), Folder(wiring.analytics())
+    found = read_manifest(folder.get(MANIFEST))
+    assert found is not None
+    with views._opened(engine, folder, found) as db:
+        return [views._asked(engine, db, question, None).rows for question in questions]
+
+
 def test_the_page_has_ten_questions_and_each_is_answered(looked_at: Homes, run: Run) -> None:
     """On the made-up machine, with something in every answer."""
     run("sql", "SELECT 1")
-    answers = [ask(wiring.analytics(), question).rows for question in QUESTIONS]
+    answers = _answers(QUESTIONS)
 
     assert 10 == len(QUESTIONS)
     assert [] == [QUESTIONS[at] for at, rows in enumerate(answers) if not rows]

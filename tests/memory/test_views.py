@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from thence.errors import BadConfig, NotReadable
 from thence.memory import views
 from thence.memory.analytics import TABLES
 from thence.memory.exports import Folder, read_manifest
+from thence.memory.parquet import load_duckdb
 from thence.memory.views import BadQuestion, ask
 
 NOT_READ = "/etc/hostname"
@@ -58,6 +60,14 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
+@pytest.fixture(scope="module")
+def told(out: Path) -> Iterator[Callable[[str], views.Answer]]:
+    """Ask many questions of views that were opened once, as `ask` opens them for each."""
+    engine = load_duckdb()
+    with views._opened(engine, Folder(out), manifest(out)) as db:
+        yield lambda question: views._asked(engine, db, _named(question, out), None)
+
+
 def _named(question: str, out: Path) -> str:
     file = out / manifest(out).tables["usage"].files[0].path
     return question.replace("FILE", str(file)).replace("DIR", str(out))
@@ -69,23 +79,25 @@ def _lies(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("question", ELSEWHERE)
-def test_nothing_else_can_be_read(question: str, out: Path) -> None:
+def test_nothing_else_can_be_read(question: str, told: Callable[[str], views.Answer]) -> None:
     """Other files, those beside the tables, addresses, variables of this program."""
     hidden = [("a", 1)]
     with pytest.raises(BadQuestion):
-        ask(out, _named(question, out))
+        told(question)
 
     assert hidden
 
 
 @pytest.mark.parametrize("question", NO_QUESTIONS)
-def test_nothing_can_be_written_or_set(question: str, out: Path) -> None:
+def test_nothing_can_be_written_or_set(
+    question: str, out: Path, told: Callable[[str], views.Answer]
+) -> None:
     """Only one statement, and only one that reads; not a byte of the export changes."""
     before = _lies(out)
-    with pytest.raises(BadQuestion) as told:
-        ask(out, _named(question, out))
+    with pytest.raises(BadQuestion) as error:
+        told(question)
 
-    assert told.value.hint
+    assert error.value.hint
     assert before == _lies(out)
 
 
@@ -104,9 +116,9 @@ def test_nothing_can_be_written_or_set(question: str, out: Path) -> None:
         "-- a note\nSELECT 1 /* and one */",
     ],
 )
-def test_whatever_reads_is_answered(question: str, out: Path) -> None:
+def test_whatever_reads_is_answered(question: str, told: Callable[[str], views.Answer]) -> None:
     """All ways to ask that DuckDB has."""
-    assert ask(out, question).rows
+    assert told(question).rows
 
 
 def test_tables_have_the_columns_that_are_told(out: Path) -> None:
