@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -206,6 +207,15 @@ def test_nothing_is_left_where_one_stands(
     ask(out, "SELECT * FROM events ORDER BY summary")
 
     assert [] == list(tmp_path.iterdir())
+
+
+def test_without_duckdb_it_says_what_to_install(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra is named; nothing else of thence needs it."""
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(BadConfig, match="duckdb") as told:
+        ask(out, "SELECT 1")
+
+    assert "thence[analytics]" in (told.value.hint or "")
 
 
 @pytest.mark.prove
