@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,10 @@ from thence.errors import BadConfig
 from thence.memory import postgres as module
 from thence.memory import postgres_schema as schema
 from thence.memory.postgres import Postgres, StoreLost
+from thence.memory.pushing import Pusher
+from thence.memory.redact import Redactor
 from thence.memory.search import parse
+from thence.memory.sqlite import Sqlite
 from thence.memory.store import Change, Filter, Store, StoreLocked, open_store
 from thence.testing import stores
 from thence.testing.stores import CANARY, CHECKS, StoreSuite
@@ -270,7 +275,7 @@ def test_every_unique_key_begins_with_the_tenant(store: Postgres) -> None:
 
 
 def test_every_statement_names_the_tenant(
-    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of each table that it reads or writes; so no statement needs rows of two tenants."""
     seen: set[str] = set()
@@ -289,12 +294,30 @@ def test_every_statement_names_the_tenant(
     monkeypatch.setattr(psycopg.Cursor, "execute", noted)
     monkeypatch.setattr(psycopg.Cursor, "executemany", noted_many)
     assert [] == StoreSuite(lambda: opened(postgres)).complaints()
+    with closing(Sqlite(str(tmp_path / "s.db"))) as source, closing(opened(postgres)) as target:
+        source.write([session(source, "one", "hello"), session(source, "two", "hello")])
+        source.digested([stores._digest("claude:one", 1)])
+        source.remove(["claude:one"], why={})
+        assert 2 == Pusher(source, target, Redactor(key=bytes(32))).run().sessions
     monkeypatch.undo()
 
     whole = [one for one in seen if not one.startswith(("SET", "RESET", "CREATE TEMP", "VACUUM"))]
     about = [one for one in whole if any(f" {table}" in one for table in schema.TABLES)]
     assert 40 < len(about)
     assert [] == [one for one in about if _tables(one) > _tenants(one)]
+
+
+def test_every_join_of_a_function_carries_the_tenant(store: Postgres) -> None:
+    """As the catalog holds them; `members`, which says who may read what, is on every node."""
+    bodies = store._every(
+        "SELECT proname, prosrc FROM pg_proc WHERE pronamespace='thence'::regnamespace"
+    )
+    asked = {name: body for name, body in bodies if _tables(body)}
+
+    assert {"found", "found_in_pieces", "found_digests", "mine"} == set(asked)
+    for name in asked.keys() - {"mine"}:
+        spaced = asked[name].replace("tenant = ", "tenant=").replace("tenant || ''", "tenant")
+        assert _tables(asked[name]) <= _tenants(spaced.replace("tenant = ", "tenant=")), name
 
 
 def _tables(statement: str) -> int:
@@ -333,49 +356,78 @@ def test_migrations_are_made_once_by_many_at_a_time(postgres: Cluster) -> None:
     assert [(number + 1,) for number in range(len(schema.MIGRATIONS))] == versions
 
 
-def test_fleet_survives_a_migration(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of the schema before write and read through it, without an error and a loss."""
+def test_fleet_survives_a_migration(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A pusher, a sweeper and a reader of the schema before go on through it: no error, no loss."""
     database = postgres.database()
-    old = opened(postgres, database, tenant="fleet", machine="old")
+    old, laptop, reader = (
+        opened(postgres, database, tenant="fleet", machine=name) for name in ("old", "laptop", "*")
+    )
     errors: list[BaseException] = []
-    counts: list[int] = []
-    done = threading.Event()
+    counts, done = Counter[str](), threading.Event()
+    source = Sqlite(str(tmp_path / "s.db"))
 
-    def sweep() -> None:
-        try:
-            number = 0
-            while not done.is_set() or number < 20:
-                old.write([session(old, f"s{number}", "hello")])
-                old.digested([stores._digest(f"claude:s{number}", 1)])
-                counts.append(len(old.search(parse("hello"), limit=1000).found))
-                number += 1
-        except BaseException as error:  # noqa: BLE001 - told below
-            errors.append(error)
+    def sweep(number: int) -> None:
+        old.write([session(old, f"s{number}", "hello")])
+        old.digested([stores._digest(f"claude:s{number}", 1)])
 
-    thread = threading.Thread(target=sweep)
-    thread.start()
+    def push(number: int) -> None:
+        source.write([session(source, f"p{number}", "hello")])
+        source.digested([stores._digest(f"claude:p{number}", 1)])
+        assert 1 == Pusher(source, laptop, Redactor(key=bytes(32))).run().sessions
+
+    def read(_: int) -> None:
+        assert len(reader.search(parse("hello"), limit=1000).found) <= len(list(reader.sessions()))
+
+    threads = [
+        threading.Thread(target=_repeat, args=(work, done, counts, errors))
+        for work in (sweep, push, read)
+    ]
+    for thread in threads:
+        thread.start()
     newer = schema.Migration(
         "ALTER TABLE events ADD COLUMN added text; ALTER TABLE sessions ADD COLUMN more bigint"
-        " NOT NULL DEFAULT 7; CREATE TABLE extra(tenant text, machine text)",
+        " NOT NULL DEFAULT 7; CREATE TABLE extra(tenant text, machine text);"
+        " CREATE INDEX events_added ON events(tenant, added)",
         1,
     )
-    with monkeypatch.context() as patched:
+    while min(counts[name] for name in ("sweep", "push", "read")) < 2 and not errors:
+        done.wait(0.01)
+    with (
+        psycopg.connect(postgres.url(database), autocommit=True) as db,
+        monkeypatch.context() as patched,
+    ):
         patched.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, newer))
-        new = opened(postgres, database, tenant="fleet", machine="new")
-        new.write([session(new, "new", "hello")])
+        schema.migrate(db)
     done.set()
-    thread.join()
-    late = opened(postgres, database, tenant="fleet", machine="late")
-    listed = len(list(late.sessions()))
-    for store in (old, new, late):
+    for thread in threads:
+        thread.join()
+    listed = len(list(reader.sessions()))
+    found = reader.search(parse("hello"), limit=1000).found
+    for store in (old, laptop, reader, source):
         store.close()
 
     assert [] == errors
-    assert len(counts) + 1 == listed
-    assert len(counts) <= counts[-1] <= listed
+    assert counts["sweep"] + counts["push"] == listed == len(found)
     assert [(len(schema.MIGRATIONS) + 1,)] == postgres.sql(
         "SELECT max(version) FROM thence.versions", database
     )
+
+
+def _repeat(
+    work: Callable[[int], None],
+    done: threading.Event,
+    counts: Counter[str],
+    errors: list[BaseException],
+) -> None:
+    """Do something again and again, ten times at least, until it is enough."""
+    try:
+        while not done.is_set() or counts[work.__name__] < 10:
+            work(counts[work.__name__])
+            counts[work.__name__] += 1
+    except BaseException as error:  # noqa: BLE001 - told by who started it
+        errors.append(error)
 
 
 def test_store_that_left_this_program_behind_is_refused(
