@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python says which Python makes a new .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo team-demo docs test quick e2e conformance lint fix bench prove truth smoke constraints clean ready-run ready-dev
+.PHONY: help run demo team-demo docs test quick e2e conformance lint fix bench prove truth proof smoke constraints clean ready-run ready-dev
 
 BIN := .venv/bin
 export PYTHON
@@ -21,10 +21,6 @@ run: ready-run ## sweep, or made-up sessions if no agent has any, then the viewe
 
 demo: ready-run ## look around on made-up sessions, then in the viewer (ONCE=1: print and end)
 	@$(BIN)/thence demo $(if $(ONCE),,--serve)
-
-team-demo: ready-dev ## a team to try: a Postgres, a bucket, three machines that push, the viewer (ONCE=1: print and end)
-	@scripts/bucket || echo "no S3-compatible server can be had here: payloads lie in a folder"
-	@$(BIN)/python scripts/team-demo $(if $(ONCE),--once)
 
 team-demo: ready-dev ## a team to try: a Postgres, a bucket, three machines that push, the viewer (ONCE=1: print and end)
 	@scripts/bucket || echo "no S3-compatible server can be had here: payloads lie in a folder"
@@ -68,6 +64,9 @@ prove: ready-dev ## T1 to T16 at the numbers of a release; goes on where it was 
 truth: ready-dev ## planted sessions with exact answers: thence and its peers, as one table
 	@scripts/truth-peers || echo "peers cannot be installed here: left out of the table"
 	@$(BIN)/python -m truth $(if $(ONLY),--only $(ONLY))
+
+proof: ready-dev ## write the tables of docs/proof.md and docs/why.md from the last reports
+	@$(BIN)/python -m prove.page
 
 smoke: ready-run ## install as a user does, without dev tools, and run the command
 	@scripts/smoke

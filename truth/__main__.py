@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def main() -> int:
     asked.add_argument("--case", default="", help="part of a case's name")
     asked.add_argument("--where", type=Path, default=WHERE, help="where report.json goes")
     given = asked.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # tools that were started are stopped
     names = [name for name in given.only.split(",") if name]
     tools = [tool for tool in TOOLS if not names or tool.name in names]
     cases = [case for case in CASES if given.case in f"{case.agent} {case.name}"]

@@ -10,8 +10,14 @@ from truth.case import Answers, Case, Usage, lines_of
 A = "019a5eed-0000-7000-8000-00000000000a"
 B = "019a5eed-0000-7000-8000-00000000000b"
 FOLDER = ".codex/sessions/2026/11/10"
-EACH = Usage(400, 100, 0, 600)
-"""What a turn of these sessions costs; Codex counts the cached ones among the input."""
+
+
+def turn(number: int) -> Usage:
+    """What the n-th turn of a session costs; Codex counts the cached ones among the input."""
+    return Usage(400 + 10 * number, 100 + number, 0, 600)
+
+
+ONE, TWO, THREE = turn(1), turn(2), turn(3)
 
 
 class Rollout:
@@ -21,13 +27,14 @@ class Rollout:
         self.thread = thread
         self.lines: list[dict[str, Any]] = []
         self.spent = Usage()
+        self.turns = 0
         told = {
             "id": thread,
             "timestamp": "2026-11-10T10:00:00.000Z",
             "cwd": "/home/dev/tidepool",
-            "originator": "codex_exec",
+            "originator": "codex_cli_rs",
             "cli_version": "0.130.0",
-            "source": "exec",
+            "source": "cli",
             "model_provider": "openai",
         }
         self.put("session_meta", {**told, **meta})
@@ -57,7 +64,8 @@ class Rollout:
         self.event("user_message", message=prompt, kind="plain")
         self.event("agent_message", message=answer)
         self.said("assistant", answer)
-        self.spent += EACH
+        self.turns += 1
+        self.spent += turn(self.turns)
         self.count()
         self.count()
         self.event("task_complete", last_agent_message=answer)
@@ -66,7 +74,7 @@ class Rollout:
         """The running total."""
         info = {
             "total_token_usage": _told(self.spent),
-            "last_token_usage": _told(EACH),
+            "last_token_usage": _told(turn(self.turns)),
             "model_context_window": 272_000,
         }
         self.event("token_count", info=info, rate_limits=None)
@@ -128,7 +136,7 @@ def _fork(home: Path) -> None:
     first.write(home)
     other = Rollout(B, forked_from_id=A)
     other.lines += first.lines
-    other.spent = first.spent
+    other.spent, other.turns = first.spent, first.turns
     other.turn("And the fork?", "It leads to the copperweir.")
     other.write(home)
 
@@ -184,49 +192,49 @@ CASES = (
         "streamed usage",
         "running totals, each written twice; the last one counts",
         _streamed,
-        Answers(1, EACH + EACH, live=_BOTH),
+        Answers(1, ONE + TWO, live=_BOTH),
     ),
     Case(
         "codex",
         "rollback",
         "a turn is rolled back: billed all the same, and dead",
         _rollback,
-        Answers(1, EACH + EACH + EACH, live=_BOTH, dead=("thornvault",)),
+        Answers(1, ONE + TWO + THREE, live=_BOTH, dead=("thornvault",)),
     ),
     Case(
         "codex",
         "fork",
         "a second rollout begins with the first one's lines and total",
         _fork,
-        Answers(2, EACH + EACH, live=_BOTH),
+        Answers(2, ONE + TWO, live=_BOTH),
     ),
     Case(
         "codex",
         "compaction",
         "what a summary replaced is still there",
         _compaction,
-        Answers(1, EACH + EACH, live=_BOTH),
+        Answers(1, ONE + TWO, live=_BOTH),
     ),
     Case(
         "codex",
         "subagent",
         "a rollout that names its parent; both bills count",
         _subagent,
-        Answers(None, EACH + EACH, live=_BOTH),
+        Answers(None, ONE + ONE, live=_BOTH),
     ),
     Case(
         "codex",
         "torn lines",
         "half a line before its whole self, another at the end",
         _torn,
-        Answers(1, EACH + EACH, live=_BOTH),
+        Answers(1, ONE + TWO, live=_BOTH),
     ),
     Case(
         "codex",
         "deleted source",
         "what was read stays when the file is deleted",
         _plain,
-        Answers(1, EACH, live=_WORDS),
+        Answers(1, ONE, live=_WORDS),
         _deleted,
     ),
 )
