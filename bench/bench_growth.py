@@ -1,8 +1,8 @@
 """How costs grow with what is kept: 10, 30 and 100 MB; with `BENCH_BIG=1` 300 and 1,000 as well.
 
 Each operation is measured at every size, in processor seconds of all its processes, and the slope
-of its cost over the size, both as logarithms, is told: 1 is linear, 0 is flat. Budgets leave room for what a start costs at the
-small end and for a cache that grows too small at the large one.
+of its cost over the size, both as logarithms, is told: 1 is linear, 0 is flat. Budgets leave room
+for what a start costs at the small end and for a cache that grows too small at the large one.
 """
 
 from __future__ import annotations
