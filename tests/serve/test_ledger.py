@@ -93,3 +93,11 @@ def test_secrets_are_counted_by_rule_and_never_shown(house: House) -> None:
 
     assert ("github-token", 1, 1) in made.redacted
     assert b"ghp_" not in page
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(0.0, "0 %"), (0.002, "<1 %"), (0.16, "16 %"), (1.0, "100 %")]
+)
+def test_a_little_is_not_nothing(share: float, said: str) -> None:
+    """Who looks for what was spent on dead branches must not read that there is none."""
+    assert said == ledger._percent(share)

@@ -22,8 +22,9 @@ from thence.serve.chart import Chart, Row
 from thence.serve.charts import LARGE, Charts, charts_of
 from thence.serve.clock import Clock
 from thence.serve.head import address, head, tail
+from thence.serve.items import Window
 from thence.serve.outline import Outline
-from thence.serve.view import WINDOW, Drawing, Window
+from thence.serve.view import WINDOW, Drawing
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

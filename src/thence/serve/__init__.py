@@ -9,7 +9,8 @@ live      watch, sweep, publish; server-sent events that resume exactly
 hosted    clients that write into sessions of our own, and their timers
 pages     the HTML pages: board (now, sessions), ledger (costs, patterns, store), head
 chart     a session laid out from thin facts; charts keeps some at hand
-view      rows of a chart as they are drawn; outline, clock and texts help
+view      rows of a chart as they are drawn: items; outline, clock, texts and agents help
+shelf     what was made of sessions stays at hand
 markdown  text to safe markup
 
 Invariants: nothing is sent anywhere but to who asked; no GET has an effect; what a log says is

@@ -519,7 +519,7 @@ def _choices(desk: Desk, wanted: Wanted) -> Iterator[Choice]:
     agents = sorted(f"{one.key[0]}" for one in desk.store.totals(["agent"]) if one.key[0])
     for name in agents if len(agents) > 1 else ():
         is_on = wanted.agent == name
-        from thence.serve.view import agent_label
+        from thence.serve.agents import agent_label
 
         yield Choice(agent_label(name), wanted.href(agent="" if is_on else name), on=is_on)
 

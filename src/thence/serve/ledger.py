@@ -18,9 +18,9 @@ from thence.memory import retention
 from thence.memory.bills import Bill, By
 from thence.memory.patterns import Pattern, memories, patterns
 from thence.memory.store import Filter, SessionRow, Total
+from thence.serve.agents import agent_class, agent_label
 from thence.serve.desk import Desk
 from thence.serve.head import address, title_of
-from thence.serve.view import agent_class, agent_label
 
 RANGES: Final = (7, 30, 90, 365)
 BYS: Final[dict[By, str]] = {
@@ -136,7 +136,7 @@ def cost_page(desk: Desk, wanted: Wanted) -> CostPage:
     total = bill.total
     parts = [_line(desk, wanted, one) for one in bill.parts[:SHOWN]]
     span = wanted.day or f"{wanted.days} days"
-    percent = f"{total.dead / total.ticks:.0%}".replace("%", " %") if total.ticks else "0 %"
+    percent = _percent(total.dead / total.ticks if total.ticks else 0)
     ratio = round(100 * (total.ticks - total.dead) / total.ticks) if total.ticks else 100
     days, agents, axis = _day_bars(desk, wanted)
     return CostPage(
@@ -218,9 +218,14 @@ def _sum(one: Total) -> Line:
         money(one.dead) if one.dead else "·",
         money(one.side) if one.side else "·",
         round(share, 3),
-        f"{share:.0%}".replace("%", " %"),
+        _percent(share),
         unknown,
     )
+
+
+def _percent(share: float) -> str:
+    """Say a share; a little is not nothing."""
+    return "<1 %" if 0 < share < 0.005 else f"{share:.0%}".replace("%", " %")
 
 
 def _day_bars(

@@ -16,7 +16,8 @@ from thence.format.figures import clean, money
 from thence.format.normal import one_line
 from thence.serve.chart import Chart, Row, RowKind
 from thence.serve.clock import Clock
-from thence.serve.view import Drawing, Window
+from thence.serve.items import Window
+from thence.serve.view import Drawing
 
 LISTED: Final = 240
 """Entries of the list."""

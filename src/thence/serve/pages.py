@@ -28,12 +28,14 @@ from thence.memory.account import VERSION, Digest
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.serve import board, ledger, spills
+from thence.serve.agents import agent_class, agent_label
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.desk import AtDesk, Desk
 from thence.serve.head import address, head, tail
+from thence.serve.items import Window
 from thence.serve.outline import Outline
-from thence.serve.view import Drawing, Window, agent_class, agent_label
+from thence.serve.view import Drawing
 
 if TYPE_CHECKING:
     from thence.serve.chart import Chart

@@ -22,10 +22,10 @@ from thence.format.figures import clean, clean_text, lasted, money, several, sho
 from thence.format.graph import State
 from thence.format.normal import one_line
 from thence.format.records import text_of
-from thence.format.turn import TurnState
 from thence.serve import markdown
 from thence.serve.chart import GAP, Bound, Chart, Row, RowKind, context_of
 from thence.serve.clock import Clock, When, when
+from thence.serve.items import Body, Diff, Fold, Item, Window, status_of, tests_of
 from thence.serve.markdown import Line
 from thence.serve.texts import (
     all_of,
@@ -52,20 +52,6 @@ DRAWN: Final = 3_000
 PREVIEW: Final = 200
 """Lines of a result that are shown before the rest is asked for."""
 
-OPEN_DIFF: Final = 14
-"""Lines up to which a diff stands open."""
-
-TICKS: Final = 80
-"""Tests that are drawn one by one; of more, a tick stands for several."""
-
-AGENTS: Final = {
-    "claude": "Claude Code",
-    "codex": "Codex",
-    "grok": "Grok",
-    "thence": "journal",
-}
-"""What people call the agents; others go by the name of their adapter."""
-
 _ICONS: Final = {
     "shell": "term",
     "read": "file",
@@ -89,114 +75,6 @@ _LANES: Final = {
     State.REPLAYED: "replayed",
     State.SIDE: "side",
 }
-_CUT_SHORT: Final = ("denied", "interrupted", "timeout")
-
-
-class Diff(msgspec.Struct, frozen=True):
-    """What a call changes in one file."""
-
-    path: str
-    how: str
-    lines: list[Line]
-    plus: int
-    minus: int
-    numbered: bool
-
-    @property
-    def open(self) -> bool:
-        """Whether it is short enough to stand open."""
-        return 0 < len(self.lines) <= OPEN_DIFF
-
-
-class Tick(msgspec.Struct, frozen=True):
-    """One mark of a row of tests."""
-
-    x: float
-    width: float
-    red: bool
-
-
-class Tests(msgspec.Struct, frozen=True):
-    """One run of tests."""
-
-    verdict: str
-    rest: str
-    red: bool
-    ticks: list[Tick]
-    faults: list[str]
-
-
-class Fold(msgspec.Struct, frozen=True):
-    """Something that opens in place: a branch, a compaction, a subagent, copies."""
-
-    part: str
-    """Its name in the address of its rows."""
-    head: str
-    much: str
-    said: str = ""
-    end: str = ""
-    state: str = "dead"
-    gist: Markup = Markup("")
-    back: str = ""
-    """What a subagent returned."""
-    alone: str = ""
-    """Where it can be opened alone."""
-    count: int = 0
-
-
-class Item(msgspec.Struct, frozen=True):
-    """One row, ready to be drawn."""
-
-    id: str
-    kind: RowKind
-    state: str
-    lane: str
-    when: When
-    turn: int = 0
-    cost: str = ""
-    context: str = ""
-    say: Markup = Markup("")
-    name: str = ""
-    icon: str = ""
-    arg: str = ""
-    status: str = ""
-    bad: bool = False
-    took: str = ""
-    size: str = ""
-    lazy: bool = False
-    open: bool = False
-    gap: str = ""
-    """How long nothing was written before it."""
-    diffs: list[Diff] = []
-    tests: Tests | None = None
-    fold: Fold | None = None
-    links: list[tuple[str, str]] = []
-    """Sessions that it leads to: (address, name)."""
-    inner: Window | None = None
-
-
-class Window(msgspec.Struct, frozen=True):
-    """Some rows of a run, and how many stand before and after them."""
-
-    part: str
-    items: list[Item]
-    start: int
-    end: int
-    total: int
-    before_at: str = ""
-    after_at: str = ""
-    """Events to go to where there is no script."""
-
-
-class Body(msgspec.Struct, frozen=True):
-    """What a folded row holds: what was given, and what came back."""
-
-    given: Markup = Markup("")
-    got: str = ""
-    rest: str = ""
-    """What is not shown of it."""
-    note: str = ""
-    diffs: list[Diff] = []
 
 
 class Drawing:
@@ -485,7 +363,7 @@ class Drawing:
         call = chart.calls.get(block.call or "")
         took = chart.took(row.place, block)
         much = chart.size_of(call.result) if call is not None else 0
-        status, bad = _status(call)
+        status, bad = status_of(call)
         return {
             "name": clean(tool_name(block.tool or "tool")),
             "icon": _ICONS.get(kinds.tool_kind(block.tool or ""), "term"),
@@ -575,7 +453,7 @@ class Drawing:
         text = text_of(told) or output.text(told)
         script = kinds.command(block.tool or "", self.chart.payload(block)) or ""
         found = kinds.tests(script, text)
-        tests = _tests(found, text, failed=bool(fields["bad"]))
+        tests = tests_of(found, text, failed=bool(fields["bad"]))
         return fields | {"tests": tests, "bad": tests.red, "open": bool(tests.red and tests.faults)}
 
     def _interrupted(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
@@ -769,26 +647,6 @@ _DRAWN: Final[dict[RowKind, Callable[[Drawing, Row, Fact, Block], dict[str, obje
 }
 
 
-def agent_label(flavor: str) -> str:
-    """Give the name by which people know an agent."""
-    return AGENTS.get(flavor, clean(flavor))
-
-
-def agent_class(flavor: str) -> str:
-    """Give the name by which the style knows an agent."""
-    return flavor if flavor in ("claude", "codex", "grok") else "own"
-
-
-def turn_said(state: TurnState) -> str:
-    """Say where a turn stands, as the terminal does."""
-    return {
-        TurnState.RUNNING: "running",
-        TurnState.WAITING: "waits for you",
-        TurnState.INTERRUPTED: "interrupted",
-        TurnState.DONE: "done",
-    }[state]
-
-
 # -- parts of rows ---------------------------------------------------------------------------
 
 
@@ -801,22 +659,6 @@ def _is_row(row: Row, place: int, target: tuple[int, int]) -> bool:
     return row.block == target[1] or row.kind in ("prompt", "correction", "boundary")
 
 
-def _status(call: object) -> tuple[str, bool]:
-    from thence.serve.chart import Call
-
-    if not isinstance(call, Call):
-        return "no result", True
-    if not call.ended:
-        return "running", False
-    why = call.ending.why if call.ending and call.ending.failed else ""
-    if why in _CUT_SHORT:
-        return why, True
-    code = call.exit_code
-    if call.failed:
-        return (f"exit {code}" if code else "failed"), True
-    return (f"exit {code}" if code is not None else "ok"), False
-
-
 def _together(changes: Iterable[kinds.Change]) -> list[list[kinds.Change]]:
     """Gather edits of one file that follow one another."""
     out: list[list[kinds.Change]] = []
@@ -826,38 +668,6 @@ def _together(changes: Iterable[kinds.Change]) -> list[list[kinds.Change]]:
         else:
             out.append([change])
     return out
-
-
-def _tests(found: kinds.Tests | None, text: str, *, failed: bool) -> Tests:
-    if found is None:
-        return Tests("failed" if failed else "passed", "", failed, [], [])
-    bad, good, left = found.failed or 0, found.passed or 0, found.skipped or 0
-    red = bad > 0 or failed
-    parts = [
-        f"{bad:,} failed" if bad else "",
-        f"{good:,} passed" if good else "",
-        f"{left:,} skipped" if left else "",
-    ]
-    said = [part for part in parts if part] or ["failed" if failed else "passed"]
-    return Tests(said[0], ", ".join(said[1:]), red, _ticks(bad, good), _faults(text) if bad else [])
-
-
-def _ticks(bad: int, good: int) -> list[Tick]:
-    total = bad + good
-    drawn = min(total, TICKS)
-    if drawn == 0:
-        return []
-    reds = max(round(bad * drawn / total), 1 if bad else 0)
-    step = min(220 / drawn, 6.0)
-    return [Tick(round(n * step, 1), round(step * 0.72, 1), n < reds) for n in range(drawn)]
-
-
-def _faults(text: str) -> list[str]:
-    """Give the lines that name tests which failed, a few."""
-    marks = ("FAILED ", "--- FAIL: ", "not ok ", "FAIL ", "✗ ", "✕ ", "× ")
-    lines = (line.strip() for line in output.lines(text))
-    named = [clean(line)[:240] for line in lines if line.startswith(marks)]
-    return list(dict.fromkeys(named))[:6]
 
 
 def _summary(fact: Fact) -> str:

@@ -1,0 +1,183 @@
+"""What a row of a session's page holds: texts, folds, diffs, runs of tests; windows of rows.
+
+Plain values that a template draws: texts are escaped there, markup was made by `markdown` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from markupsafe import Markup
+
+from thence.format import kinds, output
+from thence.format.figures import clean
+from thence.serve.chart import Call, RowKind
+from thence.serve.clock import When
+from thence.serve.markdown import Line
+
+OPEN_DIFF: Final = 14
+"""Lines up to which a diff stands open."""
+
+TICKS: Final = 80
+"""Tests that are drawn one by one; of more, a tick stands for several."""
+
+_CUT_SHORT: Final = ("denied", "interrupted", "timeout")
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What a call changes in one file."""
+
+    path: str
+    how: str
+    lines: list[Line]
+    plus: int
+    minus: int
+    numbered: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether it is short enough to stand open."""
+        return 0 < len(self.lines) <= OPEN_DIFF
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """One mark of a row of tests."""
+
+    x: float
+    width: float
+    red: bool
+
+
+class Tests(msgspec.Struct, frozen=True):
+    """One run of tests."""
+
+    verdict: str
+    rest: str
+    red: bool
+    ticks: list[Tick]
+    faults: list[str]
+
+
+class Fold(msgspec.Struct, frozen=True):
+    """Something that opens in place: a branch, a compaction, a subagent, copies."""
+
+    part: str
+    """Its name in the address of its rows."""
+    head: str
+    much: str
+    said: str = ""
+    end: str = ""
+    state: str = "dead"
+    gist: Markup = Markup("")
+    back: str = ""
+    """What a subagent returned."""
+    alone: str = ""
+    """Where it can be opened alone."""
+    count: int = 0
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One row, ready to be drawn."""
+
+    id: str
+    kind: RowKind
+    state: str
+    lane: str
+    when: When
+    turn: int = 0
+    cost: str = ""
+    context: str = ""
+    say: Markup = Markup("")
+    name: str = ""
+    icon: str = ""
+    arg: str = ""
+    status: str = ""
+    bad: bool = False
+    took: str = ""
+    size: str = ""
+    lazy: bool = False
+    open: bool = False
+    gap: str = ""
+    """How long nothing was written before it."""
+    diffs: list[Diff] = []
+    tests: Tests | None = None
+    fold: Fold | None = None
+    links: list[tuple[str, str]] = []
+    """Sessions that it leads to: (address, name)."""
+    inner: Window | None = None
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Some rows of a run, and how many stand before and after them."""
+
+    part: str
+    items: list[Item]
+    start: int
+    end: int
+    total: int
+    before_at: str = ""
+    after_at: str = ""
+    """Events to go to where there is no script."""
+
+
+class Body(msgspec.Struct, frozen=True):
+    """What a folded row holds: what was given, and what came back."""
+
+    given: Markup = Markup("")
+    got: str = ""
+    rest: str = ""
+    """What is not shown of it."""
+    note: str = ""
+    diffs: list[Diff] = []
+
+
+# -- how calls and tests went ---------------------------------------------------------------
+
+
+def status_of(call: Call | None) -> tuple[str, bool]:
+    """Say how a call stands, and whether that is bad."""
+    if call is None:
+        return "no result", True
+    if not call.ended:
+        return "running", False
+    why = call.ending.why if call.ending and call.ending.failed else ""
+    if why in _CUT_SHORT:
+        return why, True
+    code = call.exit_code
+    if call.failed:
+        return (f"exit {code}" if code else "failed"), True
+    return (f"exit {code}" if code is not None else "ok"), False
+
+
+def tests_of(found: kinds.Tests | None, text: str, *, failed: bool) -> Tests:
+    """Say how a run of tests went, drawn one by one where that can be."""
+    if found is None:
+        return Tests("failed" if failed else "passed", "", failed, [], [])
+    bad, good, left = found.failed or 0, found.passed or 0, found.skipped or 0
+    red = bad > 0 or failed
+    parts = [
+        f"{bad:,} failed" if bad else "",
+        f"{good:,} passed" if good else "",
+        f"{left:,} skipped" if left else "",
+    ]
+    said = [part for part in parts if part] or ["failed" if failed else "passed"]
+    return Tests(said[0], ", ".join(said[1:]), red, _ticks(bad, good), _faults(text) if bad else [])
+
+
+def _ticks(bad: int, good: int) -> list[Tick]:
+    total = bad + good
+    drawn = min(total, TICKS)
+    if drawn == 0:
+        return []
+    reds = max(round(bad * drawn / total), 1 if bad else 0)
+    step = min(220 / drawn, 6.0)
+    return [Tick(round(n * step, 1), round(step * 0.72, 1), n < reds) for n in range(drawn)]
+
+
+def _faults(text: str) -> list[str]:
+    """Give the lines that name tests which failed, a few."""
+    marks = ("FAILED ", "--- FAIL: ", "not ok ", "FAIL ", "✗ ", "✕ ", "× ")
+    lines = (line.strip() for line in output.lines(text))
+    named = [clean(line)[:240] for line in lines if line.startswith(marks)]
+    return list(dict.fromkeys(named))[:6]
