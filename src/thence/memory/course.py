@@ -329,7 +329,7 @@ class Course:
     @cached_property
     def bills(self) -> list[Bill]:
         """All bills, in written order, each once."""
-        counted = joins.bills(self.whole.events)
+        counted = self.whole.bills
         return [
             Bill(event, counted[event.event_id])
             for event in self.whole.events

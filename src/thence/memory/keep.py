@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import add
 from typing import Literal, NamedTuple, cast
 
 import msgspec
@@ -411,8 +412,10 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     """Give the rows of a session as it stands now: new events, changed states, what it took."""
     before = held.events if held else {}
     rows = {event.event_id: event_row(event) for event in in_order(whole.events)}
-    new = [row for at, row in rows.items() if at not in before]
-    stands = [at for at in before if at in rows] + [row.event_id for row in new]
+    new, stands = list(rows.values()), list(rows)
+    if before:
+        new = [row for at, row in rows.items() if at not in before]
+        stands = [at for at in before if at in rows] + [row.event_id for row in new]
     states = {event.event_id: _STATE[event.state] for event in whole.events if event.state}
     until = row.carried_until
     spend = _spend(whole.events, whole.bills)
@@ -422,9 +425,7 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
     ticks: dict[str, int] = {}
     for one in spend:
         ticks[one.where] = ticks.get(one.where, 0) + one.ticks
-    counts: dict[str, int] = {}
-    for state in states.values():
-        counts[STATES[state].value] = counts.get(STATES[state].value, 0) + 1
+    counts = {STATES[state].value: number for state, number in Counter(states.values()).items()}
     ties = held.ties if held else ()
     row = msgspec.structs.replace(
         row,
@@ -668,8 +669,7 @@ def _spend(events: Sequence[SessionEvent], counted: Mapping[int, Usage]) -> list
             ticks or 0,
             usage.total if ticks is None else 0,
         )
-        for at, number in enumerate(more):
-            held[at] += number
+        held[:] = map(add, held, more)
     return [_summed(key, numbers) for key, numbers in sums.items()]
 
 

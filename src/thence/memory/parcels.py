@@ -31,6 +31,7 @@ WAITING = 8
 
 _PREFIX = "sweep-"
 _PAUSE = 0.002  # seconds between two looks for a parcel
+_SELDOM = 100_000, 20, 100  # how often garbage is looked for while pieces pass: they are no cycles
 _LOOK = 1.0  # seconds between two looks at whether the writer is still there
 
 Piece = TypeVar("Piece")
@@ -126,6 +127,8 @@ class Parcels(Generic[Piece]):
             ]
             for process in processes:
                 process.start()
+            often = gc.get_threshold()
+            gc.set_threshold(*_SELDOM)
             try:
                 for name in self._names(processes):
                     path = Path(place, name)
@@ -135,6 +138,7 @@ class Parcels(Generic[Piece]):
                     self._arrived(told)
                     yield from pieces
             finally:
+                gc.set_threshold(*often)
                 for process in processes:
                     process.terminate()
                     process.join()
@@ -190,4 +194,4 @@ class Parcels(Generic[Piece]):
 def calm() -> None:
     """Let the collector look seldom: facts hold no cycles, and what was there before is shared."""
     gc.freeze()
-    gc.set_threshold(100_000, 20, 100)
+    gc.set_threshold(*_SELDOM)
