@@ -146,10 +146,9 @@ class CrashSuite:
         self._go_on(path, turn, written, report)
 
     def _kill(self, writer: Running, acknowledged: Path) -> None:
-        _await_first(writer, acknowledged)
-        time.sleep(self._chance.uniform(*self._wait))
-        writer.kill()
-        writer.wait()
+        with _ended(writer):
+            _await_first(writer, acknowledged)
+            time.sleep(self._chance.uniform(*self._wait))
 
     def _go_on(self, path: Path, number: int, written: _Written, report: Report) -> None:
         """Append one more event and look at everything."""
@@ -171,15 +170,16 @@ class CrashSuite:
             running = [
                 self.start(path, (turn + 1) * APART, each, file) for turn, file in enumerate(files)
             ]
-            for writer, file in list(zip(running, files, strict=True))[:killed]:
-                self._kill(writer, file)
-            for turn, (writer, file) in enumerate(zip(running, files, strict=True)):
-                ended = writer.wait()
-                done = _numbers(file)
-                if turn >= killed and (ended, len(done)) != (0, each):
-                    raise RuntimeError(f"writer {turn} ended with {ended} after {len(done)}")
-                written.add((turn + 1) * APART, done)
-                report.acknowledged += len(done)
+            with _ended(*running):
+                for writer, file in list(zip(running, files, strict=True))[:killed]:
+                    self._kill(writer, file)
+                for turn, (writer, file) in enumerate(zip(running, files, strict=True)):
+                    ended = writer.wait()
+                    done = _numbers(file)
+                    if turn >= killed and (ended, len(done)) != (0, each):
+                        raise RuntimeError(f"writer {turn} ended with {ended} after {len(done)}")
+                    written.add((turn + 1) * APART, done)
+                    report.acknowledged += len(done)
             report.torn_tails += bool(self._torn and self._torn(path))
             self._go_on(path, 1, written, report)
         return report
@@ -217,6 +217,18 @@ class CrashSuite:
     def _store(self) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             yield Path(folder, "store")
+
+
+@contextlib.contextmanager
+def _ended(*writers: Running) -> Iterator[None]:
+    """End writers in the end, whatever happens: none goes on in a folder that is gone."""
+    try:
+        yield
+    finally:
+        for writer in writers:
+            writer.kill()
+        for writer in writers:
+            writer.wait()
 
 
 class _Written:
