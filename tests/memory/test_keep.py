@@ -158,6 +158,34 @@ def test_what_is_stored_is_light_and_leads_back(keeper: Keeper, tmp_path: Path) 
     assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_session_that_grew_is_given_whole_if_its_payloads_are_there(
+    keeper: Keeper, tmp_path: Path, *, lost: bool
+) -> None:
+    """As if it had been read at once; where a pack is lost, what is new is kept all the same."""
+    adapter, script = adapters()["claude"], logs.script(1)
+    source = source_of(tmp_path / "home", script)
+    first = keeper.keep(adapter, source, None, None).change
+    assert first is not None
+    seen = {r.event_id: Seen(r.ts, r.kind, r.state, r.tool, r.tokens) for r in first.events}
+    held = Held(first.row, first.cursor, unpack_facts(first.facts), seen)
+    script.user("and one thing more")
+    source = source_of(tmp_path / "home", script)
+    if lost:
+        keeper.sync()
+        for pack in (tmp_path / "packs").rglob("*.pack"):
+            pack.unlink()
+    grown = keeper.keep(adapter, source, None, held, recall=True)
+    fresh = Keeper(Packs(tmp_path / "others"), Redactor(key=KEY)).keep(adapter, source, None, None)
+    assert grown.change is not None
+    assert fresh.whole is not None
+
+    assert 1 == len(grown.change.events)
+    assert lost is (grown.whole is None)
+    if grown.whole is not None:
+        assert [e.payload for e in fresh.whole.events] == [e.payload for e in grown.whole.events]
+
+
 def test_nothing_new_is_no_change(keeper: Keeper, tmp_path: Path) -> None:
     """Read again from where it was read to."""
     adapter, source = adapters()["claude"], source_of(tmp_path / "home", logs.script(1))
