@@ -33,7 +33,8 @@ def played(suite: Suite, part: Part, folder: Path, env: Mapping[str, str] | None
     """Run tests in a process of their own, and count."""
     report = folder / "report.xml"
     asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    asked += [f"--junitxml={report}", f"--basetemp={folder / 'temp'}", "-m", "not e2e or prove"]
+    asked += [f"--junitxml={report}", "-o", "junit_family=xunit1"]  # which has properties
+    asked += [f"--basetemp={folder / 'temp'}", "-m", "not e2e or prove"]
     if suite.each:
         asked += [f"--hypothesis-seed={part.seed}"]
     given = {"THENCE_TEST": "whole", "THENCE_EXAMPLES": str(part.size) if suite.each else ""}
