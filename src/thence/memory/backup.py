@@ -16,7 +16,7 @@ import apsw
 
 from thence.errors import NotAppendable, NotReadable
 
-_TIER1: Final = ("events", "facts", "shares", "pending")
+_TIER1: Final = ("events", "runs", "facts", "shares", "pending")
 _PAGES: Final = 4096
 """Pages that are copied at a time, so that writers wait for a moment only."""
 
