@@ -80,7 +80,7 @@ def run(case: Case, make: type[Tool]) -> list[Answer]:
     """Run one tool on one case, in a home that is thrown away."""
     if case.agent not in make.reads:
         return [
-            Answer(make.name, case.agent, case.name, "all", SILENT, f"does not read {case.agent}")
+            Answer(make.name, case.agent, case.name, "all", SILENT, f"not asked about {case.agent}")
         ]
     with tempfile.TemporaryDirectory(prefix="truth-") as name:
         home = Path(name)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,9 +82,13 @@ class Thence(Tool):
 
 
 class Agentsview(_Peer):
-    """agentsview, asked through its daemon."""
+    """agentsview, asked through its daemon.
+
+    It reads Grok too, by `chat_history.jsonl`, which the planted folders do not have: not asked.
+    """
 
     name = "agentsview"
+    reads = ("claude", "codex")
     version = PYPI["agentsview"]
     program = PEERS / "bin" / "agentsview"
     _all = ("--include-one-shot", "--include-automated", "--json")
@@ -188,6 +194,15 @@ class ClaudeCodeLog(_Pages):
     def sessions(self) -> int | None:
         """A page for each session."""
         return len(list(self.home.rglob("session-*.html")))
+
+    def tokens(self) -> Total | None:
+        """As the index of all projects has it, at its top; a kind of which there is none is not."""
+        page = html.unescape(next(self.home.rglob("projects/index.html")).read_text())
+        told = re.search(r"Input: \d+(?: \| [A-Z][A-Za-z ]+: \d+)*", page)
+        if told is None:
+            return None
+        kinds = dict(re.findall(r"([A-Z][A-Za-z ]+): (\d+)", told[0]))
+        return Total(int(kinds.get("Output", 0)), sum(map(int, kinds.values())))
 
 
 class ClaudeCodeTranscripts(_Pages):

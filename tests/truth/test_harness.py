@@ -163,7 +163,7 @@ def test_a_tool_for_other_agents_is_not_asked() -> None:
     """It says so."""
     [answer] = harness.run(CASE, Other)
 
-    assert (SILENT, "does not read claude") == (answer.verdict, answer.said)
+    assert (SILENT, "not asked about claude") == (answer.verdict, answer.said)
 
 
 def test_an_answer_is_asked_for_once(tmp_path: Path) -> None:
@@ -190,5 +190,5 @@ def test_tables_count_only_what_was_said() -> None:
     assert "| tokens | 1 of 1 | 0 of 1 | - |" in summary(report)
     assert "| all | 6 of 6 | 2 of 6 | - |" in summary(report)
     assert "**tokens: 20 (4 out)**" in details(report)
-    assert "does not read claude |" in details(report)
+    assert "not asked about claude |" in details(report)
     assert isinstance(answers[0], Answer)
