@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from tests.adapters.transcripts import Script, usage
 from tests.memory import logs
 from tests.memory.stored import sweep
+from thence.format.normal import KINDS
 from thence.memory import index
 from thence.memory.search import Answer, BadQuery, hits, parse
 from thence.memory.sqlite import Sqlite
+from thence.memory.store import STATES
 
 WORD = "saltmarsh"
 
@@ -84,6 +86,17 @@ def test_newer_comes_before_older(home: Path, place: Path) -> None:
     found = said(opened(place, home), WORD)
 
     assert [f"{WORD} of day {day}" for day in (20, 11, 3)] == found
+
+
+def test_a_note_of_the_harness_comes_behind_the_message_that_it_repeats() -> None:
+    """Also where the message was taken back: it is what somebody said."""
+    kinds, states = list(KINDS), [state.value for state in STATES]
+    said, noted = kinds.index("user_msg"), kinds.index("lifecycle")
+
+    def worth(kind: int, state: str) -> float:
+        return index.score(1, 0, kind, states.index(state))
+
+    assert worth(said, "live") > worth(said, "rolled_back") > worth(noted, "internal")
 
 
 def test_what_people_said_comes_before_what_tools_printed(home: Path, place: Path) -> None:
