@@ -161,6 +161,10 @@ FORMATS = tuple(Format(*row) for row in (
      "1 doctest, 10 tests, 2 failures, 1 skipped", (8, 2, 1), "10 tests"),
 ))
 
+_CLOSES = re.compile("|".join(f"(?:{form.pattern})" for form in FORMATS))
+"""What a closing line of any runner matches: most lines of an output are none, and many forms
+would look at each."""
+
 COUNTED = Table(Row(*row) for row in (
     ("passed", r"--- PASS: |ok \d+(?!.*# (?i:skip))", "--- PASS: TestA (0.00s)", "=== RUN TestA"),
     ("failed", r"--- FAIL: |not ok \d+(?!.*# (?i:todo|skip))", "not ok 2 - adds", "FAIL"),
@@ -222,12 +226,12 @@ def tests(command: str, result_text: str) -> Tests | None:
         return None
     text = output.text(result_text)
     lines = output.lines(output.opened(text)[1])
-    bare = [line.lstrip() for line in lines]
+    closing = [(line, said) for line in lines if _CLOSES.match(said := line.lstrip())]
     own = [form for form in FORMATS if form.name == runner]
     task = runner == "bun test" or (" " in runner and not own) or runner == "script"
     for form in own if own and not task else FORMATS if runner != "go test" else ():
         match = re.compile(form.pattern).match
-        found = [line for line, said in zip(lines, bare, strict=True) if match(said)]
+        found = [line for line, said in closing if match(said)]
         if found:
             counts = _counts(" ; ".join(found if form.add_up else found[-1:]))
             return Tests(form.name if task else runner, *counts)
