@@ -47,7 +47,9 @@ def run_part(name: str, part: Part, where: Path) -> tuple[Outcome | str, float]:
 def processes(number: int) -> Executor:
     """Workers that end with this process."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(number, context, initializer=end_with_parent)
+    return ProcessPoolExecutor(
+        number, context, initializer=end_with_parent, initargs=(os.getpid(),)
+    )
 
 
 class Run:

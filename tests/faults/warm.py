@@ -106,12 +106,12 @@ def serve() -> None:
         sys.stdout.flush()
 
 
-def end_with_parent() -> None:
+def end_with_parent(known: int | None = None) -> None:
     """Have this process killed when the one that started it ends, however that ends.
 
     Otherwise a writer whose test was killed would write on, until there is no memory left.
     """
-    parent = os.getppid()
+    parent = known or os.getppid()
     with contextlib.suppress(OSError, AttributeError):  # Linux only
         ctypes.CDLL(None).prctl(_PARENTS_DEATH, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -119,11 +119,12 @@ def end_with_parent() -> None:
 
 
 def _start(module: str, function: str, given: list[Any]) -> int:
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     code = 70
-    end_with_parent()
+    end_with_parent(parent)  # which may have ended by now
     try:
         with contextlib.suppress(OSError):  # where tracing is for descendants only, let strace in
             ctypes.CDLL(None).prctl(_ANY_TRACER[0], ctypes.c_ulong(_ANY_TRACER[1]), 0, 0, 0)
