@@ -146,7 +146,8 @@ class Cuts(msgspec.Struct):
         acknowledged = self.folder / "acknowledged"
         acknowledged.unlink(missing_ok=True)
         given = [str(live / store), str(acknowledged), self.durability]
-        writer = subprocess.Popen([sys.executable, "-m", "prove.power", "write", *given], cwd=ROOT)
+        asked = [sys.executable, "-m", "prove.power", "write", *given]
+        writer = subprocess.Popen(asked, cwd=ROOT, preexec_fn=end_with_parent)  # noqa: PLW1509 - one thread
         try:
             stop = time.monotonic() + PATIENCE
             while not _acknowledged(acknowledged):
@@ -183,6 +184,7 @@ def _run_part(part: Part, folder: Path) -> Outcome:
         cwd=ROOT,
         capture_output=True,
         check=False,
+        preexec_fn=end_with_parent,
     )
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace")[-600:])
@@ -228,7 +230,6 @@ TRIALS = (
 )
 
 if __name__ == "__main__":
-    end_with_parent()
     verb, *said = sys.argv[1:]
     if verb == "write":
         write(*said)
