@@ -36,9 +36,12 @@ TRIALS = (
 
 def ran(where: Path, scale: float = 1.0) -> Run:
     """Run all of it in this process."""
-    prove.run.TRIALS = TRIALS
-    run = Run(State(where / "state.jsonl", "abc"), TRIALS, scale, 1, ThreadPoolExecutor)
-    run.run()
+    real, prove.run.TRIALS = prove.run.TRIALS, TRIALS
+    try:
+        run = Run(State(where / "state.jsonl", "abc"), TRIALS, scale, 1, ThreadPoolExecutor)
+        run.run()
+    finally:
+        prove.run.TRIALS = real
     return run
 
 

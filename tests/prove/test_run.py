@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import prove.run
 from prove.report import Report, Told, markdown, table, verdict
 from prove.state import State, code_of
@@ -20,12 +18,6 @@ from tests.prove import counting
 from tests.prove.counting import ran
 
 PATIENCE = 60.0
-
-
-@pytest.fixture(autouse=True)
-def _own_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test puts in the place of the real trials is theirs again after it."""
-    monkeypatch.setattr(prove.run, "TRIALS", prove.run.TRIALS)
 
 
 def totals(report: Report) -> list[tuple[Any, ...]]:
