@@ -27,7 +27,7 @@ from tests.adapters.transcripts import (
 from thence.adapters import Adapter, Cursor, adapters
 from thence.adapters.claude import KEPT_DAYS, Claude, spilled
 from thence.adapters.sessions import read_all
-from thence.format.facts import Fact
+from thence.format.facts import WHOLE_OUTPUT, Fact
 from thence.format.graph import State
 from thence.format.whole import Whole
 
@@ -311,6 +311,52 @@ def test_spilled_outputs_are_read_from_the_sessions_own_folder(tmp_path: Path) -
     (results / "b1.txt").symlink_to(results / "b2.txt")
     assert spilled(session.source, block) is None
     assert spilled(session.source, session.whole.facts[0].blocks[0]) is None
+
+
+def spills(tmp_path: Path, *bodies: str) -> Path:
+    """A session whose results were too large for its log, with the files beside it."""
+    log = Script()
+    for at, body in enumerate(bodies):
+        path = f"/home/dev/.claude/projects/x/{A}/tool-results/b{at}.txt"
+        log.call(f"t{at}")
+        told = {"stdout": body[:5], "stderr": "", "persistedOutputPath": path}
+        text = f"<persisted-output>\nFull output saved to: {path}\n\nPreview"
+        log.result(f"t{at}", text, toolUseResult=told)
+    results = write(tmp_path, log) / A / "tool-results"
+    results.mkdir(parents=True)
+    for at, body in enumerate(bodies):
+        (results / f"b{at}.txt").write_text(body)
+    return results
+
+
+def kept(tmp_path: Path) -> list[object]:
+    """What is kept of each result beside its text."""
+    facts = read(tmp_path).whole.facts
+    details = [fact.blocks[1].payload for fact in facts if len(fact.blocks) == 2]
+    return [detail.get(WHOLE_OUTPUT, detail.get("stdout")) for detail in details]
+
+
+def test_a_spilled_output_is_kept_with_its_result(tmp_path: Path) -> None:
+    """The client deletes both; the whole stands in the place of its beginning."""
+    results = spills(tmp_path, "all of it", "all of that")
+
+    assert ["all of it", "all of that"] == kept(tmp_path)
+    (results / "b0.txt").unlink()
+    (results / "b1.txt").write_text("other words")
+    assert ["all o", "other words"] == kept(tmp_path)
+    details = [fact.blocks[1].payload for fact in read(tmp_path).whole.facts[1::2]]
+    assert "all o" == details[1]["stdout"]
+
+
+def test_no_more_of_spilled_outputs_is_kept_than_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of one nor of all that a log names: it may name the same one for ever."""
+    spills(tmp_path, "0123456789", "01234567", "abcdefgh", "ABCDEFGH")
+    monkeypatch.setattr("thence.adapters.claude.spills.KEPT", 8)
+    monkeypatch.setattr("thence.adapters.claude.spills.KEPT_TOGETHER", 18)
+
+    assert ["01234", "01234567", "abcdefgh", "ABCDE"] == kept(tmp_path)
 
 
 def test_spilled_outputs_in_a_linked_folder_are_not_read(tmp_path: Path) -> None:

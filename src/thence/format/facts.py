@@ -31,6 +31,9 @@ COPIES_OF = "copies_of"
 HANDED = "thence handed it over"
 """How a tie is known that a handoff wrote down."""
 
+WHOLE_OUTPUT = "whole_output"
+"""In the payload of a note beside a result: all that the call gave, where the result is a part."""
+
 Link = Literal["resume", "fork", "subagent", "adopt"]
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import force_setattr as set_field
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
 from thence.errors import ThenceError
 from thence.format import gather, joins, kinds
-from thence.format.facts import COPIES_OF, Block, Edge, Fact, Told, words_of
+from thence.format.facts import COPIES_OF, WHOLE_OUTPUT, Block, Edge, Fact, Told, words_of
 from thence.format.lineage import SHARED
 from thence.format.normal import KINDS, Session, SessionEvent, in_order, one_line
 from thence.format.records import JSON, Skipped, Usage
@@ -643,9 +643,14 @@ def _words(whole: Whole, new: Sequence[EventRow]) -> Iterable[Words]:
         if event.payload is None or event.event_id not in wanted:
             continue
         # What the harness noted for itself, whole files among it, was neither said nor done.
-        body = words_of(event, _NOTE) if event.role == "system" else words_of(event)
+        note = event.role == "system" and not _has_output(event.payload)
+        body = words_of(event, _NOTE) if note else words_of(event)
         if body:
             yield Words(event.event_id, body, meta(agent, event.kind, event.tool))
+
+
+def _has_output(payload: JSON) -> bool:
+    return isinstance(payload, dict) and WHOLE_OUTPUT in payload
 
 
 # -- money ----------------------------------------------------------------------------------

@@ -16,16 +16,13 @@ from pathlib import Path
 from thence.adapters import Batch, Cursor, File, Live, Mark, Prompt, Source, files
 from thence.adapters.claude import sources as sources
 from thence.adapters.claude.records import Document, Log, is_record
-from thence.adapters.claude.text import spill_name
+from thence.adapters.claude.spills import spilled as spilled
 from thence.format.codec import Found, objects
-from thence.format.facts import Block
-from thence.format.normal import SessionEvent
 from thence.format.records import JSON, time_text, word
 
 KEPT_DAYS = 30
 """After how many days the client deletes sessions, unless its settings say otherwise."""
 
-SPILL_LIMIT = 16 << 20
 PASTE_LIMIT = 1 << 20
 
 _HISTORY_LIMIT = 256 << 20
@@ -102,22 +99,6 @@ class Claude:
         """After how many days the client deletes a session that nobody opened again."""
         days = files.document(str(root / "settings.json")).get("cleanupPeriodDays")
         return days if type(days) is int and 0 <= days < 10**6 else KEPT_DAYS
-
-
-def spilled(source: Source, block: Block | SessionEvent, limit: int = SPILL_LIMIT) -> bytes | None:
-    """Read the full text of a result that was too large for its transcript.
-
-    The path that the result names is not followed: only its last part counts, in the session's
-    own folder. None when there is none, it is not there any more, or it is larger than the limit.
-    """
-    name = spill_name(block.payload)
-    log = next((file.path for file in source.files if file.key == "main"), None)
-    if name is None or log is None:
-        return None
-    folder = f"{log.removesuffix('.jsonl')}/tool-results"
-    if os.path.islink(folder) or os.path.islink(os.path.dirname(folder)):  # noqa: PTH114, PTH120
-        return None
-    return files.read_small(f"{folder}/{name}", limit)
 
 
 def _opened(source: Source, file: File, mark: Mark) -> Log | Document:

@@ -19,7 +19,7 @@ from hashlib import blake2b
 import msgspec
 
 from thence.adapters import File, Mark, Source
-from thence.adapters.claude import blocks
+from thence.adapters.claude import blocks, spills
 from thence.adapters.claude import text as texts
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed, line_name
@@ -73,6 +73,7 @@ class Log:
     """The records of one transcript."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        self._source = source
         self._session = source.session
         self._key = file.key
         self._channel = file.channel
@@ -89,6 +90,7 @@ class Log:
         self._tasks: dict[str, str] = dict(carry.get("tasks", {}))
         self._agents: dict[str, str] = dict(carry.get("agents", {}))
         self._foreign: dict[str, str] = dict(carry.get("foreign", {}))
+        self._spilled: int = carry.get("spilled", 0)  # bytes of outputs that were kept
         self._makers: dict[str, Callable[[Found, Record, Frame], tuple[Fact, ...]]] = {
             "user": self._user,
             "assistant": self._assistant,
@@ -113,6 +115,7 @@ class Log:
             "tasks": dict(self._tasks),
             "agents": dict(self._agents),
             "foreign": dict(self._foreign),
+            "spilled": self._spilled,
         }
         return {name: value for name, value in known.items() if value}
 
@@ -310,10 +313,12 @@ class Log:
             flags |= Is.SYNTHETIC
         node = Node(uuid, parent, flags, (), answers_of(given))
         told = blocks.told(given, result)
+        fields = result if isinstance(result, dict) else {}
         detail = texts.details(result, first.payload)
+        if "persistedOutputPath" in fields and isinstance(detail, dict):
+            detail = self._with_spill(detail, first)
         if detail is not None:
             given += (Block("lifecycle", "system", "details", detail, None, first.call),)
-        fields = result if isinstance(result, dict) else {}
         agent = word(fields.get("agentId")) or (
             None if fields else texts.agent_named(first.payload)
         )
@@ -322,6 +327,15 @@ class Log:
         if "searchCount" in fields:
             fact = msgspec.structs.replace(fact, **blocks.searched(fields, first.call))
         return self._told(record, frame, fact, about)
+
+    def _with_spill(self, detail: Record, result: Block) -> Record:
+        """Keep an output with its result: the client deletes its file with the log."""
+        room = min(spills.KEPT, spills.KEPT_TOGETHER - self._spilled)
+        body = spills.spilled(self._source, result, room)
+        if body is None:
+            return detail
+        self._spilled += len(body)
+        return spills.with_whole(detail, body)
 
     def _linked(self, agent: str, call: str) -> Record | None:
         """Say which call a subagent answers to, once."""
