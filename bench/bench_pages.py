@@ -79,15 +79,13 @@ def _worked(desk: Any, uid: str) -> None:
 
 def _painted(desk: Any, uid: str, bare: float) -> int:
     """Look at it with a browser: for the first time, then four times at hand."""
-    import socket
-
     from thence.serve import app
     from thence.serve.desk import Desk
     from thence.serve.gate import Gate
 
     given = {"known": desk.known, "roots": {}, "policy": desk.policy}
     desk = Desk(desk.store, home=desk.home, settings=desk.settings, **given)
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = app.listener("127.0.0.1", 0)
     gate = Gate("127.0.0.1", listener.getsockname()[1], key=bytes(32))
     server = app.server(app.create(desk, gate))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

@@ -84,7 +84,8 @@ class Thence(Tool):
 class Agentsview(_Peer):
     """agentsview, asked through its daemon.
 
-    It reads Grok too, by `chat_history.jsonl`, which the planted folders do not have: not asked.
+    It reads Grok too, probably by `chat_history.jsonl`, which the planted folders do not have: not
+    asked.
     """
 
     name = "agentsview"

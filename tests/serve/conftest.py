@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -55,7 +54,7 @@ class House:
         self.homes = madeup.homes(folder)
         self.store = Sqlite(str(self.homes.thence / "memory" / "thence.db"))
         self.desk = self._desk()
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = serving.listener("127.0.0.1", port)
         self.port: int = self._listener.getsockname()[1]
         self.gate = Gate("127.0.0.1", self.port, key=KEY)
         self.url = f"http://127.0.0.1:{self.port}"

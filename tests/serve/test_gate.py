@@ -143,11 +143,17 @@ def test_there_are_forty_hostile_requests() -> None:
     assert 40 <= len({hostile.name for hostile in HOSTILE})
 
 
-def test_a_request_that_is_none_closes_the_connection(house: House) -> None:
-    """Two hosts, or bytes that are no HTTP, get no further than the parser."""
-    twice = Hostile("", LIST, (HOST, "Host: evil.example", TOKEN), 400)
+def test_a_request_with_two_hosts_has_none_of_ours(house: House) -> None:
+    """Whatever a parser lets through: one of them is somebody else's."""
+    twice = Hostile("", LIST, (HOST, "Host: evil.example", TOKEN), 421)
 
-    assert 400 == sent(house, twice).status
+    assert twice.status == sent(house, twice).status
+
+
+def test_a_request_that_is_none_gets_no_further_than_the_parser(house: House) -> None:
+    """Bytes that are no HTTP, and a version that nobody speaks."""
+    for line in ("\x16\x03\x01 hello", "GET /api/sessions HTTP/9.9"):
+        assert 400 == sent(house, Hostile("", line, (HOST, TOKEN), 400)).status
 
 
 # -- the ways in ----------------------------------------------------------------------------

@@ -117,9 +117,10 @@ def _check(host: str, *, token: bool, loopback: bool) -> None:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    from thence.serve import app
+
     try:
-        return socket.create_server((host, port), family=family)
+        return app.listener(host, port)
     except OSError as error:
         raise PortTaken(
             f"cannot listen on {host} port {port}: {error.strerror or error}",

@@ -122,22 +122,23 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._streams = app.hub
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin. Small pieces are sent at once, on connections of sockets of any making.
-
-        The loop sees to that only for sockets that name their protocol, which those of
-        `socket.create_server` do not: a body would wait for the acknowledgement of its headers,
-        40 ms. What is accepted has the options of what listened.
-        """
-        for listening in sockets or ():
-            if listening.family in (socket.AF_INET, socket.AF_INET6):
-                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await super().startup(sockets)
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then all else."""
         self._streams.close()
         await super().shutdown(sockets)
+
+
+def listener(host: str, port: int, *, backlog: int | None = None) -> socket.socket:
+    """Make a socket that listens, for connections on which small pieces are sent at once.
+
+    The loop sees to that only where a socket names its protocol, which those of `create_server`
+    do not: a body would wait for the acknowledgement of its headers, 40 ms. What is accepted has
+    the options that the socket had when the client came: so they are set before any can.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.create_server((host, port), family=family, backlog=backlog)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
 
 
 def server(app: App) -> Server:
