@@ -28,7 +28,11 @@ BARE = 11
 """Milliseconds of bare Python on the machine the budget was written for."""
 PAINT = 200
 ROWS = "document.querySelectorAll('li.ev[data-kind]').length > 5 ? performance.now() : null"
-PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+PAINTS = """
+new PerformanceObserver(list => {
+  for (const one of list.getEntriesByName('first-contentful-paint')) console.log(one.startTime)
+}).observe({type: 'paint', buffered: true})
+"""
 
 
 def main() -> int:
@@ -115,14 +119,18 @@ def _browsed(gate: Any, uid: str) -> list[float]:
         browser = kit.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(gate.url())
+        # Of every document: the head of a first look makes room for the rows when they are there.
+        painted: list[float] = []
+        page.on("console", lambda said: painted.append(float(said.text)))
+        page.add_init_script(PAINTS)
         took: list[float] = []
         for _ in range(5):
+            painted.clear()
             page.goto(f"http://{gate.host}:{gate.port}/sessions/{uid}", wait_until="load")
-            page.wait_for_function(f"() => {PAINTED}")
-            took.append(page.evaluate(PAINTED))
-            if len(took) == 1:
-                rows = page.wait_for_function(f"() => {ROWS}").json_value()
-                print(f"  its rows     {rows:7.1f} ms  on the first look")
+            rows = page.wait_for_function(f"() => {ROWS}").json_value()
+            if not took:
+                print(f"  its rows     {rows:7.1f} ms  on the first look, after its head")
+            took.append(painted[0])
         browser.close()
     return took
 
