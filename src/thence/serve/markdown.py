@@ -393,14 +393,21 @@ def _out(lines: Sequence[str], path: str) -> Iterator[Line]:
         yield Line("-", text, number)
 
 
-def _coloured_lines(lines: Sequence[str], path: str) -> list[Markup]:
+def _coloured_lines(lines: Sequence[str], path: str) -> Sequence[Markup]:
     """Colour lines together, so that a text over several lines is one; no span crosses a line."""
     text = "\n".join(lines)
-    lexer = _lexer(language_of(path)) if len(text) <= CODE else None
-    if lexer is None:
+    language = language_of(path)
+    if len(text) > CODE or _lexer(language) is None:
         return [escape(line) for line in lines]
+    return _coloured_text(text, language)
+
+
+@lru_cache(maxsize=256)
+def _coloured_text(text: str, language: str) -> tuple[Markup, ...]:
+    """Colour a text, line by line. The same edits are looked at again and again."""
+    lexer = _lexer(language)
     out: list[list[str]] = [[]]
-    for kind, piece in lexer.get_tokens(text):
+    for kind, piece in lexer.get_tokens(text) if lexer is not None else ():
         name = _class(kind)
         for at, part in enumerate(piece.split("\n")):
             if at:
@@ -408,5 +415,6 @@ def _coloured_lines(lines: Sequence[str], path: str) -> list[Markup]:
             if part:
                 shown = str(escape(part))
                 out[-1].append(f'<span class="{name}">{shown}</span>' if name else shown)
-    made = [Markup("".join(parts)) for parts in out[: len(lines)]]  # noqa: S704 - escaped
-    return made + [Markup("")] * (len(lines) - len(made))
+    wanted = text.count("\n") + 1
+    made = [Markup("".join(parts)) for parts in out[:wanted]]  # noqa: S704 - escaped
+    return (*made, *[Markup("")] * (wanted - len(made)))
