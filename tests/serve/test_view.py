@@ -231,14 +231,14 @@ def test_a_pause_says_how_long_it_was(tmp_path: Path) -> None:
 
 
 def test_an_open_call_of_a_running_session_is_no_interruption(tmp_path: Path) -> None:
-    """It runs, and the end of the page says so."""
+    """It is open; whether anybody is at it, the end of the page says."""
     s = Transcript("open", tmp_path, NOON)
     s.prompt("Go.")
     s.call("Bash", {"command": "make all"}, None)
     chart = whole_of(tmp_path, s)
 
     assert [row.kind for row in chart.rows] == ["prompt", "tool"]
-    assert drawn(chart).main().items[1].status == "running"
+    assert drawn(chart).main().items[1].status == "open"
     assert tail(chart, "running", None).what == "make all"
     assert tail(chart, None, None).said == "Left open, nothing came after"
 

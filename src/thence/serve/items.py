@@ -140,7 +140,7 @@ def status_of(call: Call | None) -> tuple[str, bool]:
     if call is None:
         return "no result", True
     if not call.ended:
-        return "running", False
+        return "open", False  # whether anybody is at it, the end of the page says
     why = call.ending.why if call.ending and call.ending.failed else ""
     if why in _CUT_SHORT:
         return why, True
