@@ -75,7 +75,30 @@ def test_rows_that_only_the_log_holds_are_not_passed_over(unwritable: Desk) -> N
     """With a log beside the file it is not read without it: that would show less than there is."""
     (unwritable.home / "memory" / "thence.db-wal").write_bytes(b"x" * 4096)
 
-    is_told(unwritable.run("ls"), 2, "cannot open the store")
+    is_told(unwritable.run("ls"), 1, "cannot open the store")
+
+
+def test_what_a_full_disk_refused_is_a_failure_and_no_mistake_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first sweep that found no room leaves an empty file: who looks is told of the disk.
+
+    A file that is no store was named by somebody; that is a usage error.
+    """
+    desk = Desk(tmp_path, monkeypatch)
+    store = desk.home / "memory" / "thence.db"
+    store.parent.mkdir(parents=True)
+    store.touch()
+    refused = [store.with_name(f"thence.db-{name}") for name in ("wal", "shm", "journal")]
+    for path in refused:
+        path.mkdir()
+    for arguments in (["ls"], ["search", "clock"], ["sweep"]):
+        is_told(desk.run(*arguments), 1, "cannot open the store", "disk full")
+    for path in refused:
+        path.rmdir()
+    store.write_bytes(b"no database, for sure" * 100)
+
+    is_told(desk.run("ls"), 2, "cannot open the store", "an SQLite file")
 
 
 def test_a_store_that_is_locked_is_busy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

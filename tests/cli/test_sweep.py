@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
+from thence.adapters.native import Native
 from thence.cli import bar, sweep
 from thence.cli.terminal import columns
 from thence.memory import nudges, watching
@@ -38,6 +39,41 @@ def test_sweep_says_what_was_kept(desk: Desk) -> None:
 
     assert first.out.startswith("kept 2 sessions (2 new), ")
     assert again.out.startswith("nothing new in 2 sessions, ")
+
+
+LOOKS_FOR = {
+    "claude": "projects/*/ID.jsonl",
+    "codex": "sessions/**/rollout-*.jsonl",
+    "grok": "sessions/*/ID",
+    "thence": "sessions/*/ID.jsonl",
+}
+
+
+@pytest.mark.parametrize("agent", LOOKS_FOR)
+@pytest.mark.parametrize("dry", [[], ["-n"]], ids=["sweep", "dry"])
+def test_a_folder_without_sessions_is_told_with_what_was_looked_for(
+    desk: Desk, agent: str, dry: list[str]
+) -> None:
+    """Who gave the wrong folder sees what would have been a session, and where it would lie."""
+    place = desk.user / "empty"
+    place.mkdir()
+    ran = desk.run("sweep", *dry, "--root", f"{agent}={place}")
+
+    assert (0, "no agent's sessions found") == (ran.code, ran.lines[0])
+    assert f"  {agent}: no {LOOKS_FOR[agent]} below ~/empty" == ran.lines[1]
+    assert f"--root {agent}=PATH" in ran.lines[2]
+
+
+def test_an_adapter_need_not_say_what_it_looks_for(tmp_path: Path) -> None:
+    """Other people's do not: their roots are told all the same."""
+
+    class Silent(Native):
+        looks_for = ""
+
+    told = list(sweep.looked({"x": Silent()}, {"x": [tmp_path]}))
+
+    assert f"  x: no session below {tmp_path}" == told[1]
+    assert "on this machine" in next(sweep.looked({}, {}))
 
 
 def test_object_has_the_names_of_the_contract(desk: Desk) -> None:

@@ -34,6 +34,7 @@ class Native:
     """The reader."""
 
     name = "thence"
+    looks_for = "sessions/*/ID.jsonl"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Name the one home; what is kept inside projects is found by path."""
@@ -139,14 +140,6 @@ class Native:
 
 def _key(session: str, number: int) -> str:
     return f"{session}.{number:09d}"
-
-
-def _home_of(folder: Path) -> Path | None:
-    """The home or project whose sessions a folder holds, by the names alone."""
-    if folder.name == layout.LOCAL_SESSIONS:
-        return folder.parent
-    known = folder.parent.name == layout.SESSIONS and _PROJECT.fullmatch(folder.name)
-    return folder.parent.parent if known else None
 
 
 def _names(folder: str, *, folders: bool = False) -> list[str]:

@@ -137,7 +137,7 @@ class Run:
         if self._json:
             say(as_json(_object(report)))
         else:
-            tell(said(report, width(), found=bool(self._roots)))
+            tell(self._said(report, width()))
         return code(report)
 
     def stopped(self, kept: int, *, watching: bool) -> None:
@@ -173,6 +173,10 @@ class Run:
         self._progress.end()
         return report
 
+    def _said(self, report: Report, room: int) -> Iterator[str]:
+        """Say what was done, or where nothing was found to do."""
+        return said(report, room) if report.sources else looked(self._known, self._roots)
+
     def _note(self, progress: Progress) -> None:
         if progress.stage == "read":
             self._far = progress
@@ -201,7 +205,7 @@ class Run:
             click.echo(json.dumps(_object(report)))
         elif first or report.events or report.skipped or report.failed:
             clock = style(f"{present():%H:%M:%S}", fg="bright_black")
-            lines = list(said(report, width() - 10, found=bool(self._roots)))
+            lines = list(self._said(report, width() - 10))
             tell([f"{clock}  {lines[0]}", *(f"{' ' * 10}{line}" for line in lines[1:])])
 
 
@@ -260,12 +264,19 @@ def _object(report: Report) -> dict[str, JSON]:
     return told
 
 
-def said(report: Report, room: int, *, found: bool) -> Iterator[str]:
+def looked(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
+    """Say where no session was found, and what would have been one."""
+    yield "no agent's sessions found" + ("" if roots else " on this machine")
+    for name, places in roots.items():
+        wanted = getattr(known[name], "looks_for", None) or "session"
+        for place in places:
+            yield f"  {clean(name)}: no {clean(wanted)} below {clean(tilde(str(place)))}"
+    agent = clean(next(iter(roots), "claude"))
+    yield f"  thence sweep --root {agent}=PATH reads them from elsewhere"
+
+
+def said(report: Report, room: int) -> Iterator[str]:
     """Say in words what a sweep did."""
-    if not found:
-        yield "no agent's sessions found on this machine"
-        yield "  thence sweep --root claude=PATH reads them from elsewhere"
-        return
     took = f"{report.seconds:.2f} s" if report.seconds < 1 else f"{report.seconds:.1f} s"
     if not report.read:
         yield f"nothing new in {several(report.sources, 'session')}, {took}"
@@ -398,7 +409,10 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool) -> int:
             )
         )
         return 0
-    lines = [_would(found), *table(_PENDING, [_cells(one) for one in found], width())]
+    if any(one.sources for one in found):
+        lines = [_would(found), *table(_PENDING, [_cells(one) for one in found], width())]
+    else:
+        lines = list(looked(known, roots))
     tell([*lines, "nothing was written"])
     return 0
 
@@ -411,8 +425,6 @@ _PENDING = (
 
 def _would(found: Sequence[Pending]) -> str:
     new, changed = sum(one.new for one in found), sum(one.changed for one in found)
-    if not found:
-        return "no agent's sessions found on this machine"
     if not new + changed:
         return f"nothing new in {several(sum(one.sources for one in found), 'session')}"
     much = size(sum(one.bytes for one in found))

@@ -22,7 +22,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from thence.errors import BadConfig, NotAppendable, SessionNotFound
+from thence.errors import BadConfig, NotAppendable, NotReadable, SessionNotFound, ThenceError
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.memory import runs
@@ -208,8 +208,10 @@ class Sqlite:
         except apsw.Error as again:
             raise self._unopened(again) from error
 
-    def _unopened(self, error: Exception) -> BadConfig:
-        return BadConfig(
+    def _unopened(self, error: Exception) -> ThenceError:
+        """Tell a file that is no store, which somebody named, from a disk that refuses one."""
+        kind = BadConfig if isinstance(error, apsw.NotADBError) else NotReadable
+        return kind(
             f"cannot open the store {self.path}: {error}",
             hint="is it an SQLite file of yours, the disk full, the folder yours?"
             " THENCE_HOME names another one",

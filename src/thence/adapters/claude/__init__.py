@@ -39,6 +39,7 @@ class Claude:
     """The reader of Claude Code's sessions."""
 
     name = sources.NAME
+    looks_for = "projects/*/ID.jsonl"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Name the client's folders: those of its variable, else the usual; the desktop app's."""

@@ -47,6 +47,7 @@ class Codex:
     """The reader of Codex's rollouts."""
 
     name = "codex"
+    looks_for = "sessions/**/rollout-*.jsonl"
 
     def __init__(self) -> None:
         self._titles: dict[str, tuple[tuple[int, ...], dict[str, Fact]]] = {}

@@ -54,6 +54,7 @@ class Grok:
     """The reader."""
 
     name = "grok"
+    looks_for = "sessions/*/ID"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """`$GROK_HOME` and `~/.grok`."""
