@@ -72,13 +72,14 @@ def serve(folder: Path) -> None:
     gate = Gate("127.0.0.1", listener.getsockname()[1], key=KEY)
     made = app.create(desk, gate)
     server = app.server(made)
+    app.settle()
     print(json.dumps([gate.port, gate.token]), flush=True)
     threading.Thread(target=_ticking, args=(made.hub, server), daemon=True).start()
     server.run([listener])
 
 
 def _ticking(hub: Any, server: Any) -> None:
-    from thence.serve.live import frame
+    from thence.serve.clients import frame
 
     stop = threading.Event()
 

@@ -24,9 +24,9 @@ from thence.cli.madeup import made_id
 from thence.journal import Journal
 from thence.memory import nudges
 from thence.memory.recall import along
-from thence.serve import live
+from thence.serve import clients, live, sweeper
+from thence.serve.clients import Client, frame
 from thence.serve.lines import Line
-from thence.serve.live import Client, frame
 
 MAIN = made_id("clock-change")
 UID = f"claude:{MAIN}"
@@ -218,8 +218,8 @@ def test_a_server_that_starts_while_another_sweeps_catches_up_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers meanwhile, and what was written before it began is published in the end."""
-    monkeypatch.setattr(live, "PATIENCE", 0.0)
-    monkeypatch.setattr(live, "TICK", 0.1)
+    monkeypatch.setattr(sweeper, "PATIENCE", 0.0)
+    monkeypatch.setattr(sweeper, "TICK", 0.1)
     house = built(tmp_path)
     say(house, "before it began")
     other = contextlib.ExitStack()
@@ -344,7 +344,7 @@ def test_all_sessions_tell_when_they_change_and_who_waits(
 
 def test_what_comes_to_rest_is_digested(own_house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at every line, which would cost more than the lines; soon after the last one."""
-    monkeypatch.setattr(live, "QUIET", 0.1)
+    monkeypatch.setattr(sweeper, "QUIET", 0.1)
     say(own_house, "one more")
 
     wait_until(lambda: own_house.desk.row(UID).change > 1)
@@ -405,23 +405,6 @@ def test_a_nudge_of_a_hook_is_swept_at_once(own_house: House, tmp_path: Path) ->
 # -- clients --------------------------------------------------------------------------------
 
 
-def test_what_waits_for_a_client_is_bounded() -> None:
-    """By frames and by bytes; too much, and nothing is kept for it."""
-
-    async def pushed(frames: list[bytes], times: int) -> tuple[bool, bytes]:
-        client = Client()
-        for _ in range(times):
-            client.push(frames)
-        client.close()
-        return client.lost, await client.take()
-
-    full = asyncio.run(pushed([b"x"], live.FRAMES))
-    many = asyncio.run(pushed([b"x"], live.FRAMES + 1))
-    large = asyncio.run(pushed([b"x" * (live.BYTES + 1)], 1))
-
-    assert ((False, b"x" * live.FRAMES), (True, b""), (True, b"")) == (full, many, large)
-
-
 class Clock:
     """The clock of a loop, as far as the hub looks at it."""
 
@@ -449,24 +432,34 @@ class Clock:
 def test_what_comes_quicker_than_it_can_be_written_is_gathered(house: House) -> None:
     """The first goes out at once; the more clients there are, the longer the next one waits."""
     clock, hub = Clock(), live.Hub(house.desk)
-    clients = [Client() for _ in range(100)]
-    gap = len(clients) / live.PACE
-    heard = []
-    for seconds in (0, gap / 2, gap / 3, gap / 3):
-        hub._deliver(clock, clients, [b"x"])  # type: ignore[arg-type]
-        clock.passes(seconds)
-        heard.append({asyncio.run(one.take()) for one in clients if one._wake.is_set()})
-        for one in clients:
-            one._wake.clear()
+    heard: list[bytes] = []
 
-    assert [{b"x"}, set(), set(), {b"xxx"}] == heard
+    async def write(data: bytes) -> None:
+        heard.append(data)
+
+    async def delivered() -> list[set[bytes]]:
+        there = [Client() for _ in range(100)]
+        tasks = [asyncio.create_task(one.send(write)) for one in there]
+        await asyncio.sleep(0)
+        gap, out = len(there) / live.PACE, list[set[bytes]]()
+        for seconds in (0, gap / 2, gap / 3, gap / 3):
+            hub._deliver(clock, there, [b"x"])  # type: ignore[arg-type]
+            clock.passes(seconds)
+            out.append(set(heard))
+            heard.clear()
+        for one in there:
+            one.close()
+        await asyncio.gather(*tasks)
+        return out
+
+    assert [{b"x"}, set(), set(), {b"xxx"}] == asyncio.run(delivered())
 
 
 def test_a_slow_client_is_let_go_and_finds_the_rest(
     own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads nothing for a while; the others are served all the same."""
-    monkeypatch.setattr(live, "BYTES", 400_000)
+    monkeypatch.setattr(clients, "BYTES", 400_000)
     monkeypatch.setattr(live, "STALL", 10 * LONG)  # how long this takes says nothing
     quick = listen(f"{STREAM}?last=1")
     quick.wait_for("ready")
@@ -556,12 +549,3 @@ def test_an_odd_stream_is_refused_before_it_begins(house: House, path: str, stat
     answer = house.ask(path)
 
     assert (status, "application/problem+json") == (answer.status, answer.headers["content-type"])
-
-
-def test_a_frame_is_one_event_whatever_it_holds() -> None:
-    """No text of a session can end it, or begin another one."""
-    made = frame("event", {"text": "a\n\nevent: forged\r\ndata: {}"}, "m")
-
-    assert made.startswith(b"event: event\nid: m\ndata: {")
-    assert (3, True) == (len(made.strip().split(b"\n")), made.endswith(b"\n\n"))
-    assert b"\r" not in made

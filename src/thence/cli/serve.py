@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import socket
 import sys
 from functools import cache, partial
@@ -72,10 +71,7 @@ def command(
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
         made = app.create(desk(store, team=team is not None), guard)
         _say(guard, token=token, json=json, loopback=gate.is_loopback(host), opens=not no_open)
-        # Sessions at hand are many small things that stay: looking through all of them again and
-        # again would take a fifth of the time in which a large one is laid out.
-        gc.freeze()
-        gc.set_threshold(100_000, 20, 100)
+        app.settle()
         with listener:
             app.server(made).run([listener])
     return 0

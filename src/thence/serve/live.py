@@ -11,22 +11,18 @@ line moves (a rewind, a late result) `rewound` says how much of what was sent st
 subagent that went on has an event of its own, `agent`.
 
 Invariants: what waits for a client is bounded; one that does not take it is told that it `lost`
-the stream and let go, and finds the rest when it comes back. One thread sweeps; a sweep that
-fails is logged and the next one tried. Nothing here keeps state that a restart would lose.
+the stream and let go, and finds the rest when it comes back. Nothing here keeps state that a
+restart would lose.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qs
 
 import msgspec
@@ -37,40 +33,27 @@ from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format.whole import Whole
-from thence.memory import nudges, spelling, standing
+from thence.memory import spelling, standing
 from thence.memory.recall import event_name
-from thence.memory.store import Filter, SessionRow, StoreLocked
-from thence.memory.watching import changes, narrowed
+from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
+from thence.serve.clients import Client, frame
 from thence.serve.heard import Listener
 from thence.serve.lines import Line, Mark
+from thence.serve.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
     from thence.serve.desk import Desk
     from thence.serve.gate import Receive, Scope, Send
 
-GATHER_MS: Final = 120
-STEP_MS: Final = 40
-"""How long changes are gathered, and how long a pause hands them out earlier."""
-TICK: Final = 1.0
-"""Seconds between two looks at what agents say of themselves."""
-QUIET: Final = 5.0
-"""Seconds without a change after which what was swept is digested."""
-LATEST: Final = 60.0
-"""Seconds after which that is done though there is no quiet."""
-REST: Final = 0.5
-"""How long the sweeps rest, for each second that one took; at most a second."""
-PATIENCE: Final = 2.0
-"""Seconds that a sweep waits for another one to end."""
+LOOK: Final = 1.0
+"""Seconds between two looks at the clients."""
 BEAT: Final = 15.0
 """Seconds of silence after which a client is told that the server is there."""
 STALL: Final = 20.0
 """Seconds that a client may take for what is sent to it."""
 CLIENTS: Final = 4000
-FRAMES: Final = 1024
-BYTES: Final = 4 << 20
-"""Frames and bytes that may wait for one client."""
 PACE: Final = 10_000
 """Writes to all clients together in a second: what comes quicker is gathered for the next."""
 PIECE: Final = 64
@@ -81,65 +64,6 @@ HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-
-_log = logging.getLogger(__name__)
-_encode = msgspec.json.Encoder().encode
-
-
-def frame(kind: str, data: object, mark: object = None) -> bytes:
-    """Give one server-sent event. JSON has no line break in it."""
-    name = b"" if mark is None else b"id: %s\n" % str(mark).encode()
-    return b"event: %s\n%sdata: %s\n\n" % (kind.encode(), name, _encode(data))
-
-
-class Client:
-    """One stream to one client, and what waits for it."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[bytes] = deque()
-        self._bytes = 0
-        self._wake = asyncio.Event()
-        self.lost = False
-        """It was too slow: what waited for it is gone, and the stream ends."""
-        self.closed = False
-        self.told: dict[str, int] = {}
-        """Sessions that it heard of while it came in, and their changes."""
-        self.sending: float | None = None
-        """Since when it has not taken what is sent to it."""
-        self.heard = time.monotonic()
-        """When something was sent to it last."""
-        self.task: asyncio.Task[Any] | None = None
-
-    def push(self, frames: Iterable[bytes]) -> None:
-        """Let something wait for it until it is woken, in the loop; too much and it is let go."""
-        if self.lost or self.closed:
-            return
-        for one in frames:
-            self._waiting.append(one)
-            self._bytes += len(one)
-        if len(self._waiting) > FRAMES or self._bytes > BYTES:
-            self.lost = True
-            self._waiting.clear()
-            self._bytes = 0
-
-    def wake(self) -> None:
-        """Have it send what waits."""
-        self._wake.set()
-
-    def close(self) -> None:
-        """End the stream."""
-        self.closed = True
-        self._wake.set()
-
-    async def take(self) -> bytes:
-        """Wait for what is to be sent; nothing when it is to end."""
-        if not self._waiting and not self.lost and not self.closed:
-            self._wake.clear()
-            await self._wake.wait()
-        taken = b"".join(self._waiting)
-        self._waiting.clear()
-        self._bytes = 0
-        return taken
 
 
 class Stream:
@@ -208,7 +132,7 @@ class Hub:
     async def _look_after(self) -> None:
         """Break the silence, and cut off clients that take nothing."""
         while True:
-            await asyncio.sleep(min(TICK, BEAT))
+            await asyncio.sleep(min(LOOK, BEAT))
             now = time.monotonic()
             for client in list(self._clients):
                 if client.sending is None:
@@ -443,147 +367,6 @@ def _read_place(text: str | None) -> tuple[int, str] | None:
     return (int(millis), uid) if dash and millis.isdecimal() and len(millis) < 16 else None
 
 
-# -- sweeping -------------------------------------------------------------------------------
-
-
-class Sweeper:
-    """Sweeps what changed, and tells the hub; digests it when it rests."""
-
-    def __init__(self, desk: Desk, hub: Hub) -> None:
-        self._desk = desk
-        self._hub = hub
-        self._stop = threading.Event()
-        self._told: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
-        self._undigested: set[str] = set()
-        self._threads = [
-            threading.Thread(target=run, name=f"thence-{run.__name__}", daemon=True)
-            for run in (self.watch, self.work)
-        ]
-
-    def start(self) -> None:
-        """Begin."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """End, and wait for that."""
-        self._stop.set()
-        self.nudge(())
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
-
-    def nudge(self, paths: Iterable[Path]) -> threading.Event:
-        """Sweep files without waiting for the system to tell of them; set when that is done."""
-        done = threading.Event()
-        self._told.put((set(paths), done))
-        return done
-
-    def watch(self) -> None:
-        """Hear of what is written."""
-        folders = [path for paths in self._desk.roots.values() for path in paths]
-        inbox = self._desk.home / nudges.FOLDER
-        told = changes(folders, inbox, gather_ms=GATHER_MS, step_ms=STEP_MS, stop=self._stop)
-        for paths in told:
-            self.nudge(paths)
-
-    def work(self) -> None:
-        """Sweep and publish, again and again."""
-        while not self._caught_up() and not self._stop.wait(TICK):
-            pass  # another one sweeps, maybe for the first time
-        last = digested = time.monotonic()
-        while not self._stop.is_set():
-            paths, done = self._taken()
-            try:
-                rest = 0.0
-                heard = nudges.take(self._desk.home)
-                paths |= set(self._named(heard.nudges))
-                if paths:
-                    rest = self.sweep(paths)
-                    last = time.monotonic()
-                heard.done()
-                for one in done:
-                    one.set()
-                self._stop.wait(rest)
-                now = time.monotonic()
-                if now - last > QUIET or now - digested > LATEST:
-                    self._digest()
-                    digested = now
-                self._hub.stand()
-            except Exception:  # noqa: BLE001 - the next change must be heard of, whatever this was
-                _log.exception("live.failed paths=%d", len(paths))
-                self._stop.wait(TICK)
-
-    def _caught_up(self) -> bool:
-        """Sweep what was written while nobody watched; False when another one sweeps."""
-        assert self._desk.sweeps is not None  # noqa: S101 - it was started
-        before = {uid: one.change for uid, one in self._desk.store.known().sessions.items()}
-        try:
-            with self._desk.store.sweeping(PATIENCE):
-                # The first sweep of all makes digests as it reads; later ones leave them for then.
-                self._desk.sweeps(self._desk.known, digests=not before).run(self._desk.roots)
-        except StoreLocked:
-            return False
-        except Exception:  # noqa: BLE001 - what changes from now on must be heard of
-            _log.exception("live.failed first=1")
-        after = self._desk.store.known().sessions
-        changed = {uid for uid, one in after.items() if before.get(uid) != one.change}
-        self._undigested |= changed
-        self._hub.changed(changed)
-        return True
-
-    def _taken(self) -> tuple[set[Path], list[threading.Event]]:
-        """Take all that waits, or nothing after a while."""
-        paths: set[Path] = set()
-        done: list[threading.Event] = []
-        with contextlib.suppress(queue.Empty):
-            told = self._told.get(timeout=TICK)
-            while True:
-                paths |= told[0]
-                done.append(told[1])
-                told = self._told.get_nowait()
-        return paths, done
-
-    def _named(self, heard: Iterable[nudges.Nudge]) -> Iterator[Path]:
-        """Give the files that hooks say were written; only an agent's reader opens any."""
-        for one in heard:
-            if one.transcript_path:
-                yield Path(one.transcript_path)
-                continue
-            uids = (f"{one.agent}:{one.session}",)  # not every hook is told the path
-            for row in self._desk.store.sessions(Filter(uids=uids)):
-                yield from map(Path, row.files)
-
-    def sweep(self, paths: set[Path]) -> float:
-        """Keep what is new in files, and publish it; the seconds to rest then."""
-        assert self._desk.sweeps is not None  # noqa: S101 - it was started
-        known, roots = narrowed(self._desk.known, self._desk.roots, paths)
-        if not roots:
-            return 0.0
-        rest = TICK
-        try:
-            with self._desk.store.sweeping(PATIENCE):
-                report = self._desk.sweeps(known, digests=False).run(roots)
-            rest = min(REST * report.seconds, TICK)
-        except StoreLocked:
-            self.nudge(paths)  # another one sweeps, and may have passed them already
-        uids = {s.uid for name in roots for s in known[name].find(roots[name][0])}
-        self._undigested |= uids
-        self._hub.changed(uids)
-        return rest
-
-    def _digest(self) -> None:
-        """Digest what has come to rest."""
-        assert self._desk.sweeps is not None  # noqa: S101 - it was started
-        if not self._undigested:
-            return
-        with contextlib.suppress(StoreLocked):
-            with self._desk.store.sweeping():
-                self._desk.sweeps(self._desk.known, digests=True).run({})
-            done, self._undigested = self._undigested, set()
-            self._hub.changed(done, again=True)
-
-
 # -- streams --------------------------------------------------------------------------------
 
 
@@ -663,8 +446,7 @@ class Live:
             await put(b"retry: 1000\n\n" + first)
             while not client.closed and (piece := await asyncio.to_thread(next, opening, b"")):
                 await put(piece)
-            while not client.closed and not client.lost:
-                await put(await client.take())
+            await client.send(put)
             if client.lost:
                 await put(frame("lost", {"hint": "too slow; come back with Last-Event-ID"}))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
