@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from thence.memory.store import SessionRow, Store
 
 OURS = "thence"
-BUSY = 11
 LONG_ENOUGH = 24
 """Characters of a text that is looked for: shorter ones may be anywhere by chance."""
 

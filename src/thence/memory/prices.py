@@ -94,13 +94,6 @@ class Price(msgspec.Struct, frozen=True):
         """The money in whole units of 1e-10 dollars."""
         return int((self.usd / TICK).to_integral_value())
 
-    @property
-    def explanation(self) -> str:
-        """The whole derivation in one line."""
-        sum_of = " + ".join(map(str, self.lines))
-        parts = [f"${_plain(self.usd)}", sum_of and f"= {sum_of}", f"({self.found})"]
-        return " ".join(part for part in parts if part) + "".join(f"; {n}" for n in self.notes)
-
 
 class _Found(NamedTuple):
     provider: Provider
@@ -249,20 +242,6 @@ def _band(rate_of: Callable[[str], Rate], prompt: int) -> _Band:
 
 def _scaled(rate: Decimal | None, per: int) -> int | None:
     return None if rate is None else int(rate / TICK / per * _SCALE)
-
-
-def from_ticks(ticks: object) -> Decimal | None:
-    """Dollars of a recorded number of ticks; None when it is no count."""
-    if isinstance(ticks, int) and not isinstance(ticks, bool) and 0 <= ticks < 2**63:
-        return Decimal(ticks) * TICK
-    return None
-
-
-def list_version() -> str:
-    """Which price list this is, for whoever keeps a price and wants to know its age."""
-    from importlib import metadata
-
-    return f"genai-prices {metadata.version('genai-prices')}"
 
 
 def _recorded(recorded: Decimal | float | None, usage: Usage) -> Decimal | None:

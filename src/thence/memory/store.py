@@ -24,7 +24,7 @@ from thence.format.facts import Edge, Fact
 from thence.format.graph import State
 from thence.format.joins import Spent
 from thence.format.lineage import key_of
-from thence.format.normal import KINDS, Kind, Session
+from thence.format.normal import Session
 from thence.format.records import JSON, Usage
 from thence.memory.packs import Blobs
 from thence.memory.search import Answer, Query
@@ -116,12 +116,6 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tool: str | None
     tokens: int
     ref: str | None
-
-    @property
-    def kind_name(self) -> Kind:
-        """The kind's name."""
-        kind: Kind = KINDS[self.kind]  # type: ignore[assignment]
-        return kind
 
 
 class Seen(NamedTuple):
