@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +201,47 @@ def test_a_bad_setting_is_named_with_file_key_reason_and_hint(
     assert key in message
     assert reason in message
     assert raised.value.hint
+
+
+# -- keys -------------------------------------------------------------------------------------
+
+
+def test_a_key_is_whole_wherever_drawing_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill before its bytes are on the disk leaves none, and the next who asks draws one."""
+    path = tmp_path / "home" / "some.key"
+
+    def stopped(_handle: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            config.key(path, hint="draw anew")
+
+    assert not path.exists()
+    assert config.KEY_BYTES == len(config.key(path, hint="draw anew"))
+
+
+def test_all_who_draw_a_key_at_once_get_the_same(tmp_path: Path) -> None:
+    """Of two processes that begin together one wins, and the other takes its key."""
+    path = tmp_path / "some.key"
+    with ThreadPoolExecutor(8) as pool:
+        drawn = list(pool.map(lambda _: config.key(path, hint="draw anew"), range(8)))
+
+    assert {path.read_bytes()} == set(drawn)
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_a_disk_without_links_has_a_key_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stick that somebody keeps a home on knows no hard links."""
+
+    def refused(*_names: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refused)
+
+    assert config.key(tmp_path / "k", hint="") == config.key(tmp_path / "k", hint="")

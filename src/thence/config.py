@@ -70,6 +70,8 @@ APPROVAL = "APPROVAL_TIMEOUT"
 TIMEOUT = 300.0
 """Seconds that a session may rest and a question may wait, unless a variable says otherwise."""
 
+KEY_BYTES = 32
+
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"", "0", "false", "no", "off"})
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
@@ -85,6 +87,40 @@ def home(env: Mapping[str, str] | None = None) -> Path:
             f"{HOME}: {'this home' if told else 'the home of this user'} cannot be found: {error}",
             hint=f"set {HOME} to the full path of a folder",
         ) from error
+
+
+def key(path: Path, *, hint: str) -> bytes:
+    """Give a key of this home, drawing it the first time; only its user can read it.
+
+    It appears whole or not at all: a kill leaves no half of one, of two who draw one wins.
+    """
+    if not path.exists():
+        _draw(path)
+    drawn = path.read_bytes()
+    if len(drawn) != KEY_BYTES:
+        raise BadConfig(f"{path}: not a key of {KEY_BYTES} bytes", hint=hint)
+    return drawn
+
+
+def _draw(path: Path) -> None:
+    import secrets
+
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    passing = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(passing, path)  # unlike a rename, it takes nobody's place
+        except FileExistsError:
+            return
+        except OSError:  # a disk that knows no links
+            passing.replace(path)
+    finally:
+        passing.unlink(missing_ok=True)
 
 
 def persistence(env: Mapping[str, str] | None = None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.memory.killed import _arm
 from tests.memory.stored import opened
-from thence.memory import exports, parquet, views
+from thence.memory import disk, parquet, views
 from thence.memory.analytics import TABLES
 from thence.memory.exports import MANIFEST, Folder, Manifest, read_manifest
 from thence.memory.parquet import Exported, export, load_duckdb
@@ -16,7 +16,7 @@ from thence.memory.parquet import Exported, export, load_duckdb
 _STEPS = (
     *((Folder, name) for name in ("put", "swap", "delete")),
     *((parquet._Scratch, name) for name in ("flush", "touch", "write")),
-    *((exports, name) for name in ("_sync",)),
+    (disk, "sync"),
 )
 
 

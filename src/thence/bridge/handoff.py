@@ -25,7 +25,7 @@ from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
 from thence.format import repair
 from thence.format.nodes import Is
 from thence.format.records import JSON, blocks
-from thence.journal.log import make_folder
+from thence.journal.log import make_folder, sync_folder
 
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
@@ -240,7 +240,7 @@ def _appear(path: Path, body: bytes) -> None:
         os.link(passing, path)  # unlike a rename, it takes nobody's place
     finally:
         passing.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync_folder(path.parent)
 
 
 def _appear_together(folder: Path, files: dict[str, bytes]) -> None:
@@ -252,14 +252,14 @@ def _appear_together(folder: Path, files: dict[str, bytes]) -> None:
     try:
         for path, body in files.items():
             _write(passing / Path(path).name, body)
-        _sync(passing)
+        sync_folder(passing)
         passing.rename(folder)
     except OSError:
         for path in files:
             (passing / Path(path).name).unlink(missing_ok=True)
         passing.rmdir()
         raise
-    _sync(folder.parent)
+    sync_folder(folder.parent)
 
 
 def _write(path: Path, body: bytes) -> None:
@@ -268,11 +268,3 @@ def _write(path: Path, body: bytes) -> None:
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -460,7 +460,8 @@ class Page:
     # -- subagents ----------------------------------------------------------------------
 
     @cached_property
-    def _channels(self) -> dict[str, list[int]]:
+    def channels(self) -> dict[str, list[int]]:
+        """What each subagent that is a channel of the session wrote, in the order of the log."""
         out: dict[str, list[int]] = {}
         for place, fact in enumerate(self.whole.facts):
             if fact.channel != "main":
@@ -471,11 +472,11 @@ class Page:
     def agents(self) -> dict[str, str]:
         """Subagents of the session by the call that started them, the others by their name."""
         started = dict(self._started())
-        return {started.get(channel) or channel: channel for channel in self._channels}
+        return {started.get(channel) or channel: channel for channel in self.channels}
 
     def _started(self) -> Iterator[tuple[str, str]]:
         """Tell which call started which subagent, as the logs say it."""
-        for channel in self._channels:
+        for channel in self.channels:
             yield channel, word(self.whole.about.get(channel))
         for edge in self.whole.edges:
             if edge.link == "subagent" and edge.child:
@@ -489,7 +490,7 @@ class Page:
         """Subagents that are sessions of their own, by the call that started them."""
         out: dict[str, list[Edge]] = {}
         for edge in self.whole.edges:
-            if edge.child and edge.call in self.pairs and edge.session not in self._channels:
+            if edge.child and edge.call in self.pairs and edge.session not in self.channels:
                 out.setdefault(edge.call or "", []).append(edge)
         return out
 
@@ -500,7 +501,7 @@ class Page:
     def _agent(self, channel: str, call: str, step: str) -> Iterator[str]:
         """A subagent: closed it is one line, opened its events stand a step to the right."""
         self._shown.add(channel)
-        places = self._channels[channel]
+        places = self.channels[channel]
         first, last = self.whole.facts[places[0]], self.whole.facts[places[-1]]
         start, end = joins.time_of(first.ts), joins.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
@@ -538,7 +539,7 @@ class Page:
             yield f"{several(gone, 'event')} of these no log holds any more: it was rewritten"
         open_ones = (f"open: {todo.text}" for todo in promises(self.whole))
         yield from self._few(open_ones, "open promise", fg="yellow")
-        told = [e for e in self.whole.edges if e.session not in self._channels]
+        told = [e for e in self.whole.edges if e.session not in self.channels]
         told = [e for e in told if not (e.child and e.call in self.pairs)]
         yield from self._few(map(_tie, told), "tie")
         yield from self._few(map(skipped_line, self.loaded.skipped), "skipped line")

@@ -106,14 +106,6 @@ class Tree:
     def _is_summary(self, place: int) -> bool:
         return bool(self.whole.facts[place].node.flags & Is.SUMMARY)
 
-    @cached_property
-    def _channels(self) -> dict[str, list[int]]:
-        out: dict[str, list[int]] = {}
-        for place, fact in enumerate(self.whole.facts):
-            if fact.channel != "main":
-                out.setdefault(fact.channel, []).append(place)
-        return out
-
     # -- as an object -------------------------------------------------------------------
 
     def object(self) -> JSON:
@@ -148,7 +140,7 @@ class Tree:
             ],
             "subagents": [
                 {"channel": channel, "events": len(places), **self._money(places)}
-                for channel, places in self._channels.items()
+                for channel, places in self._page.channels.items()
             ],
             "edges": self.whole.edges,
         }
@@ -264,7 +256,7 @@ class Tree:
     def _forks(self) -> dict[str, list[Edge]]:
         out: dict[str, list[Edge]] = {}
         for edge in self.whole.edges:
-            if edge.child and edge.event is not None and edge.session not in self._channels:
+            if edge.child and edge.event is not None and edge.session not in self._page.channels:
                 out.setdefault(edge.event, []).append(edge)
         return out
 
@@ -279,12 +271,12 @@ class Tree:
         if channel is not None:
             yield self._agent(channel, room)
         for edge in self.whole.edges:
-            if edge.child and edge.call == call and edge.session not in self._channels:
+            if edge.child and edge.call == call and edge.session not in self._page.channels:
                 yield self._tie(edge, room)
 
     def _agent(self, channel: str, room: int) -> str:
         self._drawn.add(channel)
-        places = self._channels[channel]
+        places = self._page.channels[channel]
         first = self.whole.facts[places[0]]
         name = self.whole.about.get(f"{channel}:type")
         known = isinstance(name, str) and name
@@ -299,14 +291,14 @@ class Tree:
 
     def _loose(self, room: int) -> Iterator[str]:
         """Draw what no event of the line tells of: subagents and ties without a place."""
-        for channel in self._channels:
+        for channel in self._page.channels:
             if channel not in self._drawn:
                 yield self._agent(channel, room)
         calls = {call for fact in self.whole.facts for call in fact.node.calls}
         events = {fact.node.id for fact in self.whole.facts}
         for edge in self.whole.edges:
             placed = edge.call in calls or edge.event in events
-            if edge.child and not placed and edge.session not in self._channels:
+            if edge.child and not placed and edge.session not in self._page.channels:
                 yield self._tie(edge, room)
 
     # -- words --------------------------------------------------------------------------

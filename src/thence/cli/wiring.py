@@ -197,26 +197,9 @@ def redactor() -> Redactor:
         rule_of(rule["name"], rule["pattern"], keywords=tuple(rule.get("keywords", ())))
         for rule in settings()["session_memory.redact"]
     ]
-    return Redactor(key=_key(), extra=extra)
-
-
-def _key() -> bytes:
-    """Give this home's key, drawing it the first time; it is never copied anywhere."""
-    import secrets
-
-    path = home() / "memory" / KEY
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with contextlib.suppress(FileExistsError):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(32))
-    key = path.read_bytes()
-    if len(key) != 32:
-        raise BadConfig(
-            f"{path}: not a key of 32 bytes",
-            hint="remove it to draw a new one; equal secrets before and after will then differ",
-        )
-    return key
+    # Never copied anywhere: equal secrets have equal marks in this home alone.
+    hint = "remove it to draw a new one; equal secrets before and after will then differ"
+    return Redactor(key=config.key(home() / "memory" / KEY, hint=hint), extra=extra)
 
 
 def policy() -> Policy:

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from thence.errors import NotAppendable
-from thence.format import codec, schema
+from thence.format import codec
 from thence.format.records import INTERNAL, JSON, Event, is_permission
 from thence.journal.ids import now_text, uuid7
 from thence.journal.run import Grown, Run
@@ -307,20 +307,6 @@ def _spans(places: Iterable[_Place]) -> Iterator[tuple[int, int, int]]:
         number, low, high = place.segment, place.offset, place.offset + place.length + 1
     if high:
         yield number, low, high
-
-
-def header_of(session: str, *, cwd: str | None, **told: JSON) -> dict[str, JSON]:
-    """Give the payload of the first line of a list."""
-    return {
-        "session_id": session,
-        "start_ts": now_text(),
-        "resumed_from": None,
-        "schema_version": schema.CURRENT,
-        "cwd": cwd,
-        "model": None,
-        "inherited_cost": 0.0,
-        **told,
-    }
 
 
 def headers_in(folder: Path, *, whose: str | None = None) -> list[dict[str, JSON]]:

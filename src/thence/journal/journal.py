@@ -23,7 +23,7 @@ from thence.errors import Conflict, SessionNotFound
 from thence.format import codec, layout, repair, schema
 from thence.format.records import JSON, Event, Header, Origin
 from thence.format.state import Domains
-from thence.journal.batches import Batches, header_of, headers_in
+from thence.journal.batches import Batches, headers_in
 from thence.journal.catalog import Catalog, Listed, name_of
 from thence.journal.checkpoint import Checkpoint, Checkpoints
 from thence.journal.cleanup import MAX_SESSIONS, Step, apply, inventory, plan
@@ -32,7 +32,7 @@ from thence.journal.ids import now_text, uuid7
 from thence.journal.lineage import DEPTH, Lineage
 from thence.journal.log import Durability, make_folder
 from thence.journal.reader import Back, Where
-from thence.journal.run import MAX_BYTES, Run
+from thence.journal.run import MAX_BYTES, Run, header_of
 from thence.journal.segments import parts_of
 from thence.journal.session import Parts, Session
 from thence.journal.sidechain import CAP, Sidechains

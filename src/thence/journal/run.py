@@ -22,7 +22,7 @@ import msgspec
 from thence.errors import SessionBusy
 from thence.format import codec, schema
 from thence.format.layout import Segment, segment_of
-from thence.format.records import Event, Header
+from thence.format.records import JSON, Event, Header
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, Sealed
 from thence.journal.segments import HEAD, Segments, parts_of
@@ -161,18 +161,7 @@ class Run:
             if told is not None or file.size > HEAD // 2:
                 return told
             offset, line = self._before(number)
-            fields = {
-                "session_id": self.session,
-                "start_ts": now_text(),
-                "resumed_from": None,
-                "schema_version": schema.CURRENT,
-                "cwd": None,
-                "model": None,
-                "inherited_cost": 0.0,
-                "segment": number,
-                "base_offset": offset,
-                "base_line": line,
-            }
+            fields = header_of(self.session, segment=number, base_offset=offset, base_line=line)
             # Beside the line, like the end of a turn: nothing hangs on it.
             log.append(codec.encode(Event("header", now_text(), uuid7(), tip, fields)))
             log.sync()
@@ -244,3 +233,20 @@ def _lines(segments: Segments, number: int, stop: int) -> int:
         before += segments.read(at, min(end, at + (1 << 20))).count(b"\n")
         at += 1 << 20
     return before
+
+
+def header_of(session: str, *, cwd: str | None = None, **told: JSON) -> dict[str, JSON]:
+    """Give the payload of the first line of a segment, a sidechain or a list.
+
+    The first line of a session itself says where it comes from as well; see `Journal`.
+    """
+    return {
+        "session_id": session,
+        "start_ts": now_text(),
+        "resumed_from": None,
+        "schema_version": schema.CURRENT,
+        "cwd": cwd,
+        "model": None,
+        "inherited_cost": 0.0,
+        **told,
+    }

@@ -14,11 +14,12 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from thence.errors import BudgetExceeded
-from thence.format import codec, schema
+from thence.format import codec
 from thence.format.records import JSON, Event
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, make_folder
 from thence.journal.reader import head
+from thence.journal.run import header_of
 from thence.journal.segments import Segments
 
 CAP = 256 << 20
@@ -111,25 +112,12 @@ class Sidechain:
             self.path = home.folder / f"{self.agent_id}.jsonl"
             self._log = Log(self.path, durability=home.durability)
         try:
-            self.record("header", self._header())
+            self.record("header", header_of(parent.id, agent_id=self.agent_id, name=agent))
         except BaseException:  # whatever it was: let go, then pass it on
             if self._log is not None:
                 self._log.close()
             raise
         self._tell()
-
-    def _header(self) -> JSON:
-        return {
-            "session_id": self._parent.id,
-            "start_ts": now_text(),
-            "resumed_from": None,
-            "schema_version": schema.CURRENT,
-            "cwd": None,
-            "model": None,
-            "inherited_cost": 0.0,
-            "agent_id": self.agent_id,
-            "name": self.name,
-        }
 
     def record(self, kind: str, payload: JSON) -> str:
         """Append one event to the child's own log."""

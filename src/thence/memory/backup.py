@@ -15,6 +15,7 @@ from typing import Final
 import apsw
 
 from thence.errors import NotAppendable, NotReadable
+from thence.memory import disk
 
 _TIER1: Final = ("events", "runs", "facts", "shares", "pending")
 _PAGES: Final = 4096
@@ -29,9 +30,9 @@ def save(store: Path, to: Path) -> int:
     try:
         os.close(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         _copy(store, passing)
-        with passing.open("rb") as file:
-            os.fsync(file.fileno())
+        disk.sync(passing)
         passing.replace(to)
+        disk.sync(to.parent)
     except (OSError, apsw.Error) as error:
         raise NotAppendable(f"cannot save to {to}: {error}", hint="is there room?") from error
     finally:

@@ -13,7 +13,6 @@ removes them. Nothing but these names is ever touched in a folder.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -29,6 +28,7 @@ import msgspec
 import zstandard
 
 from thence.errors import BadConfig, NotAppendable
+from thence.memory import disk
 from thence.memory.analytics import SCHEMA, TABLES, Day
 from thence.memory.objects import Absent, Bucket, ShelfError, shelf_at
 from thence.memory.store import Known, StoreLocked
@@ -207,7 +207,7 @@ class Folder:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(self.path / _LOCK, flags, 0o600)
         until = time.monotonic() + wait
-        while not _locked(handle):
+        while not disk.locked(handle):
             if time.monotonic() >= until:
                 os.close(handle)
                 raise StoreLocked(
@@ -240,12 +240,12 @@ class Folder:
         place = self.path / name
         with _telling(self.address):
             path.chmod(0o600)
-            _sync(path)
+            disk.sync(path)
             for folder in (place.parent.parent, place.parent):
                 folder.mkdir(exist_ok=True, mode=0o700)
             path.replace(place)
             for folder in {place.parent, place.parent.parent, self.path}:
-                _sync(folder)
+                disk.sync(folder)
 
     def swap(self, body: bytes) -> None:
         """Put another manifest in the place of the one that was got."""
@@ -257,7 +257,7 @@ class Folder:
                 file.flush()
                 os.fsync(file.fileno())
             passing.replace(self.path / MANIFEST)
-            _sync(self.path)
+            disk.sync(self.path)
 
     def names(self) -> set[str]:
         """Give the names of all files that an export may have left here."""
@@ -418,19 +418,3 @@ def _telling(address: str) -> Iterator[None]:
             f"cannot export to {address}: {why}",
             hint="what was exported before is whole; make room or give another place",
         ) from error
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

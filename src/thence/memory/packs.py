@@ -36,6 +36,7 @@ from typing import Final, NamedTuple, Protocol
 import zstandard
 
 from thence.errors import NotAppendable, SessionBusy, ThenceError
+from thence.memory import disk
 
 FRAME: Final = 256 * 1024
 """Raw bytes that are gathered into one frame; a larger payload has a frame of its own."""
@@ -347,7 +348,7 @@ class Packs:
     def _enter(self, files: set[str]) -> None:
         """Make sure that the folder's entries of these files are durable."""
         if not files <= self._entered:
-            _sync_folder(self.folder)
+            disk.sync(self.folder)
             self._entered |= files
 
     def _open_last(self, pack: str) -> _Writer:
@@ -556,7 +557,7 @@ class Packs:
             (self.folder / name).unlink(missing_ok=True)
             self._entered.discard(name)
         if slots:
-            _sync_folder(self.folder)
+            disk.sync(self.folder)
         return freed
 
     def tidy(self, keep: Iterable[str], *, before: float) -> int:
@@ -622,15 +623,7 @@ def _make_folder(folder: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    disk.sync(folder.parent)
 
 
 def _pread(handle: int, length: int, offset: int) -> bytes:

@@ -11,7 +11,6 @@ FROZEN: `MIGRATIONS` is only ever appended to.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -25,7 +24,7 @@ import msgspec
 from thence.errors import BadConfig, NotAppendable, NotReadable, SessionNotFound, ThenceError
 from thence.format.facts import Fact
 from thence.format.records import JSON
-from thence.memory import runs
+from thence.memory import disk, runs
 from thence.memory.index import Search, Words, digest_text, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
@@ -274,7 +273,7 @@ class Sqlite:
         _SWEEPING.add(handle)
         until = time.monotonic() + wait
         try:
-            while not _locked(handle):
+            while not disk.locked(handle):
                 if time.monotonic() >= until:
                     raise StoreLocked(
                         f"another sweep into {self.path} is running",
@@ -800,14 +799,3 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
         if told is not None:
             plain.append(f"{column} IS {'NOT ' if told else ''}NULL")
     return " AND ".join(plain) or "1", tuple(given)
-
-
-# -- small things ---------------------------------------------------------------------------
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

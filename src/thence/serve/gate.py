@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import hmac
 import ipaddress
-import os
 import secrets
 import threading
 import time
@@ -29,7 +28,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from thence.errors import BadConfig
+from thence import config
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -315,17 +314,8 @@ async def _refuse(refused: Refused, scope: Scope, send: Send) -> None:
 
 
 def key_of(home: Path) -> bytes:
-    """Give this home's key, drawing it the first time; only its user can read it."""
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = home / KEY
-    with contextlib.suppress(FileExistsError):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(32))
-    key = path.read_bytes()
-    if len(key) != 32:
-        raise BadConfig(f"{path}: not a key of 32 bytes", hint="remove it to draw a new one")
-    return key
+    """Give the key that this home's cookies and tokens are made with."""
+    return config.key(home / KEY, hint="remove it to draw a new one")
 
 
 def is_loopback(host: str) -> bool:

@@ -1,0 +1,41 @@
+"""What a store asks of a disk: that it holds, and that we are alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from thence.memory import disk
+
+
+def test_a_lock_is_had_by_one_until_its_file_is_closed(tmp_path: Path) -> None:
+    """The second is told no, at once; when the first lets go, it has it."""
+    first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT, 0o600) for _ in range(2))
+    try:
+        had = (disk.locked(first), disk.locked(second))
+        os.close(first)
+
+        assert (True, False, True) == (*had, disk.locked(second))
+    finally:
+        os.close(second)
+
+
+def test_files_and_folders_are_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The very file is synced, and what the disk says of it is not kept silent."""
+    file, synced = tmp_path / "file", []
+    file.write_bytes(b"x")
+
+    def told(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+
+    monkeypatch.setattr("os.fsync", told)
+    disk.sync(file)
+    disk.sync(tmp_path)
+
+    assert [file.stat().st_ino, tmp_path.stat().st_ino] == synced
+    with pytest.raises(FileNotFoundError):
+        disk.sync(tmp_path / "gone")
