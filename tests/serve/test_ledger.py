@@ -69,6 +69,34 @@ def test_a_pattern_has_its_evidence(house: House) -> None:
     assert {one.kind for one in errors.shown} == {"recurring_error"}
 
 
+@pytest.mark.parametrize(("late", "label"), [(200, "Look at 365 days"), (4000, "All sessions")])
+def test_days_without_anything_lead_to_those_that_have_it(
+    house: House, monkeypatch: pytest.MonkeyPatch, late: int, label: str
+) -> None:
+    """Costs and patterns of somebody who comes back after a long time."""
+    now = house.desk.clock()
+    monkeypatch.setattr(house.desk, "clock", lambda: now + late * 86_400)
+    costs = ledger.cost_page(house.desk, Wanted())
+    patterns = ledger.pattern_page(house.desk, "", ledger.PATTERN_DAYS)
+
+    assert costs.earlier is not None
+    assert patterns.earlier is not None
+    assert (label, label) == (costs.earlier.label, patterns.earlier.label)
+    if late < 365:
+        assert ledger.cost_page(house.desk, Wanted(days=365)).earlier is None
+        assert ledger.pattern_page(house.desk, "", 365).earlier is None
+        assert "days=365" in costs.earlier.href
+        assert "days=365" in patterns.earlier.href
+
+
+def test_a_kind_of_pattern_keeps_the_days_that_are_looked_at(house: House) -> None:
+    """And the days keep the kind."""
+    made = ledger.pattern_page(house.desk, "recurring_error", 365)
+
+    assert all("days=365" in href for _, href, *_ in made.chips)
+    assert all("kind=recurring_error" in href for _, href, _ in made.ranges)
+
+
 def test_the_store_says_what_goes_next_and_why(house: House) -> None:
     """With no room at all everything goes, each with its reason."""
     roomy = ledger.store_page(house.desk)

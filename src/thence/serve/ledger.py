@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
@@ -23,6 +23,8 @@ from thence.serve.desk import Desk
 from thence.serve.head import address, title_of
 
 RANGES: Final = (7, 30, 90, 365)
+PATTERN_DAYS: Final = 90
+"""What the patterns look at unless asked: what comes back takes its time."""
 BYS: Final[dict[By, str]] = {
     "model": "Model",
     "project": "Project",
@@ -33,6 +35,28 @@ SHOWN: Final = 40
 BRANCHES: Final = 12
 HIGH: Final = 173
 """Pixels of the highest bar."""
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """Where to look when nothing lies in the days that are shown."""
+
+    said: str
+    href: str
+    label: str
+
+
+def _earlier(desk: Desk, days: int, href: Callable[[int], str]) -> Earlier | None:
+    """Say when the last session was, and lead to the days that hold it; None when there is none."""
+    last = next(iter(desk.store.sessions(Filter(limit=1))), None)
+    moment = time_of(last.session.ended_at) if last else None
+    if moment is None:
+        return None
+    age = (desk.clock() - moment.timestamp()) / 86_400
+    said = f"The last session was on {moment.day} {moment:%b %Y}."
+    reach = next((n for n in RANGES if n > max(age + 1, days)), None)
+    if reach is None:
+        return Earlier(said, "/sessions", "All sessions")
+    return Earlier(said, href(reach), f"Look at {reach} days")
 
 
 # -- costs ----------------------------------------------------------------------------------
@@ -127,6 +151,8 @@ class CostPage(msgspec.Struct, frozen=True):
     branches: list[Costly]
     notes: list[str]
     responses: str
+    earlier: Earlier | None
+    """Given when no bill lies in these days."""
 
 
 def cost_page(desk: Desk, wanted: Wanted) -> CostPage:
@@ -164,6 +190,7 @@ def cost_page(desk: Desk, wanted: Wanted) -> CostPage:
         _dead_branches(desk, base),
         list(_notes(bill, total)),
         f"{total.responses:,}",
+        None if total.responses else _earlier(desk, wanted.days, lambda n: wanted.href(days=n)),
     )
 
 
@@ -372,8 +399,11 @@ class PatternPage(msgspec.Struct, frozen=True):
 
     heading: str
     lede: str
+    ranges: list[tuple[str, str, bool]]
     chips: list[tuple[str, str, str, int, bool]]
     shown: list[Shown]
+    earlier: Earlier | None
+    """Given when no session lies in these days."""
 
 
 def pattern_page(desk: Desk, kind: str, days: int) -> PatternPage:
@@ -389,17 +419,24 @@ def pattern_page(desk: Desk, kind: str, days: int) -> PatternPage:
     lost = f" cost you {money(ticks)}" if ticks else ""
     heading = f"{several(len(found), 'pattern')}{lost}" if found else "No patterns yet"
     counts: Counter[str] = Counter(one.kind for one in found)
-    chips = [("All", "/patterns", "", len(found), kind == "")]
+
+    def href(days: int = days, kind: str = kind) -> str:
+        given = {n: v for n, v in (("kind", kind), ("days", days)) if v not in ("", PATTERN_DAYS)}
+        return f"/patterns?{urlencode(given)}" if given else "/patterns"
+
+    chips = [("All", href(kind=""), "", len(found), kind == "")]
     chips += [
-        (said, f"/patterns?kind={name}", icon, counts[name], kind == name)
+        (said, href(kind=name), icon, counts[name], kind == name)
         for name, (said, icon, *_) in KINDS.items()
         if counts[name]
     ]
     return PatternPage(
         heading,
         f"last {days} days, {several(len(known), 'session')} looked at",
+        [(f"{n} days", href(days=n), n == days) for n in RANGES],
         chips,
         [_shown(desk, one, rows) for one in some],
+        None if known else _earlier(desk, days, lambda n: href(days=n)),
     )
 
 

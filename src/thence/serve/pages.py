@@ -169,7 +169,9 @@ def _is_day(text: str) -> bool:
 
 
 @get("/patterns", include_in_schema=False, sync_to_thread=True)
-def patterns(desk: AtDesk, kind: Text = "", days: FromQuery[int] = 90) -> Response[str]:
+def patterns(
+    desk: AtDesk, kind: Text = "", days: FromQuery[int] = ledger.PATTERN_DAYS
+) -> Response[str]:
     """Show what comes back in many sessions."""
     kind = kind if kind in ledger.KINDS else ""
     made = ledger.pattern_page(desk, kind, min(max(days, 1), 3650))
