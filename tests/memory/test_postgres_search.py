@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,7 +18,14 @@ from thence.memory import postgres_search as module
 from thence.memory import search as search_module
 from thence.memory.index import every
 from thence.memory.postgres import Postgres
-from thence.memory.postgres_search import Asked, marks_of, vectors, words_in
+from thence.memory.postgres_search import (
+    Asked,
+    Vector,
+    VectorDumper,
+    marks_of,
+    vectors,
+    words_in,
+)
 from thence.memory.search import BadQuery, Query, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Change, Store, Words
@@ -152,6 +160,20 @@ def test_both_say_how_far_they_looked(both: list[Store]) -> None:
 # -- vectors --------------------------------------------------------------------------------
 
 
+def unpacked(vector: bytes) -> dict[str, list[int]]:
+    """Read a packed vector as the database does: words, and where they stand."""
+    count, at = int.from_bytes(vector[:4], "big"), 4
+    out: dict[str, list[int]] = {}
+    for _ in range(count):
+        end = vector.index(b"\0", at)
+        places = int.from_bytes(vector[end + 1 : end + 3], "big")
+        stop = end + 3 + 2 * places
+        out[vector[at:end].decode()] = list(struct.unpack(f">{places}H", vector[end + 3 : stop]))
+        at = stop
+    assert (at, count) == (len(vector), len(out))
+    return out
+
+
 @given(st.text(max_size=300), st.integers(1, 30), st.integers(1, 12))
 def test_pieces_hold_every_word_and_every_short_phrase(text: str, places: int, often: int) -> None:
     """However small they are cut: what stands together stands together in one of them."""
@@ -160,8 +182,8 @@ def test_pieces_hold_every_word_and_every_short_phrase(text: str, places: int, o
         patched.setattr(module, "OFTEN", often)
         patched.setattr(module, "OVERLAP", 3)
         cut = [
-            {place: word for word, at in piece.items() for place in at}
-            for piece in module._pieces(words_in(text))
+            {place: word for word, at in unpacked(vector).items() for place in at}
+            for vector in vectors(text, ["=mark"])
         ]
     words = words_in(text)
     phrases = {
@@ -176,18 +198,46 @@ def test_long_text_is_cut_where_the_database_would_lose_places(postgres: Cluster
     """A vector keeps 255 places of a word, numbers 16,383 of them, and holds so many bytes."""
     texts = ("again " * 1000, " ".join(map(str, range(40_000))), "é" * 3000 + " " + "z" * 5000)
     counts = []
-    for text in texts:
-        made = vectors(text, marks_of("kindusermsg", "t", 5))
-        counts.append(len(made))
-        for vector in made:
-            [(back, places)] = postgres.sql(
-                f"SELECT length(v), (SELECT coalesce(sum(cardinality(positions)), 0)"
-                f" FROM unnest(v)) FROM (SELECT '{vector}'::tsvector AS v) AS t"
-            )
-            assert len(vector.split()) == back
-            assert sum(word.count(",") + 1 for word in vector.split() if ":" in word) == places
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
+        db.adapters.register_dumper(Vector, VectorDumper)
+        for text in texts:
+            made = vectors(text, marks_of("kindusermsg", "t", 5))
+            counts.append(len(made))
+            for vector in made:
+                told = {word: places or None for word, places in unpacked(vector).items()}
+                rows = db.execute("SELECT lexeme, positions FROM unnest(%s)", (vector,))
+                assert told == dict(rows.fetchall())
 
     assert [5, 3, 1] == counts
+
+
+def test_vectors_are_what_the_database_makes_of_their_text(postgres: Cluster) -> None:
+    """Sorted as it sorts them: what is packed here it could have read as text, and compares so."""
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
+        db.adapters.register_dumper(Vector, VectorDumper)
+        for text in (*TEXTS, "", "b a b ab aa 東 é z 0", " ".join(TEXTS)):
+            [vector] = vectors(text, ["=agentclaude", "#t"])
+            spelled = " ".join(
+                word + (f":{','.join(map(str, places))}" if places else "")
+                for word, places in unpacked(vector).items()
+            )
+            found = db.execute("SELECT %s = %s::tsvector", (vector, spelled)).fetchone()
+            assert (text, (True,)) == (text, found)
+
+
+def test_name_of_a_tool_may_be_of_any_length(postgres: Cluster) -> None:
+    """What the database would refuse as a word is cut, where it is kept and where it is asked."""
+    store = Postgres(postgres.url(tenant="long tool", machine="here"))
+    change = stores._session(store, "one", "hello")
+    change.words = [
+        Words(event.event_id, "hello", search_module.meta("claude", "tool_call", "T" * 5000))
+        for event in change.events
+    ]
+    store.write([change])
+    found = [len(store.search(parse(f"tool:{'t' * size} hello")).found) for size in (5000, 10)]
+    store.close()
+
+    assert [1, 0] == found
 
 
 def test_words_are_those_of_sqlite(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from thence.memory.index import time_told
 from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
 from thence.memory.postgres_schema import SCHEMA, TABLES, admit, lock_key, migrate
-from thence.memory.postgres_search import Search
+from thence.memory.postgres_search import Search, Vector, VectorDumper
 from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
     CURSOR,
@@ -149,6 +149,7 @@ class Postgres:
                 f"cannot open the store at {self.shown}: {_why(error)}",
                 hint="is the server up, and may you log in? psql takes the same address",
             ) from error
+        db.adapters.register_dumper(Vector, VectorDumper)
         db.execute(f"SET search_path TO {SCHEMA}, pg_temp")
         with self._lock:
             self._open = [one for one in self._open if not one.closed]

@@ -4,12 +4,14 @@ All statements go over many sessions at once, so that their number does not grow
 of sessions are locked in the order of their uids, and keys are claimed in theirs, so that sweeps
 of many machines wait for each other and do not block each other; where they do all the same, the
 database ends one of them, and it begins again. Rows come by COPY into tables of this connection
-alone and go on from there, so that what is there already is left as it is.
+alone and go on from there, so that what is there already is left as it is; words come packed as
+the database itself sends them, in lots, and it puts one in while the next is made.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -50,6 +52,9 @@ _MUCH = 500  # texts in one transaction
 _CHUNK = 256 << 10  # characters that are sent together
 _SPELLING = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _SPELLED = re.compile(r"[\\\t\n\r]")
+_LOT = 256 << 10  # bytes of vectors that go together
+_PACKED_START, _PACKED_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+_WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqi")
 
 STAGE = """
     CREATE TEMP TABLE IF NOT EXISTS staged_events(
@@ -57,7 +62,8 @@ STAGE = """
         tokens bigint, ref text, derived boolean
     ) ON COMMIT DELETE ROWS;
     CREATE TEMP TABLE IF NOT EXISTS staged_words(
-        uid text, event_id bigint, piece integer, pieces integer, id bigint, body text
+        lot integer, uid text, event_id bigint, piece integer, pieces integer, id bigint,
+        body tsvector
     ) ON COMMIT DELETE ROWS;
     ALTER TABLE staged_words ALTER body SET STORAGE EXTERNAL
 """
@@ -366,44 +372,70 @@ class Writer:
                 for row in rows
             ),
         )
-        self._db.execute(
-            "INSERT INTO events(tenant, machine, uid, event_id, id, ts, kind, state, tool, tokens,"
-            " ref, derived) SELECT %s, %s, uid, event_id, id, ts, kind, state, tool, tokens, ref,"
-            " derived FROM staged_events ORDER BY uid, event_id, id DESC"
-            " ON CONFLICT (tenant, uid, event_id) DO NOTHING",
-            (self._tenant, self._machine),
-        )
-        if not any(one.words for one in changes.values()):
-            return
-        # New words wait in a list that every search goes through: long while much is written,
-        # since the index takes them in faster together, and short otherwise.
-        waiting = "16MB" if sum(len(one.words) for one in changes.values()) > _MUCH else "512kB"
-        self._db.execute(
-            f"SET LOCAL gin_pending_list_limit = '{waiting}'; SET LOCAL work_mem = '64MB'"
-        )
-        self._copy("staged_words", self._vectors(changes, ids))
-        self._db.execute(
-            "INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
-            " SELECT %(tenant)s, %(machine)s, w.uid, w.event_id, w.piece, w.pieces, w.id, e.ts,"
-            " w.body::tsvector FROM staged_words AS w JOIN events AS e"
-            " ON e.tenant=%(tenant)s AND e.uid=w.uid AND e.event_id=w.event_id AND e.id=w.id"
-            " ON CONFLICT (tenant, uid, event_id, piece) DO NOTHING",
-            {"tenant": self._tenant, "machine": self._machine},
-        )
+        if count := sum(len(one.words) for one in changes.values()):
+            # New words wait in a list that every search goes through: long while much is written,
+            # since the index takes them in faster together, and short otherwise.
+            waiting = "16MB" if count > _MUCH else "512kB"
+            self._db.execute(
+                f"SET LOCAL gin_pending_list_limit = '{waiting}'; SET LOCAL work_mem = '64MB'"
+            )
+        lots = self._lots(changes, ids)
+        # Here and below: the server puts in what it has while the next words are spelled.
+        with self._db.pipeline():
+            self._db.execute(
+                "INSERT INTO events(tenant, machine, uid, event_id, id, ts, kind, state, tool,"
+                " tokens, ref, derived) SELECT %s, %s, uid, event_id, id, ts, kind, state, tool,"
+                " tokens, ref, derived FROM staged_events ORDER BY uid, event_id, id DESC"
+                " ON CONFLICT (tenant, uid, event_id) DO NOTHING",
+                (self._tenant, self._machine),
+            )
+            lot = next(lots, None)
+        number = 0
+        while lot is not None:
+            self._copy_packed("staged_words", lot)
+            with self._db.pipeline():
+                self._db.execute(
+                    "INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
+                    " SELECT %(tenant)s, %(machine)s, w.uid, w.event_id, w.piece, w.pieces, w.id,"
+                    " e.ts, w.body FROM staged_words AS w JOIN events AS e"
+                    " ON e.tenant=%(tenant)s AND e.uid=w.uid AND e.event_id=w.event_id"
+                    " AND e.id=w.id WHERE w.lot=%(lot)s"
+                    " ON CONFLICT (tenant, uid, event_id, piece) DO NOTHING",
+                    {"tenant": self._tenant, "machine": self._machine, "lot": number},
+                )
+                lot = next(lots, None)
+            number += 1
+
+    def _lots(
+        self, changes: dict[str, Change], ids: dict[tuple[str, int], int]
+    ) -> Iterator[list[bytes]]:
+        """Cut rows of words into lots, as COPY takes them packed."""
+        lot: list[bytes] = []
+        number = size = 0
+        for start, row, body in self._vectors(changes, ids):
+            lot += (_WORDS_START.pack(7, 4, number), start, row, body)
+            size += len(body)
+            if size >= _LOT:
+                yield lot
+                lot, number, size = [], number + 1, 0
+        if lot:
+            yield lot
 
     def _vectors(
         self, changes: dict[str, Change], ids: dict[tuple[str, int], int]
-    ) -> Iterator[str]:
+    ) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Spell rows of words: the session, the numbers, the vector."""
         for uid, one in changes.items():
-            name = _copied(uid)
+            name = uid.encode()
+            start = len(name).to_bytes(4, "big") + name
             for words in one.words:
                 number = ids.get((uid, words.event_id))
                 if number is None:
                     continue
                 pieces = vectors(words.body, marks_of(words.meta, self._tenant, number))
                 for at, body in enumerate(pieces):
-                    spelled = body.replace("\\", "\\\\") if "\\" in body else body
-                    yield f"{name}\t{words.event_id}\t{at}\t{len(pieces)}\t{number}\t{spelled}\n"
+                    told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, len(body))
+                    yield start, _WORDS_ROW.pack(*told), body
 
     def _numbers(self, count: int) -> list[int]:
         """Draw numbers for events: they grow with time, over all machines."""
@@ -545,7 +577,7 @@ class Writer:
         bodies = {uid: msgspec.msgpack.encode(digests[uid].digest) for uid in there}
         self._many(
             "INSERT INTO digests(tenant, machine, uid, change, at, body, words)"
-            " VALUES(%s, %s, %s, %s, %s, %s, %s::tsvector) ON CONFLICT (tenant, uid) DO UPDATE"
+            " VALUES(%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (tenant, uid) DO UPDATE"
             " SET change=excluded.change, at=excluded.at, body=excluded.body, words=excluded.words",
             [
                 (
@@ -675,6 +707,13 @@ class Writer:
                     copy.write("".join(some))
                     some, size = [], 0
             copy.write("".join(some))
+
+    def _copy_packed(self, table: str, rows: Iterable[bytes]) -> None:
+        with (
+            self._db.cursor() as cursor,
+            cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)".encode()) as copy,
+        ):
+            copy.write(b"".join((_PACKED_START, *rows, _PACKED_END)))
 
     def _tell(self, changed: dict[str, int]) -> None:
         """Tell who listens which sessions changed: by a hash, since anybody may listen."""
