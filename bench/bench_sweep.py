@@ -1,8 +1,7 @@
-"""A sweep from nothing to answers, beside agentsview on the same corpus in the same run.
+"""A sweep from nothing to answers, beside the decoding of the same bytes.
 
-Each side starts as a process of its own, with everything it imports, into an empty store, in turn.
-agentsview has to be installed where `AGENTSVIEW` says, or on the PATH; without it the ratio to the
-decoding of the same bytes is all there is. `BENCH_BIG=1` adds a gigabyte and 10,000 sessions,
+It is a process of its own, with everything it imports, into an empty store. How agentsview does on
+the same files: `bench_agentsview`. `BENCH_BIG=1` adds a gigabyte and 10,000 sessions,
 `BENCH_CORPUS` names a folder of Claude Code's to take instead of a made-up one. The great many
 alone: `python -m bench.bench_sweep great`.
 """
@@ -63,7 +62,7 @@ def _sweep(root: Path, store: Path) -> Report:
         opened.close()
 
 
-def _run(command: list[str], env: dict[str, str] | None = None) -> Took:
+def ran(command: list[str], env: dict[str, str] | None = None) -> Took:
     """Run a command, and watch what it and its children take."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
@@ -106,27 +105,10 @@ def _memory(pid: int) -> Iterator[tuple[int, int]]:
 # -- the first sweep ------------------------------------------------------------------------
 
 
-def _peer() -> str | None:
-    return os.environ.get("AGENTSVIEW") or shutil.which("agentsview")
-
-
-def _theirs(peer: str, root: Path, home: Path) -> Took:
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir()
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "AGENTSVIEW_NO_DAEMON": "1",  # it works in the process that is asked, and none is left
-        "AGENTSVIEW_DATA_DIR": str(home / "data"),
-        "CLAUDE_PROJECTS_DIR": str(root / "projects"),
-    }
-    return _run([peer, "sync"], env)
-
-
 def _ours(root: Path, store: Path) -> Took:
     shutil.rmtree(store, ignore_errors=True)
     store.mkdir()
-    return _run([sys.executable, "-m", "bench.bench_sweep", str(root), str(store)])
+    return ran([sys.executable, "-m", "bench.bench_sweep", str(root), str(store)])
 
 
 def _decoding(root: Path) -> float:
@@ -139,14 +121,9 @@ def _decoding(root: Path) -> float:
 
 
 def cold(root: Path, folder: Path, rounds: int = ROUNDS) -> int:
-    """The first sweep of everything, beside agentsview's."""
+    """The first sweep of everything."""
     size = sum(path.stat().st_size for path in root.rglob("*.jsonl"))
-    peer = _peer()
-    ours, theirs = [], []
-    for _ in range(rounds):
-        ours.append(_ours(root, folder / "ours"))
-        if peer:
-            theirs.append(_theirs(peer, root, folder / "theirs"))
+    ours = [_ours(root, folder / "ours") for _ in range(rounds)]
     took = _median(ours)
     disk = sum(path.stat().st_size for path in (folder / "ours").rglob("*") if path.is_file())
     print(
@@ -158,17 +135,7 @@ def cold(root: Path, folder: Path, rounds: int = ROUNDS) -> int:
     missed += verdict("disk / source", disk / size, 0.6)
     decoding = _decoding(root)
     print(f"sweep: decoding alone takes {decoding:.2f} s; all of it {took.cpu / decoding:.0f}x")
-    if not peer:
-        print("sweep: agentsview is not installed (AGENTSVIEW=path); no comparison")
-        return missed
-    them = _median(theirs)
-    held = sum(path.stat().st_size for path in (folder / "theirs").rglob("*") if path.is_file())
-    print(
-        f"sweep: agentsview {them.wall:.2f} s, {them.cpu:.1f} s of processors, "
-        f"{them.memory / 1e6:.0f} MB, {held / size:.2f} byte per byte: it is "
-        f"{them.wall / took.wall:.2f}x slower"
-    )
-    return missed + verdict("first sweep / agentsview", took.wall / them.wall, 0.5)
+    return missed
 
 
 def _median(runs: list[Took]) -> Took:
