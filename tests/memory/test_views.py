@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,6 +80,7 @@ def _lies(out: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("question", ELSEWHERE)
 def test_nothing_else_can_be_read(question: str, told: Callable[[str], views.Answer]) -> None:
     """Other files, those beside the tables, addresses, variables of this program."""
@@ -178,6 +180,7 @@ def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
         ask(tmp_path / "out", "SELECT * FROM usage")
 
 
+@pytest.mark.slow
 def test_a_question_during_an_export_is_answered_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,3 +240,30 @@ def test_polars_opens_the_same_files(out: Path) -> None:
 
     assert ask(out, "SELECT sum(cost_usd) FROM usage").rows == [(usage["cost_usd"].sum(),)]
     assert Folder(out).names() == manifest(out).names()
+
+
+@pytest.mark.prove
+def test_spark_opens_the_same_files(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table is a folder to it: the same rows, days and money. It needs a Java."""
+    sql = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None:
+        pytest.skip("Spark runs on Java, and there is none")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    made = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = made.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    try:
+        for name, table in TABLES.items():
+            if not manifest(out).tables[name].files:
+                continue
+            read = spark.read.parquet(str(out / name))
+            read.createOrReplaceTempView(name)
+            told = spark.sql(f"SELECT count(*), count(DISTINCT day) FROM {name}").collect()
+            ours = ask(out, f"SELECT count(*), count(DISTINCT day) FROM {name}").rows
+
+            assert {"day", *(column.name for column in table.columns)} == set(read.columns)
+            assert ours == [tuple(row) for row in told]
+        spent = spark.sql("SELECT sum(cost_usd) FROM usage").collect()
+    finally:
+        spark.stop()
+
+    assert ask(out, "SELECT sum(cost_usd) FROM usage").rows == [tuple(row) for row in spent]
