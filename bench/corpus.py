@@ -404,3 +404,28 @@ def write_many(root: Path, sessions: int, size: int, seed: int = 2) -> int:
             file.writelines(session.lines())
         written += path.stat().st_size
     return written
+
+
+_ID = re.compile(rb"[0-9a-f]{4}(?=[0-9a-f]{4}-[0-9a-f]{4}-4[0-9a-f]{3}-)")
+
+
+def write_great(root: Path, sessions: int, size: int, bases: int = 200, seed: int = 3) -> int:
+    """Fill a config folder with more than could be made up one by one; how many bytes it took.
+
+    Some sessions are made, and each is written many times, under ids of its own throughout: no
+    copy shares a record, a response or a name with another.
+    """
+    chance = random.Random(seed)
+    written = 0
+    bases = min(bases, sessions)
+    for number in range(bases):
+        session = Session(chance, size)
+        folder = root / "projects" / re.sub(r"[^A-Za-z0-9]", "-", session.cwd)
+        folder.mkdir(parents=True, exist_ok=True)
+        text = b"".join(session.lines())
+        for copy in range(number, sessions, bases):
+            own = b"%04x" % (copy // bases)
+            path = folder / f"{own.decode()}{session.id[4:]}.jsonl"
+            path.write_bytes(_ID.sub(own, text))
+            written += path.stat().st_size
+    return written

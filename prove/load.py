@@ -1,7 +1,7 @@
 """T13: much of everything. Ten thousand sessions against caps, fifty live files, one huge rollout.
 
-The plan asks for 20 GB and an hour of live files. At a scale of 1 it is less here, and the report
-says how much: what is looked at (all there, once; caps kept; memory bounded) does not depend on it.
+The plan asks for an hour of live files. At a scale of 1 it is ten minutes here, as the report says:
+what is looked at (all there, once; caps kept; memory bounded) does not depend on it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.corpus import write_many
+from bench.corpus import write_great
 from prove.state import ROOT
 from prove.trial import Outcome, Part, Trial
 
 SESSIONS, ROLLOUT, LIVE = "sessions against caps", "one rollout of MB", "live files for seconds"
-EACH = 40_000
-"""Bytes of a session."""
+EACH = 2_000_000
+"""Bytes of a session: 20 GB in all."""
 MEMORY = 600 << 20
 """Bytes that no process of a sweep may exceed."""
 
@@ -41,7 +41,7 @@ def _thence(home: Path, *given: str) -> tuple[int, dict[str, Any], int]:
 
 def _sessions(part: Part, folder: Path) -> Outcome:
     out = Outcome(part.size)
-    size = write_many(folder / ".claude", part.size, EACH, seed=part.seed + 1)
+    size = write_great(folder / ".claude", part.size, EACH, seed=part.seed + 1)
     caps = folder / ".thence"
     caps.mkdir(parents=True)
     soft = size // 10
@@ -51,8 +51,14 @@ def _sessions(part: Part, folder: Path) -> Outcome:
         encoding="ascii",
     )
     code, told, most = _thence(folder, "sweep")
-    lines = sum(path.read_bytes().count(b"\n") for path in folder.rglob(".claude/**/*.jsonl"))
-    out.seen = {"MB": size // 10**6, "lines": lines, "evicted": told.get("evicted", 0)}
+    lines = sum(path.read_bytes().count(b"\n") for path in (folder / ".claude").rglob("*.jsonl"))
+    out.seen = {
+        "MB": size // 10**6,
+        "lines": lines,
+        "events": told.get("events", 0),
+        "evicted": told.get("evicted", 0),
+        "MB of memory for many": most >> 20,
+    }
     wanted = {"sessions_new": part.size, "lines": lines, "skipped": 0, "lost": 0}
     found = {name: told.get(name, told.get("error")) for name in wanted if name in told or code}
     out.violations += [
@@ -131,7 +137,7 @@ def _parts(scale: float) -> list[Part]:
     return [
         Part(SESSIONS, 1, max(round(10_000 * scale), 10)),
         Part(ROLLOUT, 1, max(round(1000 * scale), 5)),
-        Part(LIVE, 1, max(round(120 * scale), 5)),
+        Part(LIVE, 1, max(round(600 * scale), 5)),
     ]
 
 
@@ -144,7 +150,7 @@ TRIALS = (
         "T13",
         "load: many sessions, live files, one huge rollout",
         "sessions and lines",
-        "10,000 sessions, 20 GB, 50 live files, 1 GB rollout",
+        "10,000 sessions, 20 GB, 50 live files for an hour, 1 GB rollout",
         _parts,
         _run,
         alone=True,
