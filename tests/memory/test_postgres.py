@@ -19,7 +19,9 @@ from thence.adapters import Cursor
 from thence.errors import BadConfig
 from thence.memory import postgres as module
 from thence.memory import postgres_schema as schema
+from thence.memory import postgres_search as module_search
 from thence.memory.postgres import Postgres, StoreLost
+from thence.memory.postgres_search import Asked
 from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
@@ -314,7 +316,7 @@ def test_every_join_of_a_function_carries_the_tenant(store: Postgres) -> None:
     )
     asked = {name: body for name, body in bodies if _tables(body)}
 
-    assert {"found", "found_in_pieces", "found_digests", "mine"} == set(asked)
+    assert {"found", "found_in_pieces", "found_digests", "looked", "mine"} == set(asked)
     for name in asked.keys() - {"mine"}:
         spaced = asked[name].replace("tenant = ", "tenant=").replace("tenant || ''", "tenant")
         assert _tables(asked[name]) <= _tenants(spaced.replace("tenant = ", "tenant=")), name
@@ -445,6 +447,27 @@ def test_store_that_left_this_program_behind_is_refused(
         opened(postgres, database)
 
 
+def test_member_of_the_schema_before_searches_after_a_migration(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whom the owner admitted once need not be admitted again for what a step adds."""
+    database = postgres.database()
+    role = f"{database}_early"
+    postgres.sql(f"CREATE ROLE {role} LOGIN")
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
+        owner = opened(postgres, database, tenant="early")
+        owner.admit(role)
+        owner.write([session(owner, "one", "hello")])
+        owner.close()
+    opened(postgres, database, tenant="early").close()
+    member = Postgres(postgres.url(database, role, tenant="early"))
+    found = member.search(parse("hello")).found
+    member.close()
+
+    assert ["claude:one"] == [one.session_uid for one in found]
+
+
 # -- who may read ---------------------------------------------------------------------------
 
 
@@ -499,6 +522,15 @@ def test_member_sees_nothing_of_another_team(teams: dict[str, Postgres]) -> None
     ask = "found('blue', '''#'':*', false, NULL, NULL, NULL, 10)"
     assert [] == red._every(f"SELECT * FROM {ask}")
     assert [1] == [len(red._every(f"SELECT * FROM {ask.replace('blue', 'red')}"))]
+    of_blue, of_red = (_looked(red, tenant) for tenant in ("blue", "red"))
+    assert (0, True) == (of_blue, of_red > 1)
+
+
+def _looked(store: Postgres, tenant: str) -> int:
+    """How much the function that searches tells of a tenant, by whatever store it is asked."""
+    asked = Asked(parse(CANARY), tenant)
+    given = module_search.look(asked, tenant, parse(CANARY), 20)
+    return len(store._every(module_search.LOOK.decode(), *given))
 
 
 def test_reader_does_not_write(teams: dict[str, Postgres]) -> None:

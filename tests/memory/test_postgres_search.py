@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psycopg
@@ -19,7 +21,6 @@ from thence.memory import search as search_module
 from thence.memory.index import every
 from thence.memory.postgres import Postgres
 from thence.memory.postgres_search import (
-    Asked,
     Vector,
     VectorDumper,
     marks_of,
@@ -255,24 +256,24 @@ def test_words_are_those_of_sqlite(tmp_path: Path) -> None:
 # -- going back -----------------------------------------------------------------------------
 
 
-@given(st.integers(0, 1 << 30))
-def test_steps_cover_everything_once(newest: int) -> None:
+def test_steps_cover_everything_once(both: list[Store], postgres: Cluster) -> None:
     """From the newest back to the first, in a number of steps that hardly grows."""
-    asked = Asked(parse("x"), "t")
-    starts = []
-    ranges: list[tuple[int, int]] = []
-    for start, where in module._steps(asked, newest):
-        starts.append(start)
-        sign = where[2]
-        bits = module.RUN if sign == "@" else module.ERA
-        numbers = [int(name.strip("()' ").rpartition(".")[2]) for name in where.split("|")]
-        ranges.append((min(numbers) << bits, (max(numbers) + 1) << bits))
-        assert (max(numbers) - min(numbers) + 1, start) == (len(numbers), ranges[-1][0])
+    chance = random.Random(5)
+    run, era = module.RUN, module.ERA
+    drawn = [chance.randrange(1 << chance.randrange(1, 31)) for _ in range(300)]
+    with psycopg.connect(postgres.url()) as db:
+        for newest in (0, 1, (1 << run) - 1, 1 << run, (1 << era) - 1, 1 << era, *drawn):
+            rows = db.execute("SELECT * FROM thence.steps(%s, %s, %s)", (newest, run, era))
+            ranges = [
+                (low << bits, (high + 1) << bits)
+                for sign, low, high in rows.fetchall()
+                for bits in [run if sign == "@" else era]
+            ]
 
-    assert 0 == starts[-1]
-    assert ranges[0][0] <= newest < ranges[0][1]
-    assert [low for low, _ in ranges[:-1]] == [high for _, high in ranges[1:]]
-    assert len(starts) < 30
+            assert 0 == ranges[-1][0]
+            assert ranges[0][0] <= newest < ranges[0][1]
+            assert [low for low, _ in ranges[:-1]] == [high for _, high in ranges[1:]]
+            assert len(ranges) < 30
 
 
 def test_rare_and_common_words_are_found_over_many_runs(
@@ -300,35 +301,65 @@ def test_rare_and_common_words_are_found_over_many_runs(
     assert {1} == set(every)
 
 
-def test_no_plan_goes_back_through_the_rows(postgres: Cluster) -> None:
+@pytest.mark.parametrize("analysed", [False, True])
+def test_no_plan_goes_back_through_the_rows(postgres: Cluster, *, analysed: bool) -> None:
     """Words are found by their index, common or rare; what the database knows of them or not."""
     database = postgres.database()
     store = Postgres(postgres.url(database, tenant="plans", machine="here"))
+    store.search(parse("early"))  # plans are made while there is nothing, and kept
     for number in range(4):
         texts = [f"common word{number * 500 + at} " + "more " * 20 for at in range(500)]
         store.write([change_of(store, f"s{number}", texts)])
-    postgres.sql("ANALYZE", database)
-    [body] = [
-        str(found)
-        for (found,) in postgres.sql("SELECT prosrc FROM pg_proc WHERE proname='found'", database)
-    ]
-    sql = body.replace("cap", "2000").replace("may_read(in_tenant) AND ", "")
-    for name, value in {
-        "in_tenant": "'plans'",
-        "lone": "true",
-        "uids": "NULL::text[]",
-        "since": "NULL::bigint",
-        "until": "NULL::bigint",
-    }.items():
-        sql = sql.replace(name, value)
-    plans = []
-    with psycopg.connect(postgres.url(database), autocommit=True) as db:
-        for setting in ("enable_seqscan=off", "enable_indexscan=off", "search_path=thence"):
-            db.execute(f"SET {setting}".encode())
-        for word in ("common", "word7", "absent"):
-            whole = Asked(parse(word), "plans").whole("'@x'")
-            rows = db.execute(f"EXPLAIN {sql.replace('ask', f'$q${whole}$q$')}".encode())
-            plans.append(" ".join(str(line) for (line,) in rows.fetchall()))
+        store.digested([stores._digest(f"claude:s{number}", 1)])
+    if analysed:
+        postgres.sql("ANALYZE", database)
+    names = ("words", "words_pkey", "words_body", "events", "events_order")
+    told = []
+    for asked in ("common", "word7", "absent", "common word7", "common -word7", "mo*"):
+        with store._db.transaction():
+            before = _scans(store, names)
+            store.search(parse(asked))
+            after = _scans(store, names)
+        told.append([after[name] - before[name] for name in names])
     store.close()
 
-    assert [] == [plan for plan in plans if "Bitmap Index Scan on words_body" not in plan]
+    assert [(0, 0, 0)] * 6 == [(words, key, events) for words, key, _, events, _ in told]
+    assert all(body for _, _, body, _, _ in told)
+    assert all(0 < order <= 2 for *_, order in told)  # the newest, and how far back that was
+
+
+def _scans(store: Postgres, names: Sequence[str]) -> dict[str, int]:
+    """How often this transaction began to go through tables and indexes."""
+    rows = store._every(
+        "SELECT name, pg_stat_get_xact_numscans(('thence.' || name)::regclass)"
+        " FROM unnest(%s::text[]) AS v(name)",
+        list(names),
+    )
+    return dict(rows)
+
+
+def test_search_is_one_question_to_the_database(
+    both: list[Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However common the words, whatever is filtered by: a server may be far away."""
+    asked: list[object] = []
+    execute = psycopg.Cursor.execute
+
+    def noted(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        asked.append(query)
+        return execute(self, query, *args, **more)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", noted)
+    texts = ("cat", "nothing", "cat dog -fox", "d*", "project:short after:2020 cat", '"cat sat"')
+    for text in texts:
+        both[1].search(parse(text))
+
+    assert len(texts) == len(asked)
+
+
+def test_amount_of_any_size_is_a_filter(both: list[Store]) -> None:
+    """The database's numbers end where a user's need not."""
+    texts = (f"cat cost>{'9' * 40}", f"cat cost<{'9' * 40}", f"cat cost>-{'9' * 40}")
+    found = [[len(hits(store, parse(text))) for store in both] for text in texts]
+
+    assert [(0, 0), (True, True), (True, True)] == [(a and a == b, b and a == b) for a, b in found]

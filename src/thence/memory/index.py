@@ -216,16 +216,16 @@ def _strings(value: JSON) -> Iterator[str]:
 
 def score(_number: int, ts: int, kind: int, state: int) -> float:
     """What people and models say is worth more than what tools print; newer beats older."""
-    return _WORTHS[kind] * _SHARES[state] + min(max(ts - _ERA, 0) / _SPAN, 1.0)
+    return WORTHS[kind] * SHARES[state] + min(max(ts - FIRST, 0) / SPAN, 1.0)
 
 
 _WORTH = {"user_msg": 1.5, "assistant_msg": 1.3, "error": 1.3, "tool_call": 1.1, "thinking": 0.9}
 _OFF_LINE = frozenset({"dead", "rolled_back", "replayed"})
-_ERA = 1_700_000_000_000
-_SPAN = 200_000_000_000.0
-_WORTHS = [_WORTH.get(name, 1.0) for name in KINDS]
+FIRST = 1_700_000_000_000
+SPAN = 200_000_000_000.0
+WORTHS = [_WORTH.get(name, 1.0) for name in KINDS]
 # A harness's own note often repeats a message: whoever looks for it wants the message.
-_SHARES = [
+SHARES = [
     0.25 if state.value == "internal" else 0.5 if state.value in _OFF_LINE else 1.0
     for state in STATES
 ]

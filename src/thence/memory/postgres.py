@@ -38,7 +38,7 @@ from thence.memory.index import time_told
 from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
 from thence.memory.postgres_schema import SCHEMA, TABLES, admit, lock_key, migrate
-from thence.memory.postgres_search import Search, Vector, VectorDumper
+from thence.memory.postgres_search import Vector, VectorDumper, search
 from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
     CURSOR,
@@ -409,33 +409,19 @@ class Postgres:
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the newest first, within a budget of time."""
         with self._telling():
-            answer = Search(self._db, self.tenant, query).run(limit, offset)
-            return msgspec.structs.replace(answer, found=self._numbered(answer.found))
+            answer, rows = search(self._db, self.tenant, query, limit, offset)
+            shuffled = [uid for uid, row in rows.items() if ROW.decode(row).shuffled]
+            return msgspec.structs.replace(answer, found=self._numbered(answer.found, shuffled))
 
-    def _numbered(self, found: Sequence[Found]) -> list[Found]:
-        """Give each event the number it has when its session is shown."""
-        rows = [one for one in found if one.row is not None]
-        uids = list({one.session_uid for one in rows})
-        told = self._every(
-            "SELECT uid, row FROM sessions WHERE tenant=%s AND uid=ANY(%s)", self.tenant, uids
-        )
-        shuffled = {uid: self.held(uid) for uid, row in told if ROW.decode(row).shuffled}
-        known = {uid: numbers(uid, held) for uid, held in shuffled.items() if held is not None}
-        counts = self._every(
-            "SELECT w.number, (SELECT count(*) FROM events AS e WHERE e.tenant=%s AND e.uid=w.uid"
-            " AND e.id < w.number) FROM unnest(%s::text[], %s::bigint[]) AS w(uid, number)",
-            *(self.tenant, [one.session_uid for one in rows], [one.row for one in rows]),
-        )
-        places = dict(counts)
+    def _numbered(self, found: list[Found], shuffled: Collection[str]) -> list[Found]:
+        """Give events of sessions that are not kept in their order the number they have there."""
+        there = {one.session_uid for one in found if one.row is not None}.intersection(shuffled)
+        held = {uid: self.held(uid) for uid in there}
+        known = {uid: numbers(uid, one) for uid, one in held.items() if one is not None}
         return [
-            one
-            if one.row is None
-            else msgspec.structs.replace(
-                one,
-                seq=known[one.session_uid].get(one.event_id or 0)
-                if one.session_uid in known
-                else places[one.row],
-            )
+            msgspec.structs.replace(one, seq=known[one.session_uid].get(one.event_id or 0))
+            if one.row is not None and one.session_uid in known
+            else one
             for one in found
         ]
 

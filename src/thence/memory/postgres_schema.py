@@ -258,6 +258,187 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,
         1,
     ),
+    # A search is one question: going back, judging and numbering are done where the rows are.
+    # Its plans are made once for a connection, and hold whatever is asked: no index but that of
+    # words can answer, as the tenant is not compared by itself.
+    Migration(
+        """
+    CREATE FUNCTION steps(newest bigint, run integer, era integer)
+        RETURNS TABLE(sign text, low bigint, high bigint) LANGUAGE plpgsql IMMUTABLE AS $$
+    DECLARE
+        runs bigint := 1 << (era - run);
+        least_run bigint := greatest(((newest >> era) - 1) * runs, 0);
+        count bigint := 1;
+    BEGIN
+        sign := '@'; high := newest >> run;
+        WHILE high >= least_run LOOP
+            low := greatest(high - count + 1, least_run);
+            RETURN NEXT;
+            high := low - 1; count := count * 4;
+        END LOOP;
+        -- By then a word that has not filled the answer is rare enough to go by eras.
+        sign := '^'; high := least_run / runs - 1; count := 1;
+        WHILE high >= 0 LOOP
+            low := greatest(high - count + 1, 0);
+            RETURN NEXT;
+            high := low - 1; count := least(count * 4, 1024);
+        END LOOP;
+    END $$;
+    CREATE TYPE candidate AS (
+        score double precision, id bigint, uid text, event_id bigint, ts bigint, kind smallint,
+        state smallint, ref text
+    );
+    CREATE FUNCTION looked(
+        in_tenant text, who text, ask text, near text, groups text[], nots text,
+        in_project text, in_model text, in_outcome text, since bigint, until bigint,
+        over bigint, under bigint, worths double precision[], shares double precision[],
+        first_ts bigint, span double precision, wanted integer, cap integer,
+        budget double precision, run integer, era integer
+    ) RETURNS TABLE(
+        capped boolean, back_to bigint, score double precision, id bigint, uid text,
+        event_id bigint, ts bigint, kind smallint, state smallint, ref text, seq bigint, body bytea
+    )
+        LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 20
+        SET search_path = thence, pg_temp SET plan_cache_mode = force_generic_plan
+        SET enable_seqscan = off SET max_parallel_workers_per_gather = 0 SET jit = off
+        AS $$
+    #variable_conflict use_column
+    DECLARE
+        started timestamptz := clock_timestamp();
+        uids text[];
+        newest bigint;
+        step record;
+        names text;
+        whole tsquery;
+        met integer;
+        top candidate[];
+        best candidate[] := '{}';
+        seen integer := 0;
+        back bigint;
+    BEGIN
+        IF NOT may_read(in_tenant) THEN RETURN; END IF;
+        IF num_nonnulls(in_project, in_model, in_outcome, since, until, over, under) > 0 THEN
+            uids := ARRAY(SELECT s.uid FROM sessions AS s WHERE s.tenant = in_tenant
+                AND (in_project IS NULL OR position(
+                    lower(in_project COLLATE "C") IN lower(coalesce(s.project, ''))) > 0)
+                AND (in_model IS NULL OR position(
+                    lower(in_model COLLATE "C") IN lower(coalesce(s.model, ''))) > 0)
+                AND (in_outcome IS NULL OR s.outcome = in_outcome)
+                AND (since IS NULL OR s.ended >= since) AND (until IS NULL OR s.started < until)
+                AND (over IS NULL OR s.ticks > over) AND (under IS NULL OR s.ticks < under));
+        END IF;
+        newest := (SELECT max(e.id) FROM events AS e WHERE e.tenant = in_tenant);
+        capped := false;
+        FOR step IN SELECT * FROM steps(newest, run, era) LOOP
+            capped := seen >= cap OR (seen > wanted AND
+                extract(epoch FROM clock_timestamp() - started) > budget);
+            EXIT WHEN capped;
+            names := (SELECT '(' || string_agg(
+                quote_literal(step.sign || who || '.' || number), ' | ') || ')'
+                FROM generate_series(step.low, step.high) AS number);
+            whole := (ask || ' & ' || names)::tsquery;
+            WITH one AS MATERIALIZED (
+                SELECT w.id, w.uid, w.event_id FROM words AS w
+                WHERE w.tenant || '' = in_tenant AND w.body @@ whole
+                    AND (near IS NULL OR w.pieces = 1) AND (uids IS NULL OR w.uid = ANY(uids))
+                    AND (since IS NULL OR w.ts >= since) AND (until IS NULL OR w.ts < until)
+                ORDER BY w.id DESC LIMIT cap - seen
+            ), judged AS MATERIALIZED (
+                SELECT worths[e.kind + 1] * shares[e.state + 1]
+                    + least(greatest(e.ts - first_ts, 0) / span, 1.0) AS score,
+                    o.id, o.uid, o.event_id, e.ts, e.kind, e.state, e.ref
+                FROM (SELECT DISTINCT o.id, o.uid, o.event_id FROM one AS o) AS o
+                -- One look for each, by its key: a join may rather read all events.
+                CROSS JOIN LATERAL (
+                    SELECT x.ts, x.kind, x.state, x.ref FROM events AS x WHERE x.tenant = in_tenant
+                        AND x.uid = o.uid AND x.event_id = o.event_id LIMIT 1
+                ) AS e
+            )
+            SELECT (SELECT count(*) FROM judged), ARRAY(
+                SELECT (j.score, j.id, j.uid, j.event_id, j.ts, j.kind, j.state, j.ref)::candidate
+                FROM judged AS j ORDER BY j.score DESC, j.id DESC LIMIT wanted
+            ) INTO met, top;
+            best := best || top;
+            IF near IS NOT NULL THEN
+                WITH judged AS MATERIALIZED (
+                    SELECT worths[e.kind + 1] * shares[e.state + 1]
+                        + least(greatest(e.ts - first_ts, 0) / span, 1.0) AS score,
+                        o.id, o.uid, o.event_id, e.ts, e.kind, e.state, e.ref
+                    FROM found_in_pieces(in_tenant, near || ' & ' || names, groups, nots, uids,
+                        since, until, cap - seen) AS o
+                    CROSS JOIN LATERAL (
+                        SELECT x.ts, x.kind, x.state, x.ref FROM events AS x
+                        WHERE x.tenant = in_tenant AND x.uid = o.uid AND x.event_id = o.event_id
+                        LIMIT 1
+                    ) AS e
+                )
+                SELECT met + (SELECT count(*) FROM judged), ARRAY(
+                    SELECT (j.score, j.id, j.uid, j.event_id, j.ts, j.kind, j.state, j.ref)
+                        ::candidate
+                    FROM judged AS j ORDER BY j.score DESC, j.id DESC LIMIT wanted
+                ) INTO met, top;
+                best := best || top;
+            END IF;
+            seen := seen + met;
+            back := step.low << CASE step.sign WHEN '@' THEN run ELSE era END;
+        END LOOP;
+        capped := capped OR seen >= cap;
+        back_to := (SELECT e.ts FROM events AS e WHERE e.tenant = in_tenant AND e.id >= back
+            AND e.ts > 0 ORDER BY e.id LIMIT 1);
+        RETURN NEXT;
+        -- What is to be shown, with the number of events of its session that come before it.
+        best := ARRAY(
+            SELECT b FROM unnest(best) AS b ORDER BY b.score DESC, b.id DESC LIMIT wanted
+        );
+        RETURN QUERY
+            WITH of_one AS MATERIALIZED (
+                SELECT b.uid, array_agg(b.id ORDER BY b.id) AS ids FROM unnest(best) AS b
+                GROUP BY b.uid
+            ), numbered AS MATERIALIZED (
+                SELECT o.ids[n.bucket] AS id, n.before
+                FROM of_one AS o CROSS JOIN LATERAL (
+                    SELECT c.bucket, (sum(c.count) OVER (ORDER BY c.bucket) - c.count)::bigint
+                        AS before
+                    FROM (
+                        SELECT width_bucket(e.id, o.ids) AS bucket, count(*) AS count
+                        FROM events AS e WHERE e.tenant = in_tenant AND e.uid = o.uid
+                            AND e.id <= o.ids[cardinality(o.ids)]
+                        GROUP BY 1
+                    ) AS c
+                ) AS n WHERE n.bucket > 0
+            )
+            SELECT capped, back_to, b.score, b.id, b.uid, b.event_id, b.ts, b.kind, b.state,
+                b.ref, n.before, NULL::bytea
+            FROM unnest(best) AS b JOIN numbered AS n ON n.id = b.id;
+        -- Then the rows of their sessions, and digests of sessions whose events are gone. Planned
+        -- each time: in a table that was small when its plan was made any index seems as good.
+        RETURN QUERY EXECUTE $q$
+            SELECT NULL::boolean, NULL::bigint, NULL::double precision, NULL::bigint, s.uid,
+                NULL::bigint, NULL::bigint, NULL::smallint, NULL::smallint, NULL::text,
+                NULL::bigint, s.row
+            FROM sessions AS s WHERE s.tenant = $1 AND s.uid = ANY($2) $q$
+            USING in_tenant, ARRAY(SELECT DISTINCT b.uid FROM unnest(best) AS b);
+        RETURN QUERY EXECUTE $q$
+            SELECT NULL::boolean, NULL::bigint, 1.0::double precision, NULL::bigint, s.uid,
+                NULL::bigint, coalesce(s.ended, 0), NULL::smallint, NULL::smallint, NULL::text,
+                NULL::bigint, d.body
+            FROM digests AS d JOIN sessions AS s ON s.tenant = d.tenant AND s.uid = d.uid
+            WHERE d.tenant || '' = $1 AND d.words @@ $2 AND s.evicted IS NOT NULL
+            ORDER BY s.id DESC LIMIT 50 $q$
+            USING in_tenant, (ask || ' & ' || quote_literal('#' || who))::tsquery;
+    END $$;
+    REVOKE ALL ON FUNCTION looked, steps FROM PUBLIC;
+    DO $$
+    DECLARE member name;
+    BEGIN
+        FOR member IN SELECT m.member FROM members AS m JOIN pg_roles AS r ON r.rolname = m.member
+        LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION looked, steps TO %I', member);
+        END LOOP;
+    END $$
+    """,
+        1,
+    ),
 )
 
 

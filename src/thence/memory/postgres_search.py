@@ -8,7 +8,7 @@ occurrences: a longer text is cut into pieces, which overlap so that a phrase is
 A search goes from the newest rows back, in steps that grow. For that every vector also holds the
 number of its run of rows as a word: the index itself then narrows a common word down to some
 runs, and a rare word is looked up in all of them at once. No plan goes back through the rows
-themselves.
+themselves. All of it is one question to the database (`looked`), as a server may be far away.
 
 Not the same as SQLite's: words of more than `LONGEST` bytes are equal if their beginnings are; a
 phrase of more than `OVERLAP` words may be missed where it crosses two pieces; of a digest the
@@ -17,10 +17,8 @@ first piece is searched.
 
 from __future__ import annotations
 
-import heapq
 import struct
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -33,7 +31,7 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from thence.format.normal import KINDS
-from thence.memory.index import digest_text, score, time_told
+from thence.memory.index import FIRST, SHARES, SPAN, WORTHS, digest_text, time_told
 from thence.memory.search import BUDGET, CAP, Answer, Found, Query
 from thence.memory.store import STATES
 
@@ -55,7 +53,6 @@ OVERLAP: Final = 32
 RUN, ERA = 12, 18
 """Bits of an event's number below the number of its run, and of the era that holds 64 runs."""
 
-_STEP: Final = 4  # how much further each look goes than the one before
 _NEVER: Final = "'!'"  # no vector holds it
 
 Db = psycopg.Connection[Any]
@@ -197,30 +194,28 @@ class Asked:
         self.nots = [ask for term in query.without if (ask := _term(term)) is not None]
         self.marks = [_quoted(_word(f"={word}")) for mark in query.marks for word in words_in(mark)]
         self.all = _quoted(f"#{who}")
-        self._who = who
+        self.who = who
 
     @property
     def simple(self) -> bool:
         """Whether each piece of a text answers for itself."""
         return len(self.groups) <= 1 and not self.nots
 
-    def whole(self, where: str) -> str:
-        """All of the question, of some runs."""
-        return " & ".join([*self.groups, *self.marks, *(f"!({ask})" for ask in self.nots), where])
+    @property
+    def whole(self) -> str:
+        """All of the question; which runs is said by who goes back through them."""
+        return " & ".join([*self.groups, *self.marks, *(f"!({ask})" for ask in self.nots)])
 
-    def some(self, where: str) -> str:
+    @property
+    def some(self) -> str:
         """What a piece must meet at least to matter."""
         near = [f"({' | '.join(self.groups)})"] if self.groups else []
-        return " & ".join([*near, *self.marks, where])
+        return " & ".join([*near, *self.marks]) or self.all
 
+    @property
     def parts(self) -> list[str]:
         """What a text must meet, each in one piece of it."""
         return [*self.groups, self.all]
-
-    def runs(self, sign: str, numbers: Iterable[int]) -> str:
-        """Name runs, or eras."""
-        names = [_quoted(f"{sign}{self._who}.{number}") for number in numbers]
-        return f"({' | '.join(names)})"
 
 
 def _either(terms: Iterable[str]) -> str:
@@ -246,145 +241,51 @@ def _quoted(word: str) -> str:
 # -- answers --------------------------------------------------------------------------------
 
 
-class Search:
-    """One question to the words of a tenant, from the newest back."""
+def search(db: Db, tenant: str, query: Query, limit: int, offset: int) -> tuple[Answer, _Rows]:
+    """Ask the words of a tenant, from the newest back, until there is enough or no time left.
 
-    def __init__(self, db: Db, tenant: str, query: Query) -> None:
-        self._db = db
-        self._tenant = tenant
-        self._query = query
-        self._asked = Asked(query, tenant)
-        self._sessions = _uids(db, tenant, query) if query.narrows_sessions else None
-        self._rows: dict[int, tuple[int, int, int]] = {}
-
-    def run(self, limit: int, offset: int) -> Answer:
-        """Look until there is enough, or no time left."""
-        if not self._query.match:
-            return Answer([])
-        until = time.monotonic() + BUDGET
-        back, capped = None, False
-        wanted = limit + offset
-        newest = _first(self._db, "SELECT max(id) FROM events WHERE tenant=%s", (self._tenant,))
-        for start, where in () if newest is None else _steps(self._asked, newest):
-            if capped := len(self._rows) >= CAP or (
-                len(self._rows) > wanted and time.monotonic() > until
-            ):
-                break
-            self._look(where)
-            back = start
-        best = heapq.nlargest(
-            wanted, ((score(number, *told), number) for number, told in self._rows.items())
-        )
-        found = self._found(best) + self._digests()
-        found.sort(key=lambda f: (-f.score, -f.ts))
-        capped = capped or len(self._rows) >= CAP
-        return Answer(found[offset:wanted], capped, self._since(back) if back is not None else None)
-
-    def _look(self, where: str) -> None:
-        """Take in the newest candidates of some runs, filters applied before the cap."""
-        asked, query, room = self._asked, self._query, CAP - len(self._rows)
-        narrow = (self._sessions, query.after, query.before, room)
-        found = "found(%s, %s, %s, %s::text[], %s, %s, %s)"
-        given = (self._tenant, asked.whole(where), not asked.simple, *narrow)
-        self._take(found, given)
-        if not asked.simple:
-            found = "found_in_pieces(%s, %s, %s::text[], %s, %s::text[], %s, %s, %s)"
-            nots = " | ".join(asked.nots) or None
-            self._take(found, (self._tenant, asked.some(where), asked.parts(), nots, *narrow))
-
-    def _take(self, found: str, given: tuple[Any, ...]) -> None:
-        rows = self._db.execute(
-            # One look for each, by its key: a join may rather read all events.
-            f"SELECT f.id, e.ts, e.kind, e.state FROM {found} AS f CROSS JOIN LATERAL"  # noqa: S608
-            " (SELECT ts, kind, state FROM events WHERE tenant=%s AND uid=f.uid"
-            " AND event_id=f.event_id LIMIT 1) AS e",
-            (*given, self._tenant),
-        )
-        for number, *told in rows.fetchall():
-            self._rows[number] = tuple(told)
-
-    def _found(self, best: Sequence[tuple[float, int]]) -> list[Found]:
-        """Look up the events that are to be shown."""
-        numbers = [number for _, number in best]
-        rows = self._db.execute(
-            "SELECT id, uid, event_id, ts, kind, state, ref FROM events"
-            " WHERE tenant=%s AND id=ANY(%s)",
-            (self._tenant, numbers),
-        ).fetchall()
-        told = {number: more for number, *more in rows}
-        out = []
-        for worth, number in best:
-            if number in told:
-                uid, event, ts, kind, state, ref = told[number]
-                name, what = KINDS[kind], STATES[state].value
-                out.append(Found(uid, event, ts, name, what, ref, worth, row=number))
-        return out
-
-    def _since(self, number: int) -> str | None:
-        ts = _first(
-            self._db,
-            "SELECT ts FROM events WHERE tenant=%s AND id>=%s AND ts>0 ORDER BY id LIMIT 1",
-            (self._tenant, number),
-        )
-        return time_told(ts)
-
-    def _digests(self) -> list[Found]:
-        """Sessions whose events are gone are found by their digest."""
-        rows = self._db.execute(
-            "SELECT uid, ended, body FROM found_digests(%s, %s, 50)",
-            (self._tenant, self._asked.whole(self._asked.all)),
-        )
-        return [
-            Found(uid, None, ended or 0, "digest", None, None, 1.0, text=digest_text(body))
-            for uid, ended, body in rows.fetchall()
-        ]
-
-
-def _steps(asked: Asked, newest: int) -> Iterator[tuple[int, str]]:
-    """Give runs from the newest back, each step further: where it starts, and their names.
-
-    After a full era of single runs the steps go by eras: by then a word that has not filled the
-    answer is rare enough.
+    One question to the database, whatever is asked. Beside the answer the rows of its sessions.
     """
-    runs = 1 << (ERA - RUN)
-    run, count = newest >> RUN, 1
-    # Down to the start of the era before: between one era and two.
-    last = max(((newest >> ERA) - 1) * runs, 0)
-    while run >= last:
-        low = max(run - count + 1, last)
-        yield low << RUN, asked.runs("@", range(low, run + 1))
-        run, count = low - 1, count * _STEP
-    era, count = (last // runs) - 1, 1
-    while era >= 0:
-        low = max(era - count + 1, 0)
-        yield low << ERA, asked.runs("^", range(low, era + 1))
-        era, count = low - 1, min(count * _STEP, 1024)
+    if not query.match:
+        return Answer([]), {}
+    wanted = limit + offset
+    rows = db.execute(LOOK, look(Asked(query, tenant), tenant, query, wanted)).fetchall()
+    if not rows:  # not a member of the tenant
+        return Answer([]), {}
+    capped, back_to = rows[0][:2]
+    found: list[Found] = []
+    told: _Rows = {}
+    for _, _, worth, number, uid, event, ts, kind, state, ref, seq, body in rows[1:]:
+        if worth is None:
+            told[uid] = body
+        elif number is None:  # sessions whose events are gone are found by their digest
+            found.append(Found(uid, None, ts, "digest", None, None, worth, text=digest_text(body)))
+        else:
+            name, what = KINDS[kind], STATES[state].value
+            found.append(Found(uid, event, ts, name, what, ref, worth, seq, row=number))
+    found.sort(key=lambda f: (-f.score, -(f.row or 0)))
+    found.sort(key=lambda f: (-f.score, -f.ts))
+    return Answer(found[offset:wanted], capped, time_told(back_to)), told
 
 
-def _uids(db: Db, tenant: str, query: Query) -> list[str]:
-    """Give the sessions that a question is about."""
-    tests: dict[str, Any] = {
-        "position(lower(%s COLLATE \"C\") IN lower(coalesce(project, '')))>0": query.project,
-        "position(lower(%s COLLATE \"C\") IN lower(coalesce(model, '')))>0": query.model,
-        "outcome=%s": query.outcome,
-        "ended>=%s": query.after,
-        "started<%s": query.before,
-        "ticks>%s": query.ticks_over,
-        "ticks<%s": query.ticks_under,
-    }
-    asked = {test: value for test, value in tests.items() if value is not None}
-    rows = db.execute(
-        f"SELECT uid FROM sessions WHERE tenant=%s AND {' AND '.join(asked)}",  # noqa: S608
-        (tenant, *(_plain(value) for value in asked.values())),
+def look(asked: Asked, tenant: str, query: Query, wanted: int) -> tuple[Any, ...]:
+    """Give all that the question is made of."""
+    near = None if asked.simple else asked.some
+    return (
+        *(_plain(tenant), asked.who, asked.whole, near, asked.parts, " | ".join(asked.nots)),
+        *(_plain(query.project), _plain(query.model), _plain(query.outcome)),
+        *(query.after, query.before, query.ticks_over, query.ticks_under),
+        *(WORTHS, SHARES, FIRST, SPAN, wanted, CAP, BUDGET, RUN, ERA),
     )
-    return [uid for (uid,) in rows.fetchall()]
 
 
-def _plain(value: Any) -> Any:
-    """Give a value that the database takes; it refuses a text with a zero in it."""
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+def _plain(value: str | None) -> str | None:
+    """Give a value that the database takes; it refuses zeros and half characters."""
+    return value and value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
-def _first(db: Db, sql: str, given: tuple[Any, ...]) -> Any:
-    found = db.execute(sql, given).fetchone()
-    return None if found is None else found[0]
+_Rows = dict[str, bytes]
+LOOK: Final = (
+    b"SELECT * FROM looked(%s, %s, %s, %s, %s::text[], nullif(%s, ''), %s, %s, %s, %s, %s, %s, %s,"
+    b" %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)

@@ -44,6 +44,7 @@ _WORD = re.compile(r"\w+")
 _FILTERS = frozenset(
     {"agent", "project", "model", "tool", "kind", "file", "before", "after", "outcome", "cost"}
 )
+_MOST = Decimal(2**63 - 1)  # of anything, in any store
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:T[\d:.]+Z?)?")
 
 
@@ -235,7 +236,7 @@ def moment(text: str) -> int:
 
 def _ticks(text: str) -> int:
     try:
-        return int(Decimal(text.lstrip("$")) * TICKS)
+        return int(min(max(Decimal(text.lstrip("$")) * TICKS, -_MOST), _MOST))
     except (ArithmeticError, ValueError):
         raise BadQuery(f"not an amount: {text!r}", hint="write cost>1.50") from None
 
