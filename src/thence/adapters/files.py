@@ -110,6 +110,19 @@ def unchanged(source: Source, cursor: Cursor) -> bool:
     return True
 
 
+def measured(source: Source) -> tuple[int, float]:
+    """Give the bytes of a session's files, and when the last of them was written."""
+    size, modified = 0, 0.0
+    for file in source.files:
+        try:
+            found = os.lstat(file.path)
+        except OSError:
+            continue
+        size += found.st_size
+        modified = max(modified, found.st_mtime)
+    return size, modified
+
+
 class _Reading:
     """One file, this time."""
 

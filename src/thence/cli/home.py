@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from thence.adapters.files import measured
 from thence.cli import wiring
 from thence.cli.columns import (
     DIM,
@@ -36,7 +37,6 @@ from thence.memory.standing import (
     Risk,
     Standing,
     at_risk,
-    measured,
     now,
     open_ones,
     session_object,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.adapters import Adapter, Source, adapters
-from thence.adapters.files import Plain, Zstandard, open_regular
+from thence.adapters.files import Plain, Zstandard, measured, open_regular
 from thence.adapters.sessions import Loaded, claimed, load_source, look
 from thence.cli import options
 from thence.cli.reading import exit_code, flowed, notices, skipped_line
@@ -86,22 +86,12 @@ def inspected(path: Path) -> dict[str, JSON]:
     told |= _untold()
     if adapter is None or source is None:
         told["notices"] = [Notice("unknown", "no agent is known that writes such a file")]
-    elif (total := _size(source)) > LIMIT or told["good_records"] > RECORDS:
+    elif (total := measured(source)[0]) > LIMIT or told["good_records"] > RECORDS:
         most = f"up to {size(LIMIT)} and {RECORDS:,} records a session is put together"
         told["notices"] = [Notice("too large to tell live and dead", f"{size(total)}; {most}")]
     else:
         told |= _session(adapter, source, path)
     return told
-
-
-def _size(source: Source) -> int:
-    total = 0
-    for file in source.files:
-        try:
-            total += os.lstat(file.path).st_size
-        except OSError:
-            continue
-    return total
 
 
 # -- the file -------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from thence.cli.terminal import (
 )
 from thence.format import joins, kinds, output
 from thence.format.facts import Block, Edge, Fact
+from thence.format.figures import short_id
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import one_line
@@ -155,7 +156,7 @@ class Page:
         known = self.whole.session()
         where = " ".join(filter(None, (_last(known.cwd), known.git_branch)))
         parts = [
-            _short_id(self.whole.native),
+            short_id(self.whole.native),
             known.flavor,
             known.model,
             where,
@@ -194,7 +195,7 @@ class Page:
             number = len(whole.before.facts) or len(whole.ancestor)
             what = "event" if whole.before.facts else "message"
             edge = next((e for e in whole.edges if not e.child), None)
-            name = _short_id(edge.session) if edge else "an older session"
+            name = short_id(edge.session) if edge else "an older session"
             yield style(
                 cut(f"┊    goes on from {clean(name)}, {several(number, what)}", self.room), fg=_DIM
             )
@@ -221,7 +222,7 @@ class Page:
         """Say how much of the line was copied from the session that owns it."""
         if places:
             owner = next((f.origin for p in places if (f := self.whole.facts[p]).origin), None)
-            name = f" from {_short_id(clean(owner))}" if owner else ""
+            name = f" from {short_id(owner)}" if owner else ""
             said = f"{step}┊    copied{name}: {several(self._events(places), 'event')}"
             yield style(cut(said, self.room), fg=_DIM)
 
@@ -574,12 +575,6 @@ def _first(text: str) -> str:
 
 def _last(path: str | None) -> str:
     return (path or "").rstrip("/").rpartition("/")[2]
-
-
-def _short_id(name: str) -> str:
-    """Enough of an id to know it by; those that begin with the time need more."""
-    timed = len(name) == 36 and name[14] == "7"
-    return name[:13] if timed else name[:8]
 
 
 def _tie(edge: Edge) -> str:

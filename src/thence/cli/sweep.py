@@ -349,8 +349,7 @@ class Pending:
 
     def add(self, source: Source, inventory: Inventory | None) -> None:
         """Count a session: new, grown, or as it was read."""
-        from thence.adapters.files import unchanged
-        from thence.memory.standing import measured
+        from thence.adapters.files import measured, unchanged
         from thence.memory.sweep import stale
 
         self.sources += 1

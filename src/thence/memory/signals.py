@@ -17,6 +17,7 @@ from typing import Final, Literal
 import msgspec
 
 from thence.format import joins, kinds, output
+from thence.format.figures import several
 from thence.format.joins import Call
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
@@ -124,10 +125,6 @@ def _signal(
     return Signal(
         kind, severity, short(text, 300), tuple(ids(ends)), short(quote, QUOTE), when, data
     )
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 # -- errors ---------------------------------------------------------------------------------
@@ -347,7 +344,7 @@ def abandoned_branches(course: Course) -> Iterator[Signal]:
         yield _signal(
             "abandoned_branch",
             "high" if branch.tokens >= 100 * BRANCH_TOKENS else "medium",
-            f"given up: {branch.tokens:,} tokens on {_several(len(branch.events), 'event')}",
+            f"given up: {branch.tokens:,} tokens on {several(len(branch.events), 'event')}",
             [branch.events[0], branch.events[-1]],
             said_there or next((said(event) for event in replies), ""),
             events=len(branch.events),

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from thence.adapters import Adapter, Live, Source
+from thence.adapters.files import measured
 from thence.format.joins import time_of
 from thence.format.normal import Session, session_uid
 from thence.format.records import JSON, time_text
@@ -175,16 +176,3 @@ def _modified(path: str) -> float:
         return os.lstat(path).st_mtime
     except OSError:
         return 0.0
-
-
-def measured(source: Source) -> tuple[int, float]:
-    """Give the bytes of a session's files, and when the last of them was written."""
-    size, modified = 0, 0.0
-    for file in source.files:
-        try:
-            found = os.lstat(file.path)
-        except OSError:
-            continue
-        size += found.st_size
-        modified = max(modified, found.st_mtime)
-    return size, modified

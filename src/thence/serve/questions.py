@@ -17,6 +17,7 @@ import msgspec
 from thence.errors import ThenceError
 from thence.format import kinds
 from thence.format.facts import Block, Fact, words_of
+from thence.format.figures import money
 from thence.format.nodes import Is
 from thence.format.records import JSON
 from thence.format.whole import Whole
@@ -253,9 +254,9 @@ class Questions:
         parts = bill.parts[-asked.limit :] if asked.by == "day" else bill.parts[: asked.limit]
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
-        return f"{bound}{_money(total.ticks)} in {total.sessions} sessions", [
-            f"{_money(one.ticks)} in {one.sessions} sessions, {_money(one.dead)} on dead branches, "
-            f"{_money(one.side)} by subagents: {_key(one.key[0], asked.by)}"
+        return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [
+            f"{money(one.ticks)} in {one.sessions} sessions, {money(one.dead)} on dead branches, "
+            f"{money(one.side)} by subagents: {_key(one.key[0], asked.by)}"
             for one in parts
         ]
 
@@ -281,10 +282,6 @@ def _name(uid: str) -> str:
 
 def _day(text: Any) -> str:
     return text[:10] if isinstance(text, str) else "undated"
-
-
-def _money(ticks: int) -> str:
-    return f"${ticks / 10**10:.2f}"
 
 
 def _key(key: str | None, by: str) -> str:
@@ -315,7 +312,7 @@ def _about(row: SessionRow) -> Iterator[str]:
     when = f"{(session.started_at or '')[:16]} to {(session.ended_at or '')[:16]}"
     yield f"agent {flat(session.flavor, 40)}, model {flat(session.model or 'unknown', 60)}, {when}"
     yield f"folder: {flat(session.cwd or 'unknown')}, branch {flat(session.git_branch or '-', 80)}"
-    cost = _money(sum(row.ticks.values()))
+    cost = money(sum(row.ticks.values()))
     bound = "at least " if row.unpriced or row.lower_bound else ""
     yield f"cost {bound}{cost}, {row.events} events, last turn {row.turn or 'unknown'}"
 
