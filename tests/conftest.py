@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 15, "whole": 100}.items():
+for profile, examples in {"everyday": 10, "whole": 100}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),
@@ -47,11 +48,17 @@ settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "ever
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is proven at the numbers of a release, unless it is asked for by its mark.
 
-    What needs a Postgres server is not for every day.
+    What needs a Postgres server is not for every day, nor are all cases of what has only a few.
     """
+    cases: Counter[str] = Counter()
     for item in items:
         if "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
+        if few := item.get_closest_marker("few"):
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % few.args[0]:
+                item.add_marker("slow")
+            cases[name] += 1
     if "prove" in (config.getoption("markexpr") or ""):
         return
     proofs = [item for item in items if item.get_closest_marker("prove")]

@@ -11,7 +11,9 @@ import pytest
 import zstandard
 
 from tests.serve.conftest import House
+from thence.memory.store import Filter
 from thence.serve import app as serving
+from thence.serve import charts
 from thence.serve.app import STATIC, _squeezed
 
 
@@ -28,6 +30,7 @@ def test_asking_again_for_the_same_costs_no_bytes(house: House) -> None:
     assert "private, no-cache" == first.headers["cache-control"]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("accepts", "encoding"),
     [
@@ -115,3 +118,77 @@ def test_the_page_about_the_api_names_every_operation(house: House) -> None:
 def test_a_body_does_not_wait_for_the_acknowledgement_of_its_headers(house: House) -> None:
     """Small pieces are sent at once: else each answer takes 40 ms more, and each event."""
     assert house._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        *((path, 200) for path in ("/", "/sessions", "/costs", "/patterns", "/store")),
+        *((f"/costs?by={by}", 200) for by in ("model", "project", "agent", "session", "x")),
+        ("/sessions?cursor=999999", 200),
+        ("/sessions?cursor=-1", 200),
+        ("/sessions?q=%22", 200),
+        ("/sessions?q=-x", 200),
+        ("/costs?day=2026-02-31", 200),
+        ("/costs?days=-5", 200),
+        ("/sessions/nobody", 404),
+        ("/nothing", 404),
+    ],
+)
+def test_addresses_are_answered_with_pages(house: House, path: str, status: int) -> None:
+    """What is not there is a page that says so."""
+    answer = house.ask(path, headers={"Accept": "text/html"})
+
+    assert answer.status == status
+    assert b"<main" in answer.body
+    assert b"style=" not in answer.body
+    assert b"<script>" not in answer.body
+
+
+@pytest.mark.slow
+def test_parts_of_sessions_are_answered_or_are_not_there(house: House) -> None:
+    """Rows, bodies, branches, subagents; what is none of them is a 404."""
+    for row in house.store.sessions(Filter()):
+        base = f"/sessions/{row.session.session_uid}"
+        held = house.store.held(row.session.session_uid)
+        assert held is not None
+        event = f"e{next(iter(held.events)):013x}"
+        for path in ("", "?end=1", f"?at={event}", "/rows", "/tail", f"/tail?after={event}"):
+            assert house.ask(base + path).status == 200, path
+        assert house.ask(f"{base}/event/{event}").status == 200
+        for path in ("/rows?part=b99", "/rows?part=x", "/event/e0000000000000", "/side/s99"):
+            assert house.ask(base + path).status == 404, path
+
+
+def test_an_evicted_session_shows_its_digest(own_house: House) -> None:
+    """When its source is gone too: how it ended, what was asked, that no more is left."""
+    row = next(r for r in own_house.store.sessions(Filter()) if (r.title or "").startswith("What"))
+    uid = row.session.session_uid
+    Path(row.files[0]).unlink()
+    own_house.swept()
+    own_house.store.remove([uid], why={uid: "to see"})
+    answer = own_house.ask(f"/sessions/{uid}")
+
+    assert answer.status == 200
+    assert b"Only its digest is left" in answer.body
+    assert b"What does clock.py do?" in answer.body
+
+
+@pytest.mark.slow
+def test_a_large_session_shows_its_head_at_once_and_its_rows_after(
+    own_house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not laid out yet is asked for by the page itself, with the event that is wanted."""
+    monkeypatch.setattr(charts, "LARGE", 1)
+    row = next(r for r in own_house.store.sessions(Filter()) if (r.title or "").startswith("What"))
+    base = f"/sessions/{row.session.session_uid}"
+    held = own_house.store.held(row.session.session_uid)
+    assert held is not None
+    event = f"e{next(iter(held.events)):013x}"
+    first = own_house.ask(f"{base}?at={event}").body.decode()
+
+    assert f'<meta http-equiv="refresh" content="0; url={base}?whole=1&amp;at={event}">' in first
+    assert "What does clock.py do?" in first
+    assert 'id="thread"' not in first
+    assert b'id="thread"' in own_house.ask(f"{base}?whole=1&at={event}").body
+    assert b'id="thread"' in own_house.ask(base).body

@@ -27,10 +27,11 @@ from thence.format.joins import time_of
 from thence.memory.account import VERSION, Digest
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
-from thence.serve import board, ledger, spills
+from thence.serve import cost_page, list_page, now_page, pattern_page, spills, store_page
 from thence.serve.agents import agent_class, agent_label
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
+from thence.serve.days import RANGES
 from thence.serve.desk import AtDesk, Desk
 from thence.serve.head import address, head, tail
 from thence.serve.items import Window
@@ -112,7 +113,7 @@ def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Resp
 @get("/", include_in_schema=False, sync_to_thread=True)
 def now(desk: AtDesk) -> Response[str]:
     """Show where things stand."""
-    made = board.now_page(desk, Clock())
+    made = now_page.page(desk, Clock())
     return _shown(desk, "now.html", "now", "/api/now", now=made)
 
 
@@ -132,8 +133,10 @@ def sessions(
     cursor: Text = "",
 ) -> Response[str]:
     """List sessions, or what a search found in them."""
-    wanted = board.Wanted(q, agent, project, model, outcome, standing, after, before, sort, cursor)
-    made = board.list_page(desk, wanted, Clock())
+    wanted = list_page.Wanted(
+        q, agent, project, model, outcome, standing, after, before, sort, cursor
+    )
+    made = list_page.page(desk, wanted, Clock())
     return _shown(desk, "sessions.html", "sessions", "/api/sessions", list=made)
 
 
@@ -149,15 +152,15 @@ def costs(
     day: Text = "",
 ) -> Response[str]:
     """Show what was spent."""
-    wanted = ledger.Wanted(
-        by if by in ledger.BYS else "model",
-        days if days in ledger.RANGES else 30,
+    wanted = cost_page.Wanted(
+        by if by in cost_page.BYS else "model",
+        days if days in RANGES else 30,
         agent,
         project,
         model,
         day if _is_day(day) else "",
     )
-    made = ledger.cost_page(desk, wanted)
+    made = cost_page.page(desk, wanted)
     return _shown(desk, "costs.html", "costs", f"/api/costs?by={wanted.by}", costs=made)
 
 
@@ -170,18 +173,18 @@ def _is_day(text: str) -> bool:
 
 @get("/patterns", include_in_schema=False, sync_to_thread=True)
 def patterns(
-    desk: AtDesk, kind: Text = "", days: FromQuery[int] = ledger.PATTERN_DAYS
+    desk: AtDesk, kind: Text = "", days: FromQuery[int] = pattern_page.DAYS
 ) -> Response[str]:
     """Show what comes back in many sessions."""
-    kind = kind if kind in ledger.KINDS else ""
-    made = ledger.pattern_page(desk, kind, min(max(days, 1), 3650))
+    kind = kind if kind in pattern_page.KINDS else ""
+    made = pattern_page.page(desk, kind, min(max(days, 1), 3650))
     return _shown(desk, "patterns.html", "patterns", "/api/patterns", patterns=made)
 
 
 @get("/store", include_in_schema=False, sync_to_thread=True)
 def store(desk: AtDesk) -> Response[str]:
     """Show what is kept, and what goes next and why."""
-    made = ledger.store_page(desk)
+    made = store_page.page(desk)
     return _shown(desk, "store.html", "store", "/api/store", store=made)
 
 

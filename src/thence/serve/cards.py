@@ -1,0 +1,128 @@
+"""Cards: one session as lists show it, with how busy it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from markupsafe import Markup
+
+from thence.format.figures import ago, clean, money, project, several, short_id
+from thence.format.joins import time_of
+from thence.memory.standing import Standing
+from thence.memory.store import SessionRow
+from thence.serve.clock import Clock
+from thence.serve.desk import Desk
+from thence.serve.head import address, stands, title_of
+
+_OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """One bar of a sparkline."""
+
+    x: float
+    y: float
+    height: float
+    red: bool = False
+
+
+class Card(msgspec.Struct, frozen=True):
+    """One session of a list."""
+
+    href: str
+    title: str
+    flavor: str
+    project: str
+    branch: str
+    standing: str
+    cls: str
+    icon: str
+    cost: str
+    dead: str
+    age: str
+    when: str
+    dot: str
+    bars: list[Bar]
+    graph: list[str]
+    depth: int = 0
+    tags: list[tuple[str, str]] = []
+    snippet: Markup = Markup("")
+    what: str = ""
+    what_icon: str = ""
+    asks: str = ""
+    quote: str = ""
+
+
+def bars(desk: Desk, row: SessionRow) -> list[Bar]:
+    """Draw how busy a session was."""
+    found = desk.pulse(row)
+    if found is None:
+        return []
+    totals = [a + b for a, b in zip(found.events, found.errors, strict=True)]
+    top = max(totals) or 1
+    out = []
+    for at, (total, errors) in enumerate(zip(totals, found.errors, strict=True)):
+        height = round(max(22 * math.sqrt(total / top), 1.5), 1) if total else 1.5
+        out.append(Bar(at * 5, round(22 - height, 1), height, errors > 0))
+    return out
+
+
+def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Card:
+    """Tell one session as a list does."""
+    now = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone)
+    standing = desk.now().of(row, desk.clock())
+    said, cls = stands(row, standing)
+    session, ticks = row.session, row.ticks
+    last = time_of(session.ended_at)
+    evicted = session.evicted_at is not None
+    return Card(
+        href=address(session.session_uid),
+        title=title_of(row),
+        flavor=session.flavor,
+        project=project(session.cwd),
+        branch=clean(session.git_branch or ""),
+        standing={"waits for you": "waits", "open, at rest": "at rest"}.get(said, said),
+        cls=cls,
+        icon="" if standing else _OUTCOME_ICONS.get(session.outcome, ""),
+        cost=money(sum(ticks.values()), row.unpriced),
+        dead=money(ticks["dead"]) if ticks.get("dead") else "",
+        age=ago(last, now),
+        when=clock.full(session.ended_at),
+        dot=_dot(standing, cls),
+        bars=bars(desk, row) if drawn and not evicted else [],
+        graph=_graph(row),
+        tags=list(_tags(row)),
+    )
+
+
+def _dot(standing: Standing | None, cls: str) -> str:
+    if standing in ("waiting", "running"):
+        return f"dot pulse {cls}"
+    return f"dot hollow {cls}" if cls in ("dim", "mid") else f"dot {cls}"
+
+
+def _graph(row: SessionRow) -> list[str]:
+    """Say what to draw of a session's branches, at most six hooks."""
+    dead = row.states.get("dead", 0) + row.states.get("rolled_back", 0)
+    side = row.states.get("side", 0)
+    hooks = ["dead"] * min(1 + dead // 20, 3) if dead else []
+    return hooks + (["side"] * min(1 + side // 40, 3) if side else [])
+
+
+def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
+    for edge in row.edges:
+        if not edge.child and edge.link in ("fork", "resume", "adopt"):
+            yield f"{edge.link} of {short_id(edge.session)}", ""
+            break
+    if row.session.evicted_at is not None:
+        yield "digest only", ""
+    if row.pinned:
+        yield "kept for good", ""
+    if row.skipped:
+        yield several(row.skipped, "skipped line"), "st-waiting"
+    if row.gone:
+        yield "source gone", ""

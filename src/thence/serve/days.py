@@ -1,0 +1,37 @@
+"""The days that a page looks at: which can be chosen, and where to look when they hold nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from thence.format.joins import time_of
+from thence.memory.store import Filter
+from thence.serve.desk import Desk
+
+RANGES: Final = (7, 30, 90, 365)
+"""So many days can be chosen."""
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """Where to look when nothing lies in the days that are shown."""
+
+    said: str
+    href: str
+    label: str
+
+
+def earlier(desk: Desk, days: int, href: Callable[[int], str]) -> Earlier | None:
+    """Say when the last session was, and lead to the days that hold it; None when there is none."""
+    last = next(iter(desk.store.sessions(Filter(limit=1))), None)
+    moment = time_of(last.session.ended_at) if last else None
+    if moment is None:
+        return None
+    age = (desk.clock() - moment.timestamp()) / 86_400
+    said = f"The last session was on {moment.day} {moment:%b %Y}."
+    reach = next((n for n in RANGES if n > max(age + 1, days)), None)
+    if reach is None:
+        return Earlier(said, "/sessions", "All sessions")
+    return Earlier(said, href(reach), f"Look at {reach} days")

@@ -1,0 +1,157 @@
+"""Patterns: what keeps costing, with what fixed it and where it was seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from thence.format.figures import ago, clean, money, several, short_id
+from thence.format.joins import time_of
+from thence.format.normal import one_line
+from thence.memory.patterns import Pattern, memories, patterns
+from thence.memory.store import Filter, SessionRow
+from thence.serve.days import RANGES, Earlier, earlier
+from thence.serve.desk import Desk
+from thence.serve.head import address, title_of
+
+DAYS: Final = 90
+"""What is looked at unless asked: what comes back takes its time."""
+KINDS: Final = {
+    "recurring_error": ("Repeated errors", "loop", "k-error", "times"),
+    "costly_detour": ("Costly detours", "coin", "b-dead", "detour"),
+    "breaking_file": ("Breaking files", "file", "k-edit", "red runs"),
+    "flaky_test": ("Flaky tests", "warn", "st-waiting", "flips"),
+}
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """Where a pattern was seen."""
+
+    href: str
+    title: str
+    event: str
+    quote: str
+    age: str
+
+
+class Help(msgspec.Struct, frozen=True):
+    """Something that helped."""
+
+    what: str
+    sessions: int
+    href: str
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """One pattern."""
+
+    kind: str
+    icon: str
+    cls: str
+    title: str
+    sign: str
+    count: int
+    unit: str
+    sessions: int
+    cost: str
+    age: str
+    cures: list[Help]
+    proofs: list[Proof]
+
+
+class PatternPage(msgspec.Struct, frozen=True):
+    """What answers: what keeps costing me."""
+
+    heading: str
+    lede: str
+    ranges: list[tuple[str, str, bool]]
+    chips: list[tuple[str, str, str, int, bool]]
+    shown: list[Shown]
+    earlier: Earlier | None
+    """Given when no session lies in these days."""
+
+
+def page(desk: Desk, kind: str, days: int) -> PatternPage:
+    """Find what comes back in many sessions."""
+    after = int((desk.clock() - days * 86_400) * 1000)
+    wanted = Filter(after=after)
+    known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
+    found = patterns(known)
+    named = {proof.uid for one in found for proof in one.evidence}
+    rows = {r.session.session_uid: r for r in desk.store.sessions(Filter(uids=tuple(named)))}
+    some = [one for one in found if kind in ("", one.kind)]
+    ticks = sum(int(one.data.get("ticks", 0)) for one in found)
+    lost = f" cost you {money(ticks)}" if ticks else ""
+    heading = f"{several(len(found), 'pattern')}{lost}" if found else "No patterns yet"
+    counts: Counter[str] = Counter(one.kind for one in found)
+
+    def href(days: int = days, kind: str = kind) -> str:
+        given = {n: v for n, v in (("kind", kind), ("days", days)) if v not in ("", DAYS)}
+        return f"/patterns?{urlencode(given)}" if given else "/patterns"
+
+    chips = [("All", href(kind=""), "", len(found), kind == "")]
+    chips += [
+        (said, href(kind=name), icon, counts[name], kind == name)
+        for name, (said, icon, *_) in KINDS.items()
+        if counts[name]
+    ]
+    return PatternPage(
+        heading,
+        f"last {days} days, {several(len(known), 'session')} looked at",
+        [(f"{n} days", href(days=n), n == days) for n in RANGES],
+        chips,
+        [_shown(desk, one, rows) for one in some],
+        None if known else earlier(desk, days, lambda n: href(days=n)),
+    )
+
+
+def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
+    _, icon, cls, unit = KINDS[one.kind]
+    ticks = int(one.data.get("ticks", 0))
+    now = datetime.fromtimestamp(desk.clock(), UTC)
+    proofs = [_proof(proof.uid, proof.events, proof.quote, rows, now) for proof in one.evidence]
+    title = {
+        "recurring_error": one.name.partition(": ")[2] or one.name,
+        "costly_detour": one.text[:1].upper() + one.text[1:],
+        "breaking_file": f"Tests go red after edits of {one.name.rpartition('/')[2]}",
+        "flaky_test": f"Flaky: {one.name}",
+    }[one.kind]
+    return Shown(
+        one.kind,
+        icon,
+        cls,
+        clean(one_line(title, 160)),
+        clean(one_line(one.text if one.kind != "costly_detour" else one.evidence[0].quote, 160)),
+        one.count,
+        unit,
+        one.sessions,
+        money(ticks) if ticks else "",
+        proofs[0].age if proofs else "",
+        [
+            Help(clean(one_line(cure.what, 200)), cure.sessions, _where(cure.evidence[0]))
+            for cure in one.cures
+            if cure.evidence
+        ],
+        proofs,
+    )
+
+
+def _where(proof: object) -> str:
+    uid, events = getattr(proof, "uid", ""), getattr(proof, "events", ())
+    return f"{address(uid)}?at=e{events[0]:013x}" if events else address(uid)
+
+
+def _proof(
+    uid: str, events: Sequence[int], quote: str, rows: dict[str, SessionRow], now: datetime
+) -> Proof:
+    row = rows.get(uid)
+    at = f"?at=e{events[0]:013x}" if events else ""
+    name = f"e{events[0]:013x}"[:7] if events else ""
+    last = time_of(row.session.ended_at) if row else None
+    title = title_of(row) if row else short_id(uid.partition(":")[2])
+    return Proof(f"{address(uid)}{at}", title, name, clean(one_line(quote, 160)), ago(last, now))

@@ -1,0 +1,29 @@
+"""Days that hold nothing lead to those that do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serve.conftest import House
+from thence.serve import cost_page, pattern_page
+from thence.serve.cost_page import Wanted
+
+
+@pytest.mark.parametrize(("late", "label"), [(200, "Look at 365 days"), (4000, "All sessions")])
+def test_days_without_anything_lead_to_those_that_have_it(
+    house: House, monkeypatch: pytest.MonkeyPatch, late: int, label: str
+) -> None:
+    """Costs and patterns of somebody who comes back after a long time."""
+    now = house.desk.clock()
+    monkeypatch.setattr(house.desk, "clock", lambda: now + late * 86_400)
+    costs = cost_page.page(house.desk, Wanted())
+    patterns = pattern_page.page(house.desk, "", pattern_page.DAYS)
+
+    assert costs.earlier is not None
+    assert patterns.earlier is not None
+    assert (label, label) == (costs.earlier.label, patterns.earlier.label)
+    if late < 365:
+        assert cost_page.page(house.desk, Wanted(days=365)).earlier is None
+        assert pattern_page.page(house.desk, "", 365).earlier is None
+        assert "days=365" in costs.earlier.href
+        assert "days=365" in patterns.earlier.href

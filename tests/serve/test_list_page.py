@@ -1,0 +1,84 @@
+"""The list of sessions: every one once, filtered, sorted, found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serve.conftest import House
+from thence.format.figures import money
+from thence.memory.store import Filter
+from thence.serve.clock import Clock
+from thence.serve.list_page import Wanted, marked, page
+
+
+def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House) -> None:
+    """The way that is marked is the one that was taken."""
+    rows = {f"/sessions/{r.session.session_uid}": r for r in house.store.sessions()}
+    told = {}
+    for sort in ("", "recent", "cost", "tokens"):
+        made = page(house.desk, Wanted(q="clock", sort=sort), Clock())
+        found = [rows[card.href.partition("?")[0]] for day in made.days for card in day.cards]
+        told[sort] = [one.said for one in made.sorts if one.on], found
+
+    assert [["Best match"], ["Newest"], ["Cost"], ["Longest"]] == [on for on, _ in told.values()]
+    ended = [row.session.ended_at or "" for row in told["recent"][1]]
+    ticks = [sum(row.ticks.values()) for row in told["cost"][1]]
+    assert (ended, ticks) == (sorted(ended)[::-1], sorted(ticks)[::-1])
+    assert 1 == len({frozenset(r.session.session_uid for r in some) for _, some in told.values()})
+    assert "Best match" not in [one.said for one in page(house.desk, Wanted(), Clock()).sorts]
+
+
+def test_the_list_shows_every_session_once(house: House) -> None:
+    """Over its pages, in the order that was asked for."""
+    for sort in ("", "cost", "tokens"):
+        made = page(house.desk, Wanted(sort=sort), Clock())
+        found = [card.href for day in made.days for card in day.cards]
+
+        assert len(found) == len(set(found)) == house.store.totals()[0].sessions
+
+
+def test_costs_of_the_list_are_those_of_the_store(house: House) -> None:
+    """Row by row."""
+    rows = {f"/sessions/{r.session.session_uid}": r for r in house.store.sessions(Filter())}
+    for day in page(house.desk, Wanted(), Clock()).days:
+        for card in day.cards:
+            row = rows[card.href]
+            assert card.cost == money(sum(row.ticks.values()), row.unpriced)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "least"),
+    [
+        (Wanted(agent="grok"), 1),
+        (Wanted(project="harbour"), 1),
+        (Wanted(outcome="success"), 1),
+        (Wanted(q="cost>0.20"), 1),
+        (Wanted(q="clock"), 2),
+        (Wanted(q="clock", agent="codex"), 1),
+        (Wanted(q="nosuchwordanywhere"), 0),
+        (Wanted(project="nowhere"), 0),
+    ],
+)
+def test_filters_leave_what_fits(house: House, wanted: Wanted, least: int) -> None:
+    """Alone and together, typed and chosen."""
+    every = house.store.totals()[0].sessions
+    cards = [card for day in page(house.desk, wanted, Clock()).days for card in day.cards]
+
+    assert least <= len(cards) < every
+    if wanted.agent:
+        assert {card.flavor for card in cards} <= {wanted.agent}
+
+
+def test_an_address_holds_what_was_asked_and_nothing_else() -> None:
+    """Another filter starts at the first page."""
+    wanted = Wanted(q='a "b" & c', agent="codex", cursor="50")
+
+    assert wanted.href() == "/sessions?q=a+%22b%22+%26+c&agent=codex"
+    assert Wanted().href() == "/sessions"
+
+
+def test_a_snippet_is_text_with_marks() -> None:
+    """What was found is marked, all of it is escaped."""
+    shown = marked("a <b> \x02clock\x03 \x1b[2J")
+
+    assert str(shown) == "a &lt;b&gt; <mark>clock</mark> \ufffd[2J"
