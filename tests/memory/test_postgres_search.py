@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.postgres import Cluster
+from thence.cli import checks
+from thence.memory import postgres_schema as schema
 from thence.memory import postgres_search as module
 from thence.memory import search as search_module
 from thence.memory.index import every
@@ -29,7 +31,7 @@ from thence.memory.postgres_search import (
 )
 from thence.memory.search import BadQuery, Query, parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Store, Words
+from thence.memory.store import Change, Filter, Store, Words
 from thence.testing import stores
 
 TEXTS = (
@@ -42,6 +44,7 @@ TEXTS = (
     "repeat repeat repeat cat repeat",
     "\u0301combining e\u0301 \ue000private \u200dzero\u200bwidth",
 )
+ODD = "/Wörk/50%_off!/Back\\slash/ÄPFEL"
 WORDS = sorted({word for text in TEXTS for word in words_in(text)})
 
 
@@ -75,6 +78,10 @@ def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             store.write([change_of(store, "short", TEXTS), change_of(store, "long", [long, "end"])])
             store.write([change_of(store, "other", [*TEXTS[::-1], "fox " * 300 + "trot"])])
             store.digested([stores._digest("claude:short", 1)])
+            odd = change_of(store, "odd", TEXTS[:3])
+            session = msgspec.structs.replace(odd.row.session, cwd=ODD, model="Big-Ä_1")
+            odd.row = msgspec.structs.replace(odd.row, session=session)
+            store.write([odd])
     yield stored
     for store in stored:
         store.close()
@@ -107,6 +114,17 @@ def hits(store: Store, query: Query) -> list[tuple[object, ...]]:
             '"combining e"',
             "tool:",
         ),
+        *("project:HOR cat", "project:% cat", "project:_ cat", "project:! cat", "project:\\S cat"),
+        *("project:50%_O cat", "project:%off cat", "project:wörk cat", "project:WÖRK cat"),
+        *(
+            "project:äpfel cat",
+            "project:ÄP cat",
+            "project:k/5 cat",
+            "model:IG-Ä cat",
+            "model:_1 cat",
+        ),
+        *("project:\ud800 cat", 'project:"" cat', "model:g_ä cat", "project:nowhere cat"),
+        *("file:test*", "file:test_ca*", "file:calc.p*", 'file:"test calc*"', "file:est_calc*"),
         *("\u0301", "\ue000private", "zero OR width", "cat OR fox trot", '""', "-cat tool:bash"),
     ],
 )
@@ -355,6 +373,51 @@ def test_search_is_one_question_to_the_database(
         both[1].search(parse(text))
 
     assert len(texts) == len(asked)
+
+
+def test_parts_of_names_have_an_index(postgres: Cluster) -> None:
+    """Of many sessions those are looked at whose project may have the part, not all."""
+    database = postgres.database()
+    store = Postgres(postgres.url(database, tenant="parts", machine="here"))
+    changes = [change_of(store, f"s{at:04}", ["cat"]) for at in range(1000)]
+    store.write(changes)
+    postgres.sql("ANALYZE", database)
+    names = ("sessions_parts", "sessions")
+    told, found = [], []
+    for asked in ("s0777", "S00", "%"):
+        with store._db.transaction():
+            before = _scans(store, names)
+            found.append(len(store.search(parse(f"project:{asked} cat"), limit=1000).found))
+            after = _scans(store, names)
+        told.append([after[name] - before[name] for name in names])
+    lacking = store.lacks()
+    store.close()
+
+    assert [1, 100, 0] == found
+    assert [1, 0] == told[0]
+    assert [] == lacking
+
+
+def test_without_the_extension_parts_are_found_all_the_same(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a server does not have it; the store says that it lacks the index."""
+    database = postgres.database()
+    with monkeypatch.context() as patched:
+        steps = [
+            schema.Migration(step.statements.replace("pg_trgm", "no_such_thing"), step.oldest)
+            for step in schema.MIGRATIONS
+        ]
+        patched.setattr(schema, "MIGRATIONS", tuple(steps))
+        store = Postgres(postgres.url(database, tenant="bare", machine="here"))
+    store.write([change_of(store, "one", ["cat"]), change_of(store, "two", ["cat"])])
+    found = [one.session_uid for one in store.search(parse("project:TW cat")).found]
+    listed = [row.session.session_uid for row in store.sessions(Filter(project="TW"))]
+    told = [one.words for one in checks.integrity(store, deep=False)]
+    store.close()
+
+    assert (["claude:two"], ["claude:two"]) == (found, listed)
+    assert 1 == sum("no index for parts of names" in words for words in told)
 
 
 def test_amount_of_any_size_is_a_filter(both: list[Store]) -> None:

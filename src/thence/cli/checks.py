@@ -187,6 +187,8 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
         yield Finding("store", "ok", "not a file of this machine; its own tools check it")
+        for words, fix in getattr(store, "lacks", list)():
+            yield Finding("", "note", words, fix)
         return
     import apsw
 

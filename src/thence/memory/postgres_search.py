@@ -273,7 +273,7 @@ def look(asked: Asked, tenant: str, query: Query, wanted: int) -> tuple[Any, ...
     near = None if asked.simple else asked.some
     return (
         *(_plain(tenant), asked.who, asked.whole, near, asked.parts, " | ".join(asked.nots)),
-        *(_plain(query.project), _plain(query.model), _plain(query.outcome)),
+        *(part_of(query.project), part_of(query.model), _plain(query.outcome)),
         *(query.after, query.before, query.ticks_over, query.ticks_under),
         *(WORTHS, SHARES, FIRST, SPAN, wanted, CAP, BUDGET, RUN, ERA),
     )
@@ -284,6 +284,18 @@ def _plain(value: str | None) -> str | None:
     return value and value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
+def part_of(name: str | None) -> str | None:
+    """Give what LIKE ... ESCAPE '!' takes for a part of a name that is kept in lower case.
+
+    As in SQLite: upper and lower case are those of ASCII.
+    """
+    if name is None:
+        return None
+    spelled = "".join(f"!{c}" if c in "!%_" else c for c in _plain(name) or "")
+    return f"%{spelled.translate(_LOWER)}%"
+
+
+_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _Rows = dict[str, bytes]
 LOOK: Final = (
     b"SELECT * FROM looked(%s, %s, %s, %s, %s::text[], nullif(%s, ''), %s, %s, %s, %s, %s, %s, %s,"

@@ -4,6 +4,8 @@
     agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py
     after:2026-01-01 before:2026-02 outcome:fail cost>1.50
 
+Projects and models are asked for by any part of their names, files by words of their paths, of
+which the last may be a beginning (`file:src/app*`).
 Any text is a question: what cannot be meant as a filter is searched for as words, so that pasting
 an error message works. Answers come newest first from the part of the memory that a budget of
 time reaches; they say how far back that was, and whether there were more.
@@ -144,7 +146,8 @@ def parse(text: str) -> Query:
     given: dict[str, JSON] = {}
     meta: list[str] = []
     either = False
-    for piece in _PIECE.finditer(text):
+    # Half characters, as an argument of a command may hold, are in no store.
+    for piece in _PIECE.finditer(text.encode("utf-8", "replace").decode()):
         name, sign = piece["name"], piece["sign"]
         value = piece["phrase"] if piece["phrase"] is not None else piece["word"]
         if name is not None and (name not in _FILTERS or (sign != ":" and name != "cost")):
@@ -199,7 +202,7 @@ def _filter(  # noqa: PLR0917
     wanted: list[tuple[str, ...]],
 ) -> None:
     if name == "file":
-        if (term := _term(value, phrase=True)) is not None:
+        if (term := _term(value, phrase=False)) is not None:
             wanted.append((term,))
             meta.append("kindtoolcall")
     elif name in ("agent", "tool", "kind"):
