@@ -8,7 +8,6 @@ forgets each session before the next.
 
 from __future__ import annotations
 
-import gc
 import os
 import statistics
 import subprocess
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bench.corpus import write_claude
-from bench.measure import verdict
+from bench.measure import seconds, verdict
 from thence.adapters import Source
 from thence.adapters.claude import Claude
 from thence.adapters.sessions import read_all
@@ -85,25 +84,13 @@ def speed(sources: list[Source], size: float) -> int:
         "derived events": lambda: asked(wholes, "derived", "calls"),
         "all of it": lambda: swept(sources),
     }
-    taken = {name: processor(work) for name, work in steps.items()}
+    taken = {name: seconds(work, rounds=7, clock=time.process_time) for name, work in steps.items()}
     floor, all_of_it = taken["decoding alone"], taken["all of it"]
     print(f"adapters: {len(sources)} sessions, {size:.0f} MB")
     for name, one in taken.items():
         print(f"  {name:<40} {size / one:8.0f} MB/s {one / floor:6.2f} times decoding")
     missed = verdict("all of it / decoding alone", all_of_it / floor, 5)
     return missed + verdict(f"{WANTED:g} MB/s / what one core reads", WANTED * all_of_it / size, 1)
-
-
-def processor(work: Callable[[], object], *, rounds: int = 7) -> float:
-    """Processor time of the quickest round: what else runs on the machine does not count."""
-    taken = []
-    for _ in range(rounds):
-        gc.collect()
-        start = time.process_time()
-        kept = work()
-        taken.append(time.process_time() - start)
-        del kept
-    return min(taken)
 
 
 # -- processes ------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +82,15 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(NO_SHARED)
     return folder
+
+
+@pytest.fixture(scope="session")
+def corpus(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The hostile inputs, made anew: once for each process that runs tests; change nothing."""
+    out = tmp_path_factory.mktemp("hostile")
+    program = shared / "tools" / "gen_hostile.py"
+    subprocess.run([sys.executable, program, out], check=True, capture_output=True)
+    return out
 
 
 @pytest.fixture(scope="session")

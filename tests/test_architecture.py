@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,12 @@ def modules(folder: Path) -> Iterator[tuple[str, str]]:
         yield path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
 
 
+@cache
+def nodes(source: str) -> list[ast.AST]:
+    """All nodes of a module; several checks look at the same."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def long_file(source: str) -> Iterator[str]:
     """A file over the cap."""
     lines = len(source.splitlines())
@@ -61,7 +68,7 @@ def long_file(source: str) -> Iterator[str]:
 
 def long_functions(source: str) -> Iterator[str]:
     """Functions over the cap."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_CAP:
@@ -70,14 +77,14 @@ def long_functions(source: str) -> Iterator[str]:
 
 def prints(source: str) -> Iterator[str]:
     """Uses of `print`."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Name) and node.id == "print":
             yield f"line {node.lineno}: print"
 
 
 def impure(source: str) -> Iterator[str]:
     """Ways out of a pure module that an import contract cannot see."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         match node:
             case ast.Call(func=ast.Name(id="open" | "input" | "__import__" as name)):
                 yield f"line {node.lineno}: {name}"
@@ -123,6 +130,7 @@ def plant(src: Path, imports: dict[str, list[str]]) -> None:
         (package / f"{layer}.py").write_text("\n".join(imports.get(layer, [])), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_every_import_points_down() -> None:
     """The contracts of pyproject.toml hold for the package."""
     result = lint_imports(ROOT / "src")
@@ -130,6 +138,7 @@ def test_every_import_points_down() -> None:
     assert (0, "") == (result.returncode, result.stderr), result.stdout
 
 
+@pytest.mark.slow
 def test_contracts_allow_every_arrow_of_the_design(tmp_path: Path) -> None:
     """A package with all allowed imports at once keeps the contracts."""
     plant(tmp_path, {a: [f"import thence.{b}" for b in bs.split()] for a, bs in ALLOWED.items()})
@@ -139,6 +148,7 @@ def test_contracts_allow_every_arrow_of_the_design(tmp_path: Path) -> None:
     assert (0, "") == (result.returncode, result.stderr), result.stdout
 
 
+@pytest.mark.slow
 def test_contracts_forbid_every_other_arrow(tmp_path: Path) -> None:
     """In a package with all other imports at once each of them is called forbidden."""
     others = {a: [b for b in ALLOWED if b not in {a, *bs.split()}] for a, bs in ALLOWED.items()}
@@ -152,6 +162,7 @@ def test_contracts_forbid_every_other_arrow(tmp_path: Path) -> None:
     } == forbidden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["asyncio", "io", "os.path", "pathlib", "random", "time"])
 def test_contracts_forbid_the_outside_world_to_format(tmp_path: Path, module: str) -> None:
     """A pure layer cannot import files, clock, chance or threads, not even through errors."""
@@ -164,6 +175,7 @@ def test_contracts_forbid_the_outside_world_to_format(tmp_path: Path, module: st
     assert f"thence.format is not allowed to import {name}:" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["agents", "claude_agent_sdk", "langgraph", "pydantic_ai"])
 def test_contracts_forbid_an_sdk_to_all_but_the_bridges(tmp_path: Path, module: str) -> None:
     """The command line may use a bridge; it may not use what that leads to."""
@@ -182,11 +194,13 @@ def test_no_file_is_longer_than_the_cap() -> None:
     assert [] == offences(long_file, PACKAGE)
 
 
+@pytest.mark.slow
 def test_no_function_is_longer_than_the_cap() -> None:
     """Every function can be seen as a whole."""
     assert [] == offences(long_functions, PACKAGE)
 
 
+@pytest.mark.slow
 def test_only_the_command_line_prints() -> None:
     """A library says nothing on its own."""
     assert [] == offences(prints, PACKAGE, but="cli/")

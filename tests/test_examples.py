@@ -47,6 +47,7 @@ def agent(printed: list[str]) -> list[str]:
     return [line for line in printed if line.startswith("agent")]
 
 
+@pytest.mark.slow
 def test_the_tiny_harness_runs_to_its_end(tmp_path: Path) -> None:
     """Turns, tools, a subagent and a compaction, and a clean log at the end."""
     status, printed = harness(tmp_path)
@@ -62,6 +63,7 @@ def test_the_tiny_harness_runs_to_its_end(tmp_path: Path) -> None:
     assert 1 == len(list((tmp_path / "sidechains").rglob("*.jsonl")))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kill_at", [1, 2])
 def test_the_tiny_harness_goes_on_where_it_was_killed(tmp_path: Path, kill_at: int) -> None:
     """Killed in the middle of a tool call: nothing is said twice and nothing is left out."""
@@ -79,6 +81,7 @@ def test_the_tiny_harness_goes_on_where_it_was_killed(tmp_path: Path, kill_at: i
     assert "goodbye\n" == (tmp_path / "workspace" / "greeting.txt").read_text()
 
 
+@pytest.mark.slow
 def test_the_tiny_harness_survives_being_killed_again_and_again(tmp_path: Path) -> None:
     """Each run does one more tool call than it survives; the story comes out whole."""
     printed = harness(tmp_path, kill_at=1)[1]
@@ -118,6 +121,7 @@ def installed(target: Path) -> None:
     subprocess.run([sys.executable, "-m", "pip", "install", *options, copy], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put", [unpacked, installed])
 def test_the_adapter_template_installs_and_passes_its_own_tests(
     tmp_path: Path, put: Callable[[Path], None]

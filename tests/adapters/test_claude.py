@@ -186,6 +186,7 @@ def test_odd_bytes_cost_their_own_line(tmp_path: Path, odd: bytes) -> None:
     assert len(batch.skipped) == (odd[:1] in b"\0\xff[")
 
 
+@pytest.mark.slow
 def test_a_line_of_many_megabytes_is_read(tmp_path: Path) -> None:
     """R5: results hold whole files, and pictures."""
     log = Script()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.adapters.transcripts import kinds, said, states
+from tests.independent import tool
 from thence.adapters import Cursor, File, Source
 from thence.adapters.claude import Claude, spilled
 from thence.adapters.sessions import Loaded, load, load_source, read_all
@@ -33,12 +32,7 @@ KNOWN = {"claude": Claude()}
 @pytest.fixture(scope="module")
 def sent(shared: Path) -> ModuleType:
     """The checker that knows what the client sent."""
-    spec = importlib.util.spec_from_file_location("check_sent", shared / "tools" / "check_sent.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    module = tool(shared, "check_sent")
     vars(module)["load"] = _records  # the tool's own leaves its files open
     return module
 

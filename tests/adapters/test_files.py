@@ -628,6 +628,7 @@ def test_long_lines_are_no_endless_one(tmp_path: Path, monkeypatch: pytest.Monke
     assert ([], 30) == ((batch := reader.read()).skipped, batch.lines)
 
 
+@pytest.mark.slow
 def test_a_line_that_never_ends_does_not_starve_the_rest(tmp_path: Path) -> None:
     """R5: a sparse file of a terabyte is given up when the time is over, and told."""
     endless, after = tmp_path / "endless.jsonl", tmp_path / "after.jsonl"

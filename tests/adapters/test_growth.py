@@ -172,6 +172,7 @@ def look(folder: Path) -> dict[str, tuple[int, int, int, str]]:
 # -- growth ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_series_of_snapshots_are_one_session(shared: Path, tmp_path: Path) -> None:
     """R2: what a client appended between two snapshots, and all before it, equals the last one."""
     series = sorted((shared / "data" / "public").rglob("growth/*"))
@@ -185,6 +186,7 @@ def test_series_of_snapshots_are_one_session(shared: Path, tmp_path: Path) -> No
     assert 2 <= len(series)
 
 
+@pytest.mark.slow
 def test_sessions_that_were_resumed_go_on_from_what_was_read(shared: Path, tmp_path: Path) -> None:
     """R2: the folder as it was at a crash or before a rewind, and as the next process left it."""
     pairs = 0
@@ -245,6 +247,7 @@ def test_sessions_grow_line_by_line_and_within_lines(
 # -- reading again --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_second_read_opens_nothing(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R2: no line is parsed twice; a look at the names is all that unchanged files cost."""
     read = [
@@ -267,6 +270,7 @@ def test_second_read_opens_nothing(shared: Path, monkeypatch: pytest.MonkeyPatch
 # -- pieces and order -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_chunks_and_order_change_nothing(
     shared: Path, monkeypatch: pytest.MonkeyPatch, part: int

@@ -35,13 +35,8 @@ NOBODYS |= {"pretty_printed_json", "empty_objects"}
 Case = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def corpus(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The corpus, made anew."""
-    out = tmp_path_factory.mktemp("hostile")
-    program = shared / "tools" / "gen_hostile.py"
-    subprocess.run([sys.executable, program, out], check=True, capture_output=True)
-    return out
+# Making the corpus takes longer than reading it; single files of its kind are read every day.
+pytestmark = pytest.mark.slow
 
 
 def cases(corpus: Path, kind: str) -> list[Case]:
@@ -95,7 +90,6 @@ def faults(case: Case, told: dict[str, Any]) -> Iterable[str]:
 FIELDS = {"good": "good_records", "bad": "bad_lines", "blank": "blank_lines"}
 
 
-@pytest.mark.slow
 def test_small_files_are_read_and_counted_as_the_manifest_says(
     corpus: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -107,7 +101,6 @@ def test_small_files_are_read_and_counted_as_the_manifest_says(
     assert 80 < len(known)
 
 
-@pytest.mark.slow
 def test_large_files_are_read_and_counted_as_the_manifest_says(
     corpus: Path, record_property: Callable[[str, object], None]
 ) -> None:

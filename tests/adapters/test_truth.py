@@ -8,7 +8,6 @@ questions in one process, every day.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -19,21 +18,13 @@ from typing import Any
 
 import pytest
 
+from tests.independent import tool
+
 NEVER_SENT = "v2.0.76/tui_history_checkpoints"
 """The session with one text more than was sent: the last command's caveat, not yet sent on."""
 
 CLIENT_ADDS = ("assistant", "No response requested.")
 """What 2.1.325 puts between an interrupted turn and the next prompt; no log holds it."""
-
-
-def tool(shared: Path, name: str) -> ModuleType:
-    """One of the independent programs, as a module."""
-    spec = importlib.util.spec_from_file_location(name, shared / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def run(shared: Path, name: str, command: str, folder: str) -> tuple[int, list[str]]:

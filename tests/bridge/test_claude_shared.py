@@ -25,7 +25,7 @@ ODD = {
 }
 
 
-@pytest.fixture(params=["objects", "postgres"])
+@pytest.fixture(params=["objects", pytest.param("postgres", marks=pytest.mark.slow)])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty place: a folder of objects, or a database."""
     if request.param == "objects":

@@ -152,6 +152,7 @@ def test_files_are_new_whole_and_the_owners_alone(told: Loaded, to: str, tmp_pat
     assert before == Path(told.source.path).read_bytes()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("to", TARGETS)
 def test_a_disk_that_fails_leaves_nothing(
     told: Loaded, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -384,6 +385,7 @@ def test_what_was_handed_over_counts_where_it_was_said(
     assert "What is here?" in words(whole.messages().messages)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("to", TARGETS)
 def test_a_sweep_of_both_finds_each_thing_once(told: Loaded, to: str, tmp_path: Path) -> None:
     """No word, no call, no money twice, and the new session stands below the one it came from."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,15 +17,6 @@ from thence.format.repair import problems
 SMALL = 600_000
 AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 NEW = "01a00000-0000-7000-8000-00000000000b"
-
-
-@pytest.fixture(scope="module")
-def corpus(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The corpus, made anew."""
-    out = tmp_path_factory.mktemp("hostile")
-    program = shared / "tools" / "gen_hostile.py"
-    subprocess.run([sys.executable, program, out], check=True, capture_output=True)
-    return out
 
 
 def told(path: Path) -> Loaded | None:

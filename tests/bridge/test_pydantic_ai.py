@@ -184,6 +184,7 @@ def test_the_sdk_takes_what_comes_out(journal: Journal, sdk: Callable[[str], Mod
     assert [m.kind for m in all_of_it] == [m.kind for m in again]
 
 
+@pytest.mark.slow
 def test_a_message_the_sdk_does_not_know_costs_itself(
     journal: Journal, sdk: Callable[[str], ModuleType]
 ) -> None:

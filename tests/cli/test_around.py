@@ -207,6 +207,7 @@ def test_each_shell_has_its_script(run: Run, shell: str) -> None:
     assert f"thence completion {shell}" in told["use"]
 
 
+@pytest.mark.slow
 def test_commands_and_ids_are_completed(looked_at: Homes) -> None:
     """As a shell asks: the beginning of a command, and of an id."""
 

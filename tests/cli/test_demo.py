@@ -105,6 +105,7 @@ def test_a_sweep_that_is_refused_keeps_nobody_from_looking(machine: madeup.Homes
     assert "note: not swept" in done.stderr
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("taken", [False, True])
 def test_the_viewer_is_opened_when_that_is_asked_for(
     elsewhere: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool

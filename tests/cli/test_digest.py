@@ -112,6 +112,7 @@ def test_patterns_need_several_sessions(desk: Desk) -> None:
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("room", [40, 59, 80, 130])
 @pytest.mark.parametrize("name", ["signals", "patterns", "todos", "digest"])
 def test_any_width(desk: Desk, name: str, room: int) -> None:

@@ -31,6 +31,7 @@ def worst(found: list[dict[str, Any]], topic: str) -> str:
     return " | ".join(f["words"] for f in found if f["topic"] == topic and f["level"] != "ok")
 
 
+@pytest.mark.slow
 def test_a_swept_machine_is_well(looked_at: Homes, run: Run) -> None:
     """Every byte is accounted for: seen is kept, or unfinished, or forgotten, or not yet read."""
     code, found = examined(run, "--deep")

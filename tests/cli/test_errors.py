@@ -50,6 +50,7 @@ def unwritable(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return desk
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
 def test_what_is_kept_can_be_read_where_nothing_can_be_written(
     unwritable: Desk, arguments: list[str]
@@ -137,6 +138,7 @@ def test_a_disk_that_fills_up_while_sweeping_loses_nothing(desk: Desk, limit: in
 # -- what was typed ---------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("command", ["show", "tree", "digest", "export", "inspect", "keep"])
 def test_ids_are_cut_and_must_mean_one(desk: Desk, command: str) -> None:
     """Everywhere alike: what is unknown and what means several is not found."""

@@ -20,6 +20,7 @@ CLOCK, IMPORT = made_id("clock-change"), made_id("gauge-import")
 FORMS = ("jsonl", "markdown", "html", "messages")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_redacted_holds_no_secret_in_any_form(looked_at: Homes, run: Run, form: str) -> None:
     """The source has it, the redacted export has a placeholder and says how many."""

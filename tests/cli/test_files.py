@@ -26,6 +26,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return desk
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "path", ["windows.py", "./windows.py", "tidepool/windows.py", "/home/dev/tidepool/windows.py"]
 )
@@ -119,6 +120,7 @@ def test_prompt_that_stands_in_both_places_is_one(desk: Desk) -> None:
     assert (1, 1) == (texts.count("twice"), texts.count("Alerts fire twice at the clock change"))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -143,6 +143,7 @@ def test_wide_screen_has_more(desk: Desk) -> None:
     assert 120 >= max(map(columns, ran.lines))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("room", [40, 59, 80, 100, 200])
 def test_no_line_is_longer_than_the_screen(desk: Desk, room: int) -> None:
     """On any terminal."""

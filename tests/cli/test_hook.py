@@ -78,6 +78,7 @@ def test_install_shows_the_change_and_asks(home: Path) -> None:
     assert {} == tree(home / ".claude")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("agent", ["claude", "codex", "grok"])
 @pytest.mark.parametrize("before", [None, "usual", "odd"])
 def test_undo_leaves_every_byte_as_it_was(home: Path, agent: str, before: str | None) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -246,16 +244,6 @@ def test_no_line_is_wider_than_the_terminal(log: Path, room: int) -> None:
 
 
 # -- the real clients' files ------------------------------------------------------------------
-
-
-def truth(shared: Path) -> ModuleType:
-    """The independent counter beside the clone."""
-    spec = importlib.util.spec_from_file_location("truth", shared / "tools" / "truth.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.slow

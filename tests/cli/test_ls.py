@@ -72,6 +72,7 @@ def test_objects_are_sessions(desk: Desk) -> None:
     assert found[0]["usd"]["dead"] > 0
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -83,6 +83,7 @@ def test_grok_is_known_when_it_runs_the_hooks_of_claude_code(tmp_path: Path) -> 
     assert [("grok", "g")] == [(one["agent"], one["session"]) for one in left(tmp_path)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "said",
     [b"", b"\x00\xff garbage", b"[1, 2", b'"text"', b"[" * 100_000, b'{"session_id": 7}', b"{} x"],

@@ -69,6 +69,7 @@ def held(found: dict[str, Any]) -> dict[str, Any]:
     return {name: told for name, told in found.items() if name != "startup_timeout_sec"}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("told", [ENTRY, FAR])
 @pytest.mark.parametrize(("agent", "body"), FILES)
 def test_in_and_out_again_leaves_every_byte(

@@ -209,6 +209,7 @@ def test_wide_characters_move_no_column(looked_at: Homes) -> None:
     assert all(columns(line) <= 60 for line in shown)
 
 
+@pytest.mark.slow
 def test_choosing_on_a_terminal(looked_at: Homes) -> None:
     """Typing on a real terminal finds the session, and stdout has the command only."""
     here, there = pty.openpty()

@@ -96,6 +96,7 @@ def test_a_pager_that_is_not_there_is_done_without() -> None:
     assert "skipped line 30" in said
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough_may_leave(tmp_path: Path) -> None:
     """A pager that ends early is no error, however much there was to say."""
     path = tmp_path / "pager"
@@ -123,6 +124,7 @@ def test_never_a_pager_without_a_terminal(pager: Path) -> None:
 # -- colour -----------------------------------------------------------------------------------
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("option", "env", "tty", "expected"),
     [

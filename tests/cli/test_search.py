@@ -67,6 +67,7 @@ def test_a_hit_is_the_event_with_its_number(desk: Desk) -> None:
         assert (hit["event_id"], hit["seq"]) == (event["event_id"], event["seq"])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("query", "sessions"),
     [

@@ -167,6 +167,7 @@ def test_file_is_shown_like_the_sample(session: Path) -> None:
     assert shown("show", "--sample") == shown("show", session)
 
 
+@pytest.mark.slow
 def test_a_process_says_the_same() -> None:
     """As what the tests run within their own."""
     calls = (("show", "--sample"), ("show", "/dev/zero"), ("show", "--nonsense"))
@@ -451,6 +452,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert [""] == rest
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", ["show", "export"])
 def test_reader_that_goes_away_is_no_error(session: Path, command: str) -> None:
     """`thence show | head` ends quietly, also where scripts look at each part of a pipe."""
@@ -587,6 +589,7 @@ def test_terminal_gets_colour(env: dict[str, str]) -> None:
     assert shown("show", "--sample", COLUMNS="80") == re.sub(r"\x1b\[\d*m", "", said)
 
 
+@pytest.mark.slow
 def test_no_color_is_respected() -> None:
     """Plain text on a terminal, the same as in a pipe."""
     assert shown("show", "--sample", COLUMNS="80") == on_a_terminal(NO_COLOR="1")

@@ -36,6 +36,7 @@ def _answers(questions: list[str]) -> list[list[tuple[Any, ...]]]:
         return [views._asked(engine, db, question, None).rows for question in questions]
 
 
+@pytest.mark.slow
 def test_the_page_has_ten_questions_and_each_is_answered(looked_at: Homes, run: Run) -> None:
     """On the made-up machine, with something in every answer."""
     run("sql", "SELECT 1")
@@ -45,6 +46,7 @@ def test_the_page_has_ten_questions_and_each_is_answered(looked_at: Homes, run: 
     assert [] == [QUESTIONS[at] for at, rows in enumerate(answers) if not rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("_asks", "question"), SAMPLES)
 def test_samples_are_answered(looked_at: Homes, run: Run, _asks: str, question: str) -> None:
     """What the command itself suggests works as it is."""
@@ -65,6 +67,7 @@ def test_the_page_tells_every_table_and_column() -> None:
     assert f"Version {SCHEMA}, which" in PAGE
 
 
+@pytest.mark.slow
 def test_a_question_brings_the_export_up_to_date_and_says_so(machine: Homes, run: Run) -> None:
     """The first time, and after a change; not when there is nothing to do."""
     shutil.rmtree(wiring.analytics(), ignore_errors=True)
@@ -151,6 +154,7 @@ def test_a_wrong_question_is_a_usage_error(looked_at: Homes, run: Run) -> None:
     assert "usage: day, session_uid, " in (told.value.hint or "")
 
 
+@pytest.mark.slow
 def test_another_export_can_be_asked(looked_at: Homes, run: Run, tmp_path: Path) -> None:
     """As it is: nothing is exported first."""
     done = run("export", "parquet", str(tmp_path / "out"))
@@ -185,6 +189,7 @@ def test_one_session_is_exported_as_before(looked_at: Homes, run: Run) -> None:
     assert before.startswith("# ")
 
 
+@pytest.mark.slow
 def test_what_is_forgotten_is_out_of_the_files_at_once(machine: Homes, run: Run) -> None:
     """Its title is in no file of the home's own export, and the proof looked there."""
     name = made_id("clock-change")
@@ -205,6 +210,7 @@ def test_what_is_forgotten_is_out_of_the_files_at_once(machine: Homes, run: Run)
     assert Folder(wiring.analytics()).names()
 
 
+@pytest.mark.slow
 def test_what_is_evicted_is_out_of_the_files_at_once(machine: Homes, run: Run) -> None:
     """Its events; what else stood on these days is back with the next question."""
     name = made_id("clock-change")
@@ -221,6 +227,7 @@ def test_what_is_evicted_is_out_of_the_files_at_once(machine: Homes, run: Run) -
     assert "True" in stays.stdout
 
 
+@pytest.mark.slow
 def test_no_secret_of_the_made_up_machine_is_exported(looked_at: Homes, run: Run) -> None:
     """The one that a session printed is in no table."""
     told = "".join(run("sql", f"FROM {name}", "--json", "--limit", "0").stdout for name in TABLES)

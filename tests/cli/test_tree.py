@@ -102,6 +102,7 @@ def test_unknown_and_ambiguous_ids(desk: Desk) -> None:
     assert "7f90be11" in several.err
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("room", [40, 60, 120])
 def test_any_width(desk: Desk, room: int) -> None:
     """No line is longer than the screen."""

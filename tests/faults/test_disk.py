@@ -49,6 +49,7 @@ def _record(session: Session, number: int) -> str:
     return session.record("user", said).uuid
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("limit", [LINE, 10_000, 20_001, 50_000])
 def test_a_line_that_fits_half_is_an_error_and_costs_itself_only(
     limit: int, tmp_path: Path, warm: Warm

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.faults.crowd import WHOLE, WarmSuite
 from tests.faults.warm import Warm
 from thence.format import codec
@@ -23,6 +25,7 @@ class Kept(JournalSubject):
         return super().read(path)
 
 
+@pytest.mark.slow
 def test_writers_lose_nothing_when_half_of_them_are_killed(tmp_path: Path, warm: Warm) -> None:
     """All that the survivors and the killed have acknowledged is read back, once."""
     subject = Kept()

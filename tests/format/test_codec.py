@@ -6,17 +6,14 @@ counts of `tools/truth.py`, which knows nothing of this code, are the judge on r
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.independent import tool
 from tests.pace import grows_linearly, one_quick
 from thence.format import codec
 from thence.format.codec import Found, decode, encode, objects
@@ -746,21 +744,7 @@ OTHER_VALUE = {"huge_numbers.jsonl": "1e999 is infinite there, a Decimal here"}
 @pytest.fixture(scope="module")
 def truth(shared: Path) -> ModuleType:
     """The counting program, loaded from where it lies."""
-    spec = importlib.util.spec_from_file_location("truth", shared / "tools" / "truth.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def corpus(shared: Path) -> Iterator[Path]:
-    """The hostile inputs, made afresh."""
-    with TemporaryDirectory() as folder:
-        program = [sys.executable, str(shared / "tools" / "gen_hostile.py"), folder]
-        subprocess.run(program, check=True, capture_output=True)
-        yield Path(folder)
+    return tool(shared, "truth")
 
 
 def logs_below(folder: Path) -> list[Path]:

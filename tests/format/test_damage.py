@@ -173,6 +173,7 @@ def test_damage_to_a_session_costs_only_what_it_touched(
     record_property("rounds", played)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("agent", ["claude-code", "codex"])
 def test_damage_to_a_foreign_log_costs_only_what_it_touched(
@@ -317,6 +318,7 @@ def test_a_torn_tail_with_an_event_inside_is_one_bad_line() -> None:
             assert [codec.BAD_JSON if end else codec.TORN] == [s.why for s in decoded.skipped], cut
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_line_cut_in_two_costs_its_event_and_gives_no_other(name: str) -> None:
     """Where a byte became an LF neither half passes for a whole line."""

@@ -482,6 +482,7 @@ def test_branches_name_where_they_parted() -> None:
 # -- size -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_deep_needs_no_recursion() -> None:
     """Depth costs memory, never the stack."""
     log = [Node(str(k), str(k - 1) if k else None, 1) for k in range(100_000)]

@@ -296,6 +296,7 @@ def test_any_text_gives_well_formed_statements_and_terms(text: str, command: str
         assert 0.0 <= aim(said.text).covered(terms(text, evidence=True)) <= 1.0
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("unit", ["I'll a b. ", "- [ ] x\n", "TODO: x, then y\n", "Fixed a. "])
 def test_what_lies_beyond_the_bounds_is_not_read(unit: str) -> None:
     """Neither the rest of a long text nor that of a long line."""

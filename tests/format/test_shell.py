@@ -137,6 +137,7 @@ def test_nothing_raises_on_any_script(script: str) -> None:
     assert len(shell.without_heredocs(script)) <= len(script)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("unit", foreign.UNITS)
 def test_what_lies_beyond_the_bound_is_not_read(unit: str) -> None:
     """A script of any length costs no more than its first part."""

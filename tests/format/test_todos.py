@@ -632,6 +632,7 @@ def test_an_unrelated_step_changes_nothing(
     assert todos(steps) == todos(more)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(
     "unit",
     ["I'll a b. ", "“", "`", '"', " ", "- [ ] x\n", "I left ", "I have not been ", "been ", "? ",

@@ -876,6 +876,7 @@ def killed_at_random(code: str, case: Case, seed: int) -> None:
     assert -9 == process.returncode
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_kill_during_a_save_harms_nothing(tmp_path: Path, seed: int) -> None:
     """The workspace is as it was, every blob that has a name is whole, and saving goes on."""
@@ -903,6 +904,7 @@ def test_a_kill_during_a_save_harms_nothing(tmp_path: Path, seed: int) -> None:
     assert {"leave"} == set(whats(case.checkpoints().plan(point, [])).values())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_kill_during_a_rewind_leaves_each_file_old_or_new(tmp_path: Path, seed: int) -> None:
     """No file is half, the store verifies, and the next rewind gives the whole tree."""

@@ -376,6 +376,7 @@ STEPS: dict[str, tuple[object, str]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("when", STEPS)
 def test_sealing_stopped_at_any_step_leaves_the_session_whole(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, when: str

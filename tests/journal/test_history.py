@@ -493,6 +493,7 @@ def test_a_file_emptied_by_hand_is_gone_on_with(tmp_path: Path) -> None:
     assert ["c"] == everything(tmp_path)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("least", range(5))
 def test_killed_between_two_renames_nothing_is_lost(tmp_path: Path, least: int) -> None:
     """Every state on the way is read in order, and the next writer rolls on from it."""

@@ -391,6 +391,7 @@ def _count_up(log_path: Path, counter: Path, times: int) -> None:
             counter.write_text(str(int(counter.read_text()) + 1))
 
 
+@pytest.mark.slow
 def test_the_exclusive_lock_keeps_processes_and_threads_apart(tmp_path: Path, path: Path) -> None:
     """Look, then append: nobody comes between, from another thread or another process."""
     counter = tmp_path / "counter"

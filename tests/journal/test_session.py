@@ -171,6 +171,7 @@ def test_any_text_comes_back_as_it_was(text: str) -> None:
         assert [text] == texts(again)
 
 
+@pytest.mark.slow
 def test_five_megabytes_in_one_text_come_back(journal: Journal) -> None:
     """Size is no reason to cut what the model saw."""
     session = journal.create()

@@ -488,6 +488,7 @@ def test_a_deep_copy_is_no_problem() -> None:
     assert {} == slimmed
 
 
+@pytest.mark.slow
 def test_real_copies_get_smaller_and_lose_nothing_else(shared: Path) -> None:
     """On real clients' logs: every dropped text stands in the blocks of the same record."""
     dropped = records = 0

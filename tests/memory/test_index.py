@@ -188,6 +188,7 @@ def reeds(home: Path, place: Path) -> Iterator[Sqlite]:
     store.close()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("text", "number"),
     [

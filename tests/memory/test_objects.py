@@ -276,6 +276,7 @@ def suite(tmp_path: Path) -> StoreSuite:
     return StoreSuite(opened, files=files)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("check", CHECKS)
 def test_story(suite: StoreSuite, check: str) -> None:
     """What every store must do, it does with objects too."""

@@ -29,7 +29,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield server
 
 
-@pytest.fixture(params=["ours", "moto"])
+@pytest.fixture(params=["ours", pytest.param("moto", marks=pytest.mark.slow)])
 def anywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket of ours, and one of another maker."""
     with buckets.bucket() if request.param == "ours" else buckets.moto() as server:
@@ -60,6 +60,7 @@ def test_objects_are_written_once_and_read_in_parts(anywhere: str) -> None:
         Objects(shelf_at(URL)).read(refs[0])
 
 
+@pytest.mark.slow
 def test_large_object_goes_in_parts(anywhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is the same; whether its name is taken is asked before."""
     assert anywhere

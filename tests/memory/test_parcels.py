@@ -86,6 +86,7 @@ def test_process_with_threads_is_not_forked() -> None:
     assert may_fork() == (1 == len(list(Path("/proc/self/task").iterdir())))
 
 
+@pytest.mark.slow
 def test_parcels_of_a_sweep_that_runs_are_left_alone(tmp_path: Path) -> None:
     """Sweeps into stores without a folder of their own share one."""
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

@@ -79,6 +79,7 @@ def test_an_export_holds_what_the_store_holds(kept: Path, tmp_path: Path) -> Non
     assert {name: len(found) for name, found in rows.items()} == report.rows
 
 
+@pytest.mark.slow
 def test_calls_tell_how_they_ended(kept: Path, tmp_path: Path) -> None:
     """A failed call is a failed row, its result's time is its own; derived rows point at it."""
     exported(kept, tmp_path / "out")
@@ -110,6 +111,7 @@ def test_nothing_new_writes_nothing(kept: Path, tmp_path: Path) -> None:
     assert (0, 4, 0, 0) == (report.read, report.unchanged, report.files, report.removed)
 
 
+@pytest.mark.slow
 def test_only_days_that_changed_are_written(home: Path, kept: Path, tmp_path: Path) -> None:
     """A session of another day is read alone, and comes to what a new export gives."""
     exported(kept, tmp_path / "out")
@@ -129,6 +131,7 @@ def test_only_days_that_changed_are_written(home: Path, kept: Path, tmp_path: Pa
     assert manifest(tmp_path / "fresh").names() == after
 
 
+@pytest.mark.slow
 def test_a_session_that_grew_takes_the_place_of_its_old_rows(
     home: Path, kept: Path, tmp_path: Path
 ) -> None:
@@ -144,6 +147,7 @@ def test_a_session_that_grew_takes_the_place_of_its_old_rows(
     assert tables(tmp_path / "fresh") == tables(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_what_was_evicted_or_forgotten_vanishes(kept: Path, tmp_path: Path) -> None:
     """Events of the one; of the other everything. No file of before is left."""
     out = tmp_path / "out"
@@ -165,6 +169,7 @@ def test_what_was_evicted_or_forgotten_vanishes(kept: Path, tmp_path: Path) -> N
     assert [] == [name for name in before - manifest(out).names() if (out / name).exists()]
 
 
+@pytest.mark.slow
 def test_a_damaged_or_strange_export_is_made_anew(kept: Path, tmp_path: Path) -> None:
     """A file that was changed, a manifest that is none or of another version."""
     out = tmp_path / "out"
@@ -189,6 +194,7 @@ def test_a_damaged_or_strange_export_is_made_anew(kept: Path, tmp_path: Path) ->
     assert not changed.exists()
 
 
+@pytest.mark.slow
 def test_a_manifest_cannot_lead_out_of_its_folder(kept: Path, tmp_path: Path) -> None:
     """One that names other files is nobody's: nothing is read or removed by it."""
     out = tmp_path / "out"
@@ -204,6 +210,7 @@ def test_a_manifest_cannot_lead_out_of_its_folder(kept: Path, tmp_path: Path) ->
     assert "mine" == (tmp_path / "precious.parquet").read_text()
 
 
+@pytest.mark.slow
 def test_files_of_others_are_left_alone(kept: Path, tmp_path: Path) -> None:
     """What does not have one of our names stays, whatever it is."""
     out = tmp_path / "out"
@@ -234,6 +241,7 @@ def test_a_dry_run_writes_nothing(kept: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_files_are_for_their_owner_alone(kept: Path, tmp_path: Path) -> None:
     """No mode lets others in, and nothing that was under way is left."""
     exported(kept, tmp_path / "out")
@@ -252,6 +260,7 @@ def test_a_place_that_cannot_be_written_is_told(kept: Path, tmp_path: Path) -> N
         target_at("nowhere://bucket")
 
 
+@pytest.mark.slow
 def test_an_object_store_holds_the_same_files(home: Path, kept: Path, tmp_path: Path) -> None:
     """The same names, changed days only; another export that was quicker is noticed."""
     bucket = Bucket(MemoryStore())
@@ -297,6 +306,7 @@ def test_a_bucket_holds_the_same_files(
     assert {*manifest(tmp_path / "out").names(), MANIFEST} == set(names)
 
 
+@pytest.mark.slow
 def test_times_that_are_none_have_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No time, no day; a log of made-up days makes no file for each of them."""
     monkeypatch.setattr(analytics, "DAYS", DAYS)
@@ -321,6 +331,7 @@ def test_times_that_are_none_have_a_place(tmp_path: Path, monkeypatch: pytest.Mo
     assert [(1,)] == days
 
 
+@pytest.mark.slow
 def test_no_planted_secret_is_in_any_file(tmp_path: Path) -> None:
     """Every planted secret that redaction finds, in prompts, calls, results, titles and paths."""
     script = Script(logs.name(1), "p-")
@@ -412,6 +423,7 @@ def test_an_export_that_is_killed_is_one_or_the_other(
     assert point > 40
 
 
+@pytest.mark.slow
 def test_the_version_is_in_every_file(kept: Path, tmp_path: Path) -> None:
     """Who finds a file alone can tell what its columns mean."""
     import duckdb

@@ -303,6 +303,7 @@ def test_what_a_store_keeps_can_be_asked(shared: Path, tmp_path: Path) -> None:
     assert ("ran bun run test", error.sessions) == (error.cures[0].what, error.cures[0].sessions)
 
 
+@pytest.mark.slow
 def test_a_real_session_says_the_same_twice(shared: Path) -> None:
     """The largest public session gives the same digest whenever it is read."""
     (path,) = (shared / "data/public/codex").rglob("*97b66f6c*.jsonl")

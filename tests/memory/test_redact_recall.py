@@ -240,6 +240,7 @@ def test_planted_secrets_are_found(outcome: list[tuple[str, bool]]) -> None:
     assert len(missed) <= 0.01 * len(outcome), missed
 
 
+@pytest.mark.slow
 def test_every_kind_is_found_most_of_the_time(outcome: list[tuple[str, bool]]) -> None:
     """No kind hides behind the others."""
     seen: dict[str, list[bool]] = {}

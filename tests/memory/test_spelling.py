@@ -225,6 +225,7 @@ def spoil_each(tmp_path: Path, agent: str, odd: str, share: float) -> None:
         shutil.rmtree(store)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("odd", ODD)
 def test_no_content_of_a_log_costs_its_session(agent: str, tmp_path: Path, odd: str) -> None:
     """Half characters, endless numbers and endless nesting anywhere, keys included."""
@@ -257,6 +258,7 @@ def test_half_characters_grow_in_the_store_as_at_once(tmp_path: Path) -> None:
     assert dump(tmp_path / "once") == dump(tmp_path / "pieces")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("alone", [True, False], ids=["one process", "three"])
 def test_names_that_are_no_text_cost_nothing(
     agent: str, tmp_path: Path, *, alone: bool, monkeypatch: pytest.MonkeyPatch

@@ -237,6 +237,7 @@ def test_sweep_that_is_killed_anywhere_converges(home: Path, tmp_path: Path, war
     assert {0, 1, 70, -signal.SIGKILL} >= set(ends)
 
 
+@pytest.mark.slow
 def test_sweep_that_is_killed_at_any_time_converges(home: Path, tmp_path: Path, warm: Warm) -> None:
     """By the clock, not by what it is doing; and again and again."""
     sweep(tmp_path / "calm", {"claude": [home]})
@@ -260,6 +261,7 @@ def test_sweep_that_is_killed_at_any_time_converges(home: Path, tmp_path: Path, 
     assert calm == dump(folder)
 
 
+@pytest.mark.slow
 def test_reader_that_dies_is_told(home: Path, tmp_path: Path, warm: Warm) -> None:
     """And what was read before is kept; the next sweep goes on."""
     ended = warm.start(killed.broken, str(tmp_path / "s"), str(home)).wait()
@@ -366,6 +368,7 @@ def test_same_session_in_two_places_is_one(home: Path, tmp_path: Path) -> None:
     assert dump(tmp_path / "both")["events"] == dump(tmp_path / "one")["events"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("pattern", "left"),
     [
@@ -460,6 +463,7 @@ def _sweep_newer(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> R
     return report
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", ["there", "gone", "evicted"])
 def test_newer_rules_go_over_everything_again(
     home: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
@@ -786,6 +790,7 @@ def test_real_totals_are_those_of_the_api(shared: Path, tmp_path: Path) -> None:
     assert checked > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("series", ["768de5d6", "cc432c40"])
 def test_real_sessions_grow_in_the_store(shared: Path, tmp_path: Path, series: str) -> None:
     """Snapshots of growing sessions, in order: the same as the last one at once."""
@@ -851,6 +856,7 @@ def _is_named(path: Path) -> bool:
     return path.parent.name == "compaction_checkpoints"
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 3), max_size=12), st.booleans())
 def test_a_hit_has_the_number_it_is_shown_with(grown: list[int], late: bool) -> None:
     """However a session and its subagents grew, in whatever order, digested or not."""

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import prove.run
 from prove.report import Report, Told, markdown, table, verdict
 from prove.state import State, code_of
@@ -44,6 +46,7 @@ def test_totals_are_those_of_the_parts(tmp_path: Path) -> None:
     assert [] == list((tmp_path / "tmp").iterdir())
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
     """SIGKILL in the middle: finished seeds are not run again, and the totals are the same."""
     whole = totals(ran(tmp_path / "whole").report())

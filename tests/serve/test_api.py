@@ -44,6 +44,7 @@ def all_of(house: House, path: str, name: str, limit: int) -> list[Any]:
 # -- sessions -------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sort", ["recent", "oldest", "cost", "tokens", "size"])
 def test_pages_of_sessions_give_each_once_in_order(house: House, sort: Any) -> None:
     """However small the pages are."""
@@ -160,6 +161,7 @@ def test_a_branch_leads_to_its_event(house: House) -> None:
     assert {"dead", "live"} == {event["state"] for event in found}
 
 
+@pytest.mark.slow
 def test_every_event_of_every_session_can_be_asked_for(house: House) -> None:
     """Whatever its state; together they are all there are."""
     for row in house.store.sessions():

@@ -126,6 +126,7 @@ def sent(house: House, hostile: Hostile) -> Answer:
     return Answer(int(first.split()[1]), fields, body)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda one: one.name)
 def test_a_hostile_request_is_refused(house: House, hostile: Hostile) -> None:
     """Each as listed, with the strict headers, and without a word of what is kept."""

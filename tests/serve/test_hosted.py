@@ -157,6 +157,7 @@ def _said(client: Listener) -> list[str]:
     return [one.data["payload"]["text"] for one in client.of("event")]
 
 
+@pytest.mark.slow
 def test_a_stale_tip_is_a_conflict_for_who_asks_for_it(hosting: House) -> None:
     """Nothing is written; with the tip of now it is."""
     one = begun(hosting)
@@ -177,6 +178,7 @@ def test_a_stale_tip_is_a_conflict_for_who_asks_for_it(hosting: House) -> None:
     assert ["start", "went on", "late"] == texts(hosting, one.uid)
 
 
+@pytest.mark.slow
 def test_an_event_that_is_sent_again_is_there_once(hosting: House) -> None:
     """A client that did not hear the answer may ask again."""
     tab = begun(hosting)
@@ -190,6 +192,7 @@ def test_an_event_that_is_sent_again_is_there_once(hosting: House) -> None:
     assert ["once"] == texts(hosting, tab.uid)
 
 
+@pytest.mark.slow
 def test_a_session_is_gone_on_with_after_a_restart(tmp_path: Path) -> None:
     """By its id; what was said before is on the line, and no permission is."""
     house = empty(tmp_path)
@@ -211,6 +214,7 @@ def test_a_session_is_gone_on_with_after_a_restart(tmp_path: Path) -> None:
     house.close()
 
 
+@pytest.mark.slow
 def test_a_session_that_another_program_writes_is_branched_not_broken(hosting: House) -> None:
     """What a journal added meanwhile stays; the tab's event hangs where the tab saw the end."""
     tab = begun(hosting)
@@ -226,6 +230,7 @@ def test_a_session_that_another_program_writes_is_branched_not_broken(hosting: H
     assert ["from the page", "from a program", "from the page again"] == texts(hosting, tab.uid)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -275,6 +280,7 @@ def test_nothing_is_hosted_where_nothing_may_be_written(hosting: House) -> None:
     assert 507 == hosting.ask("/api/sessions", method="POST", body={}).status
 
 
+@pytest.mark.slow
 def test_nothing_that_is_written_breaks_the_server(hosting: House) -> None:
     """Made-up bodies to every operation that writes: no 500."""
     tab = begun(hosting)
@@ -289,6 +295,7 @@ def test_nothing_that_is_written_breaks_the_server(hosting: House) -> None:
 # -- timers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_call_that_nobody_approves_gets_a_synthetic_result(
     hosting: House, ticks: Ticks, listen: Callable[[str], Listener]
 ) -> None:
@@ -330,6 +337,7 @@ def _results(house: House, uid: str) -> list[bytes]:
     return [line for line in lines if b'"tool_result"' in line]
 
 
+@pytest.mark.slow
 def test_a_call_that_was_answered_gets_nothing_more(hosting: House, ticks: Ticks) -> None:
     """The user's answer came in time."""
     tab = begun(hosting)
@@ -344,6 +352,7 @@ def test_a_call_that_was_answered_gets_nothing_more(hosting: House, ticks: Ticks
     assert 1 == len(_results(hosting, tab.uid))
 
 
+@pytest.mark.slow
 def test_a_session_that_rests_is_closed_and_opens_again(hosting: House, ticks: Ticks) -> None:
     """Only after its turn ended, only when nobody spoke since; the next word goes on with it."""
     tab = begun(hosting)
@@ -368,6 +377,7 @@ def test_a_session_that_rests_is_closed_and_opens_again(hosting: House, ticks: T
     assert ["hello", "hi", "are you there?"] == texts(hosting, tab.uid)
 
 
+@pytest.mark.slow
 def test_a_turn_can_be_ended_by_word(hosting: House, ticks: Ticks) -> None:
     """For harnesses whose model gives no reason to stop."""
     tab = begun(hosting)

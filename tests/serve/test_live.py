@@ -93,6 +93,7 @@ def test_who_comes_late_gets_the_line_and_then_what_comes(
     assert line_now(own_house) == client.line
 
 
+@pytest.mark.slow
 def test_replays_of_all_sessions_have_their_pairs_whole(house: House) -> None:
     """Whole, and of the last few events: no result without its call, nothing dead or internal."""
     for row in house.store.sessions():
@@ -155,6 +156,7 @@ def wait_until(fits: Callable[[], bool]) -> None:
 # -- coming back ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_who_comes_back_gets_exactly_what_was_missed(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
@@ -174,6 +176,7 @@ def test_who_comes_back_gets_exactly_what_was_missed(
         assert [] == again.of("start")
 
 
+@pytest.mark.slow
 def test_a_server_that_was_started_anew_goes_on(tmp_path: Path) -> None:
     """What was written while it was down is there; nothing is missing, nothing comes twice."""
     house = built(tmp_path)
@@ -214,6 +217,7 @@ def _texts(client: Listener) -> list[str]:
     return [one["payload"]["text"] for one in said if isinstance(one["payload"], dict)]
 
 
+@pytest.mark.slow
 def test_a_server_that_starts_while_another_sweeps_catches_up_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +240,7 @@ def test_a_server_that_starts_while_another_sweeps_catches_up_later(
     assert "before it began" not in early
 
 
+@pytest.mark.slow
 def test_a_client_with_a_mark_that_is_none_begins_anew(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
@@ -247,6 +252,7 @@ def test_a_client_with_a_mark_that_is_none_begins_anew(
         assert line_now(own_house) == client.line
 
 
+@pytest.mark.slow
 def test_a_page_says_where_it_stands_in_its_first_question(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
@@ -287,6 +293,7 @@ def test_a_line_that_is_rewound_is_rewound_at_the_client(
     assert [1] == [one.data["count"] for one in back.of("rewound")]
 
 
+@pytest.mark.slow
 def test_a_subagent_that_goes_on_has_its_own_event(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
@@ -303,6 +310,7 @@ def test_a_subagent_that_goes_on_has_its_own_event(
     assert line_now(own_house) == client.line
 
 
+@pytest.mark.slow
 def test_a_subagent_with_a_session_of_its_own_is_told_to_its_parent(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
@@ -323,6 +331,7 @@ def test_a_subagent_with_a_session_of_its_own_is_told_to_its_parent(
     assert child.session.session_uid == told["session_uid"]
 
 
+@pytest.mark.slow
 def test_all_sessions_tell_when_they_change_and_who_waits(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
@@ -342,6 +351,7 @@ def test_all_sessions_tell_when_they_change_and_who_waits(
     assert {UID: "your word"} == client.of("standing")[-1].data["waiting_for"]
 
 
+@pytest.mark.slow
 def test_what_comes_to_rest_is_digested(own_house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at every line, which would cost more than the lines; soon after the last one."""
     monkeypatch.setattr(sweeper, "QUIET", 0.1)
@@ -351,6 +361,7 @@ def test_what_comes_to_rest_is_digested(own_house: House, monkeypatch: pytest.Mo
     wait_until(lambda: own_house.desk.row(UID).session.analyzed_at is not None)
 
 
+@pytest.mark.slow
 def test_a_sweep_that_fails_is_not_the_last(
     own_house: House,
     listen: Callable[..., Listener],
@@ -455,6 +466,7 @@ def test_what_comes_quicker_than_it_can_be_written_is_gathered(house: House) -> 
     assert [{b"x"}, set(), set(), {b"xxx"}] == asyncio.run(delivered())
 
 
+@pytest.mark.slow
 def test_a_slow_client_is_let_go_and_finds_the_rest(
     own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -501,6 +513,7 @@ def _hub(house: House) -> live.Hub:
     return house.running.hub
 
 
+@pytest.mark.slow
 def test_silence_is_broken_by_a_beat(
     own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -512,6 +525,7 @@ def test_silence_is_broken_by_a_beat(
     wait_until(lambda: client.beats > 3)
 
 
+@pytest.mark.slow
 def test_nobody_is_looked_for_who_has_gone(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
@@ -528,6 +542,7 @@ def test_nobody_is_looked_for_who_has_gone(
     assert ([(UID, None)], {}) == (list(still), _hub(own_house)._streams)
 
 
+@pytest.mark.slow
 def test_too_many_streams_are_refused(
     own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def text_of(result: Any) -> str:
     return str(block.text)
 
 
+@pytest.mark.slow
 def test_an_agent_finds_asks_and_writes_down(homes: Homes) -> None:
     """Tools are listed, a search leads to its event, a decision is in its file afterwards."""
 

@@ -6,6 +6,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from tests.serve.conftest import House
 from thence.cli.madeup import token
 from thence.cli.madeup.claude import Transcript
@@ -47,6 +49,7 @@ def test_a_spilled_result_is_had_on_demand_without_its_secrets(own_house: House)
     assert b"ghp_" not in answer.body
 
 
+@pytest.mark.slow
 def test_no_path_of_a_log_is_followed(own_house: House, tmp_path: Path) -> None:
     """Only the last part counts, in the session's own folder: nothing else is ever opened."""
     secret = tmp_path / "secret.txt"
@@ -57,6 +60,7 @@ def test_no_path_of_a_log_is_followed(own_house: House, tmp_path: Path) -> None:
     assert json.dumps("nobody").encode() not in own_house.ask(f"/sessions/{uid}").body
 
 
+@pytest.mark.slow
 def test_what_is_no_call_has_no_more(house: House) -> None:
     """And says so."""
     uid = next(house.store.sessions()).session.session_uid

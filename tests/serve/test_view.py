@@ -146,6 +146,7 @@ def test_nothing_was_said_and_nothing_is_shown() -> None:
 # -- drawing --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_event_can_be_found_and_is_drawn(house: House) -> None:
     """By its name, wherever it stands: what holds it is opened."""
     for row in house.store.sessions(Filter()):
@@ -328,6 +329,7 @@ def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
     assert grows_linearly(work, 60)
 
 
+@pytest.mark.slow
 def test_every_real_session_is_drawn(shared: Path) -> None:
     """Of all agents and versions: each row, each fold, each body."""
     files = [*shared.glob("data/claude-code/v*/*/claude/projects/*/*.jsonl")]

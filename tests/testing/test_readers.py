@@ -19,6 +19,7 @@ from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", samples.WRITERS)
 def test_built_in_adapters_pass(tmp_path: Path, name: str, check: str) -> None:
