@@ -8,6 +8,7 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -131,3 +132,64 @@ def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
 
     assert reference.text() == page
+
+
+# -- what the pages name is there ---------------------------------------------------------------
+
+TOLD = [page for page in PAGES if page.name != "CHANGELOG.md"]
+"""Pages that speak of what is; the other one also of what was."""
+
+FILES = re.compile(r"`((?:src|tests|docs|examples|scripts|bench|prove|truth)/[\w./-]+\w)`")
+LINKS = re.compile(r"\]\((?!https?:)([^)#]+)")
+TARGETS = re.compile(r"`make ([a-z][a-z0-9-]*)")
+TYPED = re.compile(r"(?<![\w/.])thence ([a-z]+)((?: +[^`\n;|#]*)?)")
+OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+ANYWHERE = {"--help", "-h", "--json", "--color", "--no-pager", "--utc"}
+
+
+@pytest.mark.parametrize("page", TOLD, ids=lambda page: page.name)
+def test_files_and_targets_that_a_page_names_are_there(page: Path) -> None:
+    """Who goes there finds it: files, other pages, `make` targets."""
+    text = page.read_text()
+    made = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    assert [] == [name for name in FILES.findall(text) if not (ROOT / name).exists()]
+    assert [] == [name for name in LINKS.findall(text) if not (page.parent / name).exists()]
+    assert [] == [name for name in TARGETS.findall(text) if name not in made]
+
+
+def options(command: click.Command) -> set[str]:
+    """All options of a command, and of those below it."""
+    own = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return own.union(*map(options, below))
+
+
+@pytest.mark.parametrize("page", TOLD, ids=lambda page: page.name)
+def test_commands_and_options_that_a_page_names_are_there(page: Path) -> None:
+    """Who types what a page says is not told that there is no such option."""
+    unknown = []
+    for name, rest in TYPED.findall(page.read_text()):
+        if (command := thence.get_command(click.Context(thence), name)) is None:
+            continue  # a sentence that goes on after the name
+        known = options(command) | ANYWHERE
+        before = rest.partition(" -- ")[0]
+        unknown += [(name, one) for one in OPTION.findall(before) if one not in known]
+
+    assert [] == unknown
+
+
+def test_the_page_of_the_api_names_every_route_and_no_other() -> None:
+    """What can be asked is told, and what is told can be asked."""
+    from thence.serve import api, hosted, live
+
+    page = (ROOT / "docs" / "http-api.md").read_text()
+    prose = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+    there = {
+        re.sub(r"\{(\w+):\w+\}", r"{\1}", path)
+        for module in (api, hosted, live)
+        for route in module.ROUTES
+        for path in route.paths
+    }
+
+    assert there == set(re.findall(r"/api/[a-z][\w{}/-]*", prose)) - {"/api/openapi"}
