@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -342,6 +343,25 @@ def test_given_title_beats_a_made_up_one() -> None:
 
     assert "mine" == about(*titles).title
     assert "its" == about(*titles, {"title:custom": ""}).title
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        (
+            "Implement the following plan:\n\n# Plan: Mend the gauge\n\n## Goal\n\nNo gap.",
+            "Plan: Mend the gauge",
+        ),
+        ("# Mend the tide gauge\nAnd then rest.", "Mend the tide gauge And then rest."),
+        ("## Mend the tide gauge\n## Why\nIt leaks.", "Mend the tide gauge"),
+        ("see issue # 12: it leaks", "see issue # 12: it leaks"),
+        ("# Short", "# Short"),
+        ("#!/bin/sh\nset -eu", "#!/bin/sh set -eu"),
+    ],
+)
+def test_a_prompt_that_begins_with_a_heading_is_named_by_it(said: str, title: str) -> None:
+    """Though a lead-in stands before it; what only looks like one is left as it is."""
+    assert title == Whole(UID, [prompt(said, 1)]).title
 
 
 def test_first_prompt_is_the_last_resort_for_a_title() -> None:

@@ -8,6 +8,7 @@ sessions says with `replayed` which records are copies of theirs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
@@ -31,6 +32,7 @@ TITLES = ("title:custom", "title:ai", "title:summary")
 """Where a title may come from, the best first; the first prompt is the last resort."""
 
 _LAST_WINS = ("title:", "status", "ended")
+_HEADLINE = re.compile(r"(?:[^#]{1,60}: )?#{1,6} ([^#]{12,}?)(?: #{1,6} .*)?", re.DOTALL)
 _OFF = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
 
 
@@ -286,7 +288,8 @@ class Whole:
         if (named := self._titled) is not None:
             return named
         prompts = (e.summary for e in self.events if e.kind == "user_msg" and not e.is_sidechain)
-        return next((prompt for prompt in prompts if prompt), None)
+        first = next((prompt for prompt in prompts if prompt), None)
+        return _headline(first) if first else None
 
     @property
     def _titled(self) -> str | None:
@@ -345,6 +348,15 @@ class _Has:
     TOTALS = 4
     UNLINKED = 8
     COPIES = 16  # records that name another session as their own
+
+
+def _headline(prompt: str) -> str:
+    """Name a prompt by its first heading, if it begins with one, or with one after a lead-in.
+
+    Plans are handed over so, and all of them with the same words.
+    """
+    found = _HEADLINE.fullmatch(prompt)
+    return found[1] if found else prompt
 
 
 def _traits(facts: list[Fact]) -> int:
