@@ -54,20 +54,40 @@ _SPELLING = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _SPELLED = re.compile(r"[\\\t\n\r]")
 _LOT = 256 << 10  # bytes of vectors that go together
 _PACKED_START, _PACKED_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
-_WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqi")
+_WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqiqi")
 
 STAGE = """
     CREATE TEMP TABLE IF NOT EXISTS staged_events(
-        uid text, event_id bigint, id bigint, ts bigint, kind smallint, state smallint, tool text,
-        tokens bigint, ref text, derived boolean
+        lot integer, uid text COLLATE "C", event_id bigint, id bigint, ts bigint, kind smallint,
+        state smallint, tool text, tokens bigint, ref text, derived boolean
     ) ON COMMIT DELETE ROWS;
     CREATE TEMP TABLE IF NOT EXISTS staged_words(
-        lot integer, uid text, event_id bigint, piece integer, pieces integer, id bigint,
-        body tsvector
+        lot integer, uid text COLLATE "C", event_id bigint, piece integer, pieces integer,
+        id bigint, ts bigint, body tsvector
     ) ON COMMIT DELETE ROWS;
     ALTER TABLE staged_words ALTER body SET STORAGE EXTERNAL
 """
 """Makes the tables that rows go through, of one connection alone, empty after each transaction."""
+
+_PUT_NEW_EVENTS = (
+    b"INSERT INTO events(tenant, machine, uid, event_id, id, ts, kind, state, tool, tokens, ref,"
+    b" derived) SELECT %(tenant)s, %(machine)s, uid, event_id, id, ts, kind, state, tool, tokens,"
+    b" ref, derived FROM staged_events WHERE lot=%(lot)s ORDER BY uid, event_id"
+)
+_PUT_EVENTS = _PUT_NEW_EVENTS + b" ON CONFLICT (tenant, uid, event_id) DO NOTHING"
+_PUT_NEW_WORDS = (
+    b"INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
+    b" SELECT %(tenant)s, %(machine)s, uid, event_id, piece, pieces, id, ts, body"
+    b" FROM staged_words WHERE lot=%(lot)s"
+)
+# Only of events that are the ones these words came with.
+_PUT_WORDS = (
+    b"INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
+    b" SELECT %(tenant)s, %(machine)s, w.uid, w.event_id, w.piece, w.pieces, w.id, e.ts, w.body"
+    b" FROM staged_words AS w JOIN events AS e ON e.tenant=%(tenant)s AND e.uid=w.uid"
+    b" AND e.event_id=w.event_id AND e.id=w.id WHERE w.lot=%(lot)s"
+    b" ON CONFLICT (tenant, uid, event_id, piece) DO NOTHING"
+)
 
 
 class _Stored(NamedTuple):
@@ -101,6 +121,7 @@ class Writer:
         self._machine = machine
         self._pending: set[str] = set()
         self._settled: set[str] = set()
+        self._lot = 0  # rows of this transaction that came together, to tell them from others
 
     # -- sessions -----------------------------------------------------------------------
 
@@ -275,7 +296,8 @@ class Writer:
         # What the last digest derived is derived anew; until then it would stand in between.
         self._delete("events", there, " AND derived")
         self._put_facts({uid: one.facts for uid, one in changes.items() if one.facts})
-        self._stage({uid: one.events for uid, one in changes.items()}, changes)
+        events = {uid: one.events for uid, one in changes.items()}
+        self._stage(events, changes, new=not there)
         self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
         self._alter([(uid, row) for uid, one in changes.items() for row in one.altered])
         self._delete("spend", there)
@@ -348,28 +370,32 @@ class Writer:
         events: dict[str, list[EventRow]],
         changes: dict[str, Change],
         *,
+        new: bool = False,
         derived: bool = False,
     ) -> None:
-        """Write rows of events in their order, and their words."""
+        """Write rows of events in their order, and their words.
+
+        What is there already is left as it is; with `new` there is nothing of these sessions, as
+        their rows were not there and are locked by now.
+        """
         count = sum(map(len, events.values()))
         if not count:
             return
-        numbers = self._numbers(count)
-        ids = {
-            (uid, row.event_id): number
-            for (uid, row), number in zip(
-                ((uid, row) for uid, rows in events.items() for row in rows), numbers, strict=True
-            )
+        # Of an event that is told twice the last counts.
+        rows = {(uid, row.event_id): row for uid, some in events.items() for row in some}
+        placed = {
+            key: (number, row.ts)
+            for (key, row), number in zip(rows.items(), self._numbers(len(rows)), strict=True)
         }
-        last = "t\n" if derived else "f\n"
+        self._lot += 1
+        ends = f"\t{'t' if derived else 'f'}\n"
+        names = {uid: f"{self._lot}\t{_copied(uid)}\t" for uid in events}
         self._copy(
             "staged_events",
             (
-                f"{name}\t{row.event_id}\t{ids[uid, row.event_id]}\t{row.ts}\t{row.kind}\t"
-                f"{row.state}\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}\t{last}"
-                for uid, rows in events.items()
-                for name in (_copied(uid),)
-                for row in rows
+                f"{names[key[0]]}{row.event_id}\t{placed[key][0]}\t{row.ts}\t{row.kind}\t"
+                f"{row.state}\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}{ends}"
+                for key, row in rows.items()
             ),
         )
         if count := sum(len(one.words) for one in changes.values()):
@@ -379,62 +405,49 @@ class Writer:
             self._db.execute(
                 f"SET LOCAL gin_pending_list_limit = '{waiting}'; SET LOCAL work_mem = '64MB'"
             )
-        lots = self._lots(changes, ids)
+        lots = self._lots(changes, placed)
+        given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
         # Here and below: the server puts in what it has while the next words are spelled.
         with self._db.pipeline():
-            self._db.execute(
-                "INSERT INTO events(tenant, machine, uid, event_id, id, ts, kind, state, tool,"
-                " tokens, ref, derived) SELECT %s, %s, uid, event_id, id, ts, kind, state, tool,"
-                " tokens, ref, derived FROM staged_events ORDER BY uid, event_id, id DESC"
-                " ON CONFLICT (tenant, uid, event_id) DO NOTHING",
-                (self._tenant, self._machine),
-            )
+            self._db.execute(_PUT_NEW_EVENTS if new else _PUT_EVENTS, given)
             lot = next(lots, None)
-        number = 0
         while lot is not None:
             self._copy_packed("staged_words", lot)
             with self._db.pipeline():
-                self._db.execute(
-                    "INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
-                    " SELECT %(tenant)s, %(machine)s, w.uid, w.event_id, w.piece, w.pieces, w.id,"
-                    " e.ts, w.body FROM staged_words AS w JOIN events AS e"
-                    " ON e.tenant=%(tenant)s AND e.uid=w.uid AND e.event_id=w.event_id"
-                    " AND e.id=w.id WHERE w.lot=%(lot)s"
-                    " ON CONFLICT (tenant, uid, event_id, piece) DO NOTHING",
-                    {"tenant": self._tenant, "machine": self._machine, "lot": number},
-                )
+                self._db.execute(_PUT_NEW_WORDS if new else _PUT_WORDS, given | {"lot": self._lot})
                 lot = next(lots, None)
-            number += 1
 
     def _lots(
-        self, changes: dict[str, Change], ids: dict[tuple[str, int], int]
+        self, changes: dict[str, Change], placed: dict[tuple[str, int], tuple[int, int]]
     ) -> Iterator[list[bytes]]:
-        """Cut rows of words into lots, as COPY takes them packed."""
+        """Cut rows of words into lots, as COPY takes them packed; each has its number."""
         lot: list[bytes] = []
-        number = size = 0
-        for start, row, body in self._vectors(changes, ids):
-            lot += (_WORDS_START.pack(7, 4, number), start, row, body)
+        size = 0
+        for start, row, body in self._vectors(changes, placed):
+            lot += (_WORDS_START.pack(8, 4, self._lot + 1), start, row, body)
             size += len(body)
             if size >= _LOT:
+                self._lot += 1
                 yield lot
-                lot, number, size = [], number + 1, 0
+                lot, size = [], 0
         if lot:
+            self._lot += 1
             yield lot
 
     def _vectors(
-        self, changes: dict[str, Change], ids: dict[tuple[str, int], int]
+        self, changes: dict[str, Change], placed: dict[tuple[str, int], tuple[int, int]]
     ) -> Iterator[tuple[bytes, bytes, bytes]]:
         """Spell rows of words: the session, the numbers, the vector."""
         for uid, one in changes.items():
             name = uid.encode()
             start = len(name).to_bytes(4, "big") + name
-            for words in one.words:
-                number = ids.get((uid, words.event_id))
+            for words in {words.event_id: words for words in reversed(one.words)}.values():
+                number, ts = placed.get((uid, words.event_id), (None, 0))
                 if number is None:
                     continue
                 pieces = vectors(words.body, marks_of(words.meta, self._tenant, number))
                 for at, body in enumerate(pieces):
-                    told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, len(body))
+                    told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
                     yield start, _WORDS_ROW.pack(*told), body
 
     def _numbers(self, count: int) -> list[int]:
