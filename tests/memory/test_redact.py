@@ -24,7 +24,6 @@ from thence.memory.rules import FILLERS, Rule, rule_of, sample
 
 KEY = b"a key for tests"
 PLACEHOLDER = re.compile(r"\[REDACTED:([a-z0-9-]+)(?::([0-9a-f]{8}))?\]")
-GITHUB = next(rule for rule in RULES if rule.name == "github-token")
 PASSWORD = "x7!" + "rain-barrel"
 
 
