@@ -16,6 +16,7 @@ from thence.format.facts import Base, Block, Edge, Fact, fact_of, line_name
 from thence.format.graph import State
 from thence.format.joins import added
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
+from thence.format.normal import one_line
 from thence.format.records import Usage
 from thence.format.transcript import Transcript
 from thence.format.whole import REWRITTEN, Whole, said_in
@@ -361,7 +362,10 @@ def test_given_title_beats_a_made_up_one() -> None:
 )
 def test_a_prompt_that_begins_with_a_heading_is_named_by_it(said: str, title: str) -> None:
     """Though a lead-in stands before it; what only looks like one is left as it is."""
-    assert title == Whole(UID, [prompt(said, 1)]).title
+    fact = prompt(said, 1)
+    block = msgspec.structs.replace(fact.blocks[0], summary=one_line(said))
+
+    assert title == Whole(UID, [msgspec.structs.replace(fact, blocks=(block,))]).title
 
 
 def test_first_prompt_is_the_last_resort_for_a_title() -> None:

@@ -53,6 +53,8 @@ _TOLD = 2000  # characters of a call's outcome that are kept beside its record
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
 _TEXT = {"type", "text"}
+_RECALLED = 64 << 20  # bytes of payloads that are held at once, all of them, for a digest
+_END = 2000  # characters of either end of a long result, where there are more
 _NOTE = 4096  # bytes of a note of the harness that are searched, or that a digest may want
 _COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
 
@@ -479,17 +481,18 @@ def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) ->
     """Give facts as they were read: payloads in their place.
 
     Without `notes` those stay away that are long and that no model ever saw: a session that was
-    too large to be read at once is digested without them.
+    too large to be read at once is digested without them. Of one that holds more than memory
+    should, long results then come by their beginning and end, where outcomes stand.
     """
     facts = list(facts)
-    bodies = read_all(
-        blobs, [b.ref or "" for f in facts for b in f.blocks if _recalls(b, notes=notes)]
-    )
+    refs = [b.ref or "" for f in facts for b in f.blocks if _recalls(b, notes=notes)]
+    bodies = read_all(blobs, refs)
+    whole = notes or sum(map(_size, refs)) <= _RECALLED
     out = []
     for fact in facts:
         if any(_recalls(block, notes=notes) for block in fact.blocks):
             blocks = tuple(
-                _with_payload(block, spelling.load(next(bodies)))
+                _with_payload(block, spelling.load(next(bodies)), whole=whole)
                 if _recalls(block, notes=notes)
                 else block
                 for block in fact.blocks
@@ -502,11 +505,29 @@ def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) ->
 def _recalls(block: Block, *, notes: bool) -> bool:
     if block.ref is None or notes or block.role != "system":
         return block.ref is not None
-    return int(block.ref.rsplit(",", 2)[1]) <= _NOTE
+    return _size(block.ref) <= _NOTE
 
 
-def _with_payload(b: Block, payload: JSON) -> Block:
+def _size(ref: str) -> int:
+    return int(ref.rsplit(",", 2)[1])
+
+
+def _with_payload(b: Block, payload: JSON, *, whole: bool) -> Block:
+    if not whole and b.kind == "tool_result":
+        payload = _ends(payload)
     return Block(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref)
+
+
+def _ends(payload: JSON) -> JSON:
+    """Give a payload with its long texts cut in their middle."""
+    if isinstance(payload, str):
+        short = len(payload) <= 2 * _END
+        return payload if short else f"{payload[:_END]}\n…\n{payload[-_END:]}"
+    if isinstance(payload, list):
+        return [_ends(one) for one in payload]
+    if isinstance(payload, dict):
+        return {name: _ends(value) for name, value in payload.items()}
+    return payload
 
 
 def _rewritten(held: Held) -> list[Fact]:
