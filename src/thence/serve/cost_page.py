@@ -298,7 +298,7 @@ def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
             ticks = branch.get("cost", {}).get("ticks", 0)
             if ticks:
                 at = branch.get("first", 0)
-                href = f"{address(told['uid'])}?at=e{at:013x}"
+                href = address(told["uid"], at)
                 said = clean(one_line(branch.get("prompt") or "", 90))
                 title = clean(one_line(told.get("title") or "", 80)) or "empty session"
                 one = Costly(href, title, said, branch.get("events", 0), money(ticks))

@@ -86,9 +86,10 @@ def title_of(row: SessionRow) -> str:
     return clean(" ".join((row.title or "").split())) or "empty session"
 
 
-def address(uid: str) -> str:
-    """Give the address of a session's page."""
-    return f"/sessions/{quote(uid, safe=':')}"
+def address(uid: str, at: int | None = None) -> str:
+    """Give the address of a session's page, and of an event on it."""
+    page = f"/sessions/{quote(uid, safe=':')}"
+    return page if at is None else f"{page}?at=e{at:013x}"
 
 
 def stands(row: SessionRow, standing: Standing | None) -> tuple[str, str]:

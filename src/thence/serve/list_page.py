@@ -19,6 +19,7 @@ from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.cards import Card, card
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
+from thence.serve.head import address
 
 PAGE: Final = 50
 """Sessions of one page of the list."""
@@ -255,9 +256,8 @@ def _searched(
     cards = []
     for uid, hit in zip(shown, told.hits, strict=True):
         made = card(desk, rows[uid], clock)
-        at = f"?at=e{hit.event_id:013x}" if hit.event_id is not None else ""
-        snippet = marked(hit.snippet)
-        cards.append(msgspec.structs.replace(made, snippet=snippet, href=f"{made.href}{at}"))
+        href = address(uid, hit.event_id)
+        cards.append(msgspec.structs.replace(made, snippet=marked(hit.snippet), href=href))
     number = sum(map(len, first.values()))
     least = "at least " if answer.capped or number >= HITS else ""
     said = f"{least}{several(number, 'hit')} in {several(len(first), 'session')}"

@@ -225,6 +225,6 @@ def _promises(desk: Desk) -> tuple[list[Promise], int]:
 
 def _promise(told: dict[str, JSON]) -> Promise:
     event, cwd = told["event_id"], told["cwd"]
-    at = f"?at=e{event:013x}" if isinstance(event, int) else ""
+    href = address(told["session_uid"], event if isinstance(event, int) else None)
     where = project(cwd if isinstance(cwd, str) else None)
-    return Promise(clean(one_line(told["text"], 90)), f"{address(told['session_uid'])}{at}", where)
+    return Promise(clean(one_line(told["text"], 90)), href, where)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
@@ -13,7 +12,8 @@ import msgspec
 from thence.format.figures import ago, clean, money, several, short_id
 from thence.format.joins import time_of
 from thence.format.normal import one_line
-from thence.memory.patterns import Pattern, memories, patterns
+from thence.memory.patterns import Evidence, Pattern, memories, patterns
+from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.days import RANGES, Earlier, earlier
 from thence.serve.desk import Desk
@@ -114,7 +114,7 @@ def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
     _, icon, cls, unit = KINDS[one.kind]
     ticks = int(one.data.get("ticks", 0))
     now = datetime.fromtimestamp(desk.clock(), UTC)
-    proofs = [_proof(proof.uid, proof.events, proof.quote, rows, now) for proof in one.evidence]
+    proofs = [_proof(seen, rows, now) for seen in one.evidence]
     title = {
         "recurring_error": one.name.partition(": ")[2] or one.name,
         "costly_detour": one.text[:1].upper() + one.text[1:],
@@ -141,17 +141,13 @@ def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
     )
 
 
-def _where(proof: object) -> str:
-    uid, events = getattr(proof, "uid", ""), getattr(proof, "events", ())
-    return f"{address(uid)}?at=e{events[0]:013x}" if events else address(uid)
+def _where(seen: Evidence) -> str:
+    return address(seen.uid, seen.events[0] if seen.events else None)
 
 
-def _proof(
-    uid: str, events: Sequence[int], quote: str, rows: dict[str, SessionRow], now: datetime
-) -> Proof:
-    row = rows.get(uid)
-    at = f"?at=e{events[0]:013x}" if events else ""
-    name = f"e{events[0]:013x}"[:7] if events else ""
+def _proof(seen: Evidence, rows: dict[str, SessionRow], now: datetime) -> Proof:
+    row = rows.get(seen.uid)
+    name = event_name(seen.events[0]) if seen.events else ""
     last = time_of(row.session.ended_at) if row else None
-    title = title_of(row) if row else short_id(uid.partition(":")[2])
-    return Proof(f"{address(uid)}{at}", title, name, clean(one_line(quote, 160)), ago(last, now))
+    title = title_of(row) if row else short_id(seen.uid.partition(":")[2])
+    return Proof(_where(seen), title, name, clean(one_line(seen.quote, 160)), ago(last, now))

@@ -12,7 +12,7 @@ import msgspec
 
 from thence.format.figures import clean, several, short_id, size
 from thence.memory import retention
-from thence.memory.store import Filter, SessionRow
+from thence.memory.store import Filter, Inventory, SessionRow
 from thence.serve.agents import agent_class
 from thence.serve.desk import Desk
 from thence.serve.head import address, title_of
@@ -161,10 +161,7 @@ def _skips(rows: Iterable[SessionRow]) -> list[Check]:
     return out
 
 
-def _checks(desk: Desk, known: object, plan: retention.Plan) -> Iterator[Check]:
-    from thence.memory.store import Inventory
-
-    assert isinstance(known, Inventory)  # noqa: S101 - what a store gives
+def _checks(desk: Desk, known: Inventory, plan: retention.Plan) -> Iterator[Check]:
     late = sum(1 for one in known.sessions.values() if one.analysed is None and not one.evicted)
     yield Check(
         ok=not late,
