@@ -20,6 +20,7 @@ from thence.errors import BadConfig
 from thence.memory import postgres as module
 from thence.memory import postgres_schema as schema
 from thence.memory import postgres_search as module_search
+from thence.memory import postgres_write as writing
 from thence.memory.postgres import Postgres, StoreLost
 from thence.memory.postgres_search import Asked
 from thence.memory.pushing import Pusher
@@ -112,6 +113,47 @@ def test_texts_that_the_database_refuses_are_kept(store: Postgres) -> None:
     assert ["/p/\0odd"] == [one.session.cwd for one in listed]
     assert [1, 1] == [len(store.search(parse(ask)).found) for ask in ("zero here", "there")]
     assert 0 == len(store.search(parse("zero project:\0x")).found)
+
+
+def test_write_that_is_refused_half_way_leaves_nothing(
+    store: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the database takes one lot of words while the next is made; then it goes on."""
+    monkeypatch.setattr(writing, "_LOT", 1)
+    change = session(store, "one", *(f"text number{at}" for at in range(20)))
+    where = {"tenant": store.tenant, "event": change.events[10].event_id}
+    store._db.execute(
+        "INSERT INTO words(tenant, uid, event_id, piece, machine, pieces, id, ts, body)"
+        " VALUES(%(tenant)s, 'claude:one', %(event)s, 0, 'm', 1, 1, 0, '')",
+        where,
+    )
+    with pytest.raises(StoreLost, match="refused"):
+        store.write([change])
+    there = [len(list(store.sessions())), len(store.search(parse("text")).found)]
+    store._db.execute("DELETE FROM words WHERE tenant=%(tenant)s AND pieces=1 AND id=1", where)
+    store.write([change])
+    found = store.search(parse("text"), limit=50).found
+
+    assert [0, 0] == there
+    assert list(range(20)) == sorted(one.seq or 0 for one in found)
+
+
+def test_what_is_told_twice_in_one_write_is_there_as_told_last(store: Postgres) -> None:
+    """Rows that came before in the same transaction do not come back."""
+    first = session(store, "one", "first words", "second words")
+    again = session(store, "one", "other words")
+    again.row = msgspec.structs.replace(again.row, change=2)
+    store.write([first, again])
+    [(events, words)] = store._every(
+        "SELECT (SELECT count(*) FROM events WHERE tenant=%s),"
+        " (SELECT count(*) FROM words WHERE tenant=%s)",
+        *(store.tenant, store.tenant),
+    )
+
+    assert [0, 0, 1] == [
+        len(store.search(parse(word)).found) for word in ("first", "second", "other")
+    ]
+    assert (1, 1) == (events, words)
 
 
 # -- many machines --------------------------------------------------------------------------
