@@ -130,6 +130,11 @@ def when(text: str | None) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
+def titled(title: str | None) -> str:
+    """Name a session by its title, on one line."""
+    return clean(" ".join((title or "").split())) or "empty session"
+
+
 def tilde(path: str) -> str:
     """Write a path the way people do."""
     home = os.path.expanduser("~")  # noqa: PTH111 - text

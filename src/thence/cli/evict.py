@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import short_id, tell
+from thence.cli.columns import short_id, tell, titled
 from thence.cli.completion import ids
 from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
-from thence.cli.terminal import as_json, clean, cut, say, several, size, width
+from thence.cli.terminal import as_json, cut, say, several, size, width
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _check(rows: Sequence[SessionRow], *, lose: bool) -> None:
 def _tell(rows: Sequence[SessionRow], due: Sequence[SessionRow]) -> None:
     for row in rows:
         name = short_id(row.session.native_session_id)
-        title = clean(" ".join((row.title or "").split())) or "empty session"
+        title = titled(row.title)
         what = size(row.raw_bytes) if row in due else "evicted already"
         gone = ", its source is gone: this is the only copy" if row.gone and row in due else ""
         tell([cut(f"  {name}  {what}{gone}  {title}", width())])

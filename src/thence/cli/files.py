@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, Cell, ago, present, short_ids, tell, when
+from thence.cli.columns import DIM, Cell, ago, present, short_ids, tell, titled, when
 from thence.cli.terminal import as_json, clean, cut, say, several, spaced, style, width
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def lines(
 def _session(one: Mapping[str, JSON], name: str, at: datetime, room: int) -> Iterator[str]:
     changed = any(file["edits"] for file in one["files"])
     mark = Cell("■", "yellow") if changed else Cell("○")
-    title = clean(" ".join(f"{one['title'] or 'empty session'}".split()))
+    title = titled(one["title"])
     right = f"{_counts(one['files'])}  {ago(when(one['ended_at']), at):>6}"
     shown = spaced(title, right, room - 6 - len(name))
     yield f"  {mark.shown(mark.text)} {style(name, fg=DIM)}  {shown}"

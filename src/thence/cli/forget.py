@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import short_id, tell, tilde
+from thence.cli.columns import short_id, tell, tilde, titled
 from thence.cli.completion import ids
 from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
@@ -215,7 +215,7 @@ def _told(proof: Proof) -> dict[str, JSON]:
 
 def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
     session = row.session
-    title = clean(" ".join((row.title or "").split())) or "empty session"
+    title = titled(row.title)
     yield cut(f"forget {short_id(session.native_session_id)}  {title}", width())
     yield f"  {several(row.events, 'event')}, {size(row.raw_bytes)}, its digest and what it cost"
     for path in own:

@@ -29,6 +29,7 @@ from thence.cli.columns import (
     table,
     tell,
     tilde,
+    titled,
     when,
 )
 from thence.cli.terminal import as_json, clean, cut, say, several, size, spaced, style, width
@@ -193,7 +194,7 @@ class Home:
         mark, colour = {"waiting": ("◆", "yellow"), "running": ("●", "cyan")}.get(how, ("●", DIM))
         session = row.session
         told = self.now.live.get(session.session_uid)
-        title = clean(" ".join((row.title or "").split())) or "empty session"
+        title = titled(row.title)
         if how == "waiting" and told is not None and told.waiting_for:
             title = f"{clean(told.waiting_for)}: {title}"
         cells = [

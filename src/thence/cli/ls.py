@@ -23,6 +23,7 @@ from thence.cli.columns import (
     short_ids,
     table,
     tell,
+    titled,
     when,
 )
 from thence.cli.terminal import as_json, clean, columns, cut, say, several, size, spaced, width
@@ -150,7 +151,7 @@ class Listing:
             Cell(clean(session.flavor)),
             Cell(ago(when(session.ended_at), self.at), DIM),
         ]
-        title, cost = Cell(_title(row)), Cell(money(sum(row.ticks.values()), row.unpriced))
+        title, cost = Cell(titled(row.title)), Cell(money(sum(row.ticks.values()), row.unpriced))
         if not wide:
             return [*first, title, cost]
         dead = row.ticks.get("dead", 0)
@@ -172,7 +173,7 @@ class Listing:
     def _narrow(self, rows: Iterable[tuple[SessionRow, int]], room: int) -> Iterator[str]:
         for row, depth in rows:
             mark, session = self._mark(row), row.session
-            yield f"{mark.shown(mark.text)} {cut('  ' * depth + _title(row), room - 2)}"
+            yield f"{mark.shown(mark.text)} {cut('  ' * depth + titled(row.title), room - 2)}"
             told = "  ".join(
                 (
                     self._ids[session.native_session_id],
@@ -209,10 +210,6 @@ _WIDE = (
     Column("dead", right=True),
     Column("cost", right=True),
 )
-
-
-def _title(row: SessionRow) -> str:
-    return clean(" ".join((row.title or "").split())) or "empty session"
 
 
 def _graph(row: SessionRow, *, open_turn: bool) -> str:

@@ -25,6 +25,7 @@ from thence.cli.columns import (
     table,
     tell,
     tilde,
+    titled,
     when,
 )
 from thence.cli.completion import ids
@@ -195,7 +196,7 @@ def _check(way: Way, *, run: bool) -> None:
 
 def _notes(way: Way) -> Iterator[str]:
     row = way.row
-    yield f"{cut(_title(row), 72)}"
+    yield f"{cut(titled(row.title), 72)}"
     yield f"not back: {_NOT_BACK.get(row.session.flavor, 'permissions')}"
     if way.cwd and not Path(way.cwd).is_dir():
         yield f"its folder is gone: {way.cwd}"
@@ -254,7 +255,7 @@ def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
             Cell(ids[row.session.native_session_id], DIM),
             Cell(clean(row.session.flavor)),
             Cell(ago(when(row.session.ended_at), now), DIM),
-            Cell(_title(row)),
+            Cell(titled(row.title)),
             Cell(cut(project(row.session.cwd), 16)),
         ]
         for row in rows
@@ -266,7 +267,7 @@ def _choice(row: SessionRow, name: str, now: datetime) -> Choice:
     from thence.cli import picker
 
     session = row.session
-    title, place = _title(row), project(session.cwd)
+    title, place = titled(row.title), project(session.cwd)
     age = ago(when(session.ended_at), now)
     branch = clean(session.git_branch or "")
     cost = money(sum(row.ticks.values()), row.unpriced)
@@ -282,7 +283,3 @@ def _choice(row: SessionRow, name: str, now: datetime) -> Choice:
             f"last turn: {left}" if left else "",
         ),
     )
-
-
-def _title(row: SessionRow) -> str:
-    return clean(" ".join((row.title or "").split())) or "empty session"

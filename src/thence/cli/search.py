@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, ago, present, short_ids, tell, when
+from thence.cli.columns import DIM, ago, present, short_ids, tell, titled, when
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -150,7 +150,7 @@ class Found:
     def _session(self, uid: str, hits: Sequence[Hit], room: int) -> Iterator[str]:
         row = self._rows.get(uid)
         name = self._ids[uid.partition(":")[2]]
-        title = clean(" ".join(((row.title if row else None) or "empty session").split()))
+        title = titled(row.title if row else None)
         age = ago(when(row.session.ended_at), self._at) if row else ""
         evicted = "digest only  " if row and row.session.evicted_at else ""
         right = f"{evicted}{age}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options
-from thence.cli.columns import DIM, TICKS, WIDE, Cell, money, present, short_id, tell, when
+from thence.cli.columns import DIM, TICKS, WIDE, Cell, money, present, short_id, tell, titled, when
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -154,7 +154,7 @@ class Tree:
     def lines(self, room: int) -> Iterator[str]:
         """Give the drawing."""
         everything = range(len(self.whole.facts))
-        title = clean(" ".join((self.whole.title or "").split())) or "empty session"
+        title = titled(self.whole.title)
         model = clean(self.whole.session().model or "") if room >= WIDE else ""
         right = f"{model}   {_amount(*self._cost(everything))}".strip()
         name = short_id(self.whole.native)

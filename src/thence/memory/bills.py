@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
+from thence.format.figures import TICKS
 from thence.format.records import JSON
 from thence.memory.store import Filter, Store, Total
-
-TICKS: Final = 10**10
-"""Units of money in a dollar."""
 
 By = Literal["day", "model", "project", "agent", "session"]
 

@@ -18,6 +18,7 @@ import msgspec
 
 from thence.adapters import Adapter, Live, Source
 from thence.adapters.files import measured
+from thence.format.figures import TICKS
 from thence.format.joins import time_of
 from thence.format.normal import Session, session_uid
 from thence.format.records import JSON, time_text
@@ -92,7 +93,7 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
         "title": row.title,
         "turn": row.turn,
         "standing": standing,
-        "usd": {name: ticks / 10**10 for name, ticks in row.ticks.items()},
+        "usd": {name: ticks / TICKS for name, ticks in row.ticks.items()},
         "unpriced_tokens": row.unpriced,
         "lower_bound": list(row.lower_bound),
         "events": row.events,

@@ -23,11 +23,12 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from thence.errors import SessionNotFound, ThenceError
 from thence.format import layout
+from thence.format.figures import TICKS
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.memory import recall, retention, standing
-from thence.memory.bills import TICKS, Bill, By
+from thence.memory.bills import Bill, By
 from thence.memory.patterns import memories, patterns
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
