@@ -121,6 +121,7 @@ class Writer:
         self._machine = machine
         self._pending: set[str] = set()
         self._settled: set[str] = set()
+        self._sent: dict[str, dict[str, Any]] = {}  # what goes into the rows of pushed sessions
         self._lot = 0  # rows of this transaction that came together, to tell them from others
 
     # -- sessions -----------------------------------------------------------------------
@@ -155,6 +156,9 @@ class Writer:
         changes = [_numbered(change, numbers[uid]) for uid, change in due.items()]
         wanted = {pack_name(change.row.session.session_uid) for change in changes}
         self.put_packs([pack for pack in packs if pack[0].partition("/")[0] in wanted])
+        self._sent = {
+            uid: {"pushed": by_uid[uid].mark, "pinned": one.row.pinned} for uid, one in due.items()
+        }
         kin = self.write(changes)
         digests = [
             _renumbered(one.digested, one.change, numbers[uid])
@@ -163,8 +167,9 @@ class Writer:
         ]
         self.digested(digests)
         self._many(
-            "UPDATE sessions SET pushed=%s, pinned=%s WHERE tenant=%s AND uid=%s",
-            [(by_uid[uid].mark, one.row.pinned, self._tenant, uid) for uid, one in due.items()],
+            "UPDATE sessions SET pushed=%(pushed)s, pinned=%(pinned)s"
+            " WHERE tenant=%(tenant)s AND uid=%(uid)s",
+            [{**told, "tenant": self._tenant, "uid": uid} for uid, told in self._sent.items()],
         )
         evicted = [uid for uid in due if by_uid[uid].evicted]
         if evicted:
@@ -254,7 +259,8 @@ class Writer:
                 new.add(uid)
                 told = {name: _stored(value) for name, value in columns(change).items()}
                 machine = there.machine if there and change.settled else self._machine
-                whole.append({**told, "tenant": self._tenant, "machine": machine})
+                sent = self._sent.pop(uid, {})
+                whole.append({**told, **sent, "tenant": self._tenant, "machine": machine})
             elif not change.settled:
                 if there.redactor != row.redactor:  # its digest was made anew by newer rules
                     self._pending |= {f"{REWRITE}{name}" for name in ("digests", "signals")}
