@@ -6,6 +6,11 @@ what to do next. Foreign data never raises: a bad line is a `format.records.Skip
 
 from __future__ import annotations
 
+SKIPS = 3
+"""Exit code of a command that did all it could, and had to skip something."""
+STOPPED = 130
+"""Exit code of a command that was told to stop; what it did by then is kept."""
+
 
 class ThenceError(Exception):
     """The root of every error thence raises on purpose."""

@@ -14,7 +14,7 @@ import click
 
 from thence import __version__
 from thence.cli import screen
-from thence.errors import ThenceError
+from thence.errors import STOPPED, ThenceError
 
 COMMANDS = {
     "sweep": "Keep what the agents of this machine wrote since the last time.",
@@ -197,7 +197,7 @@ def main() -> None:
         _tell(error)
         sys.exit(error.exit_code)
     except click.exceptions.Abort:
-        sys.exit(130)
+        sys.exit(STOPPED)
     except click.ClickException as error:
         _tell(_of_the_words(error))
         sys.exit(error.exit_code)

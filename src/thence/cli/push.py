@@ -14,7 +14,7 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import as_json, clean, say, several, size, width
-from thence.errors import BadConfig, ThenceError
+from thence.errors import STOPPED, BadConfig, ThenceError
 
 if TYPE_CHECKING:
     from thence.memory.postgres import Postgres
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 WAIT = 30.0
 """Seconds that a push waits for another one of this machine."""
-STOPPED = 130
 
 
 class NotReachable(ThenceError):

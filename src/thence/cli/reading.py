@@ -10,15 +10,13 @@ from collections.abc import Iterable, Sequence
 
 from thence.adapters.sessions import Loaded
 from thence.cli.terminal import clean, columns, cut, several, size
+from thence.errors import SKIPS
 from thence.format import joins
 from thence.format.codec import TORN
 from thence.format.facts import Block
 from thence.format.records import Notice, Skipped, text_of
 from thence.format.todos import Step, Todo, pending
 from thence.format.whole import Whole
-
-SKIPS = 3
-"""Exit code of a command that did what it was asked but had to leave something out."""
 
 
 def exit_code(skipped: Sequence[Skipped]) -> int:

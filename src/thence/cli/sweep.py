@@ -18,7 +18,7 @@ from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import Cell, Column, present, table, tell, tilde
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
-from thence.errors import ThenceError
+from thence.errors import SKIPS, STOPPED, ThenceError
 
 if TYPE_CHECKING:
     from thence.adapters import Adapter, Source
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from thence.memory.store import Inventory, Store
     from thence.memory.sweep import Progress, Report
 
-SKIPS = 3
-STOPPED = 130
 NAMED = 3
 """Skipped lines that are named before the rest is counted."""
 WAIT = 30.0
