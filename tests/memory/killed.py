@@ -23,7 +23,7 @@ BROKEN = 5
 """The exit code of a sweep that was told that its reader died."""
 
 _SWEEPING = (
-    *((Sqlite, name) for name in ("write", "digested", "_migrate")),
+    *((Sqlite, name) for name in ("write", "_migrate")),
     *((Packs, name) for name in ("append", "_sync", "evict")),
     *((sqlite, name) for name in ("_put_session", "_put_events", "_put_digest", "_claim")),
 )

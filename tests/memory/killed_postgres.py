@@ -18,13 +18,13 @@ from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 
 _SWEEPING = (
-    *((Postgres, name) for name in ("write", "digested", "_connect")),
+    *((Postgres, name) for name in ("write", "_connect")),
     *((Objects, name) for name in ("append", "sync", "evict")),
     *((Writer, name) for name in ("_put_sessions", "_put_events", "_stage", "_claim", "_tell")),
     (Writer, "_copy_packed"),
 )
 _PUSHING = (
-    *((Postgres, name) for name in ("push", "write", "digested", "_connect")),
+    *((Postgres, name) for name in ("push", "write", "_connect")),
     *((Objects, name) for name in ("append", "sync")),
     *((Writer, name) for name in ("push", "put_packs", "digested", "_tell", "_many")),
     *((Writer, name) for name in ("_put_sessions", "_put_events", "_stage", "_claim")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from thence.memory.postgres import Postgres
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Filter, Store
+from thence.memory.store import Change, Digested, Filter, Store
 from thence.memory.sweep import Sweep
 
 Open = Callable[[str], Store]
@@ -109,18 +109,23 @@ def test_second_copy_brings_what_changed(tmp_path: Path, stores: dict[str, Open]
 def test_copy_that_was_cut_short_goes_on(tmp_path: Path, stores: dict[str, Open]) -> None:
     """Wherever that was."""
     source, target = filled(stores["database"]("one"), tmp_path / "home"), stores["file"]("two")
-    digested = Sqlite.digested
+    write = Sqlite.write
     for fails in range(1, 4):
         with pytest.MonkeyPatch.context() as patched:
             left = [fails]
 
-            def breaks(self: Sqlite, digests: object, left: list[int] = left) -> None:
-                left[0] -= 1
+            def breaks(
+                self: Sqlite,
+                changes: Sequence[Change] = (),
+                digests: Sequence[Digested] = (),
+                left: list[int] = left,
+            ) -> dict[str, set[str]]:
+                left[0] -= bool(digests)
                 if not left[0]:
                     raise KeyboardInterrupt
-                digested(self, digests)  # type: ignore[arg-type]
+                return write(self, changes, digests)
 
-            patched.setattr(Sqlite, "digested", breaks)
+            patched.setattr(Sqlite, "write", breaks)
             with pytest.raises(KeyboardInterrupt):
                 copy(source, target)
     report = copy(source, target)

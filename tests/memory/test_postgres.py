@@ -253,7 +253,7 @@ def test_changes_are_told_as_they_happen(postgres: Cluster) -> None:
         for name, writer in zip(("one", "two"), writers, strict=True):
             writer.write([session(writer, name, "x")])
             seen += [uid for some in heard(60.0) for uid in some]
-        writers[0].digested([stores._digest("claude:one", 1)])
+        writers[0].write(digests=[stores._digest("claude:one", 1)])
         seen += [uid for some in heard(60.0) for uid in some]
         nothing = [*heard(0.0), *heard_there(0.0)]
     for store in (*writers, reader, other):
@@ -340,7 +340,7 @@ def test_every_statement_names_the_tenant(
     assert [] == StoreSuite(lambda: opened(postgres)).complaints()
     with closing(Sqlite(str(tmp_path / "s.db"))) as source, closing(opened(postgres)) as target:
         source.write([session(source, "one", "hello"), session(source, "two", "hello")])
-        source.digested([stores._digest("claude:one", 1)])
+        source.write(digests=[stores._digest("claude:one", 1)])
         source.remove(["claude:one"], why={})
         assert 2 == Pusher(source, target, Redactor(key=bytes(32))).run().sessions
     monkeypatch.undo()
@@ -414,11 +414,11 @@ def test_fleet_survives_a_migration(
 
     def sweep(number: int) -> None:
         old.write([session(old, f"s{number}", "hello")])
-        old.digested([stores._digest(f"claude:s{number}", 1)])
+        old.write(digests=[stores._digest(f"claude:s{number}", 1)])
 
     def push(number: int) -> None:
         source.write([session(source, f"p{number}", "hello")])
-        source.digested([stores._digest(f"claude:p{number}", 1)])
+        source.write(digests=[stores._digest(f"claude:p{number}", 1)])
         assert 1 == Pusher(source, laptop, Redactor(key=bytes(32))).run().sessions
 
     def read(_: int) -> None:
@@ -520,7 +520,7 @@ def teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
     stored = {name: opened(postgres, database, tenant=name) for name in ("red", "blue")}
     for name, one in stored.items():
         one.write([session(one, name, f"{CANARY} of {name}")])
-        one.digested([stores._digest(f"claude:{name}", 1)])
+        one.write(digests=[stores._digest(f"claude:{name}", 1)])
         for role in (f"{database}_{name}", f"{database}_{name}_writer"):
             postgres.sql(f"CREATE ROLE {role} LOGIN")
             one.admit(role, writes=role.endswith("writer"))

@@ -77,7 +77,7 @@ def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for store in stored:
             store.write([change_of(store, "short", TEXTS), change_of(store, "long", [long, "end"])])
             store.write([change_of(store, "other", [*TEXTS[::-1], "fox " * 300 + "trot"])])
-            store.digested([stores._digest("claude:short", 1)])
+            store.write(digests=[stores._digest("claude:short", 1)])
             odd = change_of(store, "odd", TEXTS[:3])
             session = msgspec.structs.replace(odd.row.session, cwd=ODD, model="Big-Ä_1")
             odd.row = msgspec.structs.replace(odd.row, session=session)
@@ -328,7 +328,7 @@ def test_no_plan_goes_back_through_the_rows(postgres: Cluster, *, analysed: bool
     for number in range(4):
         texts = [f"common word{number * 500 + at} " + "more " * 20 for at in range(500)]
         store.write([change_of(store, f"s{number}", texts)])
-        store.digested([stores._digest(f"claude:s{number}", 1)])
+        store.write(digests=[stores._digest(f"claude:s{number}", 1)])
     if analysed:
         postgres.sql("ANALYZE", database)
     names = ("words", "words_pkey", "words_body", "events", "events_order")

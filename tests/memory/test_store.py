@@ -15,6 +15,7 @@ from thence.format.records import Usage
 from thence.memory.store import (
     STATES,
     Inventory,
+    Store,
     claims,
     open_store,
     owner_key,
@@ -102,3 +103,10 @@ def test_payloads_lie_where_the_address_says(tmp_path: Path) -> None:
     assert 1 == sum(path.is_file() for path in (tmp_path / "objects").rglob("*"))
     assert not (tmp_path / "packs").exists()
     again.close()
+
+
+def test_a_backend_has_ten_methods_to_write() -> None:
+    """No more, so that somebody else can write one; `blobs` is given."""
+    asked = {name for name, one in vars(Store).items() if callable(one) and name[0] != "_"}
+
+    assert 10 == len(asked), sorted(asked)

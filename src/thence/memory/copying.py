@@ -75,7 +75,7 @@ def copy(source: Store, target: Store, told: Callable[[Copied], None] = lambda _
     report = Copied()
     known, there = source.known(), target.known()
     if new := known.forgotten - there.forgotten:
-        target.bury(new)
+        target.remove((), why={}, buried=new)
     report.forgotten = len(known.forgotten)
     copier = _Copier(source, target, known.sessions)
     for row in list(source.sessions(Filter(order="oldest"))):
@@ -118,7 +118,7 @@ class _Copier:
         self._write(change.row, change)
         for made in digests_of(self._source, row):
             made.events = [event_row(event) for event in derived]
-            self._target.digested([made])
+            self._target.write(digests=[made])
         if row.pinned:
             self._target.write([Change(change.row, change.cursor)])
         if held is None:

@@ -274,10 +274,19 @@ class Postgres:
         with self._telling():
             return Writer(self._db, self.tenant, self.machine).kin([uid]).get(uid, set())
 
-    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
-        """Write what reads found: all of it or nothing."""
-        full = any(change.renamed for change in changes)
-        return self._written(lambda writer: writer.write(changes), full=full)
+    def write(
+        self, changes: Sequence[Change] = (), digests: Sequence[Digested] = ()
+    ) -> dict[str, set[str]]:
+        """Write what reads found and what was learned: all of it or nothing."""
+
+        def work(writer: Writer) -> dict[str, set[str]]:
+            kin = writer.write(changes) if changes else {}
+            if digests:
+                writer.digested(digests)
+            return kin
+
+        full = bool(digests) or any(change.renamed for change in changes)
+        return self._written(work, full=full)
 
     def pushed(self) -> dict[str, tuple[bytes, bool]]:
         """Tell how far sessions of this tenant were pushed, and whether by this machine."""
@@ -303,10 +312,6 @@ class Postgres:
         names = [SETTLE + text(uid) for uid in uids]
         if names:
             self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, names)
-
-    def digested(self, digests: Sequence[Digested]) -> None:
-        """Write digests, durable on return."""
-        self._written(lambda writer: writer.digested(digests), full=True)
 
     def held(self, uid: str) -> Held | None:
         """Give what tier 1 holds of a session; None when nothing is."""
@@ -470,6 +475,7 @@ class Postgres:
         why: Mapping[str, str],
         forget: bool = False,
         lost: bool = False,
+        buried: Collection[bytes] = (),
     ) -> list[str]:
         """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
         what = "forget" if forget else DATA_LOSS if lost else "evict"
@@ -491,13 +497,11 @@ class Postgres:
                     " VALUES(%s, %s, %s, %s, %s)",
                     (self.tenant, self.machine, now(), what, msgspec.json.encode(told).decode()),
                 )
+            if buried:
+                writer.bury(sorted(buried))
 
         self._written(work, full=True)
         return [] if self.settle() else list(uids)
-
-    def bury(self, hashes: Collection[bytes]) -> None:
-        """Let sessions not come back that another store has forgotten, by their hashes."""
-        self._written(lambda writer: writer.bury(sorted(hashes)), full=True)
 
     def settle(self) -> bool:
         """Make sure that what was deleted is in no page of a table; False when that must wait.

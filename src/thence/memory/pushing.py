@@ -381,7 +381,8 @@ class Pusher:
         for changes in families.settled(self._target, foreign):
             self._target.write(changes)
             stale = [one.row.session.session_uid for one in changes if one.replayed is not None]
-            self._target.digested([made for uid in stale for made in self._digested_there(uid)])
+            made = [made for uid in stale for made in self._digested_there(uid)]
+            self._target.write(digests=made)
             self.report.settled += len(changes)
 
     def _digested_there(self, uid: str) -> Iterator[Digested]:

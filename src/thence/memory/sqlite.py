@@ -315,10 +315,13 @@ class Sqlite:
         session = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
         return set() if session is None else _kin(self._db, session)
 
-    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
-        """Write what reads found: all of it or nothing."""
+    def write(
+        self, changes: Sequence[Change] = (), digests: Sequence[Digested] = ()
+    ) -> dict[str, set[str]]:
+        """Write what reads found and what was learned: all of it or nothing."""
         conflicts: dict[str, set[str]] = {}
-        with self._transaction(full=any(change.renamed for change in changes)) as db:
+        full = bool(digests) or any(change.renamed for change in changes)
+        with self._transaction(full=full) as db:
             words = Words(db)
             for change in changes:
                 session, restated = _put_session(db, change)
@@ -333,17 +336,12 @@ class Sqlite:
                         db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (SETTLE + uid,))
                 if change.settled:
                     db.execute("DELETE FROM pending WHERE name=?", (SETTLE + uid,))
-        return conflicts
-
-    def digested(self, digests: Sequence[Digested]) -> None:
-        """Write digests, durable on return."""
-        at = now()
-        with self._transaction(full=True) as db:
-            words = Words(db)
+            at = now()
             for one in digests:
-                session = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
-                if session is not None:
-                    _put_digest(db, words, session, one, at)
+                there = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
+                if there is not None:
+                    _put_digest(db, words, there, one, at)
+        return conflicts
 
     def held(self, uid: str) -> Held | None:
         """Give what tier 1 holds of a session; None when nothing is."""
@@ -462,6 +460,7 @@ class Sqlite:
         why: Mapping[str, str],
         forget: bool = False,
         lost: bool = False,
+        buried: Collection[bytes] = (),
     ) -> list[str]:
         """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
         pending: set[str] = set()
@@ -480,13 +479,9 @@ class Sqlite:
                     db, what, {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
                 )
             db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in pending])
+            graves = [(one,) for one in sorted(buried)]
+            db.executemany("INSERT OR IGNORE INTO tombstones VALUES(?)", graves)
         return [] if self.settle() else list(uids)
-
-    def bury(self, hashes: Collection[bytes]) -> None:
-        """Let sessions not come back that another store has forgotten, by their hashes."""
-        with self._transaction(full=True) as db:
-            sql = "INSERT OR IGNORE INTO tombstones VALUES(?)"
-            db.executemany(sql, [(one,) for one in sorted(hashes)])
 
     def settle(self) -> bool:
         """Make sure that what was deleted is in no page of the file; False when that must wait.

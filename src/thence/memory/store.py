@@ -304,16 +304,14 @@ class Store(Protocol):
         """Give the cursors of all sessions, and which ones must not come back."""
         ...
 
-    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
-        """Write what reads found: all of it or nothing.
+    def write(
+        self, changes: Sequence[Change] = (), digests: Sequence[Digested] = ()
+    ) -> dict[str, set[str]]:
+        """Write what reads found and what was learned: all of it or nothing.
 
-        The answer names, for each session that has claims in common with others, directly or
-        through others, all of these.
+        Digests are durable on return. The answer names, for each session that has claims in
+        common with others, directly or through others, all of these.
         """
-        ...
-
-    def digested(self, digests: Sequence[Digested]) -> None:
-        """Write digests, durable on return."""
         ...
 
     def held(self, uid: str) -> Held | None:
@@ -343,15 +341,13 @@ class Store(Protocol):
         why: Mapping[str, str],
         forget: bool = False,
         lost: bool = False,
+        buried: Collection[bytes] = (),
     ) -> list[str]:
         """Evict sessions from tier 1, or forget them altogether; the uids still pending.
 
         `lost` says that no digest covers them, which the list of removals calls a data loss.
+        `buried` are hashes of sessions that another store has forgotten: they must not come back.
         """
-        ...
-
-    def bury(self, hashes: Collection[bytes]) -> None:
-        """Let sessions not come back that another store has forgotten, by their hashes."""
         ...
 
     def close(self) -> None:

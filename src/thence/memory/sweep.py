@@ -435,7 +435,7 @@ class Sweep:
 
     def _put_digests(self) -> None:
         if self._digests:
-            self._store.digested(self._digests)
+            self._store.write(digests=self._digests)
             self.report.digested += len(self._digests)
             self._digests = []
 
@@ -483,7 +483,7 @@ class Sweep:
             session = row.session
             made = Digested(uid, row.change, redact(body), signals, [], session.outcome)
             made.task_ref = session.task_ref
-            self._store.digested([made])
+            self._store.write(digests=[made])
         clean = msgspec.convert(redact(msgspec.to_builtins(row)), SessionRow)
         clean = msgspec.structs.replace(clean, redactor=VERSION)
         self._store.write([Change(clean, known.cursor)])

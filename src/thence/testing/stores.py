@@ -127,7 +127,7 @@ class StoreSuite:
         """A session that goes on keeps its events; changed states are changed; digests are due."""
         change = _session(store, "one", "hello")
         store.write([change])
-        store.digested([_digest("claude:one", 1)])
+        store.write(digests=[_digest("claude:one", 1)])
         held = store.held("claude:one")
         if held is None:
             yield "the session is not held"
@@ -180,10 +180,10 @@ class StoreSuite:
     def digests(self, store: Store) -> Iterator[str]:
         """A digest counts for the state it was made of, and stays when a newer one is due."""
         store.write([_session(store, "one", "hello")])
-        store.digested([_digest("claude:one", 99)])
+        store.write(digests=[_digest("claude:one", 99)])
         if store.known().sessions["claude:one"].analysed:
             yield "a digest of another state was taken for this one's"
-        store.digested([_digest("claude:one", 1, outcome="success")])
+        store.write(digests=[_digest("claude:one", 1, outcome="success")])
         if not store.known().sessions["claude:one"].analysed:
             yield "the session does not count as analysed"
         kept = list(store.kept("digests"))
@@ -235,7 +235,7 @@ class StoreSuite:
         """A row of the same change may say that its source is gone; all else stays."""
         change = _session(store, "one", "hello")
         store.write([change])
-        store.digested([_digest("claude:one", 1)])
+        store.write(digests=[_digest("claude:one", 1)])
         row = msgspec.structs.replace(change.row, gone=True, pinned=True)
         store.write([Change(row, change.cursor)])
         known = store.known().sessions["claude:one"]
@@ -338,7 +338,9 @@ class StoreSuite:
             found = len(store.search(parse(text)).found)
             if found != expected:
                 yield f"{text!r} finds {found}"
-        store.digested([_digest("claude:one", 1, derived=[EventRow(7, 0, 0, 0, None, 0, None)])])
+        store.write(
+            digests=[_digest("claude:one", 1, derived=[EventRow(7, 0, 0, 0, None, 0, None)])]
+        )
         held = store.held("claude:one")
         if held is not None:
             store.write([_grown(store, held, "one", *"ab", f"one more {CANARY}")])
@@ -352,7 +354,7 @@ class StoreSuite:
     def evicting(self, store: Store) -> Iterator[str]:
         """Rows, words and payloads go, the digest stays and is found, other sessions too."""
         store.write([_session(store, "one", f"secret {CANARY}"), _session(store, "two", "other")])
-        store.digested([_digest("claude:one", 1)])
+        store.write(digests=[_digest("claude:one", 1)])
         if pending := store.remove(["claude:one"], why={"claude:one": "asked"}):
             yield f"still pending: {pending}"
         if store.held("claude:one") is not None:
@@ -376,7 +378,7 @@ class StoreSuite:
     def forgetting(self, store: Store) -> Iterator[str]:
         """Nothing is left but a hash that keeps it from coming back."""
         store.write([_session(store, "one", f"secret {CANARY}")])
-        store.digested([_digest("claude:one", 1, title=CANARY)])
+        store.write(digests=[_digest("claude:one", 1, title=CANARY)])
         store.remove(["claude:one"], why={}, forget=True)
         inventory = store.known()
         if inventory.sessions or any(store.sessions()) or any(store.kept("digests")):
