@@ -17,7 +17,7 @@ from functools import cached_property
 
 from thence.adapters.sessions import Loaded
 from thence.cli.calls import Pair, answer_of, pairs_of, run_of, telling
-from thence.cli.reading import flowed, notices, promises, said_in, skipped_line
+from thence.cli.reading import flowed, notices, promises, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
     clean,
@@ -32,7 +32,7 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.format import joins, kinds, output
-from thence.format.facts import Block, Edge, Fact
+from thence.format.facts import Block, Edge, Fact, text_in
 from thence.format.figures import short_id
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
@@ -246,7 +246,7 @@ class Page:
         yield start + style(name, fg="blue", bold=True) + right
         for block in fact.blocks:
             if block.role == "user" and block.kind == "user_msg":
-                yield from self._prose(said_in(block), step)
+                yield from self._prose(text_in(block), step)
             else:
                 yield from self._block(fact, block, step)
 
@@ -300,10 +300,10 @@ class Page:
         yield style(cut(f"{step}═    compacted{when}{much}", self.room), fg="cyan")
         # Some clients write the whole history that replaces the old one: what was kept, then
         # the summary, and reminders around it.
-        prose = [block for block in fact.blocks if not said_in(block).startswith("<")]
+        prose = [block for block in fact.blocks if not text_in(block).startswith("<")]
         for block in fact.blocks:
             if block is (prose or fact.blocks)[-1]:
-                yield from self._prose(said_in(block), step)
+                yield from self._prose(text_in(block), step)
             else:
                 yield self._injected(block, step)
         if not step and not self.opened:
@@ -324,20 +324,20 @@ class Page:
             said = f"… {clean(block.summary) or 'thought'}"
             yield self._dim(cut(f"{step}│    {said}", self._prose_room))
         elif block.kind == "assistant_msg":
-            yield from self._prose(said_in(block), step)
+            yield from self._prose(text_in(block), step)
         elif block.kind == "error":
-            yield style(cut(f"{step}▲    {clean(_first(said_in(block)))}", self.room), fg="red")
+            yield style(cut(f"{step}▲    {clean(_first(text_in(block)))}", self.room), fg="red")
         elif block.kind == "decision":
-            yield cut(f"{step}◇    decided: {clean(_first(said_in(block)))}", self.room)
+            yield cut(f"{step}◇    decided: {clean(_first(text_in(block)))}", self.room)
         elif fact.node.flags & Is.INTERRUPTS:
-            said = clean(_first(said_in(block))) or "interrupted"
+            said = clean(_first(text_in(block))) or "interrupted"
             yield style(cut(f"{step}○    {said}", self.room), fg="red")
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
             yield self._injected(block, step)
 
     def _injected(self, block: Block, step: str) -> str:
         """What the harness put into the user's mouth: one dim line and how long it is."""
-        said = said_in(block)
+        said = text_in(block)
         how = size(len(said)) if len(said) > 200 else ""
         left = f"{step}·    {clean(one_line(said))}"
         return style(spaced(left, how, self._prose_room), fg=_DIM)
@@ -408,17 +408,9 @@ class Page:
     def parted(self) -> dict[int, list[Branch]]:
         """Dead branches by the fact of the live line that they part from; -1 for no fact."""
         out: dict[int, list[Branch]] = {}
-        home = dict.fromkeys(self.line, True)
-        found: dict[int, int] = dict.fromkeys((), -1)
-        for branch in self.whole.graph.branches:
-            if branch.start in home:
-                continue  # it is what is shown
-            at, path = -1 if branch.at is None else branch.at, []
-            while at >= 0 and at not in home and at not in found:
-                path.append(at)
-                at = self.whole.graph.parents[at]
-            at = found.get(at, at)
-            found.update(dict.fromkeys(path, at))
+        graph, home = self.whole.graph, frozenset(self.line)
+        branches = [one for one in graph.branches if one.start not in home]  # the rest is shown
+        for branch, at in zip(branches, graph.parting(branches, home), strict=True):
             out.setdefault(at, []).append(branch)
         return out
 

@@ -13,8 +13,8 @@ from thence.cli.terminal import clean, columns, cut, several, size
 from thence.errors import SKIPS
 from thence.format import joins
 from thence.format.codec import TORN
-from thence.format.facts import Block
-from thence.format.records import Notice, Skipped, text_of
+from thence.format.facts import Block, text_in
+from thence.format.records import Notice, Skipped
 from thence.format.todos import Step, Todo, pending
 from thence.format.whole import Whole
 
@@ -50,7 +50,7 @@ def promises(whole: Whole) -> list[Todo]:
         for block in fact.blocks:
             if block.kind in ("user_msg", "assistant_msg"):
                 role = "assistant" if block.kind == "assistant_msg" else "user"
-                steps.append(Step(fact.node.id, role, said_in(block)))
+                steps.append(Step(fact.node.id, role, text_in(block)))
             elif block.kind == "tool_call":
                 steps.append(_step(fact.node.id, block, results.get(block.call)))
     return pending(steps)
@@ -66,17 +66,6 @@ def _step(event: str, block: Block, pair: joins.Call | None) -> Step:
         result=result.payload if result is not None else None,
         failed=pair is None or pair.ending is None or pair.ending.failed,
     )
-
-
-def said_in(block: Block) -> str:
-    """The text of a block; what is no text is named."""
-    payload = block.payload
-    if isinstance(payload, dict):
-        if isinstance(text := payload.get("text"), str):
-            return text
-        if isinstance(payload.get("type"), str):
-            return text_of(payload.get("content")) or block.summary or f"[{payload['type']}]"
-    return text_of(payload) or block.summary
 
 
 def skipped_line(skip: Skipped) -> str:

@@ -24,6 +24,7 @@ from thence.cli.terminal import (
     width,
 )
 from thence.format import joins
+from thence.format.facts import text_in
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import one_line
@@ -304,9 +305,7 @@ class Tree:
     # -- words --------------------------------------------------------------------------
 
     def _said(self, fact: Fact) -> str:
-        from thence.cli.reading import said_in
-
-        texts = (said_in(block) or block.summary for block in fact.blocks)
+        texts = (text_in(block) or block.summary for block in fact.blocks)
         return self._at_home(next((text for text in texts if text.strip()), ""))
 
     def _call_said(self, fact: Fact, call: str) -> str:

@@ -238,6 +238,17 @@ def api_block(block: Block) -> JSON:
     return {"type": "text", "text": block.payload} if isinstance(block.payload, str) else None
 
 
+def text_in(block: Block) -> str:
+    """Give the text of a block for the eye; what is no text is named."""
+    payload = block.payload
+    if isinstance(payload, dict):
+        if isinstance(text := payload.get("text"), str):
+            return text
+        if isinstance(payload.get("type"), str):
+            return text_of(payload.get("content")) or block.summary or f"[{payload['type']}]"
+    return text_of(payload) or block.summary
+
+
 def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
     """Give the text of a block that is worth finding again; images and the like have none."""
     payload = block.payload

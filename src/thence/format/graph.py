@@ -16,7 +16,7 @@ what is live and what is not. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
 from itertools import compress, count
@@ -258,6 +258,21 @@ class Graph:
     def tips(self) -> list[int]:
         """Events that nobody continues, in written order."""
         return [i for i, more in enumerate(self._continued) if not more and i not in self._copies]
+
+    def parting(self, branches: Iterable[Branch], home: Container[int]) -> Iterator[int]:
+        """Give, for each branch, the event of a line that it parts from, maybe through others.
+
+        -1 where it parts from none of them.
+        """
+        found: dict[int, int] = {}
+        for branch in branches:
+            at, path = -1 if branch.at is None else branch.at, list[int]()
+            while at >= 0 and at not in home and at not in found:
+                path.append(at)
+                at = self.parents[at]
+            at = found.get(at, at)
+            found.update(dict.fromkeys(path, at))
+            yield at
 
     @cached_property
     def branch_points(self) -> list[int]:

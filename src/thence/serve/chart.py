@@ -378,14 +378,7 @@ class Chart:
     def _parted(self) -> dict[int, list[int]]:
         """Branches by the fact of the live line that they part from; -1 for no fact."""
         out: dict[int, list[int]] = {}
-        found: dict[int, int] = {}
-        for number, branch in enumerate(self.branches):
-            at, path = -1 if branch.at is None else branch.at, []
-            while at >= 0 and at not in self.order and at not in found:
-                path.append(at)
-                at = self.whole.graph.parents[at]
-            at = found.get(at, at)
-            found.update(dict.fromkeys(path, at))
+        for number, at in enumerate(self.whole.graph.parting(self.branches, self.order)):
             out.setdefault(at, []).append(number)
         return out
 

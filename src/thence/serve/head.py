@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from thence.format.facts import Edge
+from thence.format.facts import Edge, text_in
 from thence.format.figures import clean, lasted, money, project, several, short, short_id
 from thence.format.normal import one_line
 from thence.format.turn import TurnState
@@ -17,7 +17,6 @@ from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
 from thence.serve.clock import Clock, When
-from thence.serve.texts import said_in
 
 _OUTCOMES: Final = {
     "success": ("done", "st-ok"),
@@ -210,7 +209,7 @@ def last_words(chart: Chart) -> str:
     for place in reversed(chart.line[-60:]):
         for block in reversed(chart.facts[place].blocks):
             if block.kind == "assistant_msg" and block.summary:
-                text = said_in(chart.filled(block)).strip()
+                text = text_in(chart.filled(block)).strip()
                 lines = [line.strip() for line in text.split("\n") if line.strip()]
                 return clean(one_line(lines[-1], 240)) if lines else ""
     return ""

@@ -12,26 +12,15 @@ from typing import Final
 from markupsafe import Markup
 
 from thence.format import kinds
-from thence.format.facts import Block, words_of
+from thence.format.facts import Block, text_in, words_of
 from thence.format.figures import size
 from thence.format.normal import SessionEvent, one_line
-from thence.format.records import JSON, text_of
+from thence.format.records import JSON
 from thence.memory.course import asked
 from thence.serve import markdown
 
 LONGEST: Final = 20_000
 """Characters of a text that are shown before the rest is asked for."""
-
-
-def said_in(block: Block) -> str:
-    """Give the text of a block; what is no text is named."""
-    payload = block.payload
-    if isinstance(payload, dict):
-        if isinstance(text := payload.get("text"), str):
-            return text
-        if isinstance(payload.get("type"), str):
-            return text_of(payload.get("content")) or block.summary or f"[{payload['type']}]"
-    return text_of(payload) or block.summary
 
 
 def without_plugin(text: str) -> str:
@@ -44,7 +33,7 @@ def all_of(block: Block) -> str:
     payload = block.payload
     if isinstance(payload, dict) and isinstance(payload.get("thinking"), str):
         return str(payload["thinking"])
-    return plain(payload) or words_of(block) or said_in(block)
+    return plain(payload) or words_of(block) or text_in(block)
 
 
 def plain(payload: JSON) -> str:

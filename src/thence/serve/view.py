@@ -17,7 +17,7 @@ import msgspec
 from markupsafe import Markup
 
 from thence.format import joins, kinds, output
-from thence.format.facts import Block, Fact
+from thence.format.facts import Block, Fact, text_in
 from thence.format.figures import clean, clean_text, lasted, money, several, short, size
 from thence.format.graph import State
 from thence.format.normal import one_line
@@ -35,7 +35,6 @@ from thence.serve.texts import (
     first_line,
     given,
     plain,
-    said_in,
     tool_name,
     without_plugin,
 )
@@ -277,7 +276,7 @@ class Drawing:
 
     def _said(self, block: Block) -> str:
         """Give the text of a block; what is no text is named."""
-        return said_in(self.chart.filled(block))
+        return text_in(self.chart.filled(block))
 
     # -- words --------------------------------------------------------------------------
 
@@ -318,7 +317,7 @@ class Drawing:
             told = payload.get("thinking")
             text = told if isinstance(told, str) else ""
         elif payload is not None:
-            text = said_in(filled)
+            text = text_in(filled)
         return {
             "say": markdown.render(text),
             "lazy": much > INLINE,
