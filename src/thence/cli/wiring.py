@@ -18,6 +18,8 @@ from thence.errors import BadConfig, NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
     from thence.adapters import Adapter
+    from thence.memory.digest import Digester
+    from thence.memory.outcome import TaskPattern
     from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
     from thence.memory.store import SessionRow, Store
@@ -223,25 +225,38 @@ def sweep_of(
     digests: bool = True,
 ) -> Sweep:
     """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
-    from thence.memory.digest import digesters
-    from thence.memory.outcome import TASKS, TaskPattern
     from thence.memory.sweep import Sweep
 
     told = settings()
-    wanted: list[str] | None = told["session_memory.digesters"]
     return Sweep(
         opened,
         adapters() if known is None else known,
         redactor(),
         domains=told["session_memory.domains"],
         exclude=told["session_memory.exclude"],
-        tasks=[TaskPattern(**one) for one in told["session_memory.tasks"]] or TASKS,
-        digesters=None if wanted is None else digesters(tuple(wanted)),
+        tasks=_tasks(told["session_memory.tasks"]),
+        digesters=_digesters(told["session_memory.digesters"]),
         policy=evicts,
         progress=progress,
         address=_whole_address(),
         digests=digests,
     )
+
+
+def _tasks(told: Sequence[dict[str, str]]) -> list[TaskPattern] | None:
+    if not told:
+        return None
+    from thence.memory.outcome import TaskPattern
+
+    return [TaskPattern(**one) for one in told]
+
+
+def _digesters(wanted: Sequence[str] | None) -> Mapping[str, Digester] | None:
+    if wanted is None:
+        return None
+    from thence.memory.digest import digesters
+
+    return digesters(tuple(wanted))
 
 
 def session(opened: Store, wanted: str) -> SessionRow:

@@ -104,13 +104,13 @@ def digest(
     whole: Whole,
     row: SessionRow,
     *,
-    tasks: Iterable[TaskPattern] = TASKS,
+    tasks: Iterable[TaskPattern] | None = None,
     others: Mapping[str, Digester] | None = None,
 ) -> Digested:
     """Give the digest of a session, its payloads at hand."""
     course = Course(whole)
     known = digesters() if others is None else others
-    tasks = tuple(tasks)
+    tasks = TASKS if tasks is None else tuple(tasks)
     own = known.get(BuiltIn.name) if tasks == TASKS else None
     part = (own or BuiltIn(tasks)).digest(course, row)
     told, found = part.digest, list(part.signals)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -30,10 +30,8 @@ from thence.format.facts import Fact
 from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import families, retention
-from thence.memory.digest import Digester, digest
 from thence.memory.exclusion import PEEK, Exclusion, project_told
 from thence.memory.keep import READER, Carried, Keeper, printable, with_payloads
-from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.packs import Blobs
 from thence.memory.parcels import Parcels, SweepBroken, Turns, may_fork
 from thence.memory.prices import tariff
@@ -52,6 +50,10 @@ from thence.memory.store import (
     open_store,
     pack_facts,
 )
+
+if TYPE_CHECKING:
+    from thence.memory.digest import Digester
+    from thence.memory.outcome import TaskPattern
 
 __all__ = ["Outcome", "Progress", "Report", "Sweep", "SweepBroken", "recalled", "stale"]
 
@@ -163,7 +165,7 @@ class Sweep:
         *,
         domains: Mapping[str, str] | None = None,
         exclude: Iterable[str] = (),
-        tasks: Iterable[TaskPattern] = TASKS,
+        tasks: Iterable[TaskPattern] | None = None,
         digesters: Mapping[str, Digester] | None = None,
         policy: retention.Policy | None = None,
         progress: Told = _quiet,
@@ -182,7 +184,7 @@ class Sweep:
         self._progress = progress
         self._domains = domains
         self._exclude = Exclusion(exclude)
-        self._tasks = tuple(tasks)
+        self._tasks = None if tasks is None else tuple(tasks)
         self._digesters = digesters
         self._policy = policy
         self._digesting = digests
@@ -323,6 +325,7 @@ class Sweep:
             return ((piece, piece.bytes) for piece in self._read(mine, known))
 
         # What all processes need is made ready once: the list of prices, the keywords of secrets.
+        _digest()
         tariff("-")
         self._redactor.doubts(b"")
         return Parcels(
@@ -522,7 +525,7 @@ class Sweep:
         return True
 
     def _made(self, whole: Whole, row: SessionRow) -> Digested:
-        made = digest(whole, row, tasks=self._tasks, others=self._digesters)
+        made = _digest()(whole, row, tasks=self._tasks, others=self._digesters)
         if row.carried_change:
             self._continue(made, row)
         return made
@@ -617,6 +620,13 @@ def _printable(skipped: Skipped) -> Skipped:
     if skipped.source.isascii():
         return skipped
     return msgspec.structs.replace(skipped, source=printable(skipped.source))
+
+
+def _digest() -> Callable[..., Digested]:
+    """Give the function that digests. Most sweeps find nothing new, and need none of it."""
+    from thence.memory.digest import digest
+
+    return digest
 
 
 def stale(known: Known) -> bool:
