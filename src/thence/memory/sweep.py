@@ -324,7 +324,8 @@ class Sweep:
             mine = (jobs[at] for at in itertools.takewhile(lambda at: at < len(jobs), turns))
             return ((piece, piece.bytes) for piece in self._read(mine, known))
 
-        # What all processes need is made ready once: the list of prices, the keywords of secrets.
+        # What all processes need is made ready once, before the fork: the code that digests, the
+        # list of prices, the keywords of secrets.
         _digest()
         tariff("-")
         self._redactor.doubts(b"")
