@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +15,9 @@ from hypothesis import strategies as st
 from tests.adapters.transcripts import Script, usage
 from tests.memory import logs
 from tests.memory.stored import sweep
+from thence.errors import SessionNotFound
 from thence.format.normal import KINDS
-from thence.memory import index
+from thence.memory import index, sqlite
 from thence.memory.search import Answer, BadQuery, hits, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import STATES
@@ -290,3 +293,76 @@ def test_no_question_breaks_the_index(asked: Sqlite, text: str) -> None:
         found = asked.search(parse(text)).found
 
         assert len(found) <= 2
+
+
+# -- going ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [64, 2048, index.TABLE_BYTES])
+@pytest.mark.parametrize("together", [3, 250])
+def test_many_sessions_go_at_once_and_no_other(
+    home: Path, place: Path, monkeypatch: pytest.MonkeyPatch, size: int, together: int
+) -> None:
+    """However they share the tables of the index, and however few go in one transaction."""
+    monkeypatch.setattr(index, "TABLE_BYTES", size)
+    monkeypatch.setattr(sqlite, "TOGETHER", together)
+    for number in range(20):
+        one = script(number)
+        one.call("c1", "Bash", command="cat notes")
+        one.result("c1", f"{number}th {WORD} " * 9)
+        write(home, one)
+    store = opened(place, home)
+    going = [f"claude:{logs.name(number)}" for number in range(20) if number % 7 > 1]
+    pending = store.remove(going, why={})
+    kept = {f"claude:{logs.name(number)}" for number in range(20)} - {*going}
+    found = {one.session_uid for one in store.search(parse(WORD), 100).found}
+
+    assert [] == pending
+    assert kept == found
+    assert {f"{number}th" for number in range(20) if number % 7 < 2} == _terms(place)
+
+
+def _terms(place: Path) -> set[str]:
+    """The numbers that stand in the index, whether a search would show them or not."""
+    with contextlib.closing(apsw.Connection(str(place / "s.db"))) as db:
+        found: set[str] = set()
+        for (name,) in db.execute("SELECT name FROM tables").fetchall():
+            db.execute(f"CREATE VIRTUAL TABLE temp.v_{name} USING fts5vocab(main, {name}, row)")
+            found |= {term for (term,) in db.execute(f"SELECT term FROM temp.v_{name}")}
+    return {term for term in found if re.fullmatch(r"\d+th", term)}
+
+
+def test_a_session_that_is_not_there_is_said_before_any_goes(home: Path, place: Path) -> None:
+    """So that a mistake costs nothing."""
+    write(home, script(1))
+    one = script(2)
+    one.user(WORD)
+    write(home, one)
+    store = opened(place, home)
+    with pytest.raises(SessionNotFound):
+        store.remove([f"claude:{logs.name(2)}", "claude:nobody"], why={})
+
+    assert [WORD] == said(store, WORD)
+
+
+def test_rows_of_a_session_that_goes_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not once for every table there is: with many of both that took minutes."""
+    monkeypatch.setattr(index, "TABLE_BYTES", 100)
+    db = apsw.Connection(":memory:")
+    for migration in sqlite.MIGRATIONS:
+        db.execute(migration)
+    words = index.Words(db)
+    rows = [(number, number % 5, number) for number in range(1, 101)]
+    db.executemany("INSERT INTO events VALUES(?, ?, ?, 0, 0, 0, NULL, 0, NULL, 0)", rows)
+    words.add((number, "eight words that fill a part of a table", "") for number, *_ in rows)
+    asked: list[str] = []
+
+    def trace(_cursor: apsw.Cursor, sql: str, _given: object) -> bool:
+        asked.append(sql)
+        return True
+
+    db.exec_trace = trace
+    words.delete(range(4))
+
+    assert 20 <= len(db.execute("SELECT name FROM tables").fetchall())
+    assert 4 == sum("session=?" in sql for sql in asked)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import heapq
 import time
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -22,6 +24,8 @@ from thence.memory.store import STATES
 
 TABLE_BYTES = 32 << 20
 """Text that one table of the index holds; evicting a session rewrites no more than that."""
+
+_MERGES = 10  # percent of a table that may be marked as deleted, unless many go at once
 
 
 class Words:
@@ -84,25 +88,34 @@ class Words:
             if name is not None:
                 db.execute(f"DELETE FROM {name} WHERE rowid=?", (row,))  # noqa: S608
 
-    def delete(self, session: int) -> set[str]:
-        """Take a session's words out; the tables that were touched and still hold others."""
+    def delete(self, sessions: Iterable[int]) -> set[str]:
+        """Take sessions' words out; the tables that were touched and still hold others.
+
+        The rows of their events must still be there. A table that holds nothing else goes as a
+        whole; of the others, words are only marked, and gone when the table is optimised.
+        """
         db = self._db
         tables = every(db, "SELECT name, first FROM tables ORDER BY first")
+        starts = [start for _, start in tables]
+        going: dict[int, array[int]] = {}
+        for session in sessions:
+            for (row,) in db.execute("SELECT id FROM events WHERE session=?", (session,)):
+                at = bisect_right(starts, row) - 1
+                going.setdefault(at, array("q")).append(row)
+        going.pop(-1, None)  # before the first table: events without a word
         touched: set[str] = set()
-        for at, (name, start) in enumerate(tables):
-            end = tables[at + 1][1] if at + 1 < len(tables) else 2**62
-            ids = db.execute(
-                "SELECT id FROM events WHERE session=? AND id>=? AND id<?", (session, start, end)
-            ).fetchall()
-            if not ids:
-                continue
-            others = "SELECT 1 FROM events WHERE id>=? AND id<? AND session!=? LIMIT 1"
-            if at + 1 < len(tables) and not db.execute(others, (start, end, session)).fetchone():
+        for at, rows in going.items():
+            name = tables[at][0]
+            held = "SELECT count(*) FROM events WHERE id>=? AND id<?"
+            if at + 1 < len(tables) and first(db, held, *starts[at : at + 2]) == len(rows):
                 db.execute(f"DROP TABLE {name}")
                 db.execute("DELETE FROM tables WHERE name=?", (name,))
-            else:
-                db.executemany(f"DELETE FROM {name} WHERE rowid=?", ids)  # noqa: S608
-                touched.add(name)
+                continue
+            # Left to itself FTS5 writes the table anew whenever a tenth of it is marked.
+            for percent, marked in ((0, rows), (_MERGES, ())):
+                db.execute(f"INSERT INTO {name}({name}, rank) VALUES('deletemerge', {percent})")
+                db.executemany(f"DELETE FROM {name} WHERE rowid=?", ((row,) for row in marked))  # noqa: S608
+            touched.add(name)
         return touched
 
 

@@ -70,6 +70,11 @@ BUSY_MS = 5_000
 _CACHE_KB, _SWEEP_KB = 32_768, 12_288
 """Of pages: for who searches, and for who sweeps beside processes that read."""
 
+TOGETHER = 250
+"""Sessions that are removed at once, at most: what they leave must fit into the log."""
+
+_PIECE = 8192  # pages that are given back at once
+
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE sessions(
@@ -462,26 +467,38 @@ class Sqlite:
         lost: bool = False,
         buried: Collection[bytes] = (),
     ) -> list[str]:
-        """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
-        pending: set[str] = set()
+        """Evict sessions from tier 1, or forget them altogether; the uids still pending.
+
+        One that is not there is said before any goes. Many go some at a time, each time with
+        what is left to be done for them.
+        """
+        going = [(self._number(uid), uid) for uid in uids]
         what = "forget" if forget else DATA_LOSS if lost else "evict"
-        with self._transaction(full=True) as db:
-            words = Words(db)
-            for uid in uids:
-                session = first(db, "SELECT id FROM sessions WHERE uid=?", uid)
-                if session is None:
-                    raise SessionNotFound(f"no session {uid} in the store")
-                size = first(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
-                pending |= {PACK + uid, *words.delete(session)}
-                _empty(db, session, forget=forget, uid=uid)
-                name = "(forgotten)" if forget else uid
-                _note_removal(
-                    db, what, {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
+        if buried:
+            with self._transaction(full=True) as db:
+                graves = [(one,) for one in sorted(buried)]
+                db.executemany("INSERT OR IGNORE INTO tombstones VALUES(?)", graves)
+        for at in range(0, len(going), TOGETHER):
+            some = dict(going[at : at + TOGETHER])
+            with self._transaction(full=True) as db:
+                pending = {PACK + uid for uid in some.values()} | Words(db).delete(some)
+                for session, uid in some.items():
+                    size = first(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
+                    _empty(db, session, forget=forget, uid=uid)
+                    name = "(forgotten)" if forget else uid
+                    told = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
+                    _note_removal(db, what, told)
+                db.executemany(
+                    "INSERT OR IGNORE INTO pending VALUES(?)", [(one,) for one in pending]
                 )
-            db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in pending])
-            graves = [(one,) for one in sorted(buried)]
-            db.executemany("INSERT OR IGNORE INTO tombstones VALUES(?)", graves)
         return [] if self.settle() else list(uids)
+
+    def _number(self, uid: str) -> int:
+        """Give the number that a session has in this store."""
+        number: int | None = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
+        if number is None:
+            raise SessionNotFound(f"no session {uid} in the store")
+        return number
 
     def settle(self) -> bool:
         """Make sure that what was deleted is in no page of the file; False when that must wait.
@@ -494,19 +511,34 @@ class Sqlite:
         for name in pending:
             if name.startswith(PACK):
                 self.blobs.evict(name.removeprefix(PACK))
-        with self._transaction(full=True):
-            for name in pending:
-                if name == _DIGESTS or first(db, "SELECT 1 FROM tables WHERE name=?", name):
+        for name in pending:
+            if name == _DIGESTS or first(db, "SELECT 1 FROM tables WHERE name=?", name):
+                with self._transaction(full=True):
                     db.execute(f"INSERT INTO {name}({name}) VALUES('optimize')")
+                    db.execute("DELETE FROM pending WHERE name=?", (name,))
+        with self._transaction(full=True):
             done = [(name,) for name in pending if not name.startswith((REPACK, SETTLE))]
             db.executemany("DELETE FROM pending WHERE name=?", done)
-        for _ in db.execute("PRAGMA incremental_vacuum"):
-            pass
-        busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (1,)
-        if busy:
+        if busy := self._shrink():
             with self._transaction():
                 db.execute("INSERT OR IGNORE INTO pending VALUES('(log)')")
         return not busy
+
+    def _shrink(self) -> bool:
+        """Give free pages back and empty the log; whether somebody stands in the way.
+
+        A piece at a time: a log of gigabytes takes far longer to look things up in than to write.
+        """
+        db = self._db
+        left, before = first(db, "PRAGMA freelist_count"), None
+        try:
+            while left and left != before:
+                every(db, f"PRAGMA incremental_vacuum({_PIECE})")
+                every(db, "PRAGMA wal_checkpoint(PASSIVE)")
+                left, before = first(db, "PRAGMA freelist_count"), left
+        except apsw.BusyError:  # another process writes
+            return True
+        return bool(first(db, "PRAGMA wal_checkpoint(TRUNCATE)"))
 
 
 # -- rows -----------------------------------------------------------------------------------
@@ -590,7 +622,7 @@ def _put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
 def _put_events(db: apsw.Connection, words: Words, session: int, change: Change) -> None:
     if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
         # What is replaced may have been kept by rules that did not know a secret.
-        stale = {REPACK + change.row.session.session_uid, _DIGESTS, *words.delete(session)}
+        stale = {REPACK + change.row.session.session_uid, _DIGESTS, *words.delete([session])}
         for table in ("events", "facts", "shares", "runs"):
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
