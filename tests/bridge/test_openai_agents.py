@@ -19,6 +19,8 @@ from thence.format.repair import problems
 from thence.format.transcript import Transcript
 from thence.journal import Journal
 
+pytestmark = pytest.mark.slow  # to import the SDK alone takes seconds
+
 LONG = "The build is red because a test fails. " * 20
 ITEMS: list[Any] = [
     {"role": "user", "content": "Why is the build red?"},
@@ -48,7 +50,6 @@ async def added(session: JournalSession, *batches: list[Any]) -> list[Any]:
     return await session.get_items()
 
 
-@pytest.mark.slow
 def test_items_come_back_equal_in_their_order(journal: Journal) -> None:
     """In this object and in another process's."""
     found = asyncio.run(added(JournalSession("s", journal), ITEMS[:2], ITEMS[2:]))
@@ -71,7 +72,6 @@ WORDS = {
 }
 
 
-@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.fixed_dictionaries(

@@ -20,6 +20,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES)
 def test_an_original_comes_back_equal_whatever_it_holds(original: Any, shown: Any) -> None:
     """Through the bytes of a log as well, and neither value is touched."""

@@ -83,6 +83,7 @@ def test_a_question_brings_the_export_up_to_date_and_says_so(machine: Homes, run
     assert ["1"] == changed.stdout.splitlines()[1:]
 
 
+@pytest.mark.slow
 def test_an_answer_is_a_table_csv_or_json(looked_at: Homes, run: Run) -> None:
     """The same rows in each."""
     question = (
@@ -165,6 +166,7 @@ def test_another_export_can_be_asked(looked_at: Homes, run: Run, tmp_path: Path)
     assert "" == asked.stderr
 
 
+@pytest.mark.slow
 def test_an_export_tells_what_it_did(looked_at: Homes, run: Run, tmp_path: Path) -> None:
     """In words and as JSON; a dry run writes nothing."""
     out = str(tmp_path / "out")

@@ -443,6 +443,7 @@ def test_watching_sweeps_what_changed_alone(desk: Desk, monkeypatch: pytest.Monk
     ]
 
 
+@pytest.mark.slow
 def test_watching_ends_when_it_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while nothing happens."""
     monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)  # as if not installed

@@ -48,6 +48,7 @@ def test_story_is_whole_when_nothing_fails(theatre: Theatre) -> None:
     assert {"event": 25, "spill": 2, "checkpoint": 1, "compacted": 1, "session": 1} == steps
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("durability", ["turn", "event"])
 def test_a_failing_call_costs_nothing_that_was_promised(

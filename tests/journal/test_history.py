@@ -897,6 +897,7 @@ def test_a_killed_writer_loses_and_doubles_nothing_it_had_kept(tmp_path: Path) -
     assert {1, 10, 3_000, 200_000, 4_000_000} >= {len(text) for *_, text in found}
 
 
+@pytest.mark.slow
 def test_a_forked_child_finds_its_history_at_rest(tmp_path: Path) -> None:
     """Though another thread was adding just then, parent and children add on, each for itself."""
     process = python(FORKED, tmp_path)

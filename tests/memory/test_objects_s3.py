@@ -87,6 +87,7 @@ def test_parts_are_sent_apart(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -
     assert 5 == len(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["refuse", "lose"])
 def test_line_that_fails_is_tried_again(bucket: Bucket, fault: str) -> None:
     """Of writes, reads, lists and deletes; an answer that was lost is no second object."""

@@ -69,6 +69,7 @@ def test_reader_that_dies_is_told(tmp_path: Path) -> None:
     assert expected == _told(tmp_path, 2, 50)
 
 
+@pytest.mark.slow
 def test_process_with_threads_is_not_forked() -> None:
     """A lock that another thread holds would stay locked in the child for ever."""
     story = (

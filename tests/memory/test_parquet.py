@@ -56,6 +56,7 @@ def warm() -> Iterator[Warm]:
         yield warm
 
 
+@pytest.mark.slow
 def test_an_export_holds_what_the_store_holds(kept: Path, tmp_path: Path) -> None:
     """Sessions, money to the last digit, digests, signals; every event but copies, once."""
     report = exported(kept, tmp_path / "out")
@@ -101,6 +102,7 @@ def test_calls_tell_how_they_ended(kept: Path, tmp_path: Path) -> None:
     assert [(timed,)] == runs
 
 
+@pytest.mark.slow
 def test_nothing_new_writes_nothing(kept: Path, tmp_path: Path) -> None:
     """The same files, the same manifest to the byte, and no session is read."""
     exported(kept, tmp_path / "out")

@@ -129,6 +129,7 @@ def test_store_that_was_deleted_is_made_again(home: Path, tmp_path: Path) -> Non
     assert before == dump(tmp_path / "one")
 
 
+@pytest.mark.slow
 def test_three_processes_come_to_the_same_as_one(home: Path, tmp_path: Path, warm: Warm) -> None:
     """Whoever reads, and however small the parcels."""
     sweep(tmp_path / "one", {"claude": [home]})

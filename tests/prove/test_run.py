@@ -74,6 +74,7 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_half_a_line_is_run_again(tmp_path: Path) -> None:
     """A part that was killed while it was noted has not ended; what is noted next is whole."""
     whole = totals(ran(tmp_path).report())
@@ -86,6 +87,7 @@ def test_half_a_line_is_run_again(tmp_path: Path) -> None:
     assert 21 == ran(tmp_path).skipped
 
 
+@pytest.mark.slow
 def test_a_trial_that_broke_is_run_again(tmp_path: Path) -> None:
     """It has not ended: nothing was looked at."""
     first = ran(tmp_path)
@@ -124,6 +126,7 @@ def test_a_scale_takes_a_share(tmp_path: Path) -> None:
     assert 100 == ran(tmp_path, scale=0.1).report().trials[0].done
 
 
+@pytest.mark.slow
 def test_tables_say_what_was_done(tmp_path: Path) -> None:
     """For the terminal and for the page, with what broke."""
     report = ran(tmp_path).report()

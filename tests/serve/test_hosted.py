@@ -126,6 +126,7 @@ def test_what_is_posted_is_in_the_log_and_on_the_stream(
     assert tab.tip == client.of("event")[-1].data["native_id"]
 
 
+@pytest.mark.slow
 def test_two_tabs_on_one_tip_become_two_branches(
     hosting: House, listen: Callable[[str], Listener]
 ) -> None:
@@ -230,6 +231,7 @@ def test_a_session_that_another_program_writes_is_branched_not_broken(hosting: H
     assert ["from the page", "from a program", "from the page again"] == texts(hosting, tab.uid)
 
 
+@pytest.mark.slow
 @pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("body", "status"),
@@ -273,6 +275,7 @@ def test_sessions_of_other_agents_are_only_read(house: House) -> None:
     assert before == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_nothing_is_hosted_where_nothing_may_be_written(hosting: House) -> None:
     """Who switched persistence off gets a refusal."""
     hosting.desk.writes = False

@@ -74,6 +74,7 @@ def line_now(house: House, uid: str = UID) -> list[int]:
 # -- late joiners ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_who_comes_late_gets_the_line_and_then_what_comes(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
@@ -112,6 +113,7 @@ def test_replays_of_all_sessions_have_their_pairs_whole(house: House) -> None:
                 assert calls == results
 
 
+@pytest.mark.slow
 def test_an_open_call_is_pending_until_its_result_is_there(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:

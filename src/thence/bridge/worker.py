@@ -13,6 +13,7 @@ the cache read. Whoever awaits those finds them done, and the loop is not woken 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -31,14 +32,16 @@ class Worker:
         """`patience` is how many seconds the loop may wait for a call of an idle worker."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="thence-bridge")
         self._patience = patience
+        self._asking = threading.Lock()
         self._last: Future[Any] | None = None
         self._in_a_row = 0
 
     async def run(self, call: Callable[..., T], *args: Any, **options: Any) -> T:
         """Do a thing in its turn and give what came of it."""
-        idle = self._last is None or self._last.done()
-        asked: Future[T] = self._pool.submit(partial(call, *args, **options))
-        self._last = asked
+        with self._asking:  # loops of several threads may share a worker
+            idle = self._last is None or self._last.done()
+            asked: Future[T] = self._pool.submit(partial(call, *args, **options))
+            self._last = asked
         if idle and self._is_done(asked):
             return asked.result()
         try:
