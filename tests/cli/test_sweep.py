@@ -64,6 +64,18 @@ def test_a_folder_without_sessions_is_told_with_what_was_looked_for(
     assert f"--root {agent}=PATH" in ran.lines[2]
 
 
+@pytest.mark.parametrize("dry", [[], ["-n"]], ids=["sweep", "dry"])
+def test_of_several_folders_those_without_sessions_are_told(desk: Desk, dry: list[str]) -> None:
+    """Those that were asked for; the usual ones are often empty."""
+    place = desk.user / "empty"
+    place.mkdir()
+    told = f"  codex: no {LOOKS_FOR['codex']} below ~/empty"
+    full = ("--root", f"claude={desk.user}/.claude")
+
+    assert told in desk.run("sweep", *dry, *full, "--root", f"codex={place}").lines
+    assert told not in desk.run("sweep", *dry).lines
+
+
 def test_an_adapter_need_not_say_what_it_looks_for(tmp_path: Path) -> None:
     """Other people's do not: their roots are told all the same."""
 

@@ -72,11 +72,11 @@ def command(
         name: list(paths) for name, paths in wiring.roots(known, only=agents, given=given).items()
     }
     if dry_run:
-        return _dry(known, roots, json=json)
+        return _dry(known, roots, json=json, asked=bool(given))
     if not config.persistence():
         hint = f"unset {config.OFF} and {config.OFF_ELSEWHERE}, or look only: thence sweep -n"
         raise NotKept("keeping sessions is switched off", hint=hint)
-    run = Run(known, roots, agents, _telling(progress, json=json), json=json)
+    run = Run(known, roots, agents, _telling(progress, json=json), json=json, asked=bool(given))
     with interruptible(), wiring.store(must_exist=False) as store:
         before = store.totals()[0].sessions
         try:
@@ -120,18 +120,23 @@ class Run:
         progress: Telling,
         *,
         json: bool,
+        asked: bool = False,
     ) -> None:
+        """With `asked` somebody named the roots: one that holds nothing is told of."""
         self._known = known
         self._roots = roots
         self._only = only
         self._progress = progress
         self._json = json
+        self._asked = asked
         self._report: Report | None = None
         self._far: Progress | None = None
 
     def once(self, store: Store) -> int:
         """Sweep everything, and say what was done."""
         report = self._sweep(store, self._known, self._roots)
+        if self._asked and report.sources:
+            report.notes += empty(self._known, self._roots)
         if self._json:
             say(as_json(_object(report)))
         else:
@@ -265,12 +270,18 @@ def _object(report: Report) -> dict[str, JSON]:
 def looked(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
     """Say where no session was found, and what would have been one."""
     yield "no agent's sessions found" + ("" if roots else " on this machine")
+    yield from (f"  {line}" for line in empty(known, roots))
+    agent = clean(next(iter(roots), "claude"))
+    yield f"  thence sweep --root {agent}=PATH reads them from elsewhere"
+
+
+def empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
+    """Name the roots that hold no session, and say what would have been one."""
     for name, places in roots.items():
         wanted = getattr(known[name], "looks_for", None) or "session"
         for place in places:
-            yield f"  {clean(name)}: no {clean(wanted)} below {clean(tilde(str(place)))}"
-    agent = clean(next(iter(roots), "claude"))
-    yield f"  thence sweep --root {agent}=PATH reads them from elsewhere"
+            if next(iter(known[name].find(place)), None) is None:
+                yield f"{clean(name)}: no {clean(wanted)} below {clean(tilde(str(place)))}"
 
 
 def said(report: Report, room: int) -> Iterator[str]:
@@ -386,7 +397,7 @@ def pending(known: Mapping[str, Adapter], roots: Roots, store: Store | None) -> 
     return out
 
 
-def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool) -> int:
+def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool) -> int:
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(wiring.store()) if wiring.has_store() else None
@@ -408,6 +419,7 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool) -> int:
         return 0
     if any(one.sources for one in found):
         lines = [_would(found), *table(_PENDING, [_cells(one) for one in found], width())]
+        lines += [f"  {line}" for line in empty(known, roots)] if asked else []
     else:
         lines = list(looked(known, roots))
     tell([*lines, "nothing was written"])
