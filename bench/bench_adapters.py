@@ -53,6 +53,7 @@ def swept(sources: Iterable[Source]) -> int:
     for source in sources:
         whole = Whole(source.uid, facts_of(source))
         events += len(whole.events) + len(whole.derived)
+        del whole  # forgotten before the next one is read, as a sweep does
     return events
 
 
