@@ -14,6 +14,7 @@ import pytest
 from tests.cli.conftest import Run
 from thence.cli import checks, wiring
 from thence.cli.madeup import Homes, made_id
+from thence.format.normal import Session
 from thence.memory.packs import pack_name
 
 IMPORT = made_id("gauge-import")
@@ -29,6 +30,15 @@ def examined(run: Run, *more: str) -> tuple[int, list[dict[str, Any]]]:
 def worst(found: list[dict[str, Any]], topic: str) -> str:
     """What was said of a topic that is not well."""
     return " | ".join(f["words"] for f in found if f["topic"] == topic and f["level"] != "ok")
+
+
+def imported(machine: Homes) -> tuple[Session, Path]:
+    """A session of the machine, and its pack."""
+    with wiring.store() as store:
+        row = next(r for r in store.sessions() if r.session.native_session_id == IMPORT)
+    folder = machine.thence / "memory" / "packs"
+    [pack] = folder.glob(f"{pack_name(row.session.session_uid)}-*.pack")
+    return row.session, pack
 
 
 @pytest.mark.slow
@@ -86,10 +96,7 @@ def test_skipped_lines_are_named_by_file_and_line(machine: Homes, run: Run) -> N
 
 def test_a_lost_or_damaged_pack_is_found(machine: Homes, run: Run) -> None:
     """A pack that is gone is seen at once, a changed byte by `--deep`."""
-    with wiring.store() as store:
-        row = next(r for r in store.sessions() if r.session.native_session_id == IMPORT)
-        folder = store.blobs.folder  # type: ignore[attr-defined]
-    (pack,) = folder.glob(f"{pack_name(row.session.session_uid)}-*.pack")
+    _, pack = imported(machine)
     body = bytearray(pack.read_bytes())
     body[len(body) // 2] ^= 0xFF
     pack.write_bytes(body)
@@ -105,6 +112,34 @@ def test_a_lost_or_damaged_pack_is_found(machine: Homes, run: Run) -> None:
     code, found = examined(run)
 
     assert (1, True) == (code, "its pack is gone" in worst(found, "packs"))
+
+
+@pytest.mark.parametrize("deep", [[], ["--deep"]], ids=["gone", "damaged"])
+def test_what_a_broken_pack_held_is_read_again(machine: Homes, run: Run, deep: list[str]) -> None:
+    """The command that the doctor names does it, and then all is well."""
+    session, pack = imported(machine)
+    if deep:
+        pack.write_bytes(bytes(pack.stat().st_size))
+    else:
+        pack.unlink()
+    [broken] = [one for one in examined(run, *deep)[1] if one["level"] == "bad"]
+    told = run(*str(broken["fix"]).removeprefix("thence ").split(), "--json")
+
+    assert " ".join(["thence doctor", *deep, "--mend"]) == broken["fix"]
+    assert [session.session_uid] == json.loads(told.stdout)["mended"]
+    assert 0 == examined(run, "--deep")[0]
+    assert run("doctor", "--mend").stdout.startswith("read 0 sessions again")
+
+
+def test_a_broken_pack_without_a_source_can_only_be_let_go_of(machine: Homes, run: Run) -> None:
+    """Nothing has its texts any more; the digest stays."""
+    session, pack = imported(machine)
+    Path(session.source_path or "").unlink()
+    pack.unlink()
+    told = json.loads(run("doctor", "--mend", "--json").stdout)
+    [broken] = [one for one in told["findings"] if one["level"] == "bad"]
+
+    assert ([], f"thence evict {IMPORT[:8]}") == (told["mended"], broken["fix"])
 
 
 def test_a_damaged_database_is_found(machine: Homes, run: Run) -> None:

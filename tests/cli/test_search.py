@@ -10,6 +10,7 @@ import pytest
 from tests.cli.desk import WINDOWS, Desk, alerts, windows
 from thence.cli.search import highlighted, marked
 from thence.cli.terminal import columns
+from thence.memory.packs import pack_name
 from thence.memory.search import CLOSE, OPEN
 
 
@@ -50,6 +51,22 @@ def test_object_is_the_contracts(desk: Desk) -> None:
     assert names <= set(hit)
     assert f"claude:{WINDOWS}" == hit["session_uid"]
     assert ["lighthouse"] == [hit["snippet"][start:end] for start, end in hit["marks"]]
+
+
+def test_a_broken_pack_costs_only_the_texts_in_it(desk: Desk) -> None:
+    """Its hits are shown without a text, and counted; a script can tell by the exit code."""
+    asked = ("search", "windows OR clock")
+    whole = desk.run(*asked, "--json")
+    for pack in (desk.home / "memory" / "packs").glob(f"{pack_name(f'claude:{WINDOWS}')}-*"):
+        pack.unlink()
+    ran, told = desk.run(*asked), desk.run(*asked, "--json")
+    unread = [hit for hit in told.json["hits"] if hit["unread"]]
+
+    assert (0, 3, 3) == (whole.code, ran.code, told.code)
+    assert len(whole.json["hits"]) == len(told.json["hits"]) > len(unread) > 0
+    assert {f"claude:{WINDOWS}"} == {hit["session_uid"] for hit in unread}
+    assert "its text cannot be read" in ran.out
+    assert f"{len(unread)} hits without text: the pack " in ran.lines[-1]
 
 
 def test_a_hit_is_the_event_with_its_number(desk: Desk) -> None:

@@ -241,7 +241,7 @@ def test_a_cut_pack_is_damaged_not_short(tmp_path: Path) -> None:
     with pytest.raises(PackDamaged, match="shorter") as caught:
         packs.read(ref)
 
-    assert "sweep its source again" in (caught.value.hint or "")
+    assert "--mend" in (caught.value.hint or "")
 
 
 def test_a_frame_that_claims_too_much_is_not_inflated(

@@ -26,6 +26,7 @@ from tests.memory import killed, logs
 from tests.memory.stored import KEY, dump, opened, spent, sweep
 from thence.adapters import Source, adapters, files
 from thence.adapters.sessions import read_all
+from thence.errors import ThenceError
 from thence.format import lineage
 from thence.format.facts import COPIES_OF
 from thence.format.normal import numbered
@@ -33,6 +34,7 @@ from thence.format.whole import Whole
 from thence.memory import keep
 from thence.memory import sweep as module
 from thence.memory.digest import digest
+from thence.memory.packs import pack_name
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
 from thence.memory.rules import rule_of
@@ -519,6 +521,57 @@ def _evict(folder: Path, *numbers: int) -> None:
     store = opened(folder)
     store.remove([f"claude:{logs.name(number)}" for number in numbers], why={})
     store.close()
+
+
+def test_a_session_read_anew_is_as_if_its_pack_had_never_broken(home: Path, tmp_path: Path) -> None:
+    """One pack is gone, another holds other bytes; no row of any session differs afterwards."""
+    place = tmp_path / "store"
+    sweep(place, {"claude": [home]})
+    before = dump(place)
+    gone, damaged, *_ = sorted((place / "packs").iterdir())
+    gone.unlink()
+    damaged.write_bytes(b"\0" * damaged.stat().st_size)
+    broken = {uid for uid in before["sessions"] if not _is_whole(place, uid)}
+    told = sweep(place, {"claude": [home]}, anew=broken)
+
+    assert 2 == len(broken) == told.read
+    assert before == dump(place)
+    assert all(_is_whole(place, uid) for uid in before["sessions"])
+
+
+def _is_whole(place: Path, uid: str) -> bool:
+    """Whether every payload of a session can be read."""
+    store = opened(place)
+    held = store.held(uid)
+    assert held is not None
+    try:
+        recalled(uid, held, store.blobs)
+    except ThenceError:
+        return False
+    finally:
+        store.close()
+    return True
+
+
+def test_texts_that_only_a_broken_pack_held_are_told_and_the_rest_is_kept(
+    home: Path, tmp_path: Path
+) -> None:
+    """The log was rewritten: no source has them. Their events stay, without a text."""
+    one = logs.script(3, turns=6)
+    uid, path = f"claude:{one.session}", logs.path(home, one)
+    sweep(tmp_path, {"claude": [home]})
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:5]))
+    sweep(tmp_path, {"claude": [home]})
+    before = rows(tmp_path)[one.session]
+    for pack in (tmp_path / "packs").glob(f"{pack_name(uid)}-*"):
+        pack.unlink()
+    told = sweep(tmp_path, {"claude": [home]}, anew=[uid])
+    [outcome] = told.outcomes
+
+    assert _is_whole(tmp_path, uid)
+    assert before.events == rows(tmp_path)[one.session].events
+    assert {True} == {"its text is lost" in skip.why for skip in outcome.skipped}
+    assert told.skipped == len(outcome.skipped) > 0
 
 
 def test_evicted_session_is_read_again_only_when_it_grows(home: Path, tmp_path: Path) -> None:

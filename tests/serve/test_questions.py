@@ -19,7 +19,9 @@ from tests.serve.past import EVIL, KEY, MISSING, SPELL, arguments, swept, writte
 from thence.cli.madeup import homes as made_homes
 from thence.cli.madeup import made_id, token
 from thence.errors import ThenceError
+from thence.memory.packs import pack_name
 from thence.memory.redact import Redactor
+from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.serve.frame import LIMIT
 from thence.serve.questions import TOOLS, Questions
@@ -84,6 +86,22 @@ def test_a_hit_leads_to_its_surroundings_and_its_session(questions: Questions) -
     assert any("No module named" in line for line in around)
     assert any(line.endswith(": Run the tests.") for line in outline)
     assert any(line.startswith("error 1x, settled: ") for line in outline)
+
+
+def test_a_broken_pack_costs_only_the_texts_in_it(tmp_path: Path) -> None:
+    """Its hits are there, and say why they hold nothing."""
+    store = swept(written(tmp_path))
+    questions = Questions(store, Redactor(key=KEY).redact, lambda _text, _session: {})
+    before = inside(questions.answer("search", {"query": "module"}))
+    uid = store.search(parse("module")).found[0].session_uid
+    for pack in store.path.with_name("packs").glob(f"{pack_name(uid)}-*"):
+        pack.unlink()
+    after = inside(questions.answer("search", {"query": "module"}))
+    store.close()
+
+    assert [one.split(":")[0] for one in before] == [one.split(":")[0] for one in after]
+    assert "(not to be read: the pack " in after[0]
+    assert before[1:] == after[1:] != []
 
 
 def test_books_of_a_log_are_no_hits(questions: Questions) -> None:

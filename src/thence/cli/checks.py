@@ -224,9 +224,13 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
         read += count
         if why:
             broken.append((uid, why))
+    paths = {row.session.session_uid: row.session.source_path for row in packed}
     for uid, why in broken:
         name = short_id(uid.partition(":")[2])
-        yield Finding("packs", "bad", f"{name}: {clean(why)}", "thence sweep", {"session_uid": uid})
+        there = os.path.lexists(paths[uid] or "")
+        fix = f"thence doctor{' --deep' * deep} --mend" if there else f"thence evict {name}"
+        words = f"{name}: {clean(why)}" + ("" if there else ", and so is its source")
+        yield Finding("packs", "bad", words, fix, {"session_uid": uid})
     strays = 0
     if isinstance(store.blobs, Packs):
         names = {pack_name(row.session.session_uid) for row in rows}
@@ -236,7 +240,7 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
     words = f"{several(len(packed), 'pack')}, {len(broken)} broken, {strays} without rows"
     if deep:
         words += f", {several(read, 'payload')} read"
-    yield Finding("packs", "note" if strays else "ok", words, None, {"strays": strays})
+    yield Finding("packs", "note" if strays or broken else "ok", words, None, {"strays": strays})
 
 
 def _read_all(store: Store, uid: str) -> tuple[int, str | None]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options
+from thence.cli import options, wiring
 from thence.cli.columns import DIM, WIDE, Cell, Column, table, tell
 from thence.cli.terminal import as_json, clean, columns, cut, say, several, style, width
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 WARNED = 3
 BROKEN = 1
+WAIT = 30.0
+"""Seconds that mending waits for a sweep to end."""
 _MARKS = {
     "ok": ("✓", "green"),
     "note": ("○", None),
@@ -31,17 +33,44 @@ _MARKS = {
     epilog="Exit codes: 0 all is well, 3 something to look at, 1 something is broken.",
 )
 @click.option("--deep", is_flag=True, help="Also read every payload and every damaged source.")
+@click.option("--mend", is_flag=True, help="Read what lies in broken packs again from its logs.")
 @options.as_json
-def command(*, deep: bool, json: bool) -> int:
-    """Look at everything, and say what to do."""
+def command(*, deep: bool, mend: bool, json: bool) -> int:
+    """Look at everything, and say what to do; with `mend` do what can be done."""
     from thence.cli import checks
 
     findings = checks.everything(deep=deep)
+    mended: list[str] | None = None
+    if mend:
+        broken = _broken(findings)
+        if broken:
+            _mend(broken)
+            findings = checks.everything(deep=deep)
+        mended = sorted(broken - _broken(findings))
     if json:
-        say(as_json(_object(findings, checks.moment())))
+        told = _object(findings, checks.moment())
+        say(as_json(told if mended is None else {**told, "mended": mended}))
     else:
+        if mended is not None:
+            tell([f"read {several(len(mended), 'session')} again whose packs were broken", ""])
         tell(lines(findings, width()))
     return code(findings)
+
+
+def _broken(findings: Sequence[Finding]) -> set[str]:
+    """Give the sessions whose packs are broken."""
+    return {
+        finding.told["session_uid"]
+        for finding in findings
+        if finding.level == "bad" and "session_uid" in finding.told
+    }
+
+
+def _mend(broken: Collection[str]) -> None:
+    """Read sessions again from the start; what else is new is kept with them."""
+    known = wiring.adapters()
+    with wiring.store() as store, store.sweeping(WAIT):
+        wiring.sweep_of(store, known, anew=broken).run(wiring.roots(known))
 
 
 def code(findings: Sequence[Finding]) -> int:

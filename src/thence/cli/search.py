@@ -24,6 +24,7 @@ from thence.cli.terminal import (
     style,
     width,
 )
+from thence.errors import SKIPS
 from thence.memory.recall import event_name
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ def command(query: tuple[str, ...], number: int, offset: int, *, utc: bool, json
         took = round(1000 * (time.monotonic() - began))
         if json:
             say(as_json(as_object(answer)))
-            return 0
+            return SKIPS if answer.unread else 0
         found = Found(store, answer, present(utc=utc), more=len(answer.hits) == number)
         tell(found.lines(width(), took))
-    return 0
+    return SKIPS if answer.unread else 0
 
 
 def as_object(answer: Hits) -> JSON:
@@ -139,6 +140,10 @@ class Found:
             yield style("open one at the hit:", fg=DIM) + style(
                 f"  thence show {name} --around {event_name(first.event_id)}", bold=True
             )
+        if unread := self._answer.unread:
+            much = several(len(unread), "hit")
+            said = f"{much} without text: {clean(unread[0])}; see thence doctor"
+            yield style(cut(said, room), fg="red")
 
     def _far(self) -> str:
         """Say how far back the search went, where it did not reach the beginning."""
@@ -167,6 +172,8 @@ class Found:
         if hit.state in ("dead", "rolled_back"):
             kind = f"╳ {kind}"
         left = f"    {place:<9}{kind:<9}"
+        if hit.unread is not None:
+            return style(left, fg=DIM) + style("its text cannot be read", fg="red")
         return style(left, fg=DIM) + highlighted(hit.snippet, room - columns(left))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -223,6 +223,7 @@ def sweep_of(
     evicts: Policy | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     digests: bool = True,
+    anew: Collection[str] = (),
 ) -> Sweep:
     """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
     from thence.memory.sweep import Sweep
@@ -240,6 +241,7 @@ def sweep_of(
         progress=progress,
         address=_whole_address(),
         digests=digests,
+        anew=anew,
     )
 
 

@@ -144,13 +144,30 @@ class Keeper:
         if again and held is not None:
             lost = _rewritten(held)
             batch = adapter.read(source, _restarted(held.cursor) if lost else None)
-            batch.events[:0] = with_payloads(lost, self._blobs)
+            batch.events[:0] = self._recovered(lost, source, batch)
             return self.kept(source, batch, known, None, carried=carried)
         batch = adapter.read(source, held.cursor if held else None)
         if held is not None and not more and _cut(held.facts, batch.events):
             # A text was being written when it was read: it is one text, so all is read again.
             return self.keep(adapter, source, known, held, carried=carried, again=True)
         return self.kept(source, batch, known, held, carried=carried, recall=recall)
+
+    def _recovered(self, lost: Sequence[Fact], source: Source, batch: Batch) -> list[Fact]:
+        """Give facts that no source has any more; texts that went with a pack are told as skips."""
+        try:
+            return with_payloads(lost, self._blobs)
+        except ThenceError:  # the whole is read again one by one: most of it may be there
+            pass
+        out: list[Fact] = []
+        for fact in lost:
+            try:
+                out += with_payloads([fact], self._blobs)
+            except ThenceError as error:
+                why = f"its text is lost: {error.message}"
+                batch.skipped.append(Skipped(fact.line, fact.offset, 0, why, source=source.path))
+                blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
+                out.append(msgspec.structs.replace(fact, blocks=blocks))
+        return out
 
     def kept(
         self,

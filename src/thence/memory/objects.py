@@ -313,7 +313,7 @@ def _prefix(session_uid: str) -> str:
 def _damaged(where: ObjectRef, why: str) -> PackDamaged:
     return PackDamaged(
         f"the object {where.name} is damaged at byte {where.offset:,}: it {why}",
-        hint="evict this session and sweep its source again; other sessions are unharmed",
+        hint="thence doctor --deep --mend reads its source again; other sessions are unharmed",
     )
 
 

@@ -417,7 +417,7 @@ class Packs:
         except FileNotFoundError as error:
             raise PackMissing(
                 f"the pack {where.file} is gone",
-                hint="its session was evicted or repacked meanwhile; look it up again",
+                hint="its session was evicted or repacked meanwhile: look again, or ask the doctor",
             ) from error
         except OSError as error:
             raise self._damaged(where, f"cannot be read: {error.strerror or error}") from error
@@ -452,8 +452,8 @@ class Packs:
     def _damaged(self, where: Ref, why: str) -> PackDamaged:
         return PackDamaged(
             f"the pack {where.file} is damaged at byte {where.offset:,}: it {why}",
-            hint="evict this session and sweep its source again, or take the file from a backup; "
-            "other sessions are unharmed",
+            hint="thence doctor --deep --mend reads its source again, or take the file from a "
+            "backup; other sessions are unharmed",
         )
 
     # -- keeping ----------------------------------------------------------------------------

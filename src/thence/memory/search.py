@@ -125,6 +125,8 @@ class Hit(msgspec.Struct, frozen=True):
     snippet: str
     score: float
     state: str | None = None
+    unread: str | None = None
+    """Why there is no text to show: one damaged pack must not cost the other answers."""
 
 
 class Hits(msgspec.Struct, frozen=True):
@@ -133,6 +135,11 @@ class Hits(msgspec.Struct, frozen=True):
     hits: list[Hit]
     capped: bool = False
     searched_back_to: str | None = None
+
+    @property
+    def unread(self) -> list[str]:
+        """Why texts could not be read, one for each."""
+        return [hit.unread for hit in self.hits if hit.unread is not None]
 
 
 # -- questions ------------------------------------------------------------------------------
@@ -274,13 +281,13 @@ def hits(answer: Answer, query: Query, blobs: Blobs) -> Hits:
 
 
 def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
-    if found.text is not None:
-        text = found.text
-    elif found.ref is not None:
-        payload = load(blobs.read(found.ref))
-        text = words_of(Block("lifecycle", "system", payload=payload))
-    else:
-        text = ""
+    text, unread = found.text or "", None
+    if found.text is None and found.ref is not None:
+        try:
+            payload = load(blobs.read(found.ref))
+            text = words_of(Block("lifecycle", "system", payload=payload))
+        except ThenceError as error:
+            unread = str(error)
     when = datetime.fromtimestamp(found.ts / 1000, UTC) if found.ts else None
     return Hit(
         found.session_uid,
@@ -291,6 +298,7 @@ def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
         snippet(text, terms),
         round(found.score, 4),
         found.state,
+        unread,
     )
 
 

@@ -16,7 +16,7 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -171,9 +171,11 @@ class Sweep:
         progress: Told = _quiet,
         address: str | None = None,
         digests: bool = True,
+        anew: Collection[str] = (),
     ) -> None:
         """Get ready; with the store's `address` a large sweep may use a second process.
 
+        The sessions in `anew` are read from the start, changed or not: their packs are broken.
         Without a `policy` nothing is evicted; without `digesters` all that are installed are asked;
         without `digests` these are left to a later sweep.
         """
@@ -188,6 +190,7 @@ class Sweep:
         self._digesters = digesters
         self._policy = policy
         self._digesting = digests
+        self._anew = frozenset(anew)
         self._address = address if (os.cpu_count() or 1) > 1 else None
         self._again: list[str] = []  # sessions to be redacted by newer rules, in the store alone
         self._digests: list[Digested] = []
@@ -245,7 +248,7 @@ class Sweep:
             self.report.excluded += 1
             return None
         done = 0
-        if before is not None and not before.evicted and not stale(before):
+        if before is not None and not before.evicted and not self._is_stale(source, before):
             done = sum(mark.offset for mark in before.cursor.marks.values())
         modified = max((found.st_mtime for found in _stats(source)), default=0.0)
         return Job(name, source, max(_size(source) - done, 0), modified)
@@ -258,10 +261,14 @@ class Sweep:
                 mark.size for mark in before.cursor.marks.values()
             )
         if before.evicted is None:
-            return stale(before)
+            return self._is_stale(source, before)
         if before.redactor != VERSION:
             self._again.append(source.uid)
         return False
+
+    def _is_stale(self, source: Source, before: Known) -> bool:
+        """Whether a session is read again from the start."""
+        return source.uid in self._anew or stale(before)
 
     def _is_excluded(self, source: Source) -> bool:
         if self._exclude.means_source(source):
@@ -364,7 +371,7 @@ class Sweep:
                 carried = self._carried(adapter, source, before)
             elif before is not None:
                 held = self._store.held(source.uid)
-            again = before is not None and stale(before)
+            again = before is not None and self._is_stale(source, before)
             what: Literal["new", "changed"] = "changed" if before else "new"
             more, first = True, True
             while more:

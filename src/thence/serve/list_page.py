@@ -257,7 +257,8 @@ def _searched(
     for uid, hit in zip(shown, told.hits, strict=True):
         made = card(desk, rows[uid], clock)
         href = address(uid, hit.event_id)
-        cards.append(msgspec.structs.replace(made, snippet=marked(hit.snippet), href=href))
+        said = hit.snippet if hit.unread is None else f"cannot be read: {hit.unread}"
+        cards.append(msgspec.structs.replace(made, snippet=marked(said), href=href))
     number = sum(map(len, first.values()))
     least = "at least " if answer.capped or number >= HITS else ""
     said = f"{least}{several(number, 'hit')} in {several(len(first), 'session')}"

@@ -292,6 +292,8 @@ def _hit(hit: search.Hit) -> str:
     event = recall.event_name(hit.event_id) if hit.event_id is not None else "digest"
     gone = f" ({hit.state})" if hit.state not in (None, "live") else ""
     said = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
+    if hit.unread is not None:
+        said = f"(not to be read: {hit.unread})"
     return f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flat(said, 260)}"
 
 
