@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from thence.errors import BadConfig
-from thence.memory import index
+from thence.memory import index, sqlite
 from thence.memory.sqlite import MIGRATIONS, Sqlite
 from thence.memory.store import Store, open_store
 from thence.testing.stores import CHECKS, StoreSuite
@@ -79,3 +79,28 @@ def test_unknown_store_is_refused() -> None:
         open_store("mongo:there")
 
     assert "sqlite" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["all at once", "in pieces"])
+def test_the_file_shrinks_by_what_was_let_go_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, room: bool
+) -> None:
+    """With room on the disk at once, without it in pieces; and goes on as it was."""
+    monkeypatch.setattr(sqlite, "_MANY", 100)
+    monkeypatch.setattr(sqlite, "_PIECE", 64)
+    monkeypatch.setattr(Sqlite, "_has_room", lambda _self, _pages: room)
+    store = Sqlite(f"{tmp_path}/s.db")
+    db = apsw.Connection(str(store.path))
+    db.execute("CREATE TABLE much(body)")
+    db.executemany("INSERT INTO much VALUES(?)", ((bytes(4000),) for _ in range(1000)))
+    full = int(db.pragma("page_count"))
+    db.execute("DELETE FROM much WHERE rowid % 10")
+    free = int(db.pragma("freelist_count"))
+
+    assert free > 800
+    assert store.settle()
+    assert 0 == db.pragma("freelist_count")
+    assert full - free >= db.pragma("page_count")
+    assert (2, "ok") == (db.pragma("auto_vacuum"), db.pragma("integrity_check"))
+    assert 100 == db.execute("SELECT count(*) FROM much").get
+    assert store.path.stat().st_size == db.pragma("page_count") * db.pragma("page_size")

@@ -73,7 +73,8 @@ _CACHE_KB, _SWEEP_KB = 32_768, 12_288
 TOGETHER = 250
 """Sessions that are removed at once, at most: what they leave must fit into the log."""
 
-_PIECE = 8192  # pages that are given back at once
+_PIECE = 8192  # pages that are given back at once where there is little room
+_MANY = 20_000  # free pages from which on they are given back all together
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -525,13 +526,16 @@ class Sqlite:
         return not busy
 
     def _shrink(self) -> bool:
-        """Give free pages back and empty the log; whether somebody stands in the way.
-
-        A piece at a time: a log of gigabytes takes far longer to look things up in than to write.
-        """
+        """Give free pages back and empty the log; whether somebody stands in the way."""
         db = self._db
         left, before = first(db, "PRAGMA freelist_count"), None
         try:
+            if left > _MANY and self._has_room(left):
+                # All of them, as this commits. Whoever opens the store sets it back after a kill.
+                every(db, "PRAGMA auto_vacuum=FULL")
+                every(db, "PRAGMA auto_vacuum=INCREMENTAL")
+            # For each page the whole list of free ones is looked through: good for a few. A piece
+            # at a time, since a log of gigabytes takes longer to look things up in than to write.
             while left and left != before:
                 every(db, f"PRAGMA incremental_vacuum({_PIECE})")
                 every(db, "PRAGMA wal_checkpoint(PASSIVE)")
@@ -539,6 +543,12 @@ class Sqlite:
         except apsw.BusyError:  # another process writes
             return True
         return bool(first(db, "PRAGMA wal_checkpoint(TRUNCATE)"))
+
+    def _has_room(self, pages: int) -> bool:
+        """Whether the disk has twice the room that a change of so many pages takes in the log."""
+        here = os.statvfs(self.path)
+        size = int(first(self._db, "PRAGMA page_size"))
+        return here.f_bavail * here.f_frsize > 2 * pages * size
 
 
 # -- rows -----------------------------------------------------------------------------------
