@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.desk import WINDOWS, Desk, alerts, windows
 from thence.cli import wiring
+from thence.memory.packs import pack_name
 from thence.memory.recall import event_name
 
 
@@ -45,6 +46,22 @@ def test_kept_session_outlives_its_file(desk: Desk) -> None:
     assert (0, 1) == (evicted.code, desk.run("show", "7f3a").code)
     assert "Cut the windows in UTC" in evicted.out
     assert 0 == desk.run("show", "a41e").code
+
+
+def test_a_broken_pack_costs_only_its_texts(desk: Desk) -> None:
+    """The log is gone, too: what the rows know is shown, and what is lost is counted."""
+    both = [desk.run("show", "7f3a", "--as", "events", "--json").json["events"]]
+    (desk.claude / "projects" / "-home-dev-project" / f"{WINDOWS}.jsonl").unlink()
+    for pack in (desk.home / "memory" / "packs").glob(f"{pack_name(f'claude:{WINDOWS}')}-*"):
+        pack.write_bytes(bytes(pack.stat().st_size))
+    ran = desk.run("show", "7f3a")
+    both.append(desk.run("show", "7f3a", "--as", "events", "--json").json["events"])
+
+    assert 3 == ran.code
+    assert "its text is lost" in ran.out
+    assert "text lost: thence doctor --deep --mend" in ran.out
+    told = [[one["event_id"] for one in some if not one.get("derived_from")] for some in both]
+    assert told[0] == told[1] != []
 
 
 def test_search_leads_to_the_event(desk: Desk) -> None:

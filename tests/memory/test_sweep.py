@@ -497,6 +497,27 @@ def test_newer_rules_go_over_everything_again(
     assert 0 == _sweep_newer(folder, home, monkeypatch).lines
 
 
+def test_newer_rules_pass_over_what_a_broken_pack_held(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source is gone, so it is in the store alone; all else is gone over, and it is told."""
+    session = _with_secret(home)
+    folder = tmp_path / "s"
+    sweep(folder, {"claude": [home]})
+    logs.path(home, Script(session)).unlink()
+    for pack in (folder / "packs").glob(f"{pack_name(f'claude:{session}')}-*"):
+        pack.write_bytes(bytes(pack.stat().st_size))
+    told = _sweep_newer(folder, home, monkeypatch)
+    store = opened(folder)
+    known = store.known()
+    store.close()
+
+    assert {99} == {one.redactor for one in known.sessions.values()}
+    assert [f"claude:{session}"] == [one.uid for one in told.outcomes if one.skipped]
+    assert told.skipped > 0
+    assert _is_whole(folder, f"claude:{session}")
+
+
 def test_newer_readers_read_again(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

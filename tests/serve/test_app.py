@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from tests.serve.conftest import House
+from thence.memory.packs import pack_name
 from thence.memory.store import Filter
 from thence.serve import app as serving
 from thence.serve import charts
@@ -158,6 +159,18 @@ def test_parts_of_sessions_are_answered_or_are_not_there(house: House) -> None:
         assert house.ask(f"{base}/event/{event}").status == 200
         for path in ("/rows?part=b99", "/rows?part=x", "/event/e0000000000000", "/side/s99"):
             assert house.ask(base + path).status == 404, path
+
+
+def test_a_broken_pack_costs_only_its_texts(own_house: House) -> None:
+    """The page is there, and says where a text should be why it is not."""
+    row = max(own_house.store.sessions(), key=lambda row: row.pack_bytes)
+    uid = row.session.session_uid
+    for pack in own_house.store.path.with_name("packs").glob(f"{pack_name(uid)}-*"):
+        pack.write_bytes(bytes(pack.stat().st_size))
+    answer = own_house.ask(f"/sessions/{uid}")
+
+    assert 200 == answer.status
+    assert b"(cannot be read: the pack " in answer.body
 
 
 def test_an_evicted_session_shows_its_digest(own_house: House) -> None:

@@ -154,9 +154,8 @@ def _utc(moment: datetime | None) -> str | None:
 
 def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
     """Give the prompts of sessions that are kept, by the index where a text is asked for."""
-    import msgspec
-
     from thence.format.facts import Block, words_of
+    from thence.memory.recall import body
     from thence.memory.search import parse
     from thence.memory.store import Filter
 
@@ -171,7 +170,7 @@ def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]
     folders = {row.session.session_uid: row.session.cwd for row in rows}
     for one in found:
         name, _, session = one.session_uid.partition(":")
-        payload = msgspec.json.decode(store.blobs.read(one.ref or ""))
+        payload = body(store.blobs, one.ref or "")
         moment = datetime.fromtimestamp(one.ts / 1000, UTC) if one.ts else None
         yield {
             "ts": _utc(moment),

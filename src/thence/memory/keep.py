@@ -154,20 +154,9 @@ class Keeper:
 
     def _recovered(self, lost: Sequence[Fact], source: Source, batch: Batch) -> list[Fact]:
         """Give facts that no source has any more; texts that went with a pack are told as skips."""
-        try:
-            return with_payloads(lost, self._blobs)
-        except ThenceError:  # the whole is read again one by one: most of it may be there
-            pass
-        out: list[Fact] = []
-        for fact in lost:
-            try:
-                out += with_payloads([fact], self._blobs)
-            except ThenceError as error:
-                why = f"its text is lost: {error.message}"
-                batch.skipped.append(Skipped(fact.line, fact.offset, 0, why, source=source.path))
-                blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
-                out.append(msgspec.structs.replace(fact, blocks=blocks))
-        return out
+        facts, broken = salvaged(lost, self._blobs, source.path)
+        batch.skipped += broken
+        return facts
 
     def kept(
         self,
@@ -517,6 +506,23 @@ def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) ->
             fact = msgspec.structs.replace(fact, blocks=blocks)  # noqa: PLW2901 - the same, fuller
         out.append(fact)
     return out
+
+
+def salvaged(facts: Sequence[Fact], blobs: Blobs, path: str) -> tuple[list[Fact], list[Skipped]]:
+    """Give facts with all payloads that can be read, and say of which records some cannot."""
+    with contextlib.suppress(ThenceError):
+        return with_payloads(facts, blobs), []
+    out: list[Fact] = []
+    broken: list[Skipped] = []
+    for fact in facts:
+        try:
+            out += with_payloads([fact], blobs)
+        except ThenceError as error:
+            why = f"its text is lost: {error.message}"
+            broken.append(Skipped(fact.line, fact.offset, 0, why, source=path))
+            blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
+            out.append(msgspec.structs.replace(fact, blocks=blocks))
+    return out, broken
 
 
 def _recalls(block: Block, *, notes: bool) -> bool:

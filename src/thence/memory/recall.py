@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thence.errors import NotReadable, SessionNotFound
+from thence.errors import NotReadable, SessionNotFound, ThenceError
 from thence.format.figures import project, short_id
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
@@ -18,7 +18,9 @@ from thence.format.records import Notice
 
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
+    from thence.format.records import JSON
     from thence.format.whole import Whole
+    from thence.memory.packs import Blobs
     from thence.memory.store import SessionRow, Store
 
 SHOWN = 3
@@ -120,19 +122,39 @@ def _told(row: SessionRow, wanted: str) -> str:
     return f"{name[:short]} ({folder})" if folder else name[:short]
 
 
+def body(blobs: Blobs, ref: str) -> JSON:
+    """Give one payload; in place of one that cannot be read, a text that says so."""
+    from thence.memory.spelling import load
+
+    try:
+        return load(blobs.read(ref))
+    except ThenceError as error:
+        return f"(cannot be read: {error.message})"
+
+
 def loaded(store: Store, row: SessionRow) -> Loaded:
     """Give a session whole: from the store, or from its source where it was evicted."""
     from thence.adapters import File, Source
     from thence.adapters.sessions import Loaded, load
-    from thence.memory.sweep import recalled
+    from thence.format.whole import Whole
+    from thence.memory.keep import salvaged
 
     session = row.session
     held = store.held(session.session_uid)
     if held is not None:
-        whole = recalled(session.session_uid, held, store.blobs)
+        facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
+        whole = Whole(
+            *(session.session_uid, facts),
+            replayed=held.replayed,
+            billed=held.billed,
+            torn=held.row.torn,
+        )
+        notices = list(_notes(row))
+        if broken:
+            notices.append(Notice("text lost", "thence doctor --deep --mend reads it again"))
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
-        return Loaded(source, whole, [], list(_notes(row)))
+        return Loaded(source, whole, broken, notices)
     if session.source_path and Path(session.source_path).exists():
         return load(Path(session.source_path))
     name = session.native_session_id

@@ -31,7 +31,14 @@ from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import families, retention
 from thence.memory.exclusion import PEEK, Exclusion, project_told
-from thence.memory.keep import READER, Carried, Keeper, printable, with_payloads
+from thence.memory.keep import (
+    READER,
+    Carried,
+    Keeper,
+    printable,
+    salvaged,
+    with_payloads,
+)
 from thence.memory.packs import Blobs
 from thence.memory.parcels import Parcels, SweepBroken, Turns, may_fork
 from thence.memory.prices import tariff
@@ -474,7 +481,11 @@ class Sweep:
         for uid in self._again:
             held = self._store.held(uid)
             if held is not None:
-                facts = with_payloads(held.facts, self._store.blobs)
+                path = known.sessions[uid].path if uid in known.sessions else ""
+                facts, broken = salvaged(held.facts, self._store.blobs, path)
+                if broken:
+                    self.report.skipped += len(broken)
+                    self.report.outcomes.append(Outcome(uid, path, "changed", 0, tuple(broken)))
                 change = self._keeper.again(uid, held, facts)
                 self._keeper.sync()
                 self._store.write([change])

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from thence.format import kinds
 from thence.format.facts import Block, Fact
 from thence.format.nodes import Is
 from thence.format.records import JSON
+from thence.memory.recall import body
 from thence.memory.store import Filter, Held, Store
 
 # -- which ----------------------------------------------------------------------------------
@@ -100,7 +99,7 @@ class _Reasons:
             return None
         if not any(end in block.summary for end in self._ends):
             return None
-        payload = msgspec.json.decode(self._blobs.read(block.ref))
+        payload = body(self._blobs, block.ref)
         named = [path for path in kinds.paths(block.tool or "", payload) if self._names(path)]
         return kinds.is_edit(block.tool or "", payload) if named else None
 

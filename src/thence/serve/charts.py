@@ -16,7 +16,7 @@ from thence.errors import NotReadable
 from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.whole import Whole
-from thence.memory.spelling import load
+from thence.memory.recall import body
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
 from thence.serve.desk import Desk
@@ -75,7 +75,7 @@ class Charts:
         whole = Whole(
             uid, held.facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn
         )
-        return Chart(whole, lambda ref: load(blobs.read(ref)))
+        return Chart(whole, lambda ref: body(blobs, ref))
 
 
 def spent(chart: Chart) -> Hours:

@@ -33,8 +33,8 @@ from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format.whole import Whole
-from thence.memory import spelling, standing
-from thence.memory.recall import event_name
+from thence.memory import standing
+from thence.memory.recall import body, event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.clients import Client, frame
@@ -330,8 +330,8 @@ class Hub:
     def _with_body(self, event: SessionEvent) -> SessionEvent:
         if event.payload is not None or event.payload_ref is None:
             return event
-        body = spelling.load(self._desk.store.blobs.read(event.payload_ref))
-        return msgspec.structs.replace(event, payload=body)
+        payload = body(self._desk.store.blobs, event.payload_ref)
+        return msgspec.structs.replace(event, payload=payload)
 
 
 def rewound(line: Line, count: int) -> bytes:

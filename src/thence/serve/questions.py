@@ -175,7 +175,7 @@ class Questions:
         """Give the text of a block that a store has taken out."""
         if block.ref is None:
             return block.summary
-        payload = msgspec.json.decode(self._store.blobs.read(block.ref))
+        payload = recall.body(self._store.blobs, block.ref)
         return words_of(msgspec.structs.replace(block, payload=payload)) or block.summary
 
     def _whole(self, wanted: str) -> tuple[SessionRow, Whole]:
