@@ -72,7 +72,7 @@ def test_every_ref_gives_back_its_payload(batches: list[list[bytes]], cached: in
 
 
 def test_small_payloads_share_a_frame(tmp_path: Path) -> None:
-    """Frames hold about 256 KB, so that a thousand short payloads compress as one text would."""
+    """Frames hold about 64 KB, so that a thousand short payloads compress as one text would."""
     packs = Packs(tmp_path)
     payloads = [text(n, 1000) for n in range(1000)]
 

@@ -38,8 +38,12 @@ import zstandard
 from thence.errors import NotAppendable, SessionBusy, ThenceError
 from thence.memory import disk
 
-FRAME: Final = 256 * 1024
-"""Raw bytes that are gathered into one frame; a larger payload has a frame of its own."""
+FRAME: Final = 64 * 1024
+"""Raw bytes that are gathered into one frame; a larger payload has a frame of its own.
+
+Whoever finds fifty events reads fifty frames: four times as large ones took four times as long,
+and were 8 % smaller.
+"""
 
 LARGEST: Final = 1 << 30
 """Raw bytes of the largest payload. A frame that claims more is damaged, and is not inflated."""
