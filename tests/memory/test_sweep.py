@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,7 @@ from thence.memory.digest import digest
 from thence.memory.packs import pack_name
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
+from thence.memory.rows import REPACK
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
 from thence.memory.store import DATA_LOSS, Change, Filter, Store, StoreLocked
@@ -516,6 +518,21 @@ def test_newer_rules_pass_over_what_a_broken_pack_held(
     assert [f"claude:{session}"] == [one.uid for one in told.outcomes if one.skipped]
     assert told.skipped > 0
     assert _is_whole(folder, f"claude:{session}")
+
+
+def test_a_broken_pack_does_not_keep_a_sweep_from_its_end(home: Path, tmp_path: Path) -> None:
+    """What cannot be packed anew is told; the caps are kept all the same."""
+    folder = tmp_path / "s"
+    sweep(folder, {"claude": [home]})
+    uid = f"claude:{logs.name(3)}"
+    for pack in (folder / "packs").glob(f"{pack_name(uid)}-*"):
+        pack.write_bytes(bytes(pack.stat().st_size))
+    with apsw.Connection(str(folder / "s.db")) as db:  # as after a kill
+        db.execute("INSERT INTO pending VALUES(?)", (f"{REPACK}{uid}",))
+    told = sweep(folder, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=1))
+
+    assert [(uid, "failed")] == [(one.uid, one.what) for one in told.outcomes]
+    assert told.evicted > 0
 
 
 def test_newer_readers_read_again(

@@ -31,15 +31,8 @@ from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import families, retention
 from thence.memory.exclusion import PEEK, Exclusion, project_told
-from thence.memory.keep import (
-    READER,
-    Carried,
-    Keeper,
-    printable,
-    salvaged,
-    with_payloads,
-)
-from thence.memory.packs import Blobs
+from thence.memory.keep import READER, Carried, Keeper, printable, salvaged, with_payloads
+from thence.memory.packs import Blobs, PackDamaged, PackMissing
 from thence.memory.parcels import Parcels, SweepBroken, Turns, may_fork
 from thence.memory.prices import tariff
 from thence.memory.redact import VERSION, Redactor
@@ -619,9 +612,14 @@ class Sweep:
         if held is None:
             return
         refs = [block.ref for fact in held.facts for block in fact.blocks if block.ref is not None]
-        with blobs.repack(uid, refs) as renamed:
-            facts = pack_facts([_renamed(fact, renamed) for fact in held.facts])
-            self._store.write([Change(held.row, held.cursor, facts, renamed=renamed)])
+        try:
+            with blobs.repack(uid, refs) as renamed:
+                facts = pack_facts([_renamed(fact, renamed) for fact in held.facts])
+                self._store.write([Change(held.row, held.cursor, facts, renamed=renamed)])
+        except (PackDamaged, PackMissing) as error:  # the others, and the caps, go on
+            path = held.row.session.source_path or ""
+            self.report.failed += 1
+            self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
 
 
 def named(source: Source) -> Source:
