@@ -54,7 +54,7 @@ _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
 _TEXT = {"type", "text"}
 _RECALLED = 64 << 20  # bytes of payloads that are held at once, all of them, for a digest
-_END = 2000  # characters of either end of a long result, where there are more
+_END, _LEAST = 2000, 400  # characters of either end of a long result, where there are more
 _NOTE = 4096  # bytes of a note of the harness that are searched, or that a digest may want
 _COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
 
@@ -493,12 +493,14 @@ def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) ->
     facts = list(facts)
     refs = [b.ref or "" for f in facts for b in f.blocks if _recalls(b, notes=notes)]
     bodies = read_all(blobs, refs)
-    whole = notes or sum(map(_size, refs)) <= _RECALLED
+    end = None
+    if not notes and sum(map(_size, refs)) > _RECALLED:
+        end = min(_END, max(_RECALLED // (2 * len(refs)), _LEAST))
     out = []
     for fact in facts:
         if any(_recalls(block, notes=notes) for block in fact.blocks):
             blocks = tuple(
-                _with_payload(block, spelling.load(next(bodies)), whole=whole)
+                _with_payload(block, spelling.load(next(bodies)), end)
                 if _recalls(block, notes=notes)
                 else block
                 for block in fact.blocks
@@ -535,21 +537,21 @@ def _size(ref: str) -> int:
     return int(ref.rsplit(",", 2)[1])
 
 
-def _with_payload(b: Block, payload: JSON, *, whole: bool) -> Block:
-    if not whole and b.kind == "tool_result":
-        payload = _ends(payload)
+def _with_payload(b: Block, payload: JSON, end: int | None) -> Block:
+    if end is not None and b.kind == "tool_result":
+        payload = _ends(payload, end)
     return Block(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref)
 
 
-def _ends(payload: JSON) -> JSON:
+def _ends(payload: JSON, end: int) -> JSON:
     """Give a payload with its long texts cut in their middle."""
     if isinstance(payload, str):
-        short = len(payload) <= 2 * _END
-        return payload if short else f"{payload[:_END]}\n…\n{payload[-_END:]}"
+        short = len(payload) <= 2 * end
+        return payload if short else f"{payload[:end]}\n…\n{payload[-end:]}"
     if isinstance(payload, list):
-        return [_ends(one) for one in payload]
+        return [_ends(one, end) for one in payload]
     if isinstance(payload, dict):
-        return {name: _ends(value) for name, value in payload.items()}
+        return {name: _ends(value, end) for name, value in payload.items()}
     return payload
 
 
