@@ -8,7 +8,7 @@ from tests.serve.conftest import House
 from thence.format.figures import money
 from thence.memory.store import Filter
 from thence.serve.clock import Clock
-from thence.serve.list_page import Wanted, marked, page
+from thence.serve.list_page import Wanted, marked, near, page
 
 
 def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House) -> None:
@@ -75,6 +75,23 @@ def test_an_address_holds_what_was_asked_and_nothing_else() -> None:
 
     assert wanted.href() == "/sessions?q=a+%22b%22+%26+c&agent=codex"
     assert Wanted().href() == "/sessions"
+
+
+@pytest.mark.parametrize(
+    ("snippet", "shown"),
+    [
+        ("close \x02clock\x03 by", "close \x02clock\x03 by"),
+        (
+            "…" + "word " * 9 + "the \x02clock\x03 by",
+            "…" + "word " * 5 + "the \x02clock\x03 by",
+        ),
+        ("x" * 50 + "\x02clock\x03", "…\x02clock\x03"),
+        ("nothing of it " * 9, "nothing of it " * 9),
+    ],
+)
+def test_what_was_looked_for_stands_near_the_beginning(snippet: str, shown: str) -> None:
+    """A card has room for one line of it, cut between words."""
+    assert shown == near(snippet)
 
 
 def test_a_snippet_is_text_with_marks() -> None:

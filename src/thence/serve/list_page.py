@@ -23,6 +23,8 @@ from thence.serve.head import address
 
 PAGE: Final = 50
 """Sessions of one page of the list."""
+LEAD: Final = 32
+"""Signs of a snippet that stand before what was looked for."""
 HITS: Final = 120
 SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Longest"}
 
@@ -258,11 +260,20 @@ def _searched(
         made = card(desk, rows[uid], clock)
         href = address(uid, hit.event_id)
         said = hit.snippet if hit.unread is None else f"cannot be read: {hit.unread}"
-        cards.append(msgspec.structs.replace(made, snippet=marked(said), href=href))
+        cards.append(msgspec.structs.replace(made, snippet=marked(near(said)), href=href))
     number = sum(map(len, first.values()))
     least = "at least " if answer.capped or number >= HITS else ""
     said = f"{least}{several(number, 'hit')} in {several(len(first), 'session')}"
     return cards, said if first else "nothing found"
+
+
+def near(snippet: str) -> str:
+    """Give a snippet from shortly before what was looked for: a card shows its beginning only."""
+    at = snippet.find("\x02")
+    if at <= LEAD:
+        return snippet
+    start = snippet.find(" ", at - LEAD, at) + 1 or at
+    return f"…{snippet[start:]}"
 
 
 def marked(snippet: str) -> Markup:
