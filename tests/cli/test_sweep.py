@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
+from thence.adapters import adapters as installed
 from thence.adapters.native import Native
-from thence.cli import bar, sweep
+from thence.cli import bar, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, watching
 from thence.memory.digest import digesters
@@ -76,12 +77,31 @@ def test_of_several_folders_those_without_sessions_are_told(desk: Desk, dry: lis
     assert told not in desk.run("sweep", *dry).lines
 
 
+def test_our_own_adapters_are_those_of_the_packages_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which are asked only where another package brings one."""
+    own = {name: type(one) for name, one in wiring.adapters().items()}
+    place = tmp_path / "theirs-1.0.dist-info"
+    place.mkdir()
+    (place / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    points = "[thence.adapters]\nsilent = tests.cli.test_sweep:Silent\n"
+    (place / "entry_points.txt").write_text(points)
+
+    assert own == {name: type(one) for name, one in installed().items()}
+    monkeypatch.syspath_prepend(tmp_path)
+    assert {**own, "silent": Silent} == {n: type(one) for n, one in wiring.adapters().items()}
+
+
+class Silent(Native):
+    """An adapter of somebody else's, which does not say what it looks for."""
+
+    name = "silent"
+    looks_for = ""
+
+
 def test_an_adapter_need_not_say_what_it_looks_for(tmp_path: Path) -> None:
     """Other people's do not: their roots are told all the same."""
-
-    class Silent(Native):
-        looks_for = ""
-
     told = list(sweep.looked({"x": Silent()}, {"x": [tmp_path]}))
 
     assert f"  x: no session below {tmp_path}" == told[1]

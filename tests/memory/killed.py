@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.memory.stored import sweep
-from thence.memory import keep, sqlite
+from thence.memory import keep, parcels, sqlite
 from thence.memory import sweep as module
 from thence.memory.packs import Packs
 from thence.memory.prices import tariff
@@ -73,7 +73,7 @@ def broken(folder: str, home: str) -> None:
     keep.Keeper.keep = keeps  # type: ignore[method-assign]
     try:
         sweep(Path(folder), {"claude": [Path(home)]}, address=f"{folder}/s.db")
-    except module.SweepBroken as error:
+    except parcels.SweepBroken as error:
         sys.exit(BROKEN if "ended with 9" in error.message else 1)
 
 

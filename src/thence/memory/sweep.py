@@ -33,8 +33,6 @@ from thence.memory import families, retention
 from thence.memory.exclusion import PEEK, Exclusion, project_told
 from thence.memory.keep import READER, Carried, Keeper, printable, salvaged, with_payloads
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
-from thence.memory.parcels import Parcels, SweepBroken, Turns, may_fork
-from thence.memory.prices import tariff
 from thence.memory.redact import VERSION, Redactor
 from thence.memory.store import (
     DATA_LOSS,
@@ -54,8 +52,9 @@ from thence.memory.store import (
 if TYPE_CHECKING:
     from thence.memory.digest import Digester
     from thence.memory.outcome import TaskPattern
+    from thence.memory.parcels import Turns
 
-__all__ = ["Outcome", "Progress", "Report", "Sweep", "SweepBroken", "recalled", "stale"]
+__all__ = ["Outcome", "Progress", "Report", "Sweep", "recalled", "stale"]
 
 ALONE = 8 << 20
 """Bytes up to which one process does everything: starting another would take longer."""
@@ -319,7 +318,12 @@ class Sweep:
 
     def _pieces(self, jobs: Sequence[Job], known: Inventory) -> Iterable[Piece]:
         small = sum(job.size for job in jobs) < ALONE
-        if self._address is None or small or not may_fork():
+        if self._address is None or small:
+            return self._read(jobs, known)
+        from thence.memory.parcels import Parcels, may_fork  # most sweeps find little, and need
+        from thence.memory.prices import tariff  # none of what these bring
+
+        if not may_fork():
             return self._read(jobs, known)
         address = self._address
 
