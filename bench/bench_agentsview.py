@@ -229,7 +229,7 @@ def again(sides: Sequence[Side], root: Path, rounds: int = 5) -> int:
 # -- searching ------------------------------------------------------------------------------
 
 
-def searching(sides: Sequence[Side]) -> int:
+def searching(sides: Sequence[Side], size: int) -> int:
     """Words of all kinds, each side by each of its ways."""
     high: dict[tuple[str, str, str], float] = {}
     for side in sides:
@@ -249,7 +249,8 @@ def searching(sides: Sequence[Side]) -> int:
         ours = high["thence", "everything", kind]
         for way in sides[1].ways():
             theirs = high["agentsview", way, kind]
-            missed += verdict(f"p95 of {kind} words / agentsview in {way}", ours / theirs, 1)
+            told = f"p95 of {kind} words in {size / 1e6:.0f} MB / agentsview in {way}"
+            missed += verdict(told, ours / theirs, 1)
     return missed
 
 
@@ -289,7 +290,7 @@ def main() -> int:
             write_claude(root, megabytes)
             size = sum(path.stat().st_size for path in root.rglob("*.jsonl"))
             sides = (Ours(root, folder / "ours"), Theirs(root, folder / "theirs", program))
-            missed += reading(sides, size, rounds) + searching(sides)
+            missed += reading(sides, size, rounds) + searching(sides, size)
             missed += again(sides, root) if megabytes < 1000 else 0
     return missed
 
