@@ -16,6 +16,7 @@ from thence.cli import checks, wiring
 from thence.cli.madeup import Homes, made_id
 from thence.format.normal import Session
 from thence.memory.packs import pack_name
+from thence.memory.store import StoreDamaged
 
 IMPORT = made_id("gauge-import")
 
@@ -153,6 +154,23 @@ def test_a_damaged_database_is_found(machine: Homes, run: Run) -> None:
 
     assert 1 == code
     assert any(one["level"] == "bad" for one in found)
+
+
+@pytest.mark.parametrize(
+    "asked", [["ls"], ["search", "clock"], ["sweep"], ["cost"], ["show", IMPORT[:8]], ["gc", "-n"]]
+)
+def test_a_damaged_database_is_an_error_like_any_other(
+    machine: Homes, run: Run, asked: list[str]
+) -> None:
+    """It says what is damaged and what to do; the doctor looks at all that can be looked at."""
+    path = machine.thence / "memory" / "thence.db"
+    body, head = path.read_bytes(), 8 * 4096  # which says what tables there are
+    path.write_bytes(body[:head] + b"\xa5" * (len(body) - head))
+
+    with pytest.raises(StoreDamaged, match="is damaged: ") as caught:
+        run(*asked)
+    assert "thence doctor" in (caught.value.hint or "")
+    assert {"bad", "ok"} <= {one["level"] for one in examined(run)[1]}
 
 
 def test_modes_that_let_others_read_are_found(machine: Homes, run: Run) -> None:

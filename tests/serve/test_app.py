@@ -7,6 +7,7 @@ import logging
 import socket
 from pathlib import Path
 
+import apsw
 import pytest
 import zstandard
 
@@ -171,6 +172,25 @@ def test_a_broken_pack_costs_only_its_texts(own_house: House) -> None:
 
     assert 200 == answer.status
     assert b"(cannot be read: the pack " in answer.body
+
+
+def test_a_damaged_store_is_told_with_what_to_do(
+    own_house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a page and as an answer of the API; it is no bug of ours."""
+    path = tmp_path / "damaged.db"
+    with apsw.Connection(str(path)) as db:
+        db.execute("CREATE TABLE t(x)")
+    path.write_bytes(path.read_bytes()[:4096] + b"\xa5" * 4096)
+    damaged = apsw.Connection(str(path))
+    monkeypatch.setattr(
+        own_house.store, "totals", lambda *_: damaged.execute("SELECT * FROM t").fetchall()
+    )
+    page, answer = own_house.ask("/sessions"), own_house.ask("/api/sessions")
+
+    assert (503, 503) == (page.status, answer.status)
+    assert b"thence doctor" in page.body
+    assert b"thence doctor" in answer.body
 
 
 def test_an_evicted_session_shows_its_digest(own_house: House) -> None:

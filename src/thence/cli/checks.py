@@ -183,6 +183,9 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
         yield Finding("losses", "warning", words, "thence gc -n", {"removals": losses})
 
 
+_ANEW: Final = "move it away, put a file of thence backup in its place if there is one, and sweep"
+
+
 def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
@@ -204,7 +207,7 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
         yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)}")
         return
     for one in found:
-        yield Finding("store", "bad", clean(one), "restore a backup, or remove it and sweep again")
+        yield Finding("store", "bad", clean(" ".join(one.split())), _ANEW)
 
 
 def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
@@ -458,8 +461,8 @@ def _run(checks: Iterable[tuple[str, Callable[[], Iterable[Finding]]]]) -> Itera
             yield from check()
         except ThenceError as error:
             yield Finding(topic, "bad", error.message, error.hint)
-        except OSError as error:
-            yield Finding(topic, "bad", f"cannot be looked at: {error}")
+        except Exception as error:  # noqa: BLE001 - of a damaged file anything may come
+            yield Finding(topic, "bad", f"cannot be looked at: {clean(str(error))}")
 
 
 def moment() -> str:

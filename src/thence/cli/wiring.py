@@ -69,9 +69,20 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
         home().mkdir(parents=True, exist_ok=True, mode=0o700)  # the mode of what is made inside
     opened = _opened(_whole_address())
     try:
-        yield opened
+        with _telling(opened):
+            yield opened
     finally:
         opened.close()
+
+
+def _telling(opened: Store) -> contextlib.AbstractContextManager[None]:
+    """Let what a damaged file makes SQLite say be an error like any other."""
+    path = getattr(opened, "path", None)
+    if not isinstance(path, Path):
+        return contextlib.nullcontext()
+    from thence.memory.sqlite import telling
+
+    return telling(path)
 
 
 @contextlib.contextmanager

@@ -57,6 +57,7 @@ from thence.memory.store import (
     Inventory,
     Seen,
     SessionRow,
+    StoreDamaged,
     StoreLocked,
     Tier2,
     Total,
@@ -155,6 +156,28 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
+BROKEN = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
+"""What SQLite raises, anywhere, where its file is damaged."""
+
+
+def damaged(path: Path, error: Exception) -> StoreDamaged:
+    """Say that a store is damaged, and what can be done."""
+    return StoreDamaged(
+        f"the store {path} is damaged: {error}",
+        hint="thence doctor tells more; move it away, put a file of thence backup in its place"
+        " if there is one, and sweep again",
+    )
+
+
+@contextlib.contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Say that a store is damaged where SQLite finds it so, whatever it was asked."""
+    try:
+        yield
+    except BROKEN as error:
+        raise damaged(path, error) from error
+
+
 class Sqlite:
     """A store in one file, with its packs beside it."""
 
@@ -166,7 +189,12 @@ class Sqlite:
         self._own = threading.local()
         self._writing = threading.RLock()
         self._open: list[apsw.Connection] = []
-        self._migrate()
+        try:
+            with telling(self.path):
+                self._migrate()
+        except StoreDamaged:
+            self.close()
+            raise
 
     # -- connections --------------------------------------------------------------------
 
@@ -194,6 +222,9 @@ class Sqlite:
             raise self._locked() from error
         except (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.FullError) as error:
             db = self._as_it_lies(error)
+        except apsw.CorruptError as error:
+            db.close()  # to open it read nothing
+            raise damaged(self.path, error) from error
         except (apsw.Error, OSError) as error:
             raise self._unopened(error) from error
         self._open.append(db)

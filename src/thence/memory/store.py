@@ -19,7 +19,7 @@ import msgspec
 import zstandard
 
 from thence.adapters import Cursor
-from thence.errors import BadConfig
+from thence.errors import BadConfig, ThenceError
 from thence.format.facts import Edge, Fact
 from thence.format.graph import State
 from thence.format.joins import Spent
@@ -42,6 +42,10 @@ class StoreLocked(BadConfig):
     """Somebody else is sweeping into this store, or holds it for longer than we wait."""
 
     exit_code = 11
+
+
+class StoreDamaged(ThenceError):
+    """The file of a store holds other bytes than were written to it, or cannot be read."""
 
 
 class Spend(msgspec.Struct, frozen=True, array_like=True, gc=False):

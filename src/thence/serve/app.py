@@ -41,6 +41,7 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
+from thence.memory.sqlite import BROKEN
 from thence.memory.store import StoreLocked
 from thence.serve import api, live, pages
 from thence.serve import hosted as writing
@@ -188,7 +189,12 @@ def routes(desk: Desk, hub: Hub, hosted: Hosted) -> Litestar:
             "hub": Provide(lambda: hub, sync_to_thread=False),
             "hosted": Provide(lambda: hosted, sync_to_thread=False),
         },
-        exception_handlers={ThenceError: _told, HTTPException: _refused, Exception: _broken},
+        exception_handlers={
+            ThenceError: _told,
+            HTTPException: _refused,
+            **dict.fromkeys(BROKEN, _damaged),
+            Exception: _broken,
+        },
         lifespan=[working],
         openapi_config=OpenAPIConfig(
             title="thence",
@@ -237,6 +243,11 @@ def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
     title, hint = _WORDS.get(error.status_code, (error.detail, None))
     problem = Problem(title, error.status_code, detail=detail or error.detail, hint=hint)
     return _answer(request, problem, headers=error.headers)
+
+
+def _damaged(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    hint = "the store is damaged; thence doctor tells more, and what can be done"
+    return _answer(request, Problem(f"the store cannot be read: {error}", 503, hint=hint))
 
 
 def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
