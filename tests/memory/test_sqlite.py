@@ -97,8 +97,12 @@ def test_the_file_shrinks_by_what_was_let_go_of(
     db.execute("DELETE FROM much WHERE rowid % 10")
     free = int(db.pragma("freelist_count"))
 
+    asked: list[str] = []
+    store._db.exec_trace = lambda _cursor, sql, _given: not asked.append(sql)
+
     assert free > 800
     assert store.settle()
+    assert room == ("PRAGMA auto_vacuum=FULL" in asked)
     assert 0 == db.pragma("freelist_count")
     assert full - free >= db.pragma("page_count")
     assert (2, "ok") == (db.pragma("auto_vacuum"), db.pragma("integrity_check"))

@@ -6,6 +6,8 @@ import pytest
 
 from tests.serve.conftest import House
 from thence.format.figures import money
+from thence.memory.packs import pack_name
+from thence.memory.search import parse
 from thence.memory.store import Filter
 from thence.serve.clock import Clock
 from thence.serve.list_page import Wanted, marked, near, page
@@ -75,6 +77,25 @@ def test_an_address_holds_what_was_asked_and_nothing_else() -> None:
 
     assert wanted.href() == "/sessions?q=a+%22b%22+%26+c&agent=codex"
     assert Wanted().href() == "/sessions"
+
+
+def test_a_hit_whose_text_is_lost_says_so(own_house: House) -> None:
+    """The others are found as before."""
+    wanted = Wanted(q="clock")
+    before = page(own_house.desk, wanted, Clock())
+    uid = own_house.store.search(parse("clock")).found[0].session_uid
+    for pack in own_house.store.path.with_name("packs").glob(f"{pack_name(uid)}-*"):
+        pack.unlink()
+    after = page(own_house.desk, wanted, Clock())
+    snippets = [
+        {card.href.partition("?")[0]: str(card.snippet) for day in made.days for card in day.cards}
+        for made in (before, after)
+    ]
+    lost = snippets[1].pop(f"/sessions/{uid}")
+
+    assert lost.startswith("cannot be read: the pack ")
+    assert snippets[0].pop(f"/sessions/{uid}") != lost
+    assert snippets[0] == snippets[1] != {}
 
 
 @pytest.mark.parametrize(

@@ -183,9 +183,6 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
         yield Finding("losses", "warning", words, "thence gc -n", {"removals": losses})
 
 
-_ANEW: Final = "move it away, put a file of thence backup in its place if there is one, and sweep"
-
-
 def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
@@ -194,6 +191,8 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
             yield Finding("", "note", words, fix)
         return
     import apsw
+
+    from thence.memory.sqlite import ANEW
 
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
@@ -207,7 +206,7 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
         yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)}")
         return
     for one in found:
-        yield Finding("store", "bad", clean(" ".join(one.split())), _ANEW)
+        yield Finding("store", "bad", clean(" ".join(one.split())), ANEW)
 
 
 def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
@@ -232,7 +231,7 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
         name = short_id(uid.partition(":")[2])
         there = os.path.lexists(paths[uid] or "")
         fix = f"thence doctor{' --deep' * deep} --mend" if there else f"thence evict {name}"
-        words = f"{name}: {clean(why)}" + ("" if there else ", and so is its source")
+        words = f"{name}: {clean(why)}" + ("" if there else ", and its source is gone")
         yield Finding("packs", "bad", words, fix, {"session_uid": uid})
     strays = 0
     if isinstance(store.blobs, Packs):

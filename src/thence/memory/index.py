@@ -112,9 +112,10 @@ class Words:
                 db.execute("DELETE FROM tables WHERE name=?", (name,))
                 continue
             # Left to itself FTS5 writes the table anew whenever a tenth of it is marked.
-            for percent, marked in ((0, rows), (_MERGES, ())):
-                db.execute(f"INSERT INTO {name}({name}, rank) VALUES('deletemerge', {percent})")
-                db.executemany(f"DELETE FROM {name} WHERE rowid=?", ((row,) for row in marked))  # noqa: S608
+            merges = f"INSERT INTO {name}({name}, rank) VALUES('deletemerge', ?)"
+            db.execute(merges, (0,))
+            db.executemany(f"DELETE FROM {name} WHERE rowid=?", ((row,) for row in rows))  # noqa: S608
+            db.execute(merges, (_MERGES,))
             touched.add(name)
         return touched
 

@@ -160,13 +160,14 @@ BROKEN = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
 """What SQLite raises, anywhere, where its file is damaged."""
 
 
+ANEW = "move it away, put a file of thence backup in its place if there is one, and sweep"
+"""What can be done about a damaged file."""
+
+
 def damaged(path: Path, error: Exception) -> StoreDamaged:
     """Say that a store is damaged, and what can be done."""
-    return StoreDamaged(
-        f"the store {path} is damaged: {error}",
-        hint="thence doctor tells more; move it away, put a file of thence backup in its place"
-        " if there is one, and sweep again",
-    )
+    message = f"the store {path} is damaged: {error}"
+    return StoreDamaged(message, hint=f"thence doctor tells more; {ANEW}")
 
 
 @contextlib.contextmanager

@@ -320,8 +320,9 @@ class Sweep:
         small = sum(job.size for job in jobs) < ALONE
         if self._address is None or small:
             return self._read(jobs, known)
-        from thence.memory.parcels import Parcels, may_fork  # most sweeps find little, and need
-        from thence.memory.prices import tariff  # none of what these bring
+        # Most sweeps find little, and need none of what these bring.
+        from thence.memory.parcels import Parcels, may_fork
+        from thence.memory.prices import tariff
 
         if not may_fork():
             return self._read(jobs, known)

@@ -41,8 +41,8 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
-from thence.memory.sqlite import BROKEN
-from thence.memory.store import StoreLocked
+from thence.memory.sqlite import ANEW, BROKEN
+from thence.memory.store import StoreDamaged, StoreLocked
 from thence.serve import api, live, pages
 from thence.serve import hosted as writing
 from thence.serve.desk import Desk
@@ -69,6 +69,7 @@ KINDS: Final = {
 
 _STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
     (StoreLocked, 503),
+    (StoreDamaged, 503),
     (SessionNotFound, 404),
     (NotOurs, 403),
     (NotReadable, 410),
@@ -246,8 +247,8 @@ def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
 
 
 def _damaged(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    hint = "the store is damaged; thence doctor tells more, and what can be done"
-    return _answer(request, Problem(f"the store cannot be read: {error}", 503, hint=hint))
+    hint = f"thence doctor tells more; {ANEW}"
+    return _answer(request, Problem(f"the store is damaged: {error}", 503, hint=hint))
 
 
 def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from thence.format.figures import clean, money, several
 from thence.memory.descent import descent
-from thence.memory.search import Answer, BadQuery, Found, Query, hits, moment, parse
+from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.cards import Card, card
@@ -269,7 +269,7 @@ def _searched(
 
 def near(snippet: str) -> str:
     """Give a snippet from shortly before what was looked for: a card shows its beginning only."""
-    at = snippet.find("\x02")
+    at = snippet.find(OPEN)
     if at <= LEAD:
         return snippet
     start = snippet.find(" ", at - LEAD, at) + 1 or at
