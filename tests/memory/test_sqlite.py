@@ -91,14 +91,20 @@ def test_the_file_shrinks_by_what_was_let_go_of(
     monkeypatch.setattr(Sqlite, "_has_room", lambda _self, _pages: room)
     store = Sqlite(f"{tmp_path}/s.db")
     db = apsw.Connection(str(store.path))
-    db.execute("CREATE TABLE much(body)")
-    db.executemany("INSERT INTO much VALUES(?)", ((bytes(4000),) for _ in range(1000)))
+    with db:  # one commit, and not a thousand
+        db.execute("CREATE TABLE much(body)")
+        db.executemany("INSERT INTO much VALUES(?)", ((bytes(4000),) for _ in range(1000)))
     full = int(db.pragma("page_count"))
     db.execute("DELETE FROM much WHERE rowid % 10")
     free = int(db.pragma("freelist_count"))
 
     asked: list[str] = []
-    store._db.exec_trace = lambda _cursor, sql, _given: not asked.append(sql)
+
+    def trace(_cursor: apsw.Cursor, sql: str, _given: object) -> bool:
+        asked.append(sql)
+        return True
+
+    store._db.exec_trace = trace
 
     assert free > 800
     assert store.settle()
