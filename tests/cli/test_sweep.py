@@ -430,30 +430,6 @@ def test_nudges_are_not_believed(desk: Desk, fields: dict[str, object]) -> None:
 # -- watching -------------------------------------------------------------------------------
 
 
-def test_files_that_change_are_told(desk: Desk) -> None:
-    """Looking every so often finds what was written, and nudges; other files do not matter."""
-    watched = watching.polled([desk.claude], desk.home / "queue", every=0.01, rounds=1)
-    path = desk.claude / "projects" / "p" / "new.jsonl"
-
-    def written() -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{}\n", encoding="utf-8")
-        (path.parent / "note.txt").write_text("x", encoding="utf-8")
-
-    before = watching.stamps
-    rounds = iter([before, before])
-    made = iter([lambda: None, written])
-
-    def stamps(folders: list[Path]) -> object:
-        next(made)()
-        return next(rounds)(folders)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watching, "stamps", stamps)
-
-        assert [{path}] == list(watched)
-
-
 def test_watching_sweeps_what_changed_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first sweep takes everything, each further one the sessions of the files that changed."""
     folder = desk.claude / "projects" / "-home-dev-project"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,87 @@ def test_a_file_that_grows_is_told_until_it_is_stopped(
 
     assert not thread.is_alive()
     assert {path} == seen[0]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_was_written_before_anybody_listened_is_told(
+    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since it was called, that is: who sweeps in between misses nothing. And what was before, not.
+
+    Nudges are no files of sessions: that there is one is told, by an empty set.
+    """
+    if not told:
+        monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
+        monkeypatch.setattr(watching, "POLL", 0.02)
+    folder, queue = tmp_path / "logs", tmp_path / "queue"
+    folder.mkdir()
+    (folder / "old.jsonl").write_text("{}\n", encoding="utf-8")
+    (folder / "grows.jsonl").write_text("{}\n", encoding="utf-8")
+    nudged = watching.changes([folder], queue)
+    (queue / "one.json").write_text("{}", encoding="utf-8")
+
+    assert set() == next(nudged)
+
+    found = watching.changes([folder], queue)
+    (folder / "grows.jsonl").write_text("{}\n{}\n", encoding="utf-8")
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "deep" / "er" / "new.jsonl").write_text("{}\n", encoding="utf-8")
+    (folder / "note.txt").write_text("x", encoding="utf-8")
+
+    assert {folder / "grows.jsonl", folder / "deep" / "er" / "new.jsonl"} == next(found)
+
+
+def _gathered(folder: Path, queue: Path, wanted: set[Path], act: Callable[[], None]) -> set[Path]:
+    """What is told once the system is listened to and something was done."""
+    stop, begun = threading.Event(), folder / "begun.jsonl"
+    found = watching.changes([folder], queue, gather_ms=50, step_ms=10, stop=stop)
+    begun.write_text("{}\n", encoding="utf-8")
+    assert {begun} == next(found)
+    act()
+    seen: set[Path] = set()
+    timer = threading.Timer(LONG, stop.set)
+    timer.start()
+    while not wanted <= seen and not stop.is_set():
+        seen |= next(found, set())
+    timer.cancel()
+    return seen
+
+
+def test_files_of_a_new_folder_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system tells of the folder; what was written there before it listened it does not."""
+    monkeypatch.setattr(watching, "AGAIN", 10 * LONG)
+    folder, queue, aside = tmp_path / "logs", tmp_path / "queue", tmp_path / "aside"
+    folder.mkdir()
+    (aside / "deep").mkdir(parents=True)
+    (aside / "deep" / "a.jsonl").write_text("{}\n", encoding="utf-8")
+    moved = folder / "moved" / "deep" / "a.jsonl"
+
+    assert {moved} == _gathered(folder, queue, {moved}, lambda: aside.rename(folder / "moved"))
+
+
+def test_what_the_system_did_not_tell_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queue may be full; every so often files are looked at."""
+    watchfiles = pytest.importorskip("watchfiles")
+    monkeypatch.setattr(watching, "AGAIN", 0.05)
+    monkeypatch.setattr(watching, "LOOK_MS", 20)
+
+    def deaf(*_folders: object, **_options: object) -> Iterator[set[object]]:
+        while True:
+            time.sleep(0.01)
+            yield set()
+
+    monkeypatch.setattr(watchfiles, "watch", deaf)
+    folder, queue = tmp_path / "logs", tmp_path / "queue"
+    folder.mkdir()
+    path = folder / "a.jsonl"
+
+    def grows() -> None:
+        path.write_text("{}\n", encoding="utf-8")
+
+    assert {path} == _gathered(folder, queue, {path}, grows)
 
 
 def test_only_the_sessions_of_the_files_are_found(tmp_path: Path) -> None:

@@ -192,9 +192,10 @@ class Run:
         from thence.memory import nudges
         from thence.memory.watching import changes, narrowed
 
-        self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
         folders = [path for paths in self._roots.values() for path in paths]
-        for paths in changes(folders, wiring.home() / nudges.FOLDER):
+        changed = changes(folders, wiring.home() / nudges.FOLDER)
+        self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
+        for paths in changed:
             known, roots = narrowed(self._known, self._roots, paths)
             report = self._sweep(store, known, roots, wait=WAIT)
             self._tell(report)

@@ -3,12 +3,17 @@
 With watchfiles installed the system tells of changes; without it files are looked at every few
 seconds. Either way changes are gathered for a moment, so that a file that grows line by line is
 read once and not for every line.
+
+The system does not tell everything: not what was written before it was listened to, nor in a folder
+that was made a moment ago, nor what came when its queue was full. So files are looked at as well:
+once at the beginning, those of a new folder soon, and all of them every minute.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +28,8 @@ LOOK_MS = 500
 """How often it is looked whether to stop."""
 POLL = 5.0
 """Seconds between two looks where nobody tells of changes."""
+AGAIN = 60.0
+"""Seconds between two looks where the system tells of them."""
 SUFFIXES = (".jsonl", ".json", ".zst")
 """Names of the files that sessions are made of."""
 
@@ -37,69 +44,107 @@ def changes(
 ) -> Iterator[set[Path]]:
     """Give the files that were written, again and again; a nudge in the queue counts as well.
 
-    It ends soon after `stop` is set.
+    Everything written since this was called is given, however late it is asked for: who calls it,
+    and then sweeps, misses nothing. It ends soon after `stop` is set.
     """
     queue.mkdir(parents=True, exist_ok=True, mode=0o700)
+    seen = Seen([*folders, queue])
+    return _changes(seen, queue, gather_ms, step_ms, stop or threading.Event())
+
+
+def _changes(
+    seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
+) -> Iterator[set[Path]]:
     try:
-        yield from _told(folders, queue, gather_ms, step_ms, stop)
+        found = _told(seen, queue, gather_ms, step_ms, stop)
+        yield from _without(queue, found)
     except (ImportError, OSError, RuntimeError):  # not installed, or nobody tells of so many files
-        yield from polled(folders, queue, stop=stop)
+        yield from _without(queue, _polled(seen, stop))
+
+
+def _without(queue: Path, found: Iterable[set[str]]) -> Iterator[set[Path]]:
+    """Leave the nudges out of what changed: that there are some is all that they say."""
+    for paths in found:
+        if paths:
+            yield {Path(path) for path in paths if not path.startswith(f"{queue}/")}
 
 
 def _told(
-    folders: Sequence[Path],
-    queue: Path,
-    gather_ms: int,
-    step_ms: int,
-    stop: threading.Event | None,
-) -> Iterator[set[Path]]:
-    """The same as the system tells it."""
-    import watchfiles
+    seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
+) -> Iterator[set[str]]:
+    """Give what the system tells, and what it does not; nothing at all every now and then."""
+    from watchfiles import Change, watch
 
-    def telling(_change: object, path: str) -> bool:
-        name = os.path.basename(path)  # noqa: PTH119 - once for every change of any file
-        nudge = path.startswith(f"{queue}/") and not name.startswith(".")
-        return nudge or path.endswith(SUFFIXES)
+    def is_new_folder(change: Change, path: str) -> bool:
+        return change is Change.added and not path.endswith(SUFFIXES) and Path(path).is_dir()
 
-    found = watchfiles.watch(
-        *dict.fromkeys([*folders, queue]),
+    def telling(change: Change, path: str) -> bool:
+        nudge = path.startswith(f"{queue}/") and not Path(path).name.startswith(".")
+        return nudge or path.endswith(SUFFIXES) or is_new_folder(change, path)
+
+    batches = watch(
+        *dict.fromkeys(seen.folders),
         watch_filter=telling,
         debounce=gather_ms,
         step=step_ms,
         stop_event=stop,
         rust_timeout=LOOK_MS,
+        yield_on_timeout=True,
         raise_interrupt=True,
         ignore_permission_denied=True,
     )
-    for batch in found:
-        yield {Path(path) for _, path in batch if not path.startswith(f"{queue}/")}
+    looked: float | None = None
+    young: set[str] = set()
+    for batch in batches:
+        new = {path for change, path in batch if is_new_folder(change, path)}
+        paths = {path for _, path in batch} - new
+        seen.note(paths)
+        # What was written in a new folder before the system listened there; its turn comes twice,
+        # for it is told of before that.
+        paths |= seen.look(new | young)
+        young = new
+        if looked is None or time.monotonic() - looked > AGAIN:
+            paths |= seen.look()
+            looked = time.monotonic()
+        yield paths
 
 
-def polled(
-    folders: Sequence[Path],
-    queue: Path,
-    every: float | None = None,
-    rounds: int | None = None,
-    stop: threading.Event | None = None,
-) -> Iterator[set[Path]]:
-    """The same by looking; ends after so many `rounds` when that is asked for."""
-    stop = stop or threading.Event()
-    before = stamps([*folders, queue])
-    while rounds is None or rounds > 0:
-        rounds = None if rounds is None else rounds - 1
-        if stop.wait(POLL if every is None else every):
-            return
-        now = stamps([*folders, queue])
-        changed = {path for path, stamp in now.items() if before.get(path) != stamp}
-        before = now
-        if changed:
-            yield {Path(path) for path in changed if not path.startswith(f"{queue}/")}
+def _polled(seen: Seen, stop: threading.Event) -> Iterator[set[str]]:
+    """The same by looking alone."""
+    while not stop.wait(POLL):
+        yield seen.look()
 
 
-def stamps(folders: Sequence[Path]) -> dict[str, tuple[int, int]]:
+class Seen:
+    """Size and time of files when they were last looked at."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self.folders = [str(folder) for folder in folders]
+        self._stamps = stamps(self.folders)
+
+    def look(self, folders: Iterable[str] | None = None) -> set[str]:
+        """Give the files that are not as they were, in all folders or in some of them."""
+        now = stamps(self.folders if folders is None else folders)
+        changed = {path for path, stamp in now.items() if self._stamps.get(path) != stamp}
+        if folders is None:
+            self._stamps = now
+        else:
+            self._stamps.update(now)
+        return changed
+
+    def note(self, paths: Iterable[str]) -> None:
+        """Remember how files are now, for somebody else has told of them."""
+        for path in paths:
+            try:
+                self._stamps[path] = _stamp(os.stat(path, follow_symlinks=False))  # noqa: PTH116
+            except OSError:
+                self._stamps.pop(path, None)
+
+
+def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Give size and time of all files below folders that may be part of a session."""
     out: dict[str, tuple[int, int]] = {}
-    waiting = [str(folder) for folder in folders]
+    waiting = list(folders)
     while waiting:
         try:
             entries = list(os.scandir(waiting.pop()))
@@ -110,11 +155,14 @@ def stamps(folders: Sequence[Path]) -> dict[str, tuple[int, int]]:
                 waiting.append(entry.path)
             elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
                 try:
-                    told = entry.stat(follow_symlinks=False)
+                    out[entry.path] = _stamp(entry.stat(follow_symlinks=False))
                 except OSError:
                     continue
-                out[entry.path] = told.st_size, told.st_mtime_ns
     return out
+
+
+def _stamp(told: os.stat_result) -> tuple[int, int]:
+    return told.st_size, told.st_mtime_ns
 
 
 # -- what changed, and nothing else ---------------------------------------------------------

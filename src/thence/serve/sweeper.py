@@ -58,6 +58,8 @@ class Sweeper:
         self._stop = threading.Event()
         self._told: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
         self._undigested: set[str] = set()
+        self._watched = threading.Event()
+        """What is written from now on will be told, so what was written before can be swept."""
         self._threads = [
             threading.Thread(target=run, name=f"thence-{run.__name__}", daemon=True)
             for run in (self.watch, self.work)
@@ -86,12 +88,16 @@ class Sweeper:
         """Hear of what is written."""
         folders = [path for paths in self._desk.roots.values() for path in paths]
         inbox = self._desk.home / nudges.FOLDER
-        told = changes(folders, inbox, gather_ms=GATHER_MS, step_ms=STEP_MS, stop=self._stop)
+        try:
+            told = changes(folders, inbox, gather_ms=GATHER_MS, step_ms=STEP_MS, stop=self._stop)
+        finally:
+            self._watched.set()
         for paths in told:
             self.nudge(paths)
 
     def work(self) -> None:
         """Sweep and publish, again and again."""
+        self._watched.wait()
         while not self._caught_up() and not self._stop.wait(TICK):
             pass  # another one sweeps, maybe for the first time
         last = digested = time.monotonic()
