@@ -9,7 +9,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -449,6 +449,29 @@ def test_watching_sweeps_what_changed_alone(desk: Desk, monkeypatch: pytest.Monk
     assert [(2, 2), (1, 1)] == [
         (told["sources"], told["sessions_new"]) for told in map(json.loads, reports)
     ]
+
+
+def test_watching_begins_before_any_agent_was_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that nothing is there, names no folder that is not, and sweeps what comes."""
+    desk = Desk(tmp_path, monkeypatch)
+
+    def changes(folders: Sequence[Path], _queue: object) -> object:
+        def found() -> object:
+            assert desk.claude in folders
+            desk.write_claude(alerts())
+            yield {desk.claude / "projects" / "-home-dev-project" / f"{ALERTS}.jsonl"}
+            raise KeyboardInterrupt
+
+        return found()
+
+    monkeypatch.setattr(watching, "changes", changes)
+    ran = desk.run("sweep", "--watch")
+
+    assert ran.lines[0].endswith("no agent's sessions found")
+    assert "claude:" not in "".join(ran.lines[:3])
+    assert "kept 1 session (1 new)" in ran.lines[3]
 
 
 @pytest.mark.slow

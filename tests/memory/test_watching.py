@@ -105,6 +105,25 @@ def test_files_of_a_new_folder_are_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert {moved} == _gathered(folder, queue, {moved}, lambda: aside.rename(folder / "moved"))
 
 
+def test_a_folder_may_be_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent used for the first time: its folder is watched like those that were there."""
+    monkeypatch.setattr(watching, "AGAIN", 10 * LONG)
+    here, later, queue = tmp_path / "here", tmp_path / "later", tmp_path / "queue"
+    here.mkdir()
+    path, stop = later / "a.jsonl", threading.Event()
+    found = watching.changes([here, later], queue, gather_ms=50, step_ms=10, stop=stop)
+    (here / "begun.jsonl").write_text("{}\n", encoding="utf-8")
+    assert {here / "begun.jsonl"} == next(found)
+    timer = threading.Timer(LONG, stop.set)
+    timer.start()
+    for text in ("{}\n", "{}\n{}\n"):
+        later.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+        assert {path} == next(found)
+    timer.cancel()
+
+
 def test_what_the_system_did_not_tell_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,7 +88,7 @@ def desk(store: Store, *, team: bool = False) -> Desk:
         home=wiring.home(),
         settings=wiring.settings(),
         known=known,
-        roots=wiring.roots(known),
+        roots=wiring.roots(known, later=True),
         policy=wiring.policy(),
         redactor=cache(wiring.redactor),
         sweeps=partial(wiring.sweep_of, store) if writes else None,

@@ -68,9 +68,8 @@ def command(
 ) -> int:
     """Sweep once, or again and again."""
     known = wiring.adapters()
-    roots = {
-        name: list(paths) for name, paths in wiring.roots(known, only=agents, given=given).items()
-    }
+    found = wiring.roots(known, only=agents, given=given, later=watch and not dry_run)
+    roots = {name: list(paths) for name, paths in found.items()}
     if dry_run:
         return _dry(known, roots, json=json, asked=bool(given))
     if not config.persistence():
@@ -178,7 +177,10 @@ class Run:
 
     def _said(self, report: Report, room: int) -> Iterator[str]:
         """Say what was done, or where nothing was found to do."""
-        return said(report, room) if report.sources else looked(self._known, self._roots)
+        if report.sources:
+            return said(report, room)
+        there = {name: [p for p in paths if p.is_dir()] for name, paths in self._roots.items()}
+        return looked(self._known, {name: paths for name, paths in there.items() if paths})
 
     def _note(self, progress: Progress) -> None:
         if progress.stage == "read":

@@ -178,9 +178,16 @@ def _others_offer(group: str) -> bool:
 
 
 def roots(
-    known: Mapping[str, Adapter], *, only: Sequence[str] = (), given: Sequence[str] = ()
+    known: Mapping[str, Adapter],
+    *,
+    only: Sequence[str] = (),
+    given: Sequence[str] = (),
+    later: bool = False,
 ) -> dict[str, list[Path]]:
-    """Give the folders of the agents that are there: given, set, named by variables, usual."""
+    """Give the folders of agents that are there: given, set, named by variables, usual.
+
+    With `later` those too that may come to be there: an agent makes its folder when it is used.
+    """
     told = dict(_given(known, given))
     for name in only:
         if name not in known:
@@ -194,7 +201,7 @@ def roots(
             continue
         usual = adapter.roots(Path.home(), os.environ)
         extra = [Path(path).expanduser() for path in sources.get(name, ())]
-        found = [path for path in dict.fromkeys([*usual, *extra]) if path.is_dir()]
+        found = [path for path in dict.fromkeys([*usual, *extra]) if later or path.is_dir()]
         if found:
             out[name] = found
     return out

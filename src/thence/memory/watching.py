@@ -6,7 +6,8 @@ read once and not for every line.
 
 The system does not tell everything: not what was written before it was listened to, nor in a folder
 that was made a moment ago, nor what came when its queue was full. So files are looked at as well:
-once at the beginning, those of a new folder soon, and all of them every minute.
+once at the beginning, those of a new folder soon, and all of them every minute. An agent that is
+used for the first time makes its folder then: the system is listened to anew.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def changes(
     """Give the files that were written, again and again; a nudge in the queue counts as well.
 
     Everything written since this was called is given, however late it is asked for: who calls it,
-    and then sweeps, misses nothing. It ends soon after `stop` is set.
+    and then sweeps, misses nothing. Folders may be made later. It ends soon after `stop` is set.
     """
     queue.mkdir(parents=True, exist_ok=True, mode=0o700)
     seen = Seen([*folders, queue])
@@ -56,8 +57,8 @@ def _changes(
     seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
 ) -> Iterator[set[Path]]:
     try:
-        found = _told(seen, queue, gather_ms, step_ms, stop)
-        yield from _without(queue, found)
+        while not stop.is_set():
+            yield from _without(queue, _told(seen, queue, gather_ms, step_ms, stop))
     except (ImportError, OSError, RuntimeError):  # not installed, or nobody tells of so many files
         yield from _without(queue, _polled(seen, stop))
 
@@ -72,7 +73,10 @@ def _without(queue: Path, found: Iterable[set[str]]) -> Iterator[set[Path]]:
 def _told(
     seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
 ) -> Iterator[set[str]]:
-    """Give what the system tells, and what it does not; nothing at all every now and then."""
+    """Give what the system tells, and what it does not; nothing at all every now and then.
+
+    It ends when a folder is there that was not.
+    """
     from watchfiles import Change, watch
 
     def is_new_folder(change: Change, path: str) -> bool:
@@ -82,8 +86,9 @@ def _told(
         nudge = path.startswith(f"{queue}/") and not Path(path).name.startswith(".")
         return nudge or path.endswith(SUFFIXES) or is_new_folder(change, path)
 
+    there = seen.there()
     batches = watch(
-        *dict.fromkeys(seen.folders),
+        *there,
         watch_filter=telling,
         debounce=gather_ms,
         step=step_ms,
@@ -107,6 +112,8 @@ def _told(
             paths |= seen.look()
             looked = time.monotonic()
         yield paths
+        if there != seen.there():
+            break
 
 
 def _polled(seen: Seen, stop: threading.Event) -> Iterator[set[str]]:
@@ -121,6 +128,10 @@ class Seen:
     def __init__(self, folders: Iterable[Path]) -> None:
         self.folders = [str(folder) for folder in folders]
         self._stamps = stamps(self.folders)
+
+    def there(self) -> list[str]:
+        """Give the folders that are there, each once."""
+        return [folder for folder in dict.fromkeys(self.folders) if Path(folder).is_dir()]
 
     def look(self, folders: Iterable[str] | None = None) -> set[str]:
         """Give the files that are not as they were, in all folders or in some of them."""
