@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.adapters import adapters
+from thence.adapters.packages import entry_points
 from thence.errors import BadConfig
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
@@ -421,8 +422,11 @@ def test_a_digester_that_fails_costs_its_own_part_only() -> None:
 
 
 def test_ours_comes_through_the_same_door() -> None:
-    """The built-in one is found by its entry point, like everybody's."""
-    assert isinstance(digesters()["thence"], BuiltIn)
+    """The built-in one is found by its entry point, like everybody's, or known without asking."""
+    (point,) = entry_points(module.GROUP)
+
+    assert BuiltIn is point.load()
+    assert [BuiltIn] == [type(one) for one in digesters().values()]
 
 
 @pytest.mark.parametrize(
@@ -434,7 +438,8 @@ def test_a_digester_that_is_none_is_told_with_a_hint(
 ) -> None:
     """A broken package names itself."""
     point = EntryPoint("odd", value, module.GROUP)
-    monkeypatch.setattr(module, "entry_points", lambda group: [point])
+    monkeypatch.setattr(module, "others_offer", lambda _group: True)
+    monkeypatch.setattr(module, "entry_points", lambda _group: [point])
     digesters.cache_clear()
 
     with pytest.raises(BadConfig, match=why) as raised:

@@ -77,7 +77,7 @@ def test_what_was_written_before_anybody_listened_is_told(
     assert {folder / "grows.jsonl", folder / "deep" / "er" / "new.jsonl"} == next(found)
 
 
-def _gathered(folder: Path, queue: Path, wanted: set[Path], act: Callable[[], None]) -> set[Path]:
+def _gathered(folder: Path, queue: Path, wanted: set[Path], act: Callable[[], object]) -> set[Path]:
     """What is told once the system is listened to and something was done."""
     stop, begun = threading.Event(), folder / "begun.jsonl"
     found = watching.changes([folder], queue, gather_ms=50, step_ms=10, stop=stop)

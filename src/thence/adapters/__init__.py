@@ -11,19 +11,17 @@ Adapters are found through the entry point group `thence.adapters`, the built-in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from thence.adapters.packages import entry_points
 from thence.errors import BadConfig
 from thence.format.facts import Fact
 from thence.format.normal import session_uid
 from thence.format.records import JSON, Notice, Skipped
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "thence.adapters"
 
@@ -163,18 +161,11 @@ class Adapter(Protocol):
         ...
 
 
-def entry_points(group: str) -> Iterable[EntryPoint]:
-    """Ask all installed packages; who never asks does not wait for what that needs."""
-    from importlib.metadata import entry_points as installed
-
-    return installed(group=group)
-
-
 def adapters() -> dict[str, Adapter]:
     """Find all adapters that are installed, by name."""
     out: dict[str, Adapter] = {}
     whose: dict[str, str] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+    for point in entry_points(GROUP):
         try:
             made = point.load()()
         except (ImportError, AttributeError) as error:

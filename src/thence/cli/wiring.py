@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,8 +130,9 @@ def adapters() -> dict[str, Adapter]:
     at the packages' files shows others.
     """
     from thence.adapters import GROUP
+    from thence.adapters.packages import others_offer
 
-    if _others_offer(GROUP):
+    if others_offer(GROUP):
         from thence.adapters import adapters as installed
 
         return installed()
@@ -150,31 +150,14 @@ def tellers() -> dict[str, Adapter]:
     Of our own these two; the others need not be imported.
     """
     from thence.adapters import GROUP
+    from thence.adapters.packages import others_offer
 
-    if _others_offer(GROUP):
+    if others_offer(GROUP):
         return adapters()
     from thence.adapters.claude import Claude
     from thence.adapters.grok import Grok
 
     return {one.name: one for one in (Claude(), Grok())}
-
-
-def _others_offer(group: str) -> bool:
-    """Whether a package besides this one brings something for a group of entry points."""
-    for folder in sys.path:
-        with contextlib.suppress(OSError):
-            for name in os.listdir(folder or "."):  # noqa: PTH208 - names are all that is needed
-                if not name.endswith((".dist-info", ".egg-info")) or name.startswith("thence-"):
-                    continue
-                with (
-                    contextlib.suppress(OSError),
-                    open(  # noqa: PTH123
-                        f"{folder or '.'}/{name}/entry_points.txt", "rb"
-                    ) as file,
-                ):
-                    if f"[{group}]".encode() in file.read():
-                        return True
-    return False
 
 
 def roots(

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from thence.format.expressions import expression
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -69,15 +71,15 @@ def _words(words: str) -> frozenset[str]:
 
 
 def _re(*parts: str) -> re.Pattern[str]:
-    return re.compile("".join(parts), re.IGNORECASE)
+    return expression("".join(parts), re.IGNORECASE)
 
 
 # --- words ---
-_CODE: Final = re.compile(r"`([^`]{1,400})`")
-_TOKEN: Final = re.compile(r"\w[\w./-]*")
-_PART: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W_A-Za-z\d]+")
-_IDENTIFIER: Final = re.compile(r"[\w-][._][\w-]|[a-z][A-Z]")  # a name even without backticks
-_FILE: Final = re.compile(r"[\w.-]*\.[a-z][a-z0-9]{0,4}|makefile|dockerfile|readme|changelog")
+_CODE: Final = expression(r"`([^`]{1,400})`")
+_TOKEN: Final = expression(r"\w[\w./-]*")
+_PART: Final = expression(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W_A-Za-z\d]+")
+_IDENTIFIER: Final = expression(r"[\w-][._][\w-]|[a-z][A-Z]")  # a name even without backticks
+_FILE: Final = expression(r"[\w.-]*\.[a-z][a-z0-9]{0,4}|makefile|dockerfile|readme|changelog")
 _STOP: Final = _words(
     "a about after afterwards again all also an and another any are as at back be been before but"
     " by can case come could did do does done each eventually finally first follow for from get go"
@@ -178,12 +180,12 @@ def aim(text: str) -> Terms:
 
 
 # --- prose ---
-_FENCE: Final = re.compile(r"\s{0,12}(```|~~~)")
-_BULLET: Final = re.compile(r"\s*(?:[-*+•]|\d{1,9}[.)])\s+")
-_BOX: Final = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+\[([ xX])\]\s+(\S.*)")
-_QUOTED: Final = re.compile(r"`[^`]{0,400}`|\"[^\"]{0,400}\"|“[^”]{0,400}”")
-_SENTENCE: Final = re.compile(r"(?<=[.!?;])[*_]*\s+|(?<!\s)\s+[\u2013\u2014]\s+")
-_CLAUSE: Final = re.compile(r",?\s(?:and\s)?(?=(?:then|but|though|although)\b)")
+_FENCE: Final = expression(r"\s{0,12}(```|~~~)")
+_BULLET: Final = expression(r"\s*(?:[-*+•]|\d{1,9}[.)])\s+")
+_BOX: Final = expression(r"\s*(?:[-*+]|\d{1,9}[.)])\s+\[([ xX])\]\s+(\S.*)")
+_QUOTED: Final = expression(r"`[^`]{0,400}`|\"[^\"]{0,400}\"|“[^”]{0,400}”")
+_SENTENCE: Final = expression(r"(?<=[.!?;])[*_]*\s+|(?<!\s)\s+[\u2013\u2014]\s+")
+_CLAUSE: Final = expression(r",?\s(?:and\s)?(?=(?:then|but|though|although)\b)")
 
 
 def _prose(text: str) -> Iterator[str]:
@@ -346,7 +348,7 @@ _SHELL: Final = (
         r"|\b(?:npm|pnpm|yarn|bun|cargo|go|make|just|mvn|gradlew?|dotnet|mix|swift|deno)"
         r"(?: run)? (?:[\w:-]{0,40}test|check)")),
 )  # fmt: skip
-_PATCHED: Final = re.compile(r"(?:\*\*\* (?:Add|Update|Delete) File:|\n\+\+\+)\s+(\S+)")
+_PATCHED: Final = expression(r"(?:\*\*\* (?:Add|Update|Delete) File:|\n\+\+\+)\s+(\S+)")
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from functools import lru_cache
 import msgspec
 
 from thence.format import output, shell
+from thence.format.expressions import expression
 from thence.format.output import Row, Table
 from thence.format.testruns import Tests as Tests
 from thence.format.testruns import test_runner as test_runner
@@ -157,12 +158,12 @@ _VAGUE = {"error", "make", "npm", "test"}  # what wraps another program's error 
 _OPERANDS = {"rm": "delete", "unlink": "delete", "touch": "add", "tee": "add"}
 _HOWS = {"Add": "add", "Update": "edit", "Delete": "delete"}
 _VERBS = {"add": "wrote", "edit": "edited", "delete": "deleted", "move": "moved", "read": "read"}
-_UNCLEAR = re.compile(r"[$*?`{}\[\]]|^\d+$|^/(?:dev|proc|tmp|var/tmp)/")
-_MAY_TOUCH = re.compile(r">|\b(?:rm|mv|tee|sed|perl|unlink|touch|apply_?patch)\b")
-_PATCH_FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
-_PATCH_LITERAL = re.compile(r'"(\*\*\* Begin Patch(?:[^"\\]|\\.)*+)"', re.DOTALL)
-_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_NOISE = re.compile(
+_UNCLEAR = expression(r"[$*?`{}\[\]]|^\d+$|^/(?:dev|proc|tmp|var/tmp)/")
+_MAY_TOUCH = expression(r">|\b(?:rm|mv|tee|sed|perl|unlink|touch|apply_?patch)\b")
+_PATCH_FILE = expression(r"\*\*\* (Add|Update|Delete) File: (.+)")
+_PATCH_LITERAL = expression(r'"(\*\*\* Begin Patch(?:[^"\\]|\\.)*+)"', re.DOTALL)
+_CONTROL = expression(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_NOISE = expression(
     r"(?P<time>\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?"
     r"|(?<!\d)\d{1,2}:\d\d:\d\d(?:[.,]\d+)?)"
     r"|(?P<url>\b[a-z][a-z0-9+.-]{1,15}://[^\s'\"<>)]+)"

@@ -17,6 +17,8 @@ import re
 from functools import cached_property
 from typing import NamedTuple
 
+from thence.format.expressions import expression
+
 CLIP = 16 << 10
 """Characters looked at from each end of a result; more is never read."""
 
@@ -41,12 +43,12 @@ class Table(tuple[Row, ...]):  # noqa: SLOT001 - it keeps its compiled patterns
     @cached_property
     def any(self) -> re.Pattern[str]:
         """Matches what any row does."""
-        return re.compile("|".join(f"(?:{row.pattern})" for row in self))
+        return expression("|".join(f"(?:{row.pattern})" for row in self))
 
     @cached_property
     def each(self) -> list[tuple[Row, re.Pattern[str]]]:
-        """The rows with their patterns compiled."""
-        return [(row, re.compile(row.pattern)) for row in self]
+        """The rows with their patterns."""
+        return [(row, expression(row.pattern)) for row in self]
 
 
 # The table keeps a row to a line or two; the formatter would give every cell its own.
@@ -73,11 +75,11 @@ MARKS = ("Err", "Error", "NoMatchesFound", "FileNotFound")
 """Variants whose mere presence in a structured result is a failure (Codex, Grok)."""
 
 _TEXTS = ("text", "output_for_prompt", "output", "content", "stdout", "stderr", "message", *MARKS)
-_PREFACE = re.compile(
+_PREFACE = expression(
     r"(?:(?:Chunk ID|Wall time|Process running|Original token count)\b[^\n]*\n)+(?:Output:\n)?"
 )
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_EXIT_CODE = re.compile(r'"metadata"\s*:\s*\{[^{}]{0,200}"exit_code"\s*:\s*(-?\d{1,9})\b')
+_ANSI = expression(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_EXIT_CODE = expression(r'"metadata"\s*:\s*\{[^{}]{0,200}"exit_code"\s*:\s*(-?\d{1,9})\b')
 
 
 def first(rows: Table, text: str) -> Row | None:

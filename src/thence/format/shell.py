@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from thence.format.expressions import expression
+
 SHORT = 2048
 """Characters of a script up to which what was found out about it is worth remembering."""
 
@@ -66,17 +68,17 @@ _KEYWORDS = {"if", "then", "else", "elif", "do", "while", "until", "!", "{"}
 _SHELLS = {"bash", "sh", "zsh", "dash", "ksh", "fish", "pwsh", "powershell", "cmd"}
 _APPENDS = {">": False, ">|": False, "&>": False, ">>": True, "&>>": True}
 _REDIRECTS = {*_APPENDS, "<", "<&", ">&"}  # the others change no file
-_TOKEN = re.compile(
+_TOKEN = expression(
     r"(?P<gap>(?:[ \t\r]|\\\n)+)|(?P<note>#[^\n]*)"
     r"|(?P<op>&&|\|\||;;|\|&|&>>|&>|>>|>&|<&|>\||[<>]\(|[;&|()<>\n])"
     r"|(?P<word>(?:[^\s;&|()<>'\"\\]++|'[^']*+'|\"(?:[^\"\\]|\\.)*+\"|\\.|['\"\\]|[^\S \t\r\n])++)",
     re.DOTALL,
 )
-_QUOTED = re.compile(r"'([^']*+)'|\"((?:[^\"\\]|\\.)*+)\"|\\(.)", re.DOTALL)
-_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*\\?(['\"]?)([A-Za-z_]\w*)\1")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_QUOTED = expression(r"'([^']*+)'|\"((?:[^\"\\]|\\.)*+)\"|\\(.)", re.DOTALL)
+_HEREDOC = expression(r"(?<!<)<<-?[ \t]*\\?(['\"]?)([A-Za-z_]\w*)\1")
+_ASSIGNMENT = expression(r"[A-Za-z_]\w*\+?=")
 _VERSIONED = ("python", "pypy", "php", "ruby")
-_NO_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]")  # no program is called so
+_NO_NAME = expression(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]")  # no program is called so
 
 
 def steps(script: str) -> Iterator[Step]:

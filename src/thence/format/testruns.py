@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from thence.format import output, shell
+from thence.format.expressions import expression
 from thence.format.output import Row, Table
 
 
@@ -161,7 +162,7 @@ FORMATS = tuple(Format(*row) for row in (
      "1 doctest, 10 tests, 2 failures, 1 skipped", (8, 2, 1), "10 tests"),
 ))
 
-_CLOSES = re.compile("|".join(f"(?:{form.pattern})" for form in FORMATS))
+_CLOSES = expression("|".join(f"(?:{form.pattern})" for form in FORMATS))
 """What a closing line of any runner matches: most lines of an output are none, and many forms
 would look at each."""
 
@@ -183,14 +184,14 @@ _BUCKETS = {
 }
 # fmt: on
 
-_MAY_TEST = re.compile(
+_MAY_TEST = expression(
     r"test|tst|e2e|unit|spec|check|verify|tox|nox|nose2|trial|behave|prove|ava|ginkgo|busted|jest"
     r"|mocha|cypress|pest|bats|\bt\b"
 )
 """What every script that starts a known runner holds; most scripts hold none of it."""
 
 _WORDS = "|".join(" ".join(_BUCKETS.values()).split())
-_COUNT = re.compile(
+_COUNT = expression(
     rf"\b(\d{{1,9}}) +(?:tests? (?=passed|failed))?({_WORDS})\b"
     rf"|(?<!expected )\b({_WORDS})\s*[:=]?\s*(\d{{1,9}}+)(?!\d|\s*(?:{_WORDS})\b)"
     r"|out of (\d{1,9})",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from thence.format.expressions import expression
 from thence.format.intentions import (
     LINE,
     NEXT,
@@ -98,10 +99,10 @@ _LISTS: Final = {
     "update_plan": ("plan", "codex", False),
 }
 _TASKS: Final = frozenset({"TaskCreate", "TaskUpdate", "TaskList", "TaskGet"})
-_PLANS: Final = re.compile(f"^(?:{'|'.join((*_LISTS, *_TASKS))})$", re.IGNORECASE)
+_PLANS: Final = expression(f"^(?:{'|'.join((*_LISTS, *_TASKS))})$", re.IGNORECASE)
 _PATHS: Final = ("file_path", "path", "notebook_path")
-_TASK_MADE: Final = re.compile(r"Task #(\w{1,64}) created")
-_TASK_LINE: Final = re.compile(r"#(?P<id>\w{1,64}) \[(?P<status>\w{1,32})\] (?P<subject>\S.*)")
+_TASK_MADE: Final = expression(r"Task #(\w{1,64}) created")
+_TASK_LINE: Final = expression(r"#(?P<id>\w{1,64}) \[(?P<status>\w{1,32})\] (?P<subject>\S.*)")
 # An unknown status counts as pending: to show one too many is better than to lose one.
 _STATUS: Final = {
     **dict.fromkeys(("in_progress", "inprogress", "active", "doing", "started"), "in_progress"),

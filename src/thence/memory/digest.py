@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
+from thence.adapters.packages import entry_points, others_offer
 from thence.errors import BadConfig
 from thence.format.records import JSON
 from thence.format.whole import Whole
@@ -25,6 +25,9 @@ from thence.memory.keep import event_row
 from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.signals import Signal, signals
 from thence.memory.store import Digested, SessionRow
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "thence.digesters"
 
@@ -67,7 +70,9 @@ def digesters(wanted: tuple[str, ...] | None = None) -> Mapping[str, Digester]:
 
     A wanted one is named as its package names it, or by where it is: `package.module:Class`.
     """
-    points = sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value))
+    if not wanted and not others_offer(GROUP):
+        return {BuiltIn.name: BuiltIn()}
+    points = entry_points(GROUP)
     if wanted is not None:
         points = [point for point in points if point.name == BuiltIn.name] + [
             _point(name, points) for name in wanted if name != BuiltIn.name
@@ -78,6 +83,8 @@ def digesters(wanted: tuple[str, ...] | None = None) -> Mapping[str, Digester]:
 
 def _point(name: str, installed: Iterable[EntryPoint]) -> EntryPoint:
     if ":" in name:
+        from importlib.metadata import EntryPoint
+
         return EntryPoint(name, name, GROUP)
     for point in installed:
         if point.name == name:

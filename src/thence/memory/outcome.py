@@ -24,6 +24,7 @@ from typing import Final, Literal
 import msgspec
 
 from thence.format import kinds
+from thence.format.expressions import expression
 from thence.format.joins import Call
 from thence.format.normal import SessionEvent
 from thence.format.turn import TurnState
@@ -41,8 +42,8 @@ class Verdict(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
-_HUMAN_REFUSED = re.compile(r"The user doesn't want to|User rejected|User cancelled")
-_SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
+_HUMAN_REFUSED = expression(r"The user doesn't want to|User rejected|User cancelled")
+_SENTENCE = expression(r"(?<=[.!?])\s|\n")
 
 
 # -- the evidence ---------------------------------------------------------------------------
@@ -264,7 +265,7 @@ def judge(course: Course) -> Verdict:
     return next(found)
 
 
-_LANDS = re.compile(r"\bgit (?:-C \S+ )?(?:commit|push|merge)\b|\bgh pr (?:create|merge)\b")
+_LANDS = expression(r"\bgit (?:-C \S+ )?(?:commit|push|merge)\b|\bgh pr (?:create|merge)\b")
 
 
 def landed(course: Course, pair: Call) -> bool:
@@ -312,7 +313,7 @@ TASKS: Final = (
 )
 """The patterns that are tried when the user names none, in this order."""
 
-_IN_BRANCH = re.compile(r"(?:^|/)(?=[a-z]{2,10}-\d)([a-z]{2,10}-\d{1,6})(?=$|[-_/])")
+_IN_BRANCH = expression(r"(?:^|/)(?=[a-z]{2,10}-\d)([a-z]{2,10}-\d{1,6})(?=$|[-_/])")
 _PLAIN: Final = (
     "add build bug bump chore ci day dev docs feat feature fix gh hotfix issue issues main node "
     "part patch phase pr pull python rc release spike step sprint task test ticket update v "

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+from thence.format.expressions import expression
 from thence.memory.rules import FOLD, Rule
 
 _JUDGED = 2048
@@ -23,11 +24,11 @@ _TELLING = 64
 _RUN = 48
 """So many bytes before it say whether a secret stands in the middle of encoded data."""
 
-_BLOB = re.compile(rb"[0-9A-Za-z+/_-]{%d}" % _RUN)
+_BLOB = expression(rb"[0-9A-Za-z+/_-]{%d}" % _RUN)
 
-_FOLDS = re.compile(FOLD.replace(r"\z", r"\Z").encode() + rb"|[\s\\]")
+_FOLDS = expression(FOLD.replace(r"\z", r"\Z").encode() + rb"|[\s\\]")
 
-_UNREAL = re.compile(
+_UNREAL = expression(
     rb"(?i)example|placeholder|redacted|your[-_. ]?[a-z]|change[-_]?(?:me|it)|replace|insert[-_]"
     rb"|dummy|fake|sample|foobar|xxxx|\*\*\*|\.\.\.|<[a-z]|\$\{|\{\{|\$\(|%\(|abcdefgh|12345678"
     rb"|not-?a-?real|deadbeef|lorem"
@@ -43,7 +44,7 @@ _WORDS = frozenset(
 )
 """What stands where a password would, and is none."""
 
-_ID = re.compile(
+_ID = expression(
     rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:0x|sha\d+[-:])?[0-9a-f]+"
     rb"|sha\d+-[0-9a-z+/=]+"
 )
@@ -55,7 +56,7 @@ _ASIDE = (
     "|fingerprint|alias|kind|status|error|message|budget|expiry|expires|at|usage|used"
 )
 
-_OTHER_NAME = re.compile(
+_OTHER_NAME = expression(
     (
         # At the end of the name, after a sign or with a capital: token_count, tokenCount.
         rf"(?:[_.-](?i:{_ASIDE})|(?<=[a-z])(?:{_ASIDE.title()}))s?"

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from thence.format.expressions import expression
 from thence.format.records import Usage
 from thence.memory import pricelist
 
@@ -43,19 +44,19 @@ _LOCAL = frozenset({"ollama", "lmstudio", "lm-studio", "oss", "llama.cpp", "llam
 _OTHERWISE = frozenset({"priority", "flex", "fast", "batch", "scale"})  # other names cost as usual
 
 _STEPS: tuple[tuple[str, re.Pattern[str], str], ...] = (
-    ("context suffix", re.compile(r"\s*\[[^\]]*\]$"), ""),
-    ("route", re.compile(r"^[^/]*/"), ""),
-    ("route", re.compile(r"^[^/]*/"), ""),
-    ("route", re.compile(r"^.*/"), ""),
-    ("Bedrock form", re.compile(r"-v[0-9]+(?::[0-9]+[a-z]?)*$"), ""),
-    ("Bedrock form", re.compile(r"^(?:[a-z-]+\.)?(?:anthropic|openai|xai|moonshot|google)\."), ""),
-    ("date", re.compile(r"[-@](?:20[0-9]{6}|20[0-9]{2}-[0-9]{2}-[0-9]{2}|default)$"), ""),
-    ("effort", re.compile(r"[-_ ]\(?(?:minimal|low|medium|high|xhigh)\)?$"), ""),
-    ("dots", re.compile(r"(?<=[0-9])\.(?=[0-9])"), "-"),
+    ("context suffix", expression(r"\s*\[[^\]]*\]$"), ""),
+    ("route", expression(r"^[^/]*/"), ""),
+    ("route", expression(r"^[^/]*/"), ""),
+    ("route", expression(r"^.*/"), ""),
+    ("Bedrock form", expression(r"-v[0-9]+(?::[0-9]+[a-z]?)*$"), ""),
+    ("Bedrock form", expression(r"^(?:[a-z-]+\.)?(?:anthropic|openai|xai|moonshot|google)\."), ""),
+    ("date", expression(r"[-@](?:20[0-9]{6}|20[0-9]{2}-[0-9]{2}-[0-9]{2}|default)$"), ""),
+    ("effort", expression(r"[-_ ]\(?(?:minimal|low|medium|high|xhigh)\)?$"), ""),
+    ("dots", expression(r"(?<=[0-9])\.(?=[0-9])"), "-"),
 )
 """What is taken off a name, in this order, until the list knows it."""
 
-_ANOTHER = re.compile(
+_ANOTHER = expression(
     r"^[-.]?[0-9]{1,2}(?![0-9]|-[0-9]{2}(?![0-9]))"
     r"|[-_:.](?:batch|fast|flash|free|highspeed|lite|max|mini|nano|pro|spark|turbo|ultra)(?![a-z])"
 )

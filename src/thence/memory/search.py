@@ -22,6 +22,7 @@ from functools import lru_cache
 import msgspec
 
 from thence.errors import ThenceError
+from thence.format.expressions import expression
 from thence.format.facts import Block, words_of
 from thence.format.figures import TICKS
 from thence.format.normal import KINDS
@@ -39,15 +40,15 @@ AROUND = 90
 OPEN, CLOSE = "\x02", "\x03"
 """Stand around what was found in a snippet; no log's text gets here with them inside."""
 
-_PIECE = re.compile(
+_PIECE = expression(
     r"""(?P<no>-)?(?:(?P<name>[a-z]+)(?P<sign>:|>=?|<=?))?(?:"(?P<phrase>[^"]*)"?|(?P<word>\S+))"""
 )
-_WORD = re.compile(r"\w+")
+_WORD = expression(r"\w+")
 _FILTERS = frozenset(
     {"agent", "project", "model", "tool", "kind", "file", "before", "after", "outcome", "cost"}
 )
 _MOST = Decimal(2**63 - 1)  # of anything, in any store
-_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:T[\d:.]+Z?)?")
+_DATE = expression(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:T[\d:.]+Z?)?")
 
 
 class BadQuery(ThenceError):

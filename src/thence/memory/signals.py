@@ -17,6 +17,7 @@ from typing import Final, Literal
 import msgspec
 
 from thence.format import joins, kinds, output
+from thence.format.expressions import expression
 from thence.format.figures import several
 from thence.format.joins import Call
 from thence.format.normal import SessionEvent
@@ -215,7 +216,7 @@ def _paid_between(course: Course, first: SessionEvent, last: SessionEvent) -> li
 # -- tests and files ------------------------------------------------------------------------
 
 # fmt: off
-_NAMED = re.compile(r"(?:FAILED|ERROR) (\S+::\S+)|--- FAIL: (\S+)|not ok \d+ -? ?(.+)|"
+_NAMED = expression(r"(?:FAILED|ERROR) (\S+::\S+)|--- FAIL: (\S+)|not ok \d+ -? ?(.+)|"
                     r"test (\S+) \.\.\. FAILED|\u2715 (.+)")
 # fmt: on
 
@@ -375,7 +376,7 @@ def corrections(course: Course) -> Iterator[tuple[Turn, str]]:
 
 
 STOPPED: Final = "stopped"
-_BY_HAND = re.compile(
+_BY_HAND = expression(
     r"\[Request interrupted by user|The user doesn't want|User (?:rejected|cance)"
 )
 

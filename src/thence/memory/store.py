@@ -19,6 +19,7 @@ import msgspec
 import zstandard
 
 from thence.adapters import Cursor
+from thence.adapters.packages import entry_points
 from thence.errors import BadConfig, ThenceError
 from thence.format.facts import Edge, Fact
 from thence.format.graph import State
@@ -385,9 +386,7 @@ def _opened(url: str) -> Store:
     scheme, colon, rest = url.partition(":")
     if not colon or "/" in scheme:
         scheme, rest = "sqlite", url
-    from importlib.metadata import entry_points  # takes long, and few ask
-
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = {point.name: point for point in entry_points(GROUP)}
     if scheme not in points:
         raise BadConfig(
             f"no store answers to {scheme}:",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from thence.format.expressions import expression
 from thence.format.output import Row, Table
 
 LOOKED_AT: Final = 2_000
@@ -88,7 +89,7 @@ THANKS: Final = Table(Row(*row) for row in (
 """How a prompt begins, in lower case, of a human who is content."""
 # fmt: on
 
-SUCCESS: Final = re.compile(
+SUCCESS: Final = expression(
     r"\b(?:all (?:\w{1,20} ){0,3}(?:pass|green|done|complete)|done|fixed|committed|pushed|merged|"
     r"completed?|perfect|created|updated|added|implemented|resolved|success(?:fully)?|passes)\b",
     re.IGNORECASE,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from thence.format.expressions import expression
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of
 
@@ -52,12 +53,12 @@ _IN_FRONT = ("system-reminder", "ide_opened_file", "ide_selection", "ide_diagnos
 _STARTS = frozenset(text[0] for text in (*_HARNESS, WARMUP, "<")) | frozenset(" \t\r\n")
 _OBSERVERS = ("You are a Claude-Mem", "Hello memory agent")
 _CLIP = 4096
-_COMMAND = re.compile(r"<command-name>([^<\n]{1,200})</command-name>")
-_ARGS = re.compile(r"<command-args>([^<]{0,500})")
-_TASK = re.compile(r"<task-id>([\w-]{1,64})</task-id>")
-_TOOL = re.compile(r"<tool-use-id>([\w-]{1,128})</tool-use-id>")
-_AGENT = re.compile(r"\bagentId: ([\w-]{1,64})")
-_SAVED = re.compile(r"saved to: ([^\n]{1,4096})")
+_COMMAND = expression(r"<command-name>([^<\n]{1,200})</command-name>")
+_ARGS = expression(r"<command-args>([^<]{0,500})")
+_TASK = expression(r"<task-id>([\w-]{1,64})</task-id>")
+_TOOL = expression(r"<tool-use-id>([\w-]{1,128})</tool-use-id>")
+_AGENT = expression(r"\bagentId: ([\w-]{1,64})")
+_SAVED = expression(r"saved to: ([^\n]{1,4096})")
 
 
 def prompt(text: str) -> str | None:
