@@ -250,20 +250,27 @@ def test_a_backup_is_a_store_without_transcripts(
 def test_a_backup_in_the_place_of_a_lost_store_goes_on(
     machine: Homes, run: Run, tmp_path: Path
 ) -> None:
-    """The next sweep reads nothing again, and what grows is read whole."""
+    """The next sweep reads again what the lost one held, where its log is still there.
+
+    What was evicted before stays so, what has no log keeps its digest; nothing counts twice.
+    """
     run("sweep")
+    run("evict", IMPORT, "--yes")
+    before = {one.session.session_uid: one.ticks for one in rows()}
     run("backup", str(tmp_path / "saved.db"))
     shutil.rmtree(machine.thence / "memory")
     (machine.thence / "memory").mkdir()
     (tmp_path / "saved.db").replace(machine.thence / "memory/thence.db")
+    next(machine.claude.rglob(f"{QUESTION}.jsonl")).unlink()
+    told = json.loads(run("sweep", "--json").stdout)
 
+    assert len(before) - 2 == told["read"]
+    assert before == {one.session.session_uid: one.ticks for one in rows()}
+    evicted = [one.session.session_uid for one in rows() if one.session.evicted_at]
+    assert sorted(evicted) == sorted(
+        one.session.session_uid for one in (row(IMPORT), row(QUESTION))
+    )
     assert 0 == json.loads(run("sweep", "--json").stdout)["read"]
-
-    path = next(machine.claude.rglob(f"{QUESTION}.jsonl"))
-    path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[-1])
-    run("sweep")
-
-    assert row(QUESTION).session.evicted_at is None
 
 
 def test_a_file_that_is_there_is_not_overwritten_unasked(

@@ -15,6 +15,8 @@ from thence.errors import BadConfig, NotReadable
 @click.command(
     "backup",
     help="Save what is kept for good into one file. Digests, costs and signals; no transcripts.",
+    epilog="To go back to it, put it in the place of the store, which `thence doctor` names, and"
+    " sweep: sessions whose logs are still there are read again.",
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")

@@ -2,7 +2,8 @@
 
 The copy is a store of its own in which every session was evicted: sessions, what they took,
 digests, signals and who owns what are there; events, words, packs and the key of the redactor are
-not. Put in the place of a lost store, the next sweep reads on from where that one was.
+not. Put in the place of a lost store, the next sweep reads those sessions again whose logs are
+still there and that the lost store held; the others keep their digests.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
+import msgspec
+from msgspec.structs import replace
 
 from thence.errors import NotAppendable, NotReadable
 from thence.memory import disk
+from thence.memory.rows import CURSOR
 
 _TIER1: Final = ("events", "runs", "facts", "shares", "pending")
 _PAGES: Final = 4096
@@ -65,6 +69,19 @@ def _reduce(copy: apsw.Connection) -> None:
         for table in ("tables", *_TIER1):
             copy.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own
         now = time.time_ns() // 1_000_000
-        copy.execute("UPDATE sessions SET evicted=? WHERE evicted IS NULL", (now,))
+        held: list[Any] = copy.execute(
+            "SELECT uid, cursor FROM sessions WHERE evicted IS NULL"
+        ).fetchall()
+        copy.executemany(
+            "UPDATE sessions SET evicted=?, cursor=? WHERE uid=?",
+            [(now, _unread(cursor), uid) for uid, cursor in held],
+        )
         copy.execute("UPDATE sessions SET raw_bytes=0")
     copy.execute("VACUUM")
+
+
+def _unread(cursor: bytes) -> bytes:
+    """Let no file look as it did when it was read: a sweep that finds it takes it for changed."""
+    told = CURSOR.decode(cursor)
+    marks = {key: replace(mark, mtime_ns=-1) for key, mark in told.marks.items()}
+    return msgspec.msgpack.encode(replace(told, marks=marks))
