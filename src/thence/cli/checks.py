@@ -203,7 +203,8 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     finally:
         db.close()
     if found == ["ok"]:
-        yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)}")
+        where = clean(tilde(str(path)))
+        yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)} in {where}")
         return
     for one in found:
         yield Finding("store", "bad", clean(" ".join(one.split())), ANEW)
