@@ -431,14 +431,18 @@ def test_nudges_are_not_believed(desk: Desk, fields: dict[str, object]) -> None:
 
 
 def test_watching_sweeps_what_changed_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first sweep takes everything, each further one the sessions of the files that changed."""
+    """The first sweep takes everything, each further one the sessions of the files that changed.
+
+    These are digested when nothing changes any more.
+    """
     folder = desk.claude / "projects" / "-home-dev-project"
 
-    def changes(_folders: object, _queue: object) -> object:
+    def changes(*_: object, **__: object) -> object:
         desk.write_claude(alerts())
         with (folder / f"{WINDOWS}.jsonl").open("ab") as file:
             file.write(b"\n")
         yield {folder / f"{ALERTS}.jsonl"}
+        yield set()  # it rests
         raise KeyboardInterrupt
 
     monkeypatch.setattr(watching, "changes", changes)
@@ -446,8 +450,9 @@ def test_watching_sweeps_what_changed_alone(desk: Desk, monkeypatch: pytest.Monk
     *reports, _stopped = ran.lines
 
     assert 130 == ran.code
-    assert [(2, 2), (1, 1)] == [
-        (told["sources"], told["sessions_new"]) for told in map(json.loads, reports)
+    assert [(2, 2, 2), (1, 1, 0), (0, 0, 1)] == [
+        (told["sources"], told["sessions_new"], told["digested"])
+        for told in map(json.loads, reports)
     ]
 
 
@@ -457,9 +462,10 @@ def test_watching_begins_before_any_agent_was_used(
     """It says that nothing is there, names no folder that is not, and sweeps what comes."""
     desk = Desk(tmp_path, monkeypatch)
 
-    def changes(folders: Sequence[Path], _queue: object) -> object:
+    def changes(folders: Sequence[Path], _queue: object, *, rest: float) -> object:
         def found() -> object:
             assert desk.claude in folders
+            assert rest > 0
             desk.write_claude(alerts())
             yield {desk.claude / "projects" / "-home-dev-project" / f"{ALERTS}.jsonl"}
             raise KeyboardInterrupt

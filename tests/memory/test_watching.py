@@ -124,6 +124,30 @@ def test_a_folder_may_be_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     timer.cancel()
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_rest_is_told_once(told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each change, and not before the first."""
+    monkeypatch.setattr(watching, "LOOK_MS", 20)
+    monkeypatch.setattr(watching, "POLL", 0.02)
+    if not told:
+        monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
+    folder, queue, stop = tmp_path / "logs", tmp_path / "queue", threading.Event()
+    folder.mkdir()
+    found = watching.changes([folder], queue, gather_ms=50, step_ms=10, rest=0.1, stop=stop)
+    timers = [threading.Timer(LONG, stop.set)]
+    for number in range(2):
+        path = folder / f"{number}.jsonl"
+        path.write_text("{}\n", encoding="utf-8")
+
+        assert [{path}, set()] == [next(found), next(found)]
+    timers.append(threading.Timer(0.5, stop.set))
+    for timer in timers:
+        timer.start()
+
+    assert [] == list(found)
+    timers[0].cancel()
+
+
 def test_what_the_system_did_not_tell_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

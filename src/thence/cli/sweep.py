@@ -33,6 +33,9 @@ WAIT = 30.0
 
 REST, LONGEST = 1.0, 5.0
 """How long a watching sweep rests, for each second that it took; it leaves the machine to work."""
+QUIET, LATEST, SHARE = 5.0, 60.0, 9.0
+"""Seconds without a change after which what was swept is digested; after which that is done though
+there is no quiet; and how much longer than digesting took the next time is waited for."""
 
 Roots = dict[str, list[Path]]
 
@@ -156,7 +159,13 @@ class Run:
             tell([f"{what}, {kept:,} new ones are kept; sweep again to go on"])
 
     def _sweep(
-        self, store: Store, known: Mapping[str, Adapter], roots: Roots, *, wait: float = 0.0
+        self,
+        store: Store,
+        known: Mapping[str, Adapter],
+        roots: Roots,
+        *,
+        wait: float = 0.0,
+        digests: bool = True,
     ) -> Report:
         from thence.memory import nudges
 
@@ -166,7 +175,9 @@ class Run:
             for name, root in taken.roots(known):
                 if root not in roots.setdefault(name, []) and root.is_dir():
                     roots[name].append(root)
-            sweep = wiring.sweep_of(store, known, evicts=wiring.policy(), progress=self._note)
+            sweep = wiring.sweep_of(
+                store, known, evicts=wiring.policy(), progress=self._note, digests=digests
+            )
             self._report = sweep.report
             report = sweep.run(roots)
             if report.evicted:
@@ -195,11 +206,16 @@ class Run:
         from thence.memory.watching import changes, narrowed
 
         folders = [path for paths in self._roots.values() for path in paths]
-        changed = changes(folders, wiring.home() / nudges.FOLDER)
+        changed = changes(folders, wiring.home() / nudges.FOLDER, rest=QUIET)
         self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
+        due = time.monotonic() + LATEST
         for paths in changed:
             known, roots = narrowed(self._known, self._roots, paths)
-            report = self._sweep(store, known, roots, wait=WAIT)
+            # To digest a session all of it is read, for every line that it grows by.
+            digests = not paths or time.monotonic() > due
+            report = self._sweep(store, known, roots, wait=WAIT, digests=digests)
+            if digests:
+                due = time.monotonic() + max(LATEST, SHARE * report.seconds)
             self._tell(report)
             time.sleep(min(REST * report.seconds, LONGEST))  # what changes meanwhile is gathered
         return 0

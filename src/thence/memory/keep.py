@@ -496,18 +496,18 @@ def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) ->
     end = None
     if not notes and sum(map(_size, refs)) > _RECALLED:
         end = min(_END, max(_RECALLED // (2 * len(refs)), _LEAST))
-    out = []
-    for fact in facts:
-        if any(_recalls(block, notes=notes) for block in fact.blocks):
-            blocks = tuple(
-                _with_payload(block, spelling.load(next(bodies)), end)
-                if _recalls(block, notes=notes)
-                else block
-                for block in fact.blocks
-            )
-            fact = msgspec.structs.replace(fact, blocks=blocks)  # noqa: PLW2901 - the same, fuller
-        out.append(fact)
-    return out
+    for at, fact in enumerate(facts):
+        blocks: list[Block] = []
+        recalls = False
+        for block in fact.blocks:
+            if _recalls(block, notes=notes):
+                recalls = True
+                blocks.append(_with_payload(block, spelling.load(next(bodies)), end))
+            else:
+                blocks.append(block)
+        if recalls:
+            facts[at] = msgspec.structs.replace(fact, blocks=tuple(blocks))
+    return facts
 
 
 def salvaged(facts: Sequence[Fact], blobs: Blobs, path: str) -> tuple[list[Fact], list[Skipped]]:
@@ -528,9 +528,8 @@ def salvaged(facts: Sequence[Fact], blobs: Blobs, path: str) -> tuple[list[Fact]
 
 
 def _recalls(block: Block, *, notes: bool) -> bool:
-    if block.ref is None or notes or block.role != "system":
-        return block.ref is not None
-    return _size(block.ref) <= _NOTE
+    ref = block.ref
+    return ref is not None and (notes or block.role != "system" or _size(ref) <= _NOTE)
 
 
 def _size(ref: str) -> int:

@@ -61,7 +61,8 @@ _TRIES: Final = 8
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REF = re.compile(
-    r"([a-z2-7]{20})-([0-2])#([0-9]{1,15}),([0-9]{1,15}),([0-9]{1,10}),([0-9]{1,10}),([0-9a-f]{8})"
+    r"(?P<frame>([a-z2-7]{20})-([0-2])#([0-9]{1,15}),([0-9]{1,15}))"
+    r",(?P<start>[0-9]{1,10}),(?P<size>[0-9]{1,10}),(?P<crc>[0-9a-f]{8})"
 )
 _FILE = re.compile(r"([a-z2-7]{20})-[0-2]\.pack")
 
@@ -130,13 +131,7 @@ class Ref(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Ref:
         """Read a ref; anything that is not exactly one of ours is refused."""
-        match = _REF.fullmatch(text)
-        if match is None:
-            raise PackDamaged(
-                f"not a payload ref: {text[:80]!r}",
-                hint="the row that holds it is damaged; sweep its source again",
-            )
-        pack, *numbers, crc = match.groups()
+        _, pack, *numbers, crc = _matched(text).groups()
         slot, offset, length, start, size = map(int, numbers)
         return cls(pack, slot, offset, length, start, size, int(crc, 16))
 
@@ -150,6 +145,16 @@ class Ref(NamedTuple):
     def file(self) -> str:
         """Name of the file in the folder of packs."""
         return _file(self.pack, self.slot)
+
+
+def _matched(ref: str) -> re.Match[str]:
+    match = _REF.fullmatch(ref)
+    if match is None:
+        raise PackDamaged(
+            f"not a payload ref: {ref[:80]!r}",
+            hint="the row that holds it is damaged; sweep its source again",
+        )
+    return match
 
 
 def pack_name(session_uid: str) -> str:
@@ -396,21 +401,25 @@ class Packs:
 
     def read_all(self, refs: Iterable[str]) -> Iterator[bytes]:
         """Give the payloads of refs, one by one; those that lie together are read together."""
-        file, handle = "", -1
+        file, handle, last, frame = "", -1, "", b""
         try:
             for ref in refs:
-                where = Ref.parse(ref)
-                if where.file != file:
-                    if handle >= 0:
-                        os.close(handle)
-                    # Opened even when a frame is held: what was evicted is not served from memory.
-                    file, handle = where.file, -1
-                    handle = self._opened(where)
-                try:
-                    yield self._slice(handle, where)
-                except OSError as error:
-                    why = f"cannot be read: {error.strerror or error}"
-                    raise self._damaged(where, why) from error
+                match = _matched(ref)
+                if match["frame"] != last:
+                    where = Ref.parse(ref)
+                    if where.file != file:
+                        if handle >= 0:
+                            os.close(handle)
+                        # Opened even when a frame is held: the evicted is not served from memory.
+                        file, handle = where.file, -1
+                        handle = self._opened(where)
+                    last, frame = match["frame"], self._frame(handle, where)
+                start, size = int(match["start"]), int(match["size"])
+                payload = frame[start : start + size]
+                # A frame has a checksum of its own; this covers the ref, and a name used again.
+                if len(payload) != size or zlib.crc32(payload) != int(match["crc"], 16):
+                    raise self._damaged(Ref.parse(ref), "holds other bytes there")
+                yield payload
         finally:
             if handle >= 0:
                 os.close(handle)
@@ -426,22 +435,21 @@ class Packs:
         except OSError as error:
             raise self._damaged(where, f"cannot be read: {error.strerror or error}") from error
 
-    def _slice(self, handle: int, where: Ref) -> bytes:
-        here = os.fstat(handle)
-        if not stat.S_ISREG(here.st_mode):
-            raise self._damaged(where, "is not a regular file")
-        key = where.file, here.st_ino, where.offset
-        frame = self._frames.get(key)
-        if frame is None:
-            if where.offset + where.length > here.st_size:
-                raise self._damaged(where, "is shorter than it was")
-            frame = self._decode(handle, where)
-            self._frames.put(key, frame)
-        payload = frame[where.start : where.start + where.size]
-        # The frame has its own checksum; this one also covers the ref, and a name used again.
-        if len(payload) != where.size or zlib.crc32(payload) != where.crc:
-            raise self._damaged(where, "holds other bytes there")
-        return payload
+    def _frame(self, handle: int, where: Ref) -> bytes:
+        try:
+            here = os.fstat(handle)
+            if not stat.S_ISREG(here.st_mode):
+                raise self._damaged(where, "is not a regular file")
+            key = where.file, here.st_ino, where.offset
+            frame = self._frames.get(key)
+            if frame is None:
+                if where.offset + where.length > here.st_size:
+                    raise self._damaged(where, "is shorter than it was")
+                frame = self._decode(handle, where)
+                self._frames.put(key, frame)
+        except OSError as error:
+            raise self._damaged(where, f"cannot be read: {error.strerror or error}") from error
+        return frame
 
     def _decode(self, handle: int, where: Ref) -> bytes:
         data = _pread(handle, where.length, where.offset)

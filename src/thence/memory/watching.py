@@ -41,42 +41,49 @@ def changes(
     *,
     gather_ms: int = GATHER_MS,
     step_ms: int = STEP_MS,
+    rest: float | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[set[Path]]:
     """Give the files that were written, again and again; a nudge in the queue counts as well.
 
     Everything written since this was called is given, however late it is asked for: who calls it,
-    and then sweeps, misses nothing. Folders may be made later. It ends soon after `stop` is set.
+    and then sweeps, misses nothing. Folders may be made later. When nothing changed for `rest`
+    seconds, that is told once, by an empty set. It ends soon after `stop` is set.
     """
     queue.mkdir(parents=True, exist_ok=True, mode=0o700)
     seen = Seen([*folders, queue])
-    return _changes(seen, queue, gather_ms, step_ms, stop or threading.Event())
+    found = _found(seen, queue, gather_ms, step_ms, stop or threading.Event())
+    return _handed(found, queue, rest)
 
 
-def _changes(
-    seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
-) -> Iterator[set[Path]]:
-    try:
-        while not stop.is_set():
-            yield from _without(queue, _told(seen, queue, gather_ms, step_ms, stop))
-    except (ImportError, OSError, RuntimeError):  # not installed, or nobody tells of so many files
-        yield from _without(queue, _polled(seen, stop))
-
-
-def _without(queue: Path, found: Iterable[set[str]]) -> Iterator[set[Path]]:
+def _handed(found: Iterable[set[str]], queue: Path, rest: float | None) -> Iterator[set[Path]]:
     """Leave the nudges out of what changed: that there are some is all that they say."""
+    last, rests = time.monotonic(), True
     for paths in found:
         if paths:
             yield {Path(path) for path in paths if not path.startswith(f"{queue}/")}
+            last, rests = time.monotonic(), False
+        elif rest is not None and not rests and time.monotonic() - last >= rest:
+            rests = True
+            yield set()
+
+
+def _found(
+    seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
+) -> Iterator[set[str]]:
+    """Give what changed, nudges among it; nothing at all every now and then."""
+    try:
+        while not stop.is_set():
+            yield from _told(seen, queue, gather_ms, step_ms, stop)
+    except (ImportError, OSError, RuntimeError):  # not installed, or nobody tells of so many files
+        while not stop.wait(POLL):
+            yield seen.look()
 
 
 def _told(
     seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
 ) -> Iterator[set[str]]:
-    """Give what the system tells, and what it does not; nothing at all every now and then.
-
-    It ends when a folder is there that was not.
-    """
+    """Give what the system tells, and what it does not, until a folder is there that was not."""
     from watchfiles import Change, watch
 
     def is_new_folder(change: Change, path: str) -> bool:
@@ -114,12 +121,6 @@ def _told(
         yield paths
         if there != seen.there():
             break
-
-
-def _polled(seen: Seen, stop: threading.Event) -> Iterator[set[str]]:
-    """The same by looking alone."""
-    while not stop.wait(POLL):
-        yield seen.look()
 
 
 class Seen:
