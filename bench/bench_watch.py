@@ -27,8 +27,11 @@ RATE = 20
 SECONDS = float(os.environ.get("THENCE_WATCH_SECONDS", "60"))
 IDLE = 5.0
 """Seconds of watching before the first line is written."""
-LATEST = 120.0
-"""Seconds after the last line within which all of them are kept, on however busy a machine."""
+LATEST = max(120.0, SECONDS / 6)
+"""Seconds after the last line within which all of them are kept, on however busy a machine.
+
+After an hour each session has 72,000 events, and to add a line to it takes a second.
+"""
 
 
 class Agent:
