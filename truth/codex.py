@@ -7,8 +7,19 @@ from typing import Any
 
 from truth.case import Answers, Case, Usage, lines_of
 
-A = "019a5eed-0000-7000-8000-00000000000a"
-B = "019a5eed-0000-7000-8000-00000000000b"
+BEGUN = 1_794_304_800
+"""2026-11-10, 10:00 UTC: a line a second from then on."""
+
+
+def name(second: int, number: int) -> str:
+    """Give the id of a thread or turn, which says when it was begun, as Codex makes them."""
+    when = f"{(BEGUN + second) * 1000:012x}"
+    return f"{when[:8]}-{when[8:]}-7000-8000-{number:012x}"
+
+
+A, B = name(0, 0xA), name(10, 0xB)
+FORKED = "2026-11-10T10:00:10.000Z"
+"""When B is forked from A; Codex 0.130 writes the lines it copies anew, all at this time."""
 FOLDER = ".codex/sessions/2026/11/10"
 
 
@@ -57,9 +68,14 @@ class Rollout:
 
     def turn(self, prompt: str, answer: str) -> None:
         """A prompt, its answer, and the running total, written twice as the client does."""
-        self.event("task_started", model_context_window=272_000)
+        second = len(self.lines)
+        own = name(second, 0xC)
+        self.event(
+            "task_started", turn_id=own, started_at=BEGUN + second, model_context_window=272_000
+        )
         context = {"cwd": "/home/dev/tidepool", "model": "gpt-5", "approval_policy": "never"}
-        self.put("turn_context", {**context, "sandbox_policy": {"mode": "read-only"}})
+        policy = {"mode": "read-only"}
+        self.put("turn_context", {"turn_id": own, **context, "sandbox_policy": policy})
         self.said("user", prompt)
         self.event("user_message", message=prompt, kind="plain")
         self.event("agent_message", message=answer)
@@ -68,7 +84,7 @@ class Rollout:
         self.spent += turn(self.turns)
         self.count()
         self.count()
-        self.event("task_complete", last_agent_message=answer)
+        self.event("task_complete", turn_id=own, last_agent_message=answer)
 
     def count(self) -> None:
         """The running total."""
@@ -131,11 +147,12 @@ def _rollback(home: Path) -> None:
 
 
 def _fork(home: Path) -> None:
-    """A second rollout begins with the first one's lines, and with its total."""
+    """A second rollout begins with the first one's lines, at the fork's time, and its total."""
     first = _talk()
     first.write(home)
-    other = Rollout(B, forked_from_id=A)
+    other = Rollout(B, forked_from_id=A, timestamp=FORKED)
     other.lines += first.lines
+    other.lines = [{**line, "timestamp": FORKED} for line in other.lines]
     other.spent, other.turns = first.spent, first.turns
     other.turn("And the fork?", "It leads to the copperweir.")
     other.write(home)

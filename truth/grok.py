@@ -9,8 +9,8 @@ from typing import Any
 
 from truth.case import Answers, Case, Usage, lines_of
 
-A = "019b5eed-0000-7000-8000-00000000000a"
-B = "019b5eed-0000-7000-8000-00000000000b"
+A = "01a1c4e6-7500-7000-8000-00000000000a"
+B = "01a1c4e6-9c10-7000-8000-00000000000b"
 GROUP = ".grok/sessions/%2Fhome%2Fdev%2Ftidepool"
 EACH = Usage(400, 100, 0, 600)
 START_MS = 1_794_304_800_000
@@ -24,6 +24,8 @@ class Folder:
         self.path = home / GROUP / session
         self.path.mkdir(parents=True, exist_ok=True)
         self.lines: list[dict[str, Any]] = []
+        self.chat: list[dict[str, Any]] = []
+        """What the model sees: the client takes out what was taken back."""
         self.bills: list[tuple[int, Usage]] = []
         """When each turn ended, in seconds from the start, and what it took."""
         self.prompts = 0
@@ -51,12 +53,15 @@ class Folder:
         """A turn begins."""
         self.prompts += 1
         text = {"type": "text", "text": prompt}
+        seen = [{"type": "text", "text": f"<user_query>\n{prompt}\n</user_query>"}]
+        self.chat.append({"type": "user", "content": seen, "prompt_index": self.index})
         told = {"modelId": "grok-code-fast-1", "promptIndex": self.index}
         self.update("user_message_chunk", {"promptId": self._prompt}, content=text, _meta=told)
 
     def answered(self, answer: str, children: int = 0) -> None:
         """A turn ends; its bill holds those of its subagents."""
         meta = {"promptId": self._prompt, "streamStartMs": self.prompts}
+        self.chat.append({"type": "assistant", "content": answer, "model_id": "grok-code-fast-1"})
         self.update("agent_message_chunk", meta, content={"type": "text", "text": answer})
         bill = sum([EACH] * children, EACH)
         self.update(
@@ -72,6 +77,8 @@ class Folder:
     def write(self, **summary: Any) -> None:
         """Write all files."""
         (self.path / "updates.jsonl").write_bytes(lines_of(self.lines))
+        begins = {"type": "system", "content": "You are Grok."}
+        (self.path / "chat_history.jsonl").write_bytes(lines_of([begins, *self.chat]))
         info = {"id": self.session, "cwd": "/home/dev/tidepool"}
         about = {
             "info": info,
@@ -120,6 +127,7 @@ def _streamed(home: Path) -> None:
     folder.lines.insert(2, json.loads(json.dumps(folder.lines[1])))
     folder.lines[2]["params"]["update"]["content"]["text"] = " Or in the copperweir."
     folder.lines[2]["params"]["_meta"] |= {"eventId": f"{A}-9", **name}
+    folder.chat[-1]["content"] += " Or in the copperweir."
     folder.write()
 
 
@@ -129,6 +137,7 @@ def _rewind(home: Path) -> None:
     folder.turn("Take the thornvault road.", "I took the thornvault road.")
     folder.update("rewind_marker", target_prompt_index=1, created_at="2026-11-10T10:03:00Z")
     folder.index = 1
+    del folder.chat[2:]
     folder.turn("Take the other road.", "I took the copperweir road.")
     folder.write()
 
@@ -140,6 +149,7 @@ def _fork(home: Path) -> None:
     other = Folder(home, B)
     other.lines = [json.loads(json.dumps(line).replace(f'sessionId": "{A}', f'sessionId": "{B}'))
                    for line in first.lines]  # fmt: skip
+    other.chat = list(first.chat)
     other.bills = list(first.bills)
     other.prompts = other.index = 1
     other.turn("And the fork?", "It leads to the copperweir.")

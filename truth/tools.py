@@ -82,17 +82,13 @@ class Thence(Tool):
 
 
 class Agentsview(_Peer):
-    """agentsview, asked through its daemon.
-
-    It reads Grok too, probably by `chat_history.jsonl`, which the planted folders do not have: not
-    asked.
-    """
+    """agentsview, asked through its daemon."""
 
     name = "agentsview"
-    reads = ("claude", "codex")
+    reads = ("claude", "codex", "grok")
     version = PYPI["agentsview"]
     program = PEERS / "bin" / "agentsview"
-    _all = ("--include-one-shot", "--include-automated", "--json")
+    _all = ("--include-one-shot", "--include-automated", "--include-children", "--json")
 
     def _ask(self, *given: str) -> dict[str, object]:
         told = self.asked(self.program, *given, AGENTSVIEW_DATA_DIR=str(self.home / "view"))
@@ -114,9 +110,11 @@ class Agentsview(_Peer):
         self._run("sync")
 
     def sessions(self) -> int | None:
-        """As `session list` has it, one-shot and automated ones as well."""
+        """As `session list` has it, every kind of them but those of subagents."""
         told = self._ask("session", "list", *self._all)["sessions"]
-        return len(told) if isinstance(told, list) else None
+        if not isinstance(told, list):
+            return None
+        return len([one for one in told if not _is_subagents(one)])
 
     def _totals(self) -> dict[str, Any]:
         told = self._ask("usage", "daily", "--all", "--json", "--offline")["totals"]
@@ -134,9 +132,12 @@ class Agentsview(_Peer):
 
     def finds(self, word: str) -> bool | None:
         """As `session search` has it, children as well."""
-        return bool(
-            self._ask("session", "search", word, "--include-children", *self._all)["matches"]
-        )
+        return bool(self._ask("session", "search", word, *self._all)["matches"])
+
+
+def _is_subagents(told: dict[str, Any]) -> bool:
+    """Whether a session is a subagent's; one that Codex ran for a script is called so too."""
+    return told.get("relationship_type") == "subagent" and bool(told.get("parent_session_id"))
 
 
 class Ccusage(_Peer):
