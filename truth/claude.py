@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ ONE = Usage(1000, 200, 300, 5000)
 
 class Script:
     """A transcript in the making: each record goes on from the one before."""
+
+    version = "2.1.80"
 
     def __init__(self, session: str = A, tag: str = "a", start: int = 0) -> None:
         self.session = session
@@ -36,7 +39,7 @@ class Script:
             "userType": "external",
             "cwd": CWD,
             "sessionId": self.session,
-            "version": "2.1.80",
+            "version": self.version,
             "gitBranch": "main",
             "type": kind,
             "uuid": uuid,
@@ -138,13 +141,33 @@ def _fork(home: Path) -> None:
 
 
 def _rewind(home: Path) -> None:
-    """A turn is taken back and said again in another way."""
-    script = _talk()
-    here = script.last
-    script.turns("Take the thornvault road.", "I took the thornvault road.")
-    script.last = here
-    script.turns("Take the other road.", "I took the copperweir road.")
+    """A turn is taken back and said again in another way; a note ends each turn, as of 2.1."""
+    script = Script()
+    script.version = "2.1.325"
+
+    def turn(prompt: str, answer: str) -> None:
+        script.turns(prompt, answer)
+        script.add("system", subtype="turn_duration", durationMs=1000, messageCount=2, isMeta=False)
+
+    _rewound(script, turn)
     script.write(home)
+
+
+def _rewind_before(home: Path) -> None:
+    """The same without the notes."""
+    script = Script()
+    script.version = "2.0.76"
+    _rewound(script, script.turns)
+    script.write(home)
+
+
+def _rewound(script: Script, turn: Callable[[str, str], None]) -> None:
+    turn("Where is quillfern kept?", "In the brackenloft.")
+    turn("Go on.", "It is done.")
+    here = script.last
+    turn("Take the thornvault road.", "I took the thornvault road.")
+    script.last = here
+    turn("Take the other road.", "I took the copperweir road.")
 
 
 def _compaction(home: Path) -> None:
@@ -280,6 +303,13 @@ CASES = (
         "rewind",
         "a turn is taken back: billed all the same, and dead",
         _rewind,
+        Answers(1, _TWICE + _TWICE, priced=True, live=("copperweir",), dead=("thornvault",)),
+    ),
+    Case(
+        "claude",
+        "rewind, 2.0",
+        "the same as the client of a year ago wrote it",
+        _rewind_before,
         Answers(1, _TWICE + _TWICE, priced=True, live=("copperweir",), dead=("thornvault",)),
     ),
     Case(
