@@ -147,7 +147,8 @@ def _rewind(home: Path) -> None:
 
     def turn(prompt: str, answer: str) -> None:
         script.turns(prompt, answer)
-        script.add("system", subtype="turn_duration", durationMs=1000, messageCount=2, isMeta=False)
+        ended = {"subtype": "turn_duration", "durationMs": 1000, "messageCount": 2}
+        script.add("system", **ended, isMeta=False, entrypoint="cli")
 
     _rewound(script, turn)
     script.write(home)

@@ -75,7 +75,8 @@ class Rollout:
         )
         context = {"cwd": "/home/dev/tidepool", "model": "gpt-5", "approval_policy": "never"}
         policy = {"mode": "read-only"}
-        self.put("turn_context", {"turn_id": own, **context, "sandbox_policy": policy})
+        said = {"turn_id": own, **context, "sandbox_policy": policy, "summary": "none"}
+        self.put("turn_context", said)
         self.said("user", prompt)
         self.event("user_message", message=prompt, kind="plain")
         self.event("agent_message", message=answer)

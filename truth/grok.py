@@ -162,11 +162,29 @@ def _subagent(home: Path) -> None:
     child.turn("Look.", "Behind the copperweir.")
     child.write(session_kind="subagent")
     folder = Folder(home)
-    told = {"subagent_id": B, "child_session_id": B, "parent_session_id": A}
+    told = {"subagent_id": B, "child_session_id": B, "attempt_id": "at1.1"}
     folder.asked("Where is quillfern kept?")
-    folder.update("subagent_spawned", None, **told, subagent_type="explore", description="look")
-    ended = {"status": "completed", "tokens_used": EACH.total, "turns": 1}
-    folder.update("subagent_finished", None, **told, **ended)
+    folder.update(
+        "subagent_spawned",
+        **told,
+        parent_session_id=A,
+        parent_prompt_id="prompt-a-1",
+        subagent_type="explore",
+        description="look",
+        effective_context_source="new",
+        model="grok-code-fast-1",
+    )
+    folder.update(
+        "subagent_finished",
+        **told,
+        status="completed",
+        tool_calls=0,
+        turns=1,
+        duration_ms=1000,
+        tokens_used=EACH.total,
+        output="Behind the copperweir.",
+        will_wake=True,
+    )
     folder.answered("In the brackenloft.", children=1)
     side = folder.path / "subagents" / B
     side.mkdir(parents=True)
