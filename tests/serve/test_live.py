@@ -24,6 +24,7 @@ from thence.cli.madeup import made_id
 from thence.journal import Journal
 from thence.memory import nudges
 from thence.memory.recall import along
+from thence.memory.watching import changes
 from thence.serve import clients, live, sweeper
 from thence.serve.clients import Client, frame
 from thence.serve.lines import Line
@@ -153,6 +154,25 @@ def wait_until(fits: Callable[[], bool]) -> None:
     while not fits():
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_what_is_written_while_watching_begins_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes: the first sweep waits until what follows it will be told."""
+    house = built(tmp_path)
+
+    def slow(*folders: Any, **options: Any) -> Iterator[set[Path]]:
+        time.sleep(1.0)
+        say(house, "said meanwhile")
+        return changes(*folders, **options)
+
+    monkeypatch.setattr(sweeper, "changes", slow)
+    before = house.desk.row(UID).events
+    with house.serving():
+        wait_until(lambda: house.desk.row(UID).events > before)
+    house.close()
 
 
 # -- coming back ----------------------------------------------------------------------------

@@ -218,6 +218,28 @@ def test_the_outline_and_the_map_lead_to_their_events(browser: Browser, house: H
             expect(page.locator(f"[id='{name}']")).to_be_visible()
 
 
+@pytest.mark.parametrize("width", [1440, 1100, 800])
+def test_the_outline_has_its_room_with_a_map_and_without(
+    width: int, browser: Browser, own_house: House
+) -> None:
+    """A session in which no turn was billed has no map; on a narrow page the outline is above."""
+    bare = Transcript("bare", own_house.homes.work / "tidepool", datetime.now(UTC))
+    bare.prompt("Is anybody there?", wait=1)
+    bare.save(own_house.homes.claude)
+    own_house.swept()
+    with browsers.tab(browser, own_house, width=width) as tab:
+        for path, maps in ((tides(own_house), 1), (f"/sessions/claude:{bare.id}", 0)):
+            page = tab.go(path)
+            assert maps == page.locator(".map").count()
+            outline = page.locator(".outline").bounding_box()
+            main = page.locator(".s-main").bounding_box()
+            assert outline
+            assert main
+            assert outline["width"] >= 264
+            beside = outline["x"] >= main["x"] + main["width"]
+            assert beside if width > 900 else outline["y"] < main["y"]
+
+
 def test_a_long_session_comes_as_one_reads_on(browser: Browser, own_house: House) -> None:
     """About 200 rows at first; more when their place comes into view; in the end all, once."""
     work = own_house.homes.work / "tidepool"
