@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from thence.errors import BadConfig
@@ -436,6 +436,8 @@ def test_equal_secrets_stay_equal(before: str, seed: int, after: str) -> None:
     redacted = redact(f"{before}\n {token(seed)} \n{after}")
 
     assert token(seed) not in redacted
+    # Half a secret at the end of a line goes on in the next one: then they are one, and go as one.
+    assume(redacted.startswith(redact(before)))
     assert placeholder in redacted or "[REDACTED:cookie" in redacted
 
 
