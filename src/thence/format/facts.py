@@ -351,7 +351,7 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
     A record that was written twice is one; one that repeats an id with other content is another
     event, told apart by its occurrence.
     """
-    times = _occurrences(facts)
+    times = occurrences(facts)
     name = event_ids(uid)
     last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
     tools: dict[str, str | None] = {}
@@ -366,8 +366,8 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
     return list(_events(facts, states, times, uid, name, last, tools, all_told(facts)))
 
 
-def _occurrences(facts: Sequence[Fact]) -> list[int | None]:
-    """Which version of its id each fact is: 0 the first, None for a plain repetition."""
+def occurrences(facts: Sequence[Fact]) -> list[int | None]:
+    """Return which version of its id each fact is: 0 for the first, None for a repetition."""
     if len({fact.node.id for fact in facts}) == len(facts):
         return [0] * len(facts)
     first: dict[str, Fact] = {}

@@ -99,7 +99,8 @@ class Graph:
         self._place = self._index()
         self.parents = self._link()
         self._cut_cycles()
-        self._line_parents = self._lines()
+        self.line_parents = self._lines()
+        """Places of parents, the gaps at boundaries closed; -1 is a root."""
         self._walks = 4 * len(nodes) + 1000
 
     # -- links --------------------------------------------------------------------------
@@ -373,6 +374,14 @@ class Graph:
                 return target, -1 if self.nodes[i].flags & Is.TRAILS else i
         return None
 
+    @property
+    def moved_at(self) -> int | None:
+        """The place of the event that moved the tip last; None when nothing did."""
+        if self._moved is None:
+            return None
+        last = range(len(self.nodes) - 1, -1, -1)
+        return next(i for i in last if self.nodes[i].tip is not None)
+
     def _reached(self, target: int, after: int) -> list[int]:
         """Events that go on from `target` through nothing but events written after the move."""
         if self._points_back:
@@ -403,7 +412,7 @@ class Graph:
     def _nearest(self, i: int) -> int | None:
         """The event itself or its nearest ancestor that can end a line."""
         while i >= 0 and not self._can_end(i):
-            i = self._line_parents[i]
+            i = self.line_parents[i]
         return i if i >= 0 else None
 
     @cached_property
@@ -416,10 +425,10 @@ class Graph:
         i = tip = self.end if self.end is not None else -1
         while i >= 0:
             if self._is_open(i):
-                tip = self._line_parents[i]
+                tip = self.line_parents[i]
             elif self.nodes[i].flags & _REST or self.nodes[i].span is not None:
                 break
-            i = self._line_parents[i]
+            i = self.line_parents[i]
         return self._nearest(tip)
 
     @cached_property
@@ -469,7 +478,7 @@ class Graph:
 
     def _plain(self, last: int) -> list[int]:
         """Walk up through boundaries as if there were none."""
-        path, i, lines = [], last, self._line_parents
+        path, i, lines = [], last, self.line_parents
         while i >= 0:
             path.append(i)
             i = lines[i]
@@ -499,7 +508,7 @@ class Graph:
                 path += kept
                 seen.update(kept)
             elif parent < 0 and nodes[i].logical is not None and not summed:
-                parent = self._line_parents[i]  # a boundary without its summary is no boundary
+                parent = self.line_parents[i]  # a boundary without its summary is no boundary
             i = parent
         return [i for i in path if not nodes[i].flags & Is.SUMMARY or i == last or self._stands(i)]
 
@@ -630,7 +639,7 @@ class Graph:
         A short walk tells it nearly always. A log that asks for long ones again and again is
         walked over once, for all further questions.
         """
-        lines = self._line_parents
+        lines = self.line_parents
         while self._walks > 0:
             if tail == head:
                 return True
@@ -647,7 +656,7 @@ class Graph:
         size = len(self.nodes)
         first, following = [-1] * (size + 1), [-1] * size  # children of -1 stand last
         for i in range(size - 1, -1, -1):
-            parent = self._line_parents[i]
+            parent = self.line_parents[i]
             following[i], first[parent] = first[parent], i
         enter, leave = [-1] * size, [-1] * size
         clock, i = 0, first[-1]
@@ -659,7 +668,7 @@ class Graph:
                 continue
             while i >= 0 and following[i] < 0:
                 leave[i] = clock
-                i = self._line_parents[i]
+                i = self.line_parents[i]
             if i >= 0:
                 leave[i] = clock
                 i = following[i]

@@ -340,17 +340,35 @@ def session_of(
 
     Turns are prompts on the live line. The clock runs from the first to the last readable time.
     """
-    flavor, _, native = uid.partition(":")
     main = [e for e in events if not e.is_sidechain and _counts(e)]
-    moments = _bounds({event.ts for event in main if event.ts})
+    moments = bounds({event.ts for event in main if event.ts})
     models = [e.model for e in main if e.model is not None and not _gone(e)]
-    took = spent(events) if took is None else took
-    own = added(took.live, took.dead)
-    told = {
-        "model": models[-1] if models else None,
-        "started_at": _moment(moments[0]) if moments else None,
-        "ended_at": _moment(moments[-1]) if moments else None,
-    }
+    return session_from(
+        uid,
+        spent=spent(events) if took is None else took,
+        first=moments[0] if moments else None,
+        last=moments[-1] if moments else None,
+        turns=count_turns([e for e in main if not _gone(e)])[0],
+        model=models[-1] if models else None,
+        retries=_retried(calls(main)) if retries is None else retries,
+        known=known,
+    )
+
+
+def session_from(
+    uid: str,
+    *,
+    spent: Spent,
+    first: datetime | None,
+    last: datetime | None,
+    turns: int,
+    model: str | None,
+    retries: int = 0,
+    known: Mapping[str, str | int | None],
+) -> Session:
+    """Return a session from the sums of its events; `known` is what its source says."""
+    flavor, _, native = uid.partition(":")
+    own = added(spent.live, spent.dead)
     return msgspec.convert(
         {
             "session_uid": uid,
@@ -360,19 +378,21 @@ def session_of(
                 input_tokens=own.input_tokens,
                 output_tokens=own.output_tokens,
                 cache_tokens=own.cache_creation_input_tokens + own.cache_read_input_tokens,
-                wall_clock_s=(moments[-1] - moments[0]).total_seconds() if moments else 0.0,
-                turns=_turns([e for e in main if not _gone(e)]),
-                retries=_retried(calls(main)) if retries is None else retries,
+                wall_clock_s=(last - first).total_seconds() if first and last else 0.0,
+                turns=turns,
+                retries=retries,
             ),
-            **told,
+            "model": model,
+            "started_at": _moment(first) if first else None,
+            "ended_at": _moment(last) if last else None,
             **{name: value for name, value in known.items() if value is not None},
         },
         Session,
     )
 
 
-def _bounds(texts: Iterable[str]) -> list[datetime]:
-    """Give the first and the last of some times; those spelled the usual way sort as texts do."""
+def bounds(texts: Iterable[str]) -> list[datetime]:
+    """Return the first and last of some times; those spelled the usual way sort as texts do."""
     plain: list[str] = []
     odd: list[str] = []
     for text in texts:
@@ -393,14 +413,18 @@ def _retried(pairs: Sequence[Call]) -> int:
     return sum(1 for _ in _retries(pairs, deeds))
 
 
-def _turns(events: Sequence[SessionEvent]) -> int:
-    """Count prompts; the blocks of one, texts and pictures, stand one behind the other."""
-    turns, inside = 0, False
+def count_turns(events: Iterable[SessionEvent], *, inside: bool = False) -> tuple[int, bool]:
+    """Count prompts; the blocks of one, texts and pictures, stand one behind the other.
+
+    `inside` says that the event before these is a block of a prompt; so does what is returned
+    with the number.
+    """
+    turns = 0
     for event in events:
         said = event.kind == "user_msg"
         turns += said and not (inside and event.block)
         inside = said
-    return turns
+    return turns, inside
 
 
 def time_of(text: str | None) -> datetime | None:

@@ -9,7 +9,7 @@ sessions says with `replayed` which records are copies of theirs.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -68,7 +68,8 @@ class Whole:
         self.ancestor = ancestor
         self.before = before or Before([])
         self._replayed = replayed
-        now, self._gone = _generations(_counted(_in_order(facts)))
+        now, self.gone = _generations(name_repeats(in_written_order(facts)))
+        """Facts that a log held before it was rewritten, and holds no more."""
         events = [fact for fact in now if fact.blocks]
         self.about_only = [fact for fact in now if not fact.blocks]
         self._traits = _traits(events)
@@ -89,6 +90,16 @@ class Whole:
         return (_linked(out) if has & _Has.UNLINKED else out), shared
 
     @property
+    def in_pieces(self) -> bool:
+        """Whether texts come in pieces, or bills for whole turns."""
+        return bool(self._traits & _Has.PIECES)
+
+    @property
+    def is_unlinked(self) -> bool:
+        """Whether records name no parent: each follows the one before it."""
+        return bool(self._traits & _Has.UNLINKED)
+
+    @property
     def native(self) -> str:
         """The id the session has in its agent's own world."""
         return self.uid.partition(":")[2]
@@ -106,13 +117,14 @@ class Whole:
         flags = fact.node.flags
         if fact.channel != "main":
             flags |= Is.SIDE
-        if self._is_copy(fact):
+        if self.is_copy(fact):
             flags |= Is.REPLAYED
         if flags == fact.node.flags:
             return fact.node
         return msgspec.structs.replace(fact.node, flags=flags)
 
-    def _is_copy(self, fact: Fact) -> bool:
+    def is_copy(self, fact: Fact) -> bool:
+        """Return whether another session owns a record."""
         if fact.origin is not None and fact.origin != self.native:
             return True
         return (fact.copy_key or fact.node.id) in self._replayed
@@ -132,10 +144,10 @@ class Whole:
     def events(self) -> list[SessionEvent]:
         """All events in written order, what was rewritten away last; not yet numbered."""
         out = events_of(self.facts, self.states, self.uid)
-        if not self._gone:
+        if not self.gone:
             return out
         known = {event.event_id for event in out}
-        gone = [fact for fact in self._gone if fact.blocks]
+        gone = [fact for fact in self.gone if fact.blocks]
         lost = events_of(gone, [State.DEAD] * len(gone), self.uid)
         return out + [
             msgspec.structs.replace(event, why=REWRITTEN)
@@ -174,15 +186,20 @@ class Whole:
 
         Bills that hold what others pay, and nobody can say how much, are told here as well.
         """
-        own = [fact for fact in (*self.facts, *self.about_only) if not self._is_copy(fact)]
+        own = [fact for fact in (*self.facts, *self.about_only) if not self.is_copy(fact)]
         said = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
         said += [Notice("not billed", why) for why in gather.overdue(own)]
         said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed(own)]
-        shared = ((f, self._shared[f.node.id]) for f in own if f.node.id in self._shared)
-        return said + [
-            Notice("billed for others", f"{n} requests of other sessions are on a bill")
-            for f, n in shared
-            if f.usage is not None
+        return said + self.billed_for_others
+
+    @property
+    def billed_for_others(self) -> list[Notice]:
+        """Bills that hold requests of other sessions, and nobody can say how much."""
+        facts = (*self.facts, *self.about_only) if self._shared else ()
+        return [
+            Notice("billed for others", f"{number} requests of other sessions are on a bill")
+            for fact in facts
+            if (number := self._shared.get(fact.node.id)) and fact.usage and not self.is_copy(fact)
         ]
 
     # -- messages -----------------------------------------------------------------------
@@ -268,41 +285,20 @@ class Whole:
 
         Objects of one name are put together.
         """
-        out: dict[str, JSON] = {}
-        for fact in (*self.about_only, *self.facts):
-            if fact.about and fact.channel == "main" and not self._is_copy(fact):
-                for name, value in fact.about.items():
-                    known = out.get(name)
-                    if isinstance(value, dict) and isinstance(known, dict):
-                        out[name] = {**known, **value}
-                    elif name.startswith(_LAST_WINS) or known in (None, ""):
-                        out[name] = value
-        return out
+        own = [fact for fact in (*self.about_only, *self.facts) if not self.is_copy(fact)]
+        return add_about({}, own)
 
     @cached_property
     def title(self) -> str | None:
         """The session's name: given, made up, or its first prompt."""
-        for name in TITLES:
-            if isinstance(title := self.about.get(name), str) and title.strip():
-                return title
-        if (named := self._titled) is not None:
-            return named
         prompts = (e.summary for e in self.events if e.kind == "user_msg" and not e.is_sidechain)
         first = next((prompt for prompt in prompts if prompt), None)
-        return _headline(first) if first else None
-
-    @property
-    def _titled(self) -> str | None:
-        """The last title that names one of our own events, among `titles` of any session's."""
-        titles = self.about.get("titles")
-        own = titles.items() if isinstance(titles, dict) else ()
-        found = [name for event, name in own if name and self.graph.place(event) is not None]
-        return _word(found[-1]) if found else None
+        return title_of(self.about, first, lambda event: self.graph.place(event) is not None)
 
     @cached_property
     def edges(self) -> list[Edge]:
         """Ties to other sessions, each told once."""
-        facts = (fact for fact in (*self.about_only, *self.facts) if not self._is_copy(fact))
+        facts = (fact for fact in (*self.about_only, *self.facts) if not self.is_copy(fact))
         own = (edge for fact in facts for edge in fact.edges if edge.session != self.native)
         return list({(e.link, e.session, e.child, e.call): e for e in own}.values())
 
@@ -315,6 +311,43 @@ class Whole:
         return joins.session_of(
             self.events, uid=self.uid, took=self.spent, retries=retries, **{**told, **known}
         )
+
+
+def add_about(about: Mapping[str, JSON], facts: Iterable[Fact]) -> dict[str, JSON]:
+    """Return what records say of their session, added to what earlier ones said."""
+    out = dict(about)
+    for fact in facts:
+        if fact.about and fact.channel == "main":
+            merge_about(out, fact.about)
+    return out
+
+
+def merge_about(out: dict[str, JSON], more: Mapping[str, JSON]) -> None:
+    """Add what a record says of its session: the first word counts, of titles the last."""
+    for name, value in more.items():
+        known = out.get(name)
+        if isinstance(value, dict) and isinstance(known, dict):
+            out[name] = {**known, **value}
+        elif name.startswith(_LAST_WINS) or known in (None, ""):
+            out[name] = value
+
+
+def title_of(
+    about: Mapping[str, JSON], prompt: str | None, is_known: Callable[[str], bool]
+) -> str | None:
+    """Return a session's title: given, made up, or from its first prompt.
+
+    `is_known` tells which events are the session's own: some logs hold titles of any session.
+    """
+    for name in TITLES:
+        if isinstance(title := about.get(name), str) and title.strip():
+            return title
+    titles = about.get("titles")
+    own = titles.items() if isinstance(titles, dict) else ()
+    named = [title for event, title in own if title and is_known(event)]
+    if named and (title := _word(named[-1])) is not None:
+        return title
+    return _headline(prompt) if prompt else None
 
 
 def said_in(fact: Fact) -> list[JSON]:
@@ -376,7 +409,7 @@ def _traits(facts: list[Fact]) -> int:
     return out
 
 
-def _in_order(facts: Iterable[Fact]) -> list[Fact]:
+def in_written_order(facts: Iterable[Fact]) -> list[Fact]:
     """Sort facts as they were written; a line that was read twice is read once.
 
     Records salvaged from one line share its place; they were read together, in their order.
@@ -424,8 +457,8 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     return now, gone
 
 
-def _counted(facts: list[Fact]) -> list[Fact]:
-    """Tell repeated records apart that have no id but their bytes, in each state of a log."""
+def name_repeats(facts: list[Fact]) -> list[Fact]:
+    """Return facts in which repeated records without an id have names of their own."""
     if len({fact.node.id for fact in facts}) == len(facts):
         return facts
     times: dict[tuple[str, int], int] = {}
@@ -438,9 +471,14 @@ def _counted(facts: list[Fact]) -> list[Fact]:
         times[name, fact.generation] = before + 1
         if before:
             out = list(facts) if out is facts else out
-            node = msgspec.structs.replace(fact.node, id=f"{name}~{before}")
-            out[at] = msgspec.structs.replace(fact, node=node)
+            out[at] = named_repeat(fact, before)
     return out
+
+
+def named_repeat(fact: Fact, before: int) -> Fact:
+    """Return a record without an id under the name it has after so many of the same bytes."""
+    node = msgspec.structs.replace(fact.node, id=f"{fact.node.id}~{before}")
+    return msgspec.structs.replace(fact, node=node)
 
 
 def _billed(facts: list[Fact]) -> list[Fact]:

@@ -1,0 +1,902 @@
+"""A session as a fold: a new record changes a few rows and a small state. Pure.
+
+A log grows at its end, and nearly every new record refers to one of the last few. So a session is
+two parts: the *window* holds the last records of each log, and of all *sealed* records before it
+only sums are left (`Sums`). `add` evaluates the window together with the new records, exactly as a
+whole session is evaluated (`Whole`), and returns what changed; then records at the start of the
+window are sealed where nothing that may still come can reach them. A rebuild is the same fold with
+everything in the window.
+
+Invariants: `add(a)` and then `add(b)` gives the rows and sums of `add(a + b)`; work follows the
+window and the new records, never the session. What refers to sealed records (a branch that starts
+there, a repeated id, a late result) or came in another order raises `Unfoldable`, and the caller
+rebuilds from all facts. The state is plain data; a store keeps it beside the rows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from thence.format import joins
+from thence.format.facts import Block, Edge, Fact, is_line_name, occurrences
+from thence.format.graph import State
+from thence.format.nodes import PREVIOUS, Is, Node, Undo
+from thence.format.normal import Session, SessionEvent, event_ids, in_order
+from thence.format.records import JSON, Usage
+from thence.format.whole import (
+    NEVER_BILLED,
+    Whole,
+    add_about,
+    in_written_order,
+    merge_about,
+    name_repeats,
+    named_repeat,
+    title_of,
+)
+
+VERSION = 1
+"""Version of the fold: raised when the same facts give other rows, sums or states."""
+
+WINDOW_RECORDS, SIDE_RECORDS = 32, 8
+"""Records that stay in the window: of the main channel, and of each sidechain."""
+
+MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
+"""A session whose window grows beyond these is rebuilt each time instead."""
+
+_SAID = Is.PROMPT | Is.REPLY | Is.INTERRUPTS
+_RESTS = Is.ENDS | Is.INTERRUPTS
+_OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
+_LIVE = (State.LIVE, State.ORPHANED)
+_GONE = (State.DEAD, State.ROLLED_BACK)
+
+
+class Unfoldable(Exception):
+    """New records cannot be folded in; the session must be rebuilt from all of its facts."""
+
+
+class Index(Protocol):
+    """What is known of all records of a session, sealed ones included."""
+
+    def has_event(self, event_id: int) -> bool:
+        """Return whether an event has this id."""
+        ...
+
+    def has_call(self, call: str) -> bool:
+        """Return whether a call or a result has this id."""
+        ...
+
+    def has_bill(self, usage_key: str) -> bool:
+        """Return whether a record has this usage key."""
+        ...
+
+
+class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a part of a session adds up to; `add_sums` continues it with the next part."""
+
+    events: int = 0
+    states: dict[str, int] = {}
+    first: str | None = None
+    last: str | None = None
+    """Earliest and latest time of the session's own events."""
+    model: str | None = None
+    turns: int = 0
+    in_prompt: bool = False
+    """The last event is a block of a prompt: the next block belongs to the same turn."""
+    spent: joins.Spent = joins.Spent()
+    prompt: str | None = None
+    about: dict[str, JSON] = {}
+    about_only: dict[str, JSON] = {}
+    """What records with and without events say of the session."""
+    edges: tuple[Edge, ...] = ()
+    edges_only: tuple[Edge, ...] = ()
+    unbilled: tuple[str, ...] = ()
+    owed: tuple[str, ...] = ()
+    """Usage keys whose bill has not come yet."""
+    due: dict[str, str] = {}
+    """Why a bill is missing unless it follows, by log."""
+    overdue: tuple[str, ...] = ()
+
+
+class FoldState(msgspec.Struct, omit_defaults=True):
+    """All that a fold needs to go on; plain data of bounded size."""
+
+    version: int = VERSION
+    facts: list[Fact] = []
+    """The window, as the readers give facts, without payloads."""
+    anchors: list[Fact] = []
+    """Per log the sealed record that the window continues."""
+    rows: dict[int, tuple[str | None, str, str, str | None, int]] = {}
+    """Events of the window as last returned: time, kind, state, tool, tokens."""
+    sealed: Sums = Sums()
+    prompts: int = 0
+    """Sealed prompts that a rollback could count."""
+    totals: dict[str, Usage] = {}
+    """Last running total of each log whose bills are told so."""
+    last_file: str = ""
+    lines: dict[str, tuple[int, int]] = {}
+    """Generation and last line of each log."""
+    repeats: dict[str, int] = {}
+    """How often records without an id came that came more than once."""
+    billed: frozenset[str] = frozenset()
+    """Channels of the sealed part that tell single bills."""
+
+
+class Bill(msgspec.Struct, frozen=True):
+    """One bill and the event that carries it."""
+
+    event: SessionEvent
+    usage: Usage
+
+
+class Delta(msgspec.Struct):
+    """What new records changed, and what the session adds up to now."""
+
+    events: list[SessionEvent]
+    """New ones, in reading order."""
+    altered: list[SessionEvent]
+    vanished: list[int]
+    sums: Sums
+    session: Session
+    title: str | None
+    turn: str
+    edges: list[Edge]
+    lower_bound: tuple[str, ...]
+    window_bills: list[Bill]
+    """Bills of the window as it is after sealing."""
+    sealed_bills: list[Bill]
+    """Bills that were sealed by this step: they do not change any more."""
+    in_sequence: bool
+    """The new events follow all earlier ones in reading order."""
+    window: Whole
+    """The evaluated window, sealed records of this step included."""
+
+
+class Fold:
+    """One session that grows."""
+
+    def __init__(
+        self,
+        uid: str,
+        index: Index,
+        state: FoldState | None = None,
+        *,
+        replayed: Container[str] = frozenset(),
+        billed: Container[str] = frozenset(),
+    ) -> None:
+        """Continue from a state, or begin with nothing.
+
+        `replayed` and `billed` hold the keys of records and bills that other sessions own.
+        """
+        self.uid = uid
+        self.state = state or FoldState()
+        self._index = index
+        self._replayed = replayed
+        self._billed = billed
+        self._name = event_ids(uid)
+
+    def add(self, facts: Sequence[Fact], *, torn: bool = False) -> Delta:
+        """Add records that follow those added before, and return what they change.
+
+        Raises `Unfoldable`, leaving the state as it is, when they reach into the sealed part.
+        """
+        state = self.state
+        if state.lines:
+            repeats = dict(state.repeats)
+            facts = [self._named(fact, repeats) for fact in facts]
+            self._check(facts)
+            facts = [_less_prompts(fact, state.prompts) for fact in facts]
+        else:
+            facts = name_repeats(in_written_order(facts))
+            repeats = _repeats(facts)
+        window = [*state.facts, *facts]
+        whole = Whole(
+            self.uid,
+            [*state.anchors, *window],
+            replayed=self._replayed,
+            billed=self._billed,
+            torn=torn,
+        )
+        view = _View(whole, {fact.node.id for fact in state.anchors})
+        if state.anchors:
+            _check_line(view, state.anchors)
+        delta = self._delta(view, facts)
+        self.state = self._seal(view, window, delta)
+        self.state.repeats = repeats
+        return delta
+
+    def _named(self, fact: Fact, repeats: dict[str, int]) -> Fact:
+        """Return a record without an id under a name that no record before it has."""
+        name = fact.node.id
+        if not fact.blocks or not is_line_name(name):
+            return fact
+        before = repeats.get(name, 0)
+        if not before and self._index.has_event(self._name(name, 0, 0)):
+            before = 1
+        repeats[name] = before + 1
+        return named_repeat(fact, before) if before else fact
+
+    # -- what can be folded -------------------------------------------------------------
+
+    def _check(self, facts: Sequence[Fact]) -> None:
+        """Raise Unfoldable when new records refer to what is sealed, or come out of order."""
+        state = self.state
+        known = _Known(state, facts)
+        _check_order(facts, state)
+        for fact in facts:
+            if fact.piece is not None or fact.turn_bill is not None or fact.base is not None:
+                raise Unfoldable("a text in pieces, a bill for a turn or an ancestor")
+            node = fact.node
+            if fact.blocks and node.id not in known.ids:
+                if self._index.has_event(self._name(node.id, 0, 0)):
+                    raise Unfoldable("a repeated id")
+                known.ids.add(node.id)
+            for other in _links(node):
+                if other not in known.ids:
+                    raise Unfoldable("a link to a sealed or missing record")
+            calls = calls_in(fact)
+            for call in calls:
+                if call not in known.calls and self._index.has_call(call):
+                    raise Unfoldable("a sealed call")
+            known.calls.update(calls)
+            key = fact.usage_key
+            if key is not None and key not in known.bills:
+                if self._index.has_bill(key):
+                    raise Unfoldable("a sealed bill")
+                known.bills.add(key)
+            if node.undo is not None:
+                known.undo(fact, state.prompts)
+            elif node.flags & Is.PROMPT and not node.flags & _OFF_LINE:
+                known.prompts += 1
+
+    # -- what changed -------------------------------------------------------------------
+
+    def _delta(self, view: _View, new: Sequence[Fact]) -> Delta:
+        state, whole = self.state, view.whole
+        rows = {event.event_id: event for place in view.own for event in view.events[place]}
+        rows |= {event.event_id: event for event in view.rewritten}
+        before = state.rows
+        fresh = {at for at in rows if at not in before}
+        sums = add_sums(state.sealed, view, view.own, view.notes, view.rewritten)
+        session = _session(self.uid, sums)
+        return Delta(
+            [event for event in in_order(rows.values()) if event.event_id in fresh],
+            [event for at, event in rows.items() if at in before and before[at] != row_of(event)],
+            [at for at in before if at not in rows],
+            sums,
+            session,
+            self._title(sums, view),
+            whole.turn().state.value,
+            list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
+            _lower_bound(sums, view),
+            [],
+            [],
+            not before or all(fact.file >= state.last_file for fact in new if fact.blocks),
+            whole,
+        )
+
+    def _title(self, sums: Sums, view: _View) -> str | None:
+        """Return the session's name: given, made up, or its first prompt."""
+
+        def is_known(native: str) -> bool:
+            if view.whole.graph.place(native) is not None:
+                return True
+            return self._index.has_event(self._name(native, 0, 0))
+
+        return title_of(_about(sums), sums.prompt, is_known)
+
+    # -- sealing ------------------------------------------------------------------------
+
+    def _seal(self, view: _View, window: list[Fact], delta: Delta) -> FoldState:
+        """Seal what nothing can reach any more, and return the new state."""
+        state = self.state
+        cuts = _cuts(view) if _may_seal(view) else {}
+        sealed = {place for cut in cuts.values() for place in cut.sealed}
+        starts = {log: cut.start for log, cut in cuts.items()}
+        out = FoldState(
+            facts=[
+                f for f in window if not _is_before(f, starts) and not (cuts and f in view.gone)
+            ],
+            sealed=state.sealed,
+            prompts=state.prompts,
+            last_file=max([state.last_file, *(fact.file for fact in window)]),
+            lines=dict(state.lines),
+            totals=dict(state.totals),
+            billed=state.billed,
+        )
+        for fact in window:
+            before = out.lines.get(fact.file, (0, 0))
+            out.lines[fact.file] = max(before, (fact.generation, fact.line))
+        left = [place for place in view.own if place not in sealed]
+        rewritten: Sequence[SessionEvent] = ()
+        if cuts:
+            notes = [note for note in view.notes if _is_before(note, starts)]
+            # What was rewritten away never comes back but by a rebuild.
+            rewritten = view.rewritten
+            out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, rewritten)
+            _keep_bills(out, view, sealed)
+            out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
+            out.facts = [_less_prompts(f, out.prompts - state.prompts) for f in out.facts]
+        out.anchors = [
+            cuts[_log(anchor)].anchor if _log(anchor) in cuts else anchor
+            for anchor in state.anchors
+        ]
+        had = {_log(anchor) for anchor in state.anchors}
+        out.anchors += [cut.anchor for log, cut in cuts.items() if log not in had]
+        out.anchors = [_carry(anchor, out) for anchor in out.anchors]
+        kept = [event for place in left for event in view.events[place]]
+        kept += () if cuts else view.rewritten
+        out.rows = {event.event_id: row_of(event) for event in kept}
+        bills = view.whole.bills
+        delta.window_bills = [Bill(e, bills[e.event_id]) for e in kept if e.event_id in bills]
+        delta.sealed_bills = [
+            Bill(event, bills[event.event_id])
+            for place in sorted(sealed)
+            for event in view.events[place]
+            if event.event_id in bills
+        ]
+        delta.sealed_bills += [
+            Bill(event, bills[event.event_id]) for event in rewritten if event.event_id in bills
+        ]
+        return out
+
+
+def calls_in(fact: Fact) -> set[str]:
+    """Return the ids of all calls that a record makes, answers or tells of."""
+    named = {block.call for block in fact.blocks if block.call is not None}
+    return named.union(fact.node.calls, fact.node.answers, (told.call for told in fact.told))
+
+
+def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
+    """Count the records without an id that came more than once, by the name of the first."""
+    counts: dict[str, int] = {}
+    for fact in facts:
+        name, repeated, nth = fact.node.id.rpartition("~")
+        if repeated and is_line_name(name) and nth.isdigit():
+            counts[name] = max(counts.get(name, 0), int(nth) + 1)
+    return counts
+
+
+def is_resumable(state: FoldState) -> bool:
+    """Return whether a state is small and can be continued; else the next add is a rebuild."""
+    return (
+        state.version == VERSION
+        and len(state.facts) <= MAX_WINDOW_RECORDS
+        and len(state.anchors) <= MAX_SIDE_LOGS
+        and not any(f.piece is not None or f.turn_bill is not None for f in state.facts)
+    )
+
+
+def row_of(event: SessionEvent) -> tuple[str | None, str, str, str | None, int]:
+    """Return what of an event may change when the session grows."""
+    state = event.state.value if event.state else ""
+    return event.ts, event.kind, state, event.tool, event.tokens
+
+
+# -- the evaluated window -------------------------------------------------------------------
+
+
+class _View:
+    """An evaluated window: which places and events are its own, and not an anchor's."""
+
+    def __init__(self, whole: Whole, anchors: Collection[str]) -> None:
+        self.whole = whole
+        facts = whole.facts
+        self.own = [at for at, fact in enumerate(facts) if fact.node.id not in anchors]
+        self.notes = whole.about_only
+        self.events: list[list[SessionEvent]] = []
+        events = iter(whole.events)
+        for fact, nth in zip(facts, occurrences(facts), strict=True):
+            number = len(fact.blocks) if nth is not None else 0
+            self.events.append([next(events) for _ in range(number)])
+        self.rewritten = list(events)
+        """Events that no log holds any more."""
+        self.gone = whole.gone
+
+    def is_standing_prompt(self, place: int) -> bool:
+        """Return whether a rollback would count this record as a prompt."""
+        flags = self.whole.graph.nodes[place].flags
+        return bool(flags & Is.PROMPT) and not flags & _OFF_LINE
+
+
+def _check_line(view: _View, anchors: Sequence[Fact]) -> None:
+    """Raise Unfoldable unless the live line still continues the sealed part."""
+    graph = view.whole.graph
+    main = [anchor.node.id for anchor in anchors if anchor.channel == "main"]
+    if not main:
+        return
+    if graph.end is None:
+        raise Unfoldable("no record ends the line")
+    line = graph.chain(boundaries=False, beside=False)
+    if graph.nodes[line[0]].id != main[0]:
+        raise Unfoldable("the line starts elsewhere")
+    chain = graph.chain()
+    if not any(_is_said(graph.nodes[place]) for place in chain):
+        raise Unfoldable("nothing is left of the last turn")
+
+
+def _is_said(node: Node) -> bool:
+    return bool(node.flags & _SAID or node.calls or node.answers)
+
+
+class _Known:
+    """What is in reach of new records: the window, and the new records before them."""
+
+    def __init__(self, state: FoldState, new: Sequence[Fact]) -> None:
+        facts = state.facts
+        # A record may name one that follows it in the same read, as a boundary its summary.
+        self.ids = {fact.node.id for fact in (*state.anchors, *facts)}
+        self.ids |= {fact.node.id for fact in new} if _points_ahead(new) else set()
+        self.calls = {call for fact in facts for call in (*fact.node.calls, *fact.node.answers)} | {
+            status.call for fact in facts for status in fact.told
+        }
+        self.bills = {fact.usage_key for fact in facts if fact.usage_key is not None}
+        self.prompts = 0
+        for fact in facts:
+            if fact.node.undo is not None:
+                self.undo(fact, 0)
+            elif fact.node.flags & Is.PROMPT and not fact.node.flags & _OFF_LINE:
+                self.prompts += 1
+
+    def undo(self, fact: Fact, sealed: int) -> None:
+        """Take back prompts; raise Unfoldable when sealed ones are among them."""
+        undo = fact.node.undo or Undo()
+        left = self.prompts
+        if undo.turns is not None:
+            left = self.prompts - max(undo.turns, 0)
+        elif undo.to is not None:
+            left = undo.to - sealed
+        if left < 0:
+            raise Unfoldable("a rollback of sealed turns")
+        self.prompts = min(left, self.prompts)
+
+
+def _points_ahead(facts: Sequence[Fact]) -> bool:
+    return any(fact.node.span is not None or fact.node.tip is not None for fact in facts)
+
+
+def _check_order(facts: Sequence[Fact], state: FoldState) -> None:
+    """Raise Unfoldable unless records come after those of their logs, in written order."""
+    lines: dict[str, tuple[int, int]] = {}
+    for fact in facts:
+        now = fact.generation, fact.line
+        before = state.lines.get(fact.file)
+        if before is None:
+            if fact.generation or (fact.channel == "main" and fact.file < state.last_file):
+                raise Unfoldable("a new log before the others")
+        elif fact.generation != before[0]:
+            raise Unfoldable("a rewritten log")
+        elif now <= before:
+            raise Unfoldable("a record out of order")
+        if now < lines.get(fact.file, now):
+            raise Unfoldable("records out of order")
+        lines[fact.file] = now
+
+
+def _links(node: Node) -> Iterator[str]:
+    if node.parent is not None and node.parent != PREVIOUS:
+        yield node.parent
+    if node.logical is not None:
+        yield node.logical
+    if node.tip is not None:
+        yield node.tip
+    if node.span is not None:
+        yield node.span.anchor
+        yield from filter(None, (node.span.head, node.span.tail))
+
+
+# -- sums -----------------------------------------------------------------------------------
+
+
+def add_sums(
+    before: Sums,
+    view: _View,
+    places: Sequence[int],
+    notes: Sequence[Fact],
+    rewritten: Sequence[SessionEvent] = (),
+) -> Sums:
+    """Return the sums of a part of a session and of what follows it in the window."""
+    whole = view.whole
+    facts = [whole.facts[place] for place in places]
+    events = [event for place in places for event in view.events[place]]
+    events += rewritten
+    main = [e for e in events if not e.is_sidechain and e.state is not State.REPLAYED]
+    said = [event for event in main if event.state not in _GONE]
+    states = dict(before.states)
+    for event in events:
+        if event.state is not None:
+            states[event.state.value] = states.get(event.state.value, 0) + 1
+    models = [event.model for event in said if event.model is not None]
+    turns, in_prompt = joins.count_turns(said, inside=before.in_prompt)
+    first, last = _bounds(before, main)
+    own = [fact for fact in facts if not whole.is_copy(fact)]
+    own_notes = [fact for fact in notes if not whole.is_copy(fact)]
+    prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
+    due, overdue = _overdue(before, (*own, *own_notes))
+    return Sums(
+        events=before.events + sum(event.state is not None for event in events),
+        states=states,
+        first=first,
+        last=last,
+        model=models[-1] if models else before.model,
+        turns=before.turns + turns,
+        in_prompt=in_prompt,
+        spent=_added(before.spent, joins.spent(events, _bills(whole, events))),
+        prompt=before.prompt or next(filter(None, prompts), None),
+        about=add_about(before.about, own),
+        about_only=add_about(before.about_only, own_notes),
+        edges=_edges(before.edges, own, whole.native),
+        edges_only=_edges(before.edges_only, own_notes, whole.native),
+        unbilled=_distinct(before.unbilled, (f.unbilled for f in (*own, *own_notes))),
+        owed=_owed(before.owed, (*own, *own_notes)),
+        due=due,
+        overdue=_distinct(before.overdue, overdue),
+    )
+
+
+def _bills(whole: Whole, events: Iterable[SessionEvent]) -> dict[int, Usage]:
+    bills = whole.bills
+    return {e.event_id: bills[e.event_id] for e in events if e.event_id in bills}
+
+
+def _added(one: joins.Spent, other: joins.Spent) -> joins.Spent:
+    return joins.Spent(
+        joins.added(one.live, other.live),
+        joins.added(one.dead, other.dead),
+        joins.added(one.side, other.side),
+        one.responses + other.responses,
+    )
+
+
+def _bounds(before: Sums, events: Iterable[SessionEvent]) -> tuple[str | None, str | None]:
+    moments = joins.bounds({event.ts for event in events if event.ts})
+    moments += [datetime.fromisoformat(text) for text in (before.first, before.last) if text]
+    if not moments:
+        return None, None
+    return min(moments).isoformat(), max(moments).isoformat()
+
+
+def _edge_key(edge: Edge) -> tuple[str, str, bool, str | None]:
+    return edge.link, edge.session, edge.child, edge.call
+
+
+def _edges(before: Sequence[Edge], facts: Iterable[Fact], native: str) -> tuple[Edge, ...]:
+    out = {_edge_key(edge): edge for edge in before}
+    for fact in facts:
+        out |= {_edge_key(edge): edge for edge in fact.edges if edge.session != native}
+    return tuple(out.values())
+
+
+def _distinct(before: Sequence[str], more: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*before, *(text for text in more if text is not None)]))
+
+
+def _owed(before: Sequence[str], facts: Iterable[Fact]) -> tuple[str, ...]:
+    """Return the usage keys for which no bill has come."""
+    paid: set[str] = set()
+    owed = dict.fromkeys(before)
+    for fact in facts:
+        key = fact.usage_key
+        if key is not None:
+            owed[key] = None
+            if fact.usage is not None or fact.unbilled is not None:
+                paid.add(key)
+    return tuple(key for key in owed if key not in paid)
+
+
+def _overdue(before: Sums, facts: Iterable[Fact]) -> tuple[dict[str, str], list[str]]:
+    """Return why bills are due, by log, and why others never came before the next prompt."""
+    due, out = dict(before.due), list[str]()
+    for fact in facts:
+        if fact.usage is not None:
+            due.pop(fact.file, None)
+        if fact.node.flags & Is.PROMPT and fact.file in due:
+            out.append(due.pop(fact.file))
+        if fact.bill_due is not None:
+            due[fact.file] = fact.bill_due
+    return due, out
+
+
+def _lower_bound(sums: Sums, view: _View) -> tuple[str, ...]:
+    """Return why the sum of all bills is a lower bound, each reason once."""
+    reasons = [*sums.unbilled, *sums.overdue, *sums.due.values()]
+    reasons += [NEVER_BILLED] if sums.owed else []
+    reasons += [notice.detail for notice in view.whole.billed_for_others]
+    return tuple(sorted(set(reasons)))
+
+
+def _about(sums: Sums) -> dict[str, JSON]:
+    """Return what records say of the session; those without events are asked first."""
+    out = dict(sums.about_only)
+    merge_about(out, sums.about)
+    return out
+
+
+def _session(uid: str, sums: Sums) -> Session:
+    about = _about(sums)
+    first = datetime.fromisoformat(sums.first) if sums.first else None
+    last = datetime.fromisoformat(sums.last) if sums.last else None
+    named = {name: about.get(name) for name in ("cwd", "git_branch", "model")}
+    return joins.session_from(
+        uid,
+        spent=sums.spent,
+        first=first,
+        last=last,
+        turns=sums.turns,
+        model=sums.model,
+        known={name: value for name, value in named.items() if isinstance(value, str) and value},
+    )
+
+
+# -- where to seal --------------------------------------------------------------------------
+
+
+class _Cut(msgspec.Struct):
+    """What of one log is sealed: its places, what the window begins with, and the anchor."""
+
+    sealed: list[int]
+    start: tuple[str, int, int]
+    anchor: Fact
+
+
+def _order(fact: Fact) -> tuple[str, int, int]:
+    return fact.file, fact.generation, fact.line
+
+
+def _is_before(fact: Fact, starts: Mapping[str, tuple[str, int, int]]) -> bool:
+    start = starts.get(_log(fact))
+    return start is not None and _order(fact) < start
+
+
+def _log(fact: Fact) -> str:
+    return fact.channel if fact.channel == "main" else f"{fact.channel}\n{fact.file}"
+
+
+def _may_seal(view: _View) -> bool:
+    """Return whether the records are of a kind whose order and links a window can hold."""
+    whole = view.whole
+    return not whole.in_pieces and not (
+        whole.is_unlinked and any(fact.base is not None for fact in whole.facts)
+    )
+
+
+def _cuts(view: _View) -> dict[str, _Cut]:
+    """Choose, for each log whose window is long enough, how much of it is sealed."""
+    logs: dict[str, list[int]] = {}
+    facts = view.whole.facts
+    for place in view.own:
+        logs.setdefault(_log(facts[place]), []).append(place)
+    across = _cross_links(view, logs)
+    out: dict[str, _Cut] = {}
+    for log, places in logs.items():
+        least = WINDOW_RECORDS if log == "main" else SIDE_RECORDS
+        if len(places) <= 2 * least:
+            continue
+        cut = _cut(view, places, least, across.get(log, len(places)), main=log == "main")
+        if cut is not None:
+            out[log] = cut
+    return out
+
+
+def _cross_links(view: _View, logs: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return the first record of each log that another log refers to, by its number there."""
+    graph = view.whole.graph
+    home = {place: (log, nth) for log, places in logs.items() for nth, place in enumerate(places)}
+    out: dict[str, int] = {}
+
+    def link(place: int, other: int) -> None:
+        if other in home and place in home and home[other][0] != home[place][0]:
+            log, nth = home[other]
+            out[log] = min(out.get(log, nth), nth)
+
+    calls: dict[str, list[int]] = {}
+    for place in view.own:
+        link(place, graph.parents[place])
+        for call in calls_in(view.whole.facts[place]):
+            calls.setdefault(call, []).append(place)
+    for places in calls.values():
+        for place in places[1:]:
+            link(place, places[0])
+            link(places[0], place)
+    return out
+
+
+def _cut(view: _View, places: Sequence[int], least: int, limit: int, *, main: bool) -> _Cut | None:
+    """Find the latest place before which one log can be sealed; None when there is none."""
+    whole = view.whole
+    facts, graph = whole.facts, whole.graph
+    number = {place: nth for nth, place in enumerate(places)}
+    blocked = _Blocked(len(places))
+    _block_groups(view, places, blocked)
+    _block_links(view, places, number, blocked)
+    if main:
+        _block_turn(view, places, number, blocked)
+    lines = graph.line_parents
+    crossing: dict[int, int] = {}  # parents outside the kept records, and by how many
+    best = None
+    highest = min(len(places) - least, limit)
+    for nth in range(len(places) - 1, 0, -1):
+        place = places[nth]
+        crossing.pop(place, None)
+        parent = lines[place]
+        if parent >= 0 or not graph.nodes[place].flags & Is.INTERNAL:
+            crossing[parent] = crossing.get(parent, 0) + 1
+        if nth <= highest and len(crossing) == 1 and blocked.is_free(nth):
+            (anchor,) = crossing
+            if anchor in number and _order(facts[places[nth - 1]]) < _order(facts[place]):
+                best = nth, anchor
+                break
+    if best is None:
+        return None
+    nth, anchor = best
+    sealed = list(places[:nth])
+    return _Cut(sealed, _order(facts[places[nth]]), _anchor(view, anchor, sealed))
+
+
+class _Blocked:
+    """Which records of a log must not be the first of the window."""
+
+    def __init__(self, size: int) -> None:
+        self._steps = [0] * (size + 1)
+        self._depth: list[int] | None = None
+
+    def span(self, first: int, last: int) -> None:
+        """Keep two records, and all between them, on the same side."""
+        if first < last:
+            self._steps[first + 1] += 1
+            self._steps[last + 1] -= 1
+
+    def from_on(self, first: int) -> None:
+        """Keep a record and all that follow it in the window."""
+        if first + 1 < len(self._steps):
+            self._steps[first + 1] += 1
+
+    def until(self, last: int) -> None:
+        """Let no window begin with a record or one before it."""
+        self._steps[0] += 1
+        self._steps[last + 1] -= 1
+
+    def is_free(self, nth: int) -> bool:
+        if self._depth is None:
+            depth, self._depth = 0, []
+            for step in self._steps:
+                depth += step
+                self._depth.append(depth)
+        return not self._depth[nth]
+
+
+def _block_groups(view: _View, places: Sequence[int], blocked: _Blocked) -> None:
+    """Keep records together that share a call, a response, a bill or an id."""
+    whole = view.whole
+    groups: dict[tuple[str, str], tuple[int, int]] = {}
+    log = _log(whole.facts[places[0]])
+    order = [_order(whole.facts[place]) for place in places]
+    for note in view.notes:
+        if note.told and _log(note) == log:
+            nth = max(bisect_right(order, _order(note)) - 1, 0)
+            for status in note.told:
+                first, last = groups.get(("call", status.call), (nth, nth))
+                groups["call", status.call] = min(first, nth), max(last, nth)
+    for nth, place in enumerate(places):
+        fact = whole.facts[place]
+        node = fact.node
+        keys = [("call", call) for call in calls_in(fact)]
+        keys += [("response", node.response)] if node.response is not None else []
+        keys += [("bill", fact.usage_key)] if fact.usage_key is not None else []
+        keys.append(("id", node.id))
+        for key in keys:
+            first, last = groups.get(key, (nth, nth))
+            groups[key] = min(first, nth), max(last, nth)
+    for first, last in groups.values():
+        blocked.span(first, last)
+
+
+def _block_links(
+    view: _View, places: Sequence[int], number: Mapping[int, int], blocked: _Blocked
+) -> None:
+    """Keep boundaries, moves of the tip and rollbacks together with what they name."""
+    graph = view.whole.graph
+    for broken in graph.breaks:
+        if broken.at in number:
+            blocked.until(number[broken.at])
+    rolled_back: int | None = None
+    for nth, place in enumerate(places):
+        node = graph.nodes[place]
+        if (parent := number.get(graph.line_parents[place], -1)) > nth:
+            blocked.span(nth, parent)
+        if node.flags & Is.ROLLED_BACK and rolled_back is None:
+            rolled_back = nth
+        if node.undo is not None and rolled_back is not None:
+            blocked.span(rolled_back, nth)
+        names = [node.tip] if node.tip is not None else []
+        if node.span is not None:
+            names += [node.span.anchor, node.span.head, node.span.tail]
+        if node.flags & Is.SUMMARY:
+            names.append(node.logical)
+        for name in names:
+            other = number.get(graph.place(name) if name is not None else None)  # type: ignore[arg-type] # None is nowhere
+            if other is not None:
+                blocked.span(min(nth, other), max(nth, other))
+
+
+def _block_turn(
+    view: _View, places: Sequence[int], number: Mapping[int, int], blocked: _Blocked
+) -> None:
+    """Keep the open calls of the last turn, and what was said last, in the window."""
+    graph = view.whole.graph
+    chain = graph.chain()
+    states = view.whole.states
+    said = [place for place in chain if _is_said(graph.nodes[place]) and place in number]
+    blocked.from_on(number[said[-1]] if said else 0)
+    if graph.end is not None and graph.end in number:
+        blocked.from_on(number[graph.end])
+    rests = [number[p] for p in chain if graph.nodes[p].flags & _RESTS and p in number]
+    for nth, place in enumerate(places):
+        node = graph.nodes[place]
+        if not node.calls or states[place] not in _LIVE:
+            continue
+        if all(call in graph.answered for call in node.calls):
+            continue
+        after = next((rest for rest in rests if rest > nth and places[rest] != graph.end), None)
+        if after is None:
+            blocked.from_on(nth)
+        else:
+            blocked.span(nth, after)
+
+
+def _anchor(view: _View, place: int, sealed: Sequence[int]) -> Fact:
+    """Return a record as the root that a window continues."""
+    whole = view.whole
+    fact = whole.facts[place]
+    moved = whole.graph.moved_at
+    tip = None
+    # A move of the tip that was sealed goes on deciding: the line is what continues from here.
+    if moved is not None and (moved in set(sealed) or moved not in view.own):
+        tip = fact.node.id
+    parent = PREVIOUS if whole.is_unlinked else None
+    node = Node(fact.node.id, parent, Is.TRAILS if tip else 0, tip=tip)
+    blocks = tuple(Block("lifecycle", "system") for _ in fact.blocks)
+    return Fact(
+        node,
+        fact.type,
+        fact.ts,
+        blocks,
+        fact.file,
+        fact.channel,
+        fact.generation,
+        fact.line,
+        fact.offset,
+        fact.ordinal,
+    )
+
+
+def _keep_bills(out: FoldState, view: _View, sealed: Collection[int]) -> None:
+    """Remember what running totals of sealed records were, and where single bills are told."""
+    exact = set(out.billed)
+    for place in sorted(sealed):
+        fact = view.whole.facts[place]
+        if fact.running is not None:
+            out.totals[f"{fact.channel}\n{fact.file}"] = fact.running
+        elif fact.usage is not None:
+            exact.add(fact.channel)
+    out.billed = frozenset(exact)
+
+
+def _carry(anchor: Fact, state: FoldState) -> Fact:
+    """Let an anchor carry the running total and the way of billing of what is sealed."""
+    usage = Usage() if anchor.channel in state.billed else None
+    running = state.totals.get(f"{anchor.channel}\n{anchor.file}")
+    return msgspec.structs.replace(anchor, usage=usage, running=None if usage else running)
+
+
+def _less_prompts(fact: Fact, sealed: int) -> Fact:
+    """Return a rollback marker whose count starts at the window."""
+    undo = fact.node.undo
+    if undo is None or undo.to is None or not sealed:
+        return fact
+    node = msgspec.structs.replace(fact.node, undo=Undo(to=undo.to - sealed))
+    return msgspec.structs.replace(fact, node=node)
