@@ -23,7 +23,7 @@ from thence.memory import digest as module
 from thence.memory.account import LIMIT, SNIPPETS, VERSION, Digest, account, noteworthy, relative
 from thence.memory.course import Course, short
 from thence.memory.digest import BuiltIn, Part, digest, digesters
-from thence.memory.keep import restated
+from thence.memory.growth import restated
 from thence.memory.outcome import TaskPattern
 from thence.memory.redact import Redactor
 from thence.memory.signals import Signal

@@ -21,12 +21,22 @@ from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import Kind, SessionEvent
 from thence.format.records import JSON, Usage
 from thence.memory import keep
-from thence.memory.keep import Carried, Keeper, Kept, event_row, ticks_of, with_payloads
+from thence.memory.growth import Growing, event_row, seen_of
+from thence.memory.keep import Carried, Keeper, Kept, with_payloads
 from thence.memory.packs import Packs
 from thence.memory.prices import price
 from thence.memory.redact import RULES, Redactor
 from thence.memory.rules import sample
-from thence.memory.store import Held, Seen, Spend, unpack_facts
+from thence.memory.spending import ticks_of
+from thence.memory.store import (
+    Change,
+    Held,
+    NothingStored,
+    Spend,
+    Tail,
+    unpack_facts,
+    unpack_fold,
+)
 
 SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
@@ -37,15 +47,25 @@ def keeper(tmp_path: Path) -> Keeper:
     return Keeper(Packs(tmp_path / "packs"), Redactor(key=KEY), domains={"project": "work"})
 
 
+def growing(change: Change, *, folded: bool = True) -> Growing:
+    """Give a session as a store has it after its first change."""
+    seen = {row.event_id: seen_of(row) for row in change.events}
+    held = Held(change.row, change.cursor, unpack_facts(change.facts), seen)
+    state, spend = unpack_fold(change.fold) if folded else (None, ())
+    nothing = frozenset[str]()
+    tail = Tail(change.row, change.cursor, state, spend, nothing, nothing, (), NothingStored())
+    return Growing(tail, lambda: held)
+
+
 def source_of(home: Path, script: Script) -> Source:
     """The source of a session on disk."""
     logs.write(home, script)
     return next(iter(adapters()["claude"].find(home)))
 
 
-def kept(keeper: Keeper, home: Path, script: Script, held: Held | None = None) -> Kept:
+def kept(keeper: Keeper, home: Path, script: Script, grown: Growing | None = None) -> Kept:
     """Read a session from disk."""
-    return keeper.keep(adapters()["claude"], source_of(home, script), None, held)
+    return keeper.keep(adapters()["claude"], source_of(home, script), None, grown)
 
 
 def test_secrets_are_counted_by_rule_as_a_session_grows(keeper: Keeper, tmp_path: Path) -> None:
@@ -55,10 +75,9 @@ def test_secrets_are_counted_by_rule_as_a_session_grows(keeper: Keeper, tmp_path
     first = kept(keeper, tmp_path / "home", script)
     assert first.change is not None
     row = first.change.row
-    held = Held(row, first.change.cursor, unpack_facts(first.change.facts), {})
     script.user(f"or {SECRET}, and {SECRET[:-1]}9")
     script.user("or none")
-    second = kept(keeper, tmp_path / "home", script, held)
+    second = kept(keeper, tmp_path / "home", script, growing(first.change))
     assert second.change is not None
 
     assert [{"github-token": 1}, {"github-token": 3}] == [row.redacted, second.change.row.redacted]
@@ -160,32 +179,31 @@ def test_what_is_stored_is_light_and_leads_back(keeper: Keeper, tmp_path: Path) 
     assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_session_that_grew_is_given_whole_if_its_payloads_are_there(
-    keeper: Keeper, tmp_path: Path, *, lost: bool
-) -> None:
-    """As if it had been read at once; where a pack is lost, what is new is kept all the same."""
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_line_more_is_one_event_more(keeper: Keeper, tmp_path: Path, *, folded: bool) -> None:
+    """Whether the session is continued or rebuilt, its row is that of a session read at once."""
     adapter, script = adapters()["claude"], logs.script(1)
     source = source_of(tmp_path / "home", script)
     first = keeper.keep(adapter, source, None, None).change
     assert first is not None
-    seen = {r.event_id: Seen(r.ts, r.kind, r.state, r.tool, r.tokens) for r in first.events}
-    held = Held(first.row, first.cursor, unpack_facts(first.facts), seen)
     script.user("and one thing more")
     source = source_of(tmp_path / "home", script)
-    if lost:
-        keeper.sync()
-        for pack in (tmp_path / "packs").rglob("*.pack"):
-            pack.unlink()
-    grown = keeper.keep(adapter, source, None, held, recall=True)
-    fresh = Keeper(Packs(tmp_path / "others"), Redactor(key=KEY)).keep(adapter, source, None, None)
+    grown = keeper.keep(adapter, source, None, growing(first, folded=folded))
+    fresh = Keeper(Packs(tmp_path / "others"), Redactor(key=KEY), domains={"project": "work"}).keep(
+        adapter, source, None, None
+    )
     assert grown.change is not None
-    assert fresh.whole is not None
+    assert fresh.change is not None
 
     assert 1 == len(grown.change.events)
-    assert lost is (grown.whole is None)
-    if grown.whole is not None:
-        assert [e.payload for e in fresh.whole.events] == [e.payload for e in grown.whole.events]
+    assert folded is (grown.rebuilt is None)
+    assert fresh.change.row == msgspec.structs.replace(
+        grown.change.row,
+        change=1,
+        raw_bytes=fresh.change.row.raw_bytes,
+        pack_bytes=fresh.change.row.pack_bytes,
+    )
+    assert fresh.change.spend == grown.change.spend
 
 
 def test_nothing_new_is_no_change(keeper: Keeper, tmp_path: Path) -> None:
@@ -193,10 +211,8 @@ def test_nothing_new_is_no_change(keeper: Keeper, tmp_path: Path) -> None:
     adapter, source = adapters()["claude"], source_of(tmp_path / "home", logs.script(1))
     first = keeper.keep(adapter, source, None, None).change
     assert first is not None
-    seen = {r.event_id: Seen(r.ts, r.kind, r.state, r.tool, r.tokens) for r in first.events}
-    held = Held(first.row, first.cursor, unpack_facts(first.facts), seen)
 
-    assert keeper.keep(adapter, source, None, held).change is None
+    assert keeper.keep(adapter, source, None, growing(first)).change is None
 
 
 def test_row_tells_of_the_project(keeper: Keeper, tmp_path: Path) -> None:
@@ -218,10 +234,8 @@ def test_last_line_without_its_end_is_one_event(keeper: Keeper, tmp_path: Path) 
     adapter = adapters()["claude"]
     first = keeper.keep(adapter, source, None, None).change
     assert first is not None
-    seen = {r.event_id: Seen(r.ts, r.kind, r.state, r.tool, r.tokens) for r in first.events}
-    held = Held(first.row, first.cursor, unpack_facts(first.facts), seen)
     path.write_bytes(script.data)
-    second = keeper.keep(adapter, source, None, held).change
+    second = keeper.keep(adapter, source, None, growing(first)).change
 
     assert second is None or ([], [], []) == (second.events, second.altered, second.vanished)
 

@@ -17,7 +17,7 @@ from thence.format.whole import Whole
 from thence.memory.account import Digest
 from thence.memory.course import Course
 from thence.memory.digest import digest
-from thence.memory.keep import restated
+from thence.memory.growth import restated
 from thence.memory.patterns import EVIDENCE, MOST, Memory, Pattern, memories, patterns, seen_before
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite

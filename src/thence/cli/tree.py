@@ -74,7 +74,7 @@ class Tree:
     @cached_property
     def _costs(self) -> tuple[dict[str, int], dict[str, int]]:
         """Money and tokens without a price, by the record they were billed with."""
-        from thence.memory.keep import ticks_of
+        from thence.memory.spending import ticks_of
 
         money_of: dict[str, int] = {}
         unknown: dict[str, int] = {}

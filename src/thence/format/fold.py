@@ -15,19 +15,29 @@ rebuilds from all facts. The state is plain data; a store keeps it beside the ro
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
 from thence.format import joins
-from thence.format.facts import Block, Edge, Fact, is_line_name, occurrences
+from thence.format.facts import Edge, Fact, is_line_name
 from thence.format.graph import State
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import Session, SessionEvent, event_ids, in_order
 from thence.format.records import JSON, Usage
+from thence.format.sealing import (
+    OFF_LINE,
+    View,
+    calls_in,
+    cuts_of,
+    is_before,
+    is_said,
+    log_of,
+    may_seal,
+    named_by,
+)
 from thence.format.whole import (
     NEVER_BILLED,
     Whole,
@@ -42,16 +52,9 @@ from thence.format.whole import (
 VERSION = 1
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
-WINDOW_RECORDS, SIDE_RECORDS = 32, 8
-"""Records that stay in the window: of the main channel, and of each sidechain."""
-
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
 """A session whose window grows beyond these is rebuilt each time instead."""
 
-_SAID = Is.PROMPT | Is.REPLY | Is.INTERRUPTS
-_RESTS = Is.ENDS | Is.INTERRUPTS
-_OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
-_LIVE = (State.LIVE, State.ORPHANED)
 _GONE = (State.DEAD, State.ROLLED_BACK)
 
 
@@ -145,6 +148,8 @@ class Delta(msgspec.Struct):
     title: str | None
     turn: str
     edges: list[Edge]
+    about: dict[str, JSON]
+    """What records say of the session."""
     lower_bound: tuple[str, ...]
     window_bills: list[Bill]
     """Bills of the window as it is after sealing."""
@@ -201,7 +206,7 @@ class Fold:
             billed=self._billed,
             torn=torn,
         )
-        view = _View(whole, {fact.node.id for fact in state.anchors})
+        view = View(whole, {fact.node.id for fact in state.anchors})
         if state.anchors:
             _check_line(view, state.anchors)
         delta = self._delta(view, facts)
@@ -230,32 +235,36 @@ class Fold:
         for fact in facts:
             if fact.piece is not None or fact.turn_bill is not None or fact.base is not None:
                 raise Unfoldable("a text in pieces, a bill for a turn or an ancestor")
-            node = fact.node
-            if fact.blocks and node.id not in known.ids:
-                if self._index.has_event(self._name(node.id, 0, 0)):
-                    raise Unfoldable("a repeated id")
-                known.ids.add(node.id)
-            for other in _links(node):
-                if other not in known.ids:
-                    raise Unfoldable("a link to a sealed or missing record")
-            calls = calls_in(fact)
-            for call in calls:
-                if call not in known.calls and self._index.has_call(call):
-                    raise Unfoldable("a sealed call")
-            known.calls.update(calls)
-            key = fact.usage_key
-            if key is not None and key not in known.bills:
-                if self._index.has_bill(key):
-                    raise Unfoldable("a sealed bill")
-                known.bills.add(key)
-            if node.undo is not None:
+            self._check_names(fact, known)
+            log = log_of(fact)
+            if any(known.log_of(other) != log for other in _links(fact.node)):
+                raise Unfoldable("a link to a sealed or missing record")
+            if fact.node.undo is not None:
                 known.undo(fact, state.prompts)
-            elif node.flags & Is.PROMPT and not node.flags & _OFF_LINE:
+            elif fact.node.flags & Is.PROMPT and not fact.node.flags & OFF_LINE:
                 known.prompts += 1
+
+    def _check_names(self, fact: Fact, known: _Known) -> None:
+        """Raise Unfoldable when a sealed record has the same id, call or bill."""
+        name, key = fact.node.id, fact.usage_key
+        if name in known.anchors or known.ids.get(name, log_of(fact)) != log_of(fact):
+            raise Unfoldable("a repeated id")
+        if fact.blocks and name not in known.ids:
+            if self._index.has_event(self._name(name, 0, 0)):
+                raise Unfoldable("a repeated id")
+            known.ids[name] = log_of(fact)
+        calls = calls_in(fact)
+        if any(call not in known.calls and self._index.has_call(call) for call in calls):
+            raise Unfoldable("a sealed call")
+        known.calls |= calls
+        if key is not None and key not in known.bills:
+            if self._index.has_bill(key):
+                raise Unfoldable("a sealed bill")
+            known.bills.add(key)
 
     # -- what changed -------------------------------------------------------------------
 
-    def _delta(self, view: _View, new: Sequence[Fact]) -> Delta:
+    def _delta(self, view: View, new: Sequence[Fact]) -> Delta:
         state, whole = self.state, view.whole
         rows = {event.event_id: event for place in view.own for event in view.events[place]}
         rows |= {event.event_id: event for event in view.rewritten}
@@ -272,6 +281,7 @@ class Fold:
             self._title(sums, view),
             whole.turn().state.value,
             list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
+            _about(sums),
             _lower_bound(sums, view),
             [],
             [],
@@ -279,7 +289,7 @@ class Fold:
             whole,
         )
 
-    def _title(self, sums: Sums, view: _View) -> str | None:
+    def _title(self, sums: Sums, view: View) -> str | None:
         """Return the session's name: given, made up, or its first prompt."""
 
         def is_known(native: str) -> bool:
@@ -291,16 +301,14 @@ class Fold:
 
     # -- sealing ------------------------------------------------------------------------
 
-    def _seal(self, view: _View, window: list[Fact], delta: Delta) -> FoldState:
+    def _seal(self, view: View, window: list[Fact], delta: Delta) -> FoldState:
         """Seal what nothing can reach any more, and return the new state."""
         state = self.state
-        cuts = _cuts(view) if _may_seal(view) else {}
+        cuts = cuts_of(view) if may_seal(view) else {}
         sealed = {place for cut in cuts.values() for place in cut.sealed}
         starts = {log: cut.start for log, cut in cuts.items()}
         out = FoldState(
-            facts=[
-                f for f in window if not _is_before(f, starts) and not (cuts and f in view.gone)
-            ],
+            facts=[f for f in window if not is_before(f, starts) and not (cuts and f in view.gone)],
             sealed=state.sealed,
             prompts=state.prompts,
             last_file=max([state.last_file, *(fact.file for fact in window)]),
@@ -314,7 +322,7 @@ class Fold:
         left = [place for place in view.own if place not in sealed]
         rewritten: Sequence[SessionEvent] = ()
         if cuts:
-            notes = [note for note in view.notes if _is_before(note, starts)]
+            notes = [note for note in view.notes if is_before(note, starts)]
             # What was rewritten away never comes back but by a rebuild.
             rewritten = view.rewritten
             out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, rewritten)
@@ -322,10 +330,10 @@ class Fold:
             out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
             out.facts = [_less_prompts(f, out.prompts - state.prompts) for f in out.facts]
         out.anchors = [
-            cuts[_log(anchor)].anchor if _log(anchor) in cuts else anchor
+            cuts[log_of(anchor)].anchor if log_of(anchor) in cuts else anchor
             for anchor in state.anchors
         ]
-        had = {_log(anchor) for anchor in state.anchors}
+        had = {log_of(anchor) for anchor in state.anchors}
         out.anchors += [cut.anchor for log, cut in cuts.items() if log not in had]
         out.anchors = [_carry(anchor, out) for anchor in out.anchors]
         kept = [event for place in left for event in view.events[place]]
@@ -343,12 +351,6 @@ class Fold:
             Bill(event, bills[event.event_id]) for event in rewritten if event.event_id in bills
         ]
         return out
-
-
-def calls_in(fact: Fact) -> set[str]:
-    """Return the ids of all calls that a record makes, answers or tells of."""
-    named = {block.call for block in fact.blocks if block.call is not None}
-    return named.union(fact.node.calls, fact.node.answers, (told.call for told in fact.told))
 
 
 def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
@@ -380,30 +382,7 @@ def row_of(event: SessionEvent) -> tuple[str | None, str, str, str | None, int]:
 # -- the evaluated window -------------------------------------------------------------------
 
 
-class _View:
-    """An evaluated window: which places and events are its own, and not an anchor's."""
-
-    def __init__(self, whole: Whole, anchors: Collection[str]) -> None:
-        self.whole = whole
-        facts = whole.facts
-        self.own = [at for at, fact in enumerate(facts) if fact.node.id not in anchors]
-        self.notes = whole.about_only
-        self.events: list[list[SessionEvent]] = []
-        events = iter(whole.events)
-        for fact, nth in zip(facts, occurrences(facts), strict=True):
-            number = len(fact.blocks) if nth is not None else 0
-            self.events.append([next(events) for _ in range(number)])
-        self.rewritten = list(events)
-        """Events that no log holds any more."""
-        self.gone = whole.gone
-
-    def is_standing_prompt(self, place: int) -> bool:
-        """Return whether a rollback would count this record as a prompt."""
-        flags = self.whole.graph.nodes[place].flags
-        return bool(flags & Is.PROMPT) and not flags & _OFF_LINE
-
-
-def _check_line(view: _View, anchors: Sequence[Fact]) -> None:
+def _check_line(view: View, anchors: Sequence[Fact]) -> None:
     """Raise Unfoldable unless the live line still continues the sealed part."""
     graph = view.whole.graph
     main = [anchor.node.id for anchor in anchors if anchor.channel == "main"]
@@ -415,12 +394,8 @@ def _check_line(view: _View, anchors: Sequence[Fact]) -> None:
     if graph.nodes[line[0]].id != main[0]:
         raise Unfoldable("the line starts elsewhere")
     chain = graph.chain()
-    if not any(_is_said(graph.nodes[place]) for place in chain):
+    if not any(is_said(graph.nodes[place]) for place in chain):
         raise Unfoldable("nothing is left of the last turn")
-
-
-def _is_said(node: Node) -> bool:
-    return bool(node.flags & _SAID or node.calls or node.answers)
 
 
 class _Known:
@@ -429,8 +404,9 @@ class _Known:
     def __init__(self, state: FoldState, new: Sequence[Fact]) -> None:
         facts = state.facts
         # A record may name one that follows it in the same read, as a boundary its summary.
-        self.ids = {fact.node.id for fact in (*state.anchors, *facts)}
-        self.ids |= {fact.node.id for fact in new} if _points_ahead(new) else set()
+        self.ahead = {f.node.id: log_of(f) for f in new} if _points_ahead(new) else {}
+        self.ids = {f.node.id: log_of(f) for f in (*facts, *state.anchors)}
+        self.anchors = {fact.node.id for fact in state.anchors}
         self.calls = {call for fact in facts for call in (*fact.node.calls, *fact.node.answers)} | {
             status.call for fact in facts for status in fact.told
         }
@@ -439,8 +415,12 @@ class _Known:
         for fact in facts:
             if fact.node.undo is not None:
                 self.undo(fact, 0)
-            elif fact.node.flags & Is.PROMPT and not fact.node.flags & _OFF_LINE:
+            elif fact.node.flags & Is.PROMPT and not fact.node.flags & OFF_LINE:
                 self.prompts += 1
+
+    def log_of(self, name: str) -> str | None:
+        """Return the log of a record in reach; None when none has this id."""
+        return self.ids.get(name) or self.ahead.get(name)
 
     def undo(self, fact: Fact, sealed: int) -> None:
         """Take back prompts; raise Unfoldable when sealed ones are among them."""
@@ -482,11 +462,7 @@ def _links(node: Node) -> Iterator[str]:
         yield node.parent
     if node.logical is not None:
         yield node.logical
-    if node.tip is not None:
-        yield node.tip
-    if node.span is not None:
-        yield node.span.anchor
-        yield from filter(None, (node.span.head, node.span.tail))
+    yield from named_by(node)
 
 
 # -- sums -----------------------------------------------------------------------------------
@@ -494,7 +470,7 @@ def _links(node: Node) -> Iterator[str]:
 
 def add_sums(
     before: Sums,
-    view: _View,
+    view: View,
     places: Sequence[int],
     notes: Sequence[Fact],
     rewritten: Sequence[SessionEvent] = (),
@@ -601,7 +577,7 @@ def _overdue(before: Sums, facts: Iterable[Fact]) -> tuple[dict[str, str], list[
     return due, out
 
 
-def _lower_bound(sums: Sums, view: _View) -> tuple[str, ...]:
+def _lower_bound(sums: Sums, view: View) -> tuple[str, ...]:
     """Return why the sum of all bills is a lower bound, each reason once."""
     reasons = [*sums.unbilled, *sums.overdue, *sums.due.values()]
     reasons += [NEVER_BILLED] if sums.owed else []
@@ -632,249 +608,10 @@ def _session(uid: str, sums: Sums) -> Session:
     )
 
 
-# -- where to seal --------------------------------------------------------------------------
+# -- what an anchor carries -----------------------------------------------------------------
 
 
-class _Cut(msgspec.Struct):
-    """What of one log is sealed: its places, what the window begins with, and the anchor."""
-
-    sealed: list[int]
-    start: tuple[str, int, int]
-    anchor: Fact
-
-
-def _order(fact: Fact) -> tuple[str, int, int]:
-    return fact.file, fact.generation, fact.line
-
-
-def _is_before(fact: Fact, starts: Mapping[str, tuple[str, int, int]]) -> bool:
-    start = starts.get(_log(fact))
-    return start is not None and _order(fact) < start
-
-
-def _log(fact: Fact) -> str:
-    return fact.channel if fact.channel == "main" else f"{fact.channel}\n{fact.file}"
-
-
-def _may_seal(view: _View) -> bool:
-    """Return whether the records are of a kind whose order and links a window can hold."""
-    whole = view.whole
-    return not whole.in_pieces and not (
-        whole.is_unlinked and any(fact.base is not None for fact in whole.facts)
-    )
-
-
-def _cuts(view: _View) -> dict[str, _Cut]:
-    """Choose, for each log whose window is long enough, how much of it is sealed."""
-    logs: dict[str, list[int]] = {}
-    facts = view.whole.facts
-    for place in view.own:
-        logs.setdefault(_log(facts[place]), []).append(place)
-    across = _cross_links(view, logs)
-    out: dict[str, _Cut] = {}
-    for log, places in logs.items():
-        least = WINDOW_RECORDS if log == "main" else SIDE_RECORDS
-        if len(places) <= 2 * least:
-            continue
-        cut = _cut(view, places, least, across.get(log, len(places)), main=log == "main")
-        if cut is not None:
-            out[log] = cut
-    return out
-
-
-def _cross_links(view: _View, logs: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return the first record of each log that another log refers to, by its number there."""
-    graph = view.whole.graph
-    home = {place: (log, nth) for log, places in logs.items() for nth, place in enumerate(places)}
-    out: dict[str, int] = {}
-
-    def link(place: int, other: int) -> None:
-        if other in home and place in home and home[other][0] != home[place][0]:
-            log, nth = home[other]
-            out[log] = min(out.get(log, nth), nth)
-
-    calls: dict[str, list[int]] = {}
-    for place in view.own:
-        link(place, graph.parents[place])
-        for call in calls_in(view.whole.facts[place]):
-            calls.setdefault(call, []).append(place)
-    for places in calls.values():
-        for place in places[1:]:
-            link(place, places[0])
-            link(places[0], place)
-    return out
-
-
-def _cut(view: _View, places: Sequence[int], least: int, limit: int, *, main: bool) -> _Cut | None:
-    """Find the latest place before which one log can be sealed; None when there is none."""
-    whole = view.whole
-    facts, graph = whole.facts, whole.graph
-    number = {place: nth for nth, place in enumerate(places)}
-    blocked = _Blocked(len(places))
-    _block_groups(view, places, blocked)
-    _block_links(view, places, number, blocked)
-    if main:
-        _block_turn(view, places, number, blocked)
-    lines = graph.line_parents
-    crossing: dict[int, int] = {}  # parents outside the kept records, and by how many
-    best = None
-    highest = min(len(places) - least, limit)
-    for nth in range(len(places) - 1, 0, -1):
-        place = places[nth]
-        crossing.pop(place, None)
-        parent = lines[place]
-        if parent >= 0 or not graph.nodes[place].flags & Is.INTERNAL:
-            crossing[parent] = crossing.get(parent, 0) + 1
-        if nth <= highest and len(crossing) == 1 and blocked.is_free(nth):
-            (anchor,) = crossing
-            if anchor in number and _order(facts[places[nth - 1]]) < _order(facts[place]):
-                best = nth, anchor
-                break
-    if best is None:
-        return None
-    nth, anchor = best
-    sealed = list(places[:nth])
-    return _Cut(sealed, _order(facts[places[nth]]), _anchor(view, anchor, sealed))
-
-
-class _Blocked:
-    """Which records of a log must not be the first of the window."""
-
-    def __init__(self, size: int) -> None:
-        self._steps = [0] * (size + 1)
-        self._depth: list[int] | None = None
-
-    def span(self, first: int, last: int) -> None:
-        """Keep two records, and all between them, on the same side."""
-        if first < last:
-            self._steps[first + 1] += 1
-            self._steps[last + 1] -= 1
-
-    def from_on(self, first: int) -> None:
-        """Keep a record and all that follow it in the window."""
-        if first + 1 < len(self._steps):
-            self._steps[first + 1] += 1
-
-    def until(self, last: int) -> None:
-        """Let no window begin with a record or one before it."""
-        self._steps[0] += 1
-        self._steps[last + 1] -= 1
-
-    def is_free(self, nth: int) -> bool:
-        if self._depth is None:
-            depth, self._depth = 0, []
-            for step in self._steps:
-                depth += step
-                self._depth.append(depth)
-        return not self._depth[nth]
-
-
-def _block_groups(view: _View, places: Sequence[int], blocked: _Blocked) -> None:
-    """Keep records together that share a call, a response, a bill or an id."""
-    whole = view.whole
-    groups: dict[tuple[str, str], tuple[int, int]] = {}
-    log = _log(whole.facts[places[0]])
-    order = [_order(whole.facts[place]) for place in places]
-    for note in view.notes:
-        if note.told and _log(note) == log:
-            nth = max(bisect_right(order, _order(note)) - 1, 0)
-            for status in note.told:
-                first, last = groups.get(("call", status.call), (nth, nth))
-                groups["call", status.call] = min(first, nth), max(last, nth)
-    for nth, place in enumerate(places):
-        fact = whole.facts[place]
-        node = fact.node
-        keys = [("call", call) for call in calls_in(fact)]
-        keys += [("response", node.response)] if node.response is not None else []
-        keys += [("bill", fact.usage_key)] if fact.usage_key is not None else []
-        keys.append(("id", node.id))
-        for key in keys:
-            first, last = groups.get(key, (nth, nth))
-            groups[key] = min(first, nth), max(last, nth)
-    for first, last in groups.values():
-        blocked.span(first, last)
-
-
-def _block_links(
-    view: _View, places: Sequence[int], number: Mapping[int, int], blocked: _Blocked
-) -> None:
-    """Keep boundaries, moves of the tip and rollbacks together with what they name."""
-    graph = view.whole.graph
-    for broken in graph.breaks:
-        if broken.at in number:
-            blocked.until(number[broken.at])
-    rolled_back: int | None = None
-    for nth, place in enumerate(places):
-        node = graph.nodes[place]
-        if (parent := number.get(graph.line_parents[place], -1)) > nth:
-            blocked.span(nth, parent)
-        if node.flags & Is.ROLLED_BACK and rolled_back is None:
-            rolled_back = nth
-        if node.undo is not None and rolled_back is not None:
-            blocked.span(rolled_back, nth)
-        names = [node.tip] if node.tip is not None else []
-        if node.span is not None:
-            names += [node.span.anchor, node.span.head, node.span.tail]
-        if node.flags & Is.SUMMARY:
-            names.append(node.logical)
-        for name in names:
-            other = number.get(graph.place(name) if name is not None else None)  # type: ignore[arg-type] # None is nowhere
-            if other is not None:
-                blocked.span(min(nth, other), max(nth, other))
-
-
-def _block_turn(
-    view: _View, places: Sequence[int], number: Mapping[int, int], blocked: _Blocked
-) -> None:
-    """Keep the open calls of the last turn, and what was said last, in the window."""
-    graph = view.whole.graph
-    chain = graph.chain()
-    states = view.whole.states
-    said = [place for place in chain if _is_said(graph.nodes[place]) and place in number]
-    blocked.from_on(number[said[-1]] if said else 0)
-    if graph.end is not None and graph.end in number:
-        blocked.from_on(number[graph.end])
-    rests = [number[p] for p in chain if graph.nodes[p].flags & _RESTS and p in number]
-    for nth, place in enumerate(places):
-        node = graph.nodes[place]
-        if not node.calls or states[place] not in _LIVE:
-            continue
-        if all(call in graph.answered for call in node.calls):
-            continue
-        after = next((rest for rest in rests if rest > nth and places[rest] != graph.end), None)
-        if after is None:
-            blocked.from_on(nth)
-        else:
-            blocked.span(nth, after)
-
-
-def _anchor(view: _View, place: int, sealed: Sequence[int]) -> Fact:
-    """Return a record as the root that a window continues."""
-    whole = view.whole
-    fact = whole.facts[place]
-    moved = whole.graph.moved_at
-    tip = None
-    # A move of the tip that was sealed goes on deciding: the line is what continues from here.
-    if moved is not None and (moved in set(sealed) or moved not in view.own):
-        tip = fact.node.id
-    parent = PREVIOUS if whole.is_unlinked else None
-    node = Node(fact.node.id, parent, Is.TRAILS if tip else 0, tip=tip)
-    blocks = tuple(Block("lifecycle", "system") for _ in fact.blocks)
-    return Fact(
-        node,
-        fact.type,
-        fact.ts,
-        blocks,
-        fact.file,
-        fact.channel,
-        fact.generation,
-        fact.line,
-        fact.offset,
-        fact.ordinal,
-    )
-
-
-def _keep_bills(out: FoldState, view: _View, sealed: Collection[int]) -> None:
+def _keep_bills(out: FoldState, view: View, sealed: Collection[int]) -> None:
     """Remember what running totals of sealed records were, and where single bills are told."""
     exact = set(out.billed)
     for place in sorted(sealed):

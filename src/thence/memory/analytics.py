@@ -23,9 +23,9 @@ from thence.format.joins import time_of
 from thence.format.normal import SessionEvent, in_order
 from thence.format.records import JSON
 from thence.memory.course import Course, cut_short
-from thence.memory.keep import ticks_of
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.rows import clean
+from thence.memory.spending import ticks_of
 from thence.memory.store import Filter, Held, SessionRow, Store
 from thence.memory.sweep import recalled
 

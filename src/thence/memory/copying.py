@@ -19,7 +19,8 @@ import msgspec
 
 from thence.adapters import Cursor
 from thence.format.records import JSON, Usage
-from thence.memory.keep import Keeper, event_row, with_payloads
+from thence.memory.growth import event_row
+from thence.memory.keep import Keeper, with_payloads
 from thence.memory.redact import Redactor
 from thence.memory.store import (
     Change,

@@ -23,7 +23,7 @@ from thence.format.normal import SessionEvent
 from thence.format.records import Usage
 from thence.format.todos import Step, Todo, pending
 from thence.format.whole import Whole
-from thence.memory.keep import ticks_of
+from thence.memory.spending import ticks_of
 
 _SHOWN = (State.LIVE, State.ORPHANED)
 _GONE = (State.DEAD, State.ROLLED_BACK)

@@ -21,7 +21,7 @@ from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory.account import account
 from thence.memory.course import Course, short
-from thence.memory.keep import event_row
+from thence.memory.growth import event_row
 from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.signals import Signal, signals
 from thence.memory.store import Digested, SessionRow

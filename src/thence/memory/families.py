@@ -16,7 +16,7 @@ import msgspec
 from thence.format import lineage
 from thence.format.facts import COPIES_OF, Edge, Fact
 from thence.format.whole import Whole
-from thence.memory.keep import restated
+from thence.memory.growth import restated
 from thence.memory.store import Change, Held, Store, owner_key
 
 

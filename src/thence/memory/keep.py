@@ -10,35 +10,32 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from operator import add
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import force_setattr as set_field
 
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
 from thence.errors import ThenceError
-from thence.format import gather, joins, kinds
+from thence.format import gather, kinds
 from thence.format.facts import COPIES_OF, WHOLE_OUTPUT, Block, Edge, Fact, Told, words_of
-from thence.format.lineage import SHARED
-from thence.format.normal import KINDS, Session, SessionEvent, in_order, one_line
-from thence.format.records import JSON, Skipped, Usage
+from thence.format.normal import Session, SessionEvent, one_line
+from thence.format.records import JSON, Skipped
+from thence.format.sealing import calls_in
 from thence.format.whole import Whole
 from thence.memory import spelling
+from thence.memory.growth import Growing, Growth, light, restated, seen_of, shortened
 from thence.memory.packs import Blobs, read_all
-from thence.memory.prices import price, tariff
 from thence.memory.redact import VERSION, Redactor
 from thence.memory.search import meta
 from thence.memory.store import (
-    STATES,
     Change,
-    EventRow,
     Held,
     Known,
-    Seen,
     SessionRow,
     Spend,
     Words,
+    call_key,
     claims,
     owner_key,
     pack_facts,
@@ -47,16 +44,12 @@ from thence.memory.store import (
 READER = 2
 """Version of the readers: raise it when the same bytes give other facts, and all is read again."""
 
-_KIND = {kind: at for at, kind in enumerate(KINDS)}
-_STATE = {state: at for at, state in enumerate(STATES)}
-_TOLD = 2000  # characters of a call's outcome that are kept beside its record
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
 _TEXT = {"type", "text"}
 _RECALLED = 64 << 20  # bytes of payloads that are held at once, all of them, for a digest
 _END, _LEAST = 2000, 400  # characters of either end of a long result, where there are more
 _NOTE = 4096  # bytes of a note of the harness that are searched, or that a digest may want
-_COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -75,14 +68,19 @@ class Kept(msgspec.Struct):
     change: Change | None = None
     """None when there was nothing new."""
     whole: Whole | None = None
-    """All of the session, payloads at hand and redacted, when it was read to its end."""
-    more: bool = False
-    """There is more to read, going on from `held`."""
-    held: Held | None = None
-    """All that is held of it now, when there is more to read."""
+    """All of the session, payloads at hand and redacted, when it was read at once."""
+    rest: Growing | None = None
+    """There is more to read, going on from here."""
+    rebuilt: str | None = None
+    """Why the session had to be rebuilt from all of its facts."""
     skipped: list[Skipped] = []
     lines: int = 0
     bytes: int = 0
+
+    @property
+    def more(self) -> bool:
+        """Whether there is more to read."""
+        return self.rest is not None
 
 
 class Sending(NamedTuple):
@@ -104,7 +102,7 @@ class _Stored(NamedTuple):
     @property
     def light(self) -> list[Fact]:
         """The facts with refs alone."""
-        return [_light(fact) for fact in self.full]
+        return [light(fact) for fact in self.full]
 
 
 class Keeper:
@@ -124,36 +122,35 @@ class Keeper:
         adapter: Adapter,
         source: Source,
         known: Known | None,
-        held: Held | None,
+        grown: Growing | None,
         *,
         carried: Carried | None = None,
         again: bool = False,
         more: bool = False,
-        recall: bool = False,
     ) -> Kept:
-        """Read the next piece of a source; `held` is what the store has, if it may be added to.
+        """Read the next piece of a source; `grown` is what was read before, if anything.
 
-        A large session comes in several pieces, each a change of its own: nothing grows with
-        its size but what the graph needs. `carried` is for a session that was evicted and whose
-        source lost its beginning since: what it took then goes on counting.
+        A large session comes in several pieces, each a change of its own: memory does not grow
+        with its size. `carried` is for a session that was evicted and whose source lost its
+        beginning since: what it took then goes on counting.
 
-        With `again` all is read from the start; of what is held only that is kept which the
+        With `again` all is read from the start; of what is stored only that is kept which the
         source held before it was rewritten. `more` says that this goes on with the same sweep.
-        `recall` asks for the whole session at its end, for whoever digests it.
         """
-        if again and held is not None:
-            lost = _rewritten(held)
-            batch = adapter.read(source, _restarted(held.cursor) if lost else None)
+        if again and grown is not None:
+            stored = grown.load()
+            lost = _rewritten(stored)
+            batch = adapter.read(source, _restarted(stored.cursor) if lost else None)
             batch.events[:0] = self._recovered(lost, source, batch)
             return self.kept(source, batch, known, None, carried=carried)
-        batch = adapter.read(source, held.cursor if held else None)
-        if held is not None and not more and _cut(held.facts, batch.events):
+        batch = adapter.read(source, grown.tail.cursor if grown else None)
+        if grown is not None and not more and _cut(grown, batch.events):
             # A text was being written when it was read: it is one text, so all is read again.
-            return self.keep(adapter, source, known, held, carried=carried, again=True)
-        return self.kept(source, batch, known, held, carried=carried, recall=recall)
+            return self.keep(adapter, source, known, grown, carried=carried, again=True)
+        return self.kept(source, batch, known, grown, carried=carried)
 
     def _recovered(self, lost: Sequence[Fact], source: Source, batch: Batch) -> list[Fact]:
-        """Give facts that no source has any more; texts that went with a pack are told as skips."""
+        """Return facts that no source has any more; texts lost with a pack become skips."""
         facts, broken = salvaged(lost, self._blobs, source.path)
         batch.skipped += broken
         return facts
@@ -163,36 +160,23 @@ class Keeper:
         source: Source,
         batch: Batch,
         known: Known | None,
-        held: Held | None,
+        grown: Growing | None,
         *,
         carried: Carried | None = None,
-        recall: bool = False,
     ) -> Kept:
-        """Keep what one read gave."""
+        """Store what one read gave."""
         out = Kept(source, skipped=batch.skipped, lines=batch.lines, bytes=batch.bytes)
-        out.more = not batch.done
-        if held is not None and batch.cursor == held.cursor and not batch.notices:
+        if grown is not None and batch.cursor == grown.tail.cursor and not batch.notices:
+            out.rest = None if batch.done else grown
             return out
         # Pieces are joined first: a secret may have been cut in two.
-        new = gather.joined(_not_read_before(batch.events, held))
+        new = gather.joined(_not_read_before(batch.events, grown))
         stored = self._stored(source.uid, new)
-        before = held.facts if held else []
-        full = held is None and batch.done
-        if held is not None and batch.done and recall:
-            with contextlib.suppress(ThenceError, OSError):  # kept all the same, digested later
-                before, full = with_payloads(before, self._blobs, notes=False), True
-                held.facts = []  # each is among these, fuller
-        whole = Whole(
-            source.uid,
-            [*before, *stored.full],
-            replayed=held.replayed if held else frozenset(),
-            billed=held.billed if held else frozenset(),
-            torn=batch.torn,
-        )
-        if full:
-            out.whole = whole
-            _ = whole.derived  # for row and digest alike, once
-        row = self._row(whole, source, batch, known, held)
+        growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
+        out.rebuilt = growth.rebuilt
+        if grown is None and batch.done:
+            out.whole = growth.delta.window
+        row = self._row(growth, source, batch, known)
         if carried is not None:
             row = msgspec.structs.replace(
                 row,
@@ -200,24 +184,12 @@ class Keeper:
                 carried_until=carried.until,
                 carried_change=carried.change,
             )
-        change = out.change = self._change(whole, stored, held, row)
+        change = out.change = self._grown(growth, stored, row)
         change.cursor = _spellable(batch.cursor)
-        if out.more:
-            rows = (*change.events, *change.altered)
-            gone = set(change.vanished)
-            events = {
-                **(held.events if held else {}),
-                **{row.event_id: _seen(row) for row in rows},
-            }
-            out.held = Held(
-                change.row,
-                change.cursor,
-                [*(held.facts if held else ()), *stored.light],
-                {at: seen for at, seen in events.items() if at not in gone},
-                held.replayed if held else frozenset(),
-                held.billed if held else frozenset(),
-                held.ties if held else (),
-            )
+        if not batch.done:
+            tail = growth.tail(change)
+            grown = grown or Growing(tail, lambda: None)
+            out.rest = grown.after(tail, change, stored.full)
         return out
 
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
@@ -256,7 +228,7 @@ class Keeper:
         change.replayed, change.billed, change.ties = here.replayed, here.billed, here.ties
         events = {
             **(there.events if there else {}),
-            **{one.event_id: _seen(one) for one in (*change.events, *change.altered)},
+            **{one.event_id: seen_of(one) for one in (*change.events, *change.altered)},
         }
         for gone in change.vanished:
             events.pop(gone, None)
@@ -290,10 +262,10 @@ class Keeper:
         for block, ref in zip(held, refs, strict=True):
             set_field(block, "ref", ref)
         try:
-            return _Stored(full, _packed_light(full, held), redacted)
+            return _Stored(full, _packedlight(full, held), redacted)
         except spelling.UNSPELLABLE:
             full = [spelling.plain_fact(fact) for fact in full]
-            return _Stored(full, pack_facts([_light(fact) for fact in full]), redacted)
+            return _Stored(full, pack_facts([light(fact) for fact in full]), redacted)
 
     def _clean(self, fact: Fact, bodies: list[bytes]) -> Fact:
         blocks: list[Block] | None = None
@@ -365,48 +337,65 @@ class Keeper:
 
     # -- rows ---------------------------------------------------------------------------
 
+    def _grown(self, growth: Growth, stored: _Stored, row: SessionRow) -> Change:
+        """Return the change that new records make."""
+        change = growth.change(row)
+        change.fresh = growth.grown is None
+        known = growth.grown.tail.row.edges if growth.grown is not None else None
+        if known != change.row.edges:
+            change.claims += _ties(growth.uid, change.row.edges, growth.delta.about)
+        events = growth.delta.events
+        wanted = {event.event_id for event in change.events}
+        change.words = list(_words(growth.uid, [e for e in events if e.event_id in wanted]))
+        return self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
+
     def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
         change = restated(whole, held, row=row)
-        change.facts = stored.body
         change.fresh = held is None
-        change.words = list(_words(whole, change.events))
-        change.claims = [*claims(stored.full), *_ties(whole)]
-        text = sum(len(w.body) for w in change.words) + (held.row.text_bytes if held else 0)
-        packed = _packed(stored.full) + (held.row.pack_bytes if held else 0)
-        size = packed + int(text * _INDEXED) + _ROW_BYTES * len(whole.events)
+        wanted = {event.event_id for event in change.events}
+        events = [event for event in whole.events if event.event_id in wanted]
+        change.words = list(_words(whole.uid, events))
+        change.claims += _ties(whole.uid, change.row.edges, whole.about)
+        return self._measured(change, stored, held.row if held else None)
+
+    def _measured(self, change: Change, stored: _Stored, before: SessionRow | None) -> Change:
+        """Add the facts of a change, and what it takes in the store."""
+        change.facts = stored.body
+        change.claims[:0] = claims(stored.full)
+        change.calls = sorted({call_key(c) for fact in stored.full for c in calls_in(fact)})
+        text = sum(len(w.body) for w in change.words) + (before.text_bytes if before else 0)
+        packed = _packed(stored.full) + (before.pack_bytes if before else 0)
+        size = packed + int(text * _INDEXED) + _ROW_BYTES * change.row.events
         redacted = dict(Counter(change.row.redacted) + Counter(stored.redacted))
         change.row = msgspec.structs.replace(
             change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed, redacted=redacted
         )
         return change
 
-    def _row(
-        self,
-        whole: Whole,
-        source: Source,
-        batch: Batch,
-        known: Known | None,
-        held: Held | None,
-    ) -> SessionRow:
+    def _row(self, growth: Growth, source: Source, batch: Batch, known: Known | None) -> SessionRow:
         size = sum(mark.size for mark in batch.cursor.marks.values() if mark.size > 0)
-        cwd = whole.about.get("cwd")
+        about = growth.delta.about
+        cwd = about.get("cwd")
         repo = (
             cwd.replace("\\", "/").rstrip("/").rpartition("/")[2] if isinstance(cwd, str) else None
         )
-        before = held.row if held else None
+        before = growth.grown.tail.row if growth.grown is not None else None
+        session = growth.delta.session
         return SessionRow(
-            whole.session(
+            msgspec.structs.replace(
+                session,
                 repo=repo or None,
                 domain=self._domains.get(repo or ""),
                 source_path=printable(source.path),
                 source_bytes=size,
+                cost=msgspec.structs.replace(session.cost, retries=growth.retries),
             ),
             files=tuple(printable(file.path) for file in source.files),
             skipped=len(batch.skipped) + (before.skipped if before else 0),
             change=(before.change if before else known.change if known else 0) + 1,
             redactor=VERSION,
             reader=READER,
-            automated=bool(whole.about.get("automated")),
+            automated=bool(about.get("automated")),
             torn=batch.torn,
             gone=any(notice.what == "source gone" for notice in batch.notices),
             carried=before.carried if before else (),
@@ -416,71 +405,17 @@ class Keeper:
         )
 
 
-def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
-    """Give the rows of a session as it stands now: new events, changed states, what it took."""
-    before = held.events if held else {}
-    rows = {event.event_id: event_row(event) for event in in_order(whole.events)}
-    new, stands = list(rows.values()), list(rows)
-    if before:
-        new = [row for at, row in rows.items() if at not in before]
-        stands = [at for at in before if at in rows] + [row.event_id for row in new]
-    states = {event.event_id: _STATE[event.state] for event in whole.events if event.state}
-    until = row.carried_until
-    spend = _spend(whole.events, whole.bills)
-    if until is not None:
-        later = [event for event in whole.events if (event.ts or "") > until]
-        spend = _merged(row.carried, _spend(later, joins.bills(later)))
-    ticks: dict[str, int] = {}
-    for one in spend:
-        ticks[one.where] = ticks.get(one.where, 0) + one.ticks
-    counts = {STATES[state].value: number for state, number in Counter(states.values()).items()}
-    ties = held.ties if held else ()
-    row = msgspec.structs.replace(
-        row,
-        title=whole.title,
-        turn=whole.turn().state.value,
-        edges=_told_once((*whole.edges, *ties)),
-        spent=whole.spent if until is None else _spent(spend),
-        ticks=ticks,
-        unpriced=sum(one.unpriced for one in spend),
-        lower_bound=tuple(dict.fromkeys(notice.detail for notice in whole.unbilled)),
-        states=counts,
-        events=len(states),
-        shuffled=held is not None and (held.row.shuffled or stands != list(rows)),
-    )
-    return Change(
-        row,
-        held.cursor if held else Cursor(),
-        events=new,
-        altered=[row for at, row in rows.items() if at in before and before[at] != _seen(row)],
-        vanished=[at for at in before if at not in rows],
-        spend=spend,
-    )
+def _ties(uid: str, edges: Iterable[Edge], about: Mapping[str, JSON]) -> list[int]:
+    """Return claims on the session's own name and on those of the sessions it is a fork of.
 
-
-def _told_once(edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Leave out ties that were found by comparing records where a record tells of them itself."""
-    known: dict[tuple[str, str], Edge] = {}
-    out: list[Edge] = []
-    for edge in edges:
-        if edge.how == SHARED and (edge.link, edge.session) in known:
-            continue
-        known[edge.link, edge.session] = edge
-        out.append(edge)
-    return tuple(out)
-
-
-def _ties(whole: Whole) -> Iterable[int]:
-    """Claim the session's own name, and those of the sessions that it is a fork of.
-
-    So a fork and what it was forked from find each other, whichever is read first.
+    So a fork and its original find each other, whichever is read first.
     """
-    agent = whole.uid.partition(":")[0]
-    named = {edge.session for edge in whole.edges if edge.link == "fork" and not edge.child}
-    copied = whole.about.get(COPIES_OF)
+    agent, _, native = uid.partition(":")
+    named = {edge.session for edge in edges if edge.link == "fork" and not edge.child}
+    copied = about.get(COPIES_OF)
     if isinstance(copied, str):
         named.add(copied)
-    return [owner_key("session", f"{agent}:{name}") for name in sorted({whole.native, *named})]
+    return [owner_key("session", f"{agent}:{name}") for name in sorted({native, *named})]
 
 
 def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) -> list[Fact]:
@@ -570,11 +505,11 @@ def _restarted(cursor: Cursor) -> Cursor:
     )
 
 
-def _cut(held: Sequence[Fact], new: Sequence[Fact]) -> bool:
+def _cut(grown: Growing, new: Sequence[Fact]) -> bool:
     """Whether the last text of a log goes on in what was read now."""
     if not any(fact.piece is not None for fact in new):
         return False
-    last = {(fact.file, fact.channel): fact for fact in held if fact.blocks}
+    last = {(fact.file, fact.channel): fact for fact in grown.last_facts if fact.blocks}
     first: dict[tuple[str, str], Fact] = {}
     for fact in new:
         if fact.blocks:
@@ -582,27 +517,23 @@ def _cut(held: Sequence[Fact], new: Sequence[Fact]) -> bool:
     return any(log in last and gather.goes_on(last[log], fact) for log, fact in first.items())
 
 
-def _not_read_before(facts: list[Fact], held: Held | None) -> list[Fact]:
+def _not_read_before(facts: list[Fact], grown: Growing | None) -> list[Fact]:
     """Leave out the records of last lines that were read before their LF was there.
 
-    They are given again once it is, and are the same: the mark has recognised their bytes.
+    They are read again once it is, and are the same: the mark has recognised their bytes.
     """
-    if held is None:
+    if grown is None:
         return facts
-    marks = held.cursor.marks
+    marks = grown.tail.cursor.marks
     open_lines = {(key, m.generation, m.line) for key, m in marks.items() if m.tail}
-    if not open_lines:
+    if not open_lines or not facts:
         return facts
     known = {
-        (fact.file, fact.generation, fact.line, fact.node.id, fact.type)
-        for fact in held.facts
+        (fact.file, fact.generation, fact.line, fact.type)
+        for fact in grown.last_facts
         if (fact.file, fact.generation, fact.line) in open_lines
     }
-    return [
-        fact
-        for fact in facts
-        if (fact.file, fact.generation, fact.line, fact.node.id, fact.type) not in known
-    ]
+    return [f for f in facts if (f.file, f.generation, f.line, f.type) not in known]
 
 
 def _spellable(cursor: Cursor) -> Cursor:
@@ -619,7 +550,7 @@ def printable(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _packed_light(facts: list[Fact], held: list[Block]) -> bytes:
+def _packedlight(facts: list[Fact], held: list[Block]) -> bytes:
     """Give facts as bytes without the payloads that blocks of them hold; they keep these."""
     if not facts:
         return b""
@@ -629,7 +560,7 @@ def _packed_light(facts: list[Fact], held: list[Block]) -> bytes:
         for block in held:
             set_field(block, "payload", None)
         for fact, said in told:
-            set_field(fact, "told", tuple([_short(one) for one in said]))
+            set_field(fact, "told", tuple([shortened(one) for one in said]))
         return pack_facts(facts)
     finally:
         for block, payload in zip(held, payloads, strict=True):
@@ -638,54 +569,17 @@ def _packed_light(facts: list[Fact], held: list[Block]) -> bytes:
             set_field(fact, "told", said)
 
 
-def _light(fact: Fact) -> Fact:
-    """Give a fact as it is stored: refs in the place of payloads."""
-    if not fact.blocks and not fact.told:
-        return fact
-    blocks = [
-        Block(b.kind, b.role, b.summary, None, b.tool, b.call, b.failed, b.ref) for b in fact.blocks
-    ]
-    told = tuple([_short(one) for one in fact.told]) if fact.told else fact.told
-    return msgspec.structs.replace(fact, blocks=tuple(blocks), told=told)
-
-
 def _packed(facts: Iterable[Fact]) -> int:
     """Add up what the frames take that refs lead to; the first payload of a frame starts at 0."""
     refs = (b.ref.split(",", 3) for fact in facts for b in fact.blocks if b.ref is not None)
     return sum(int(length) for _, length, start, _ in refs if start == "0")
 
 
-def _short(told: Told) -> Told:
-    """The record itself keeps all of it; here is as much as a list shows."""
-    if not isinstance(told.output, str) or len(told.output) <= _TOLD:
-        return told
-    return msgspec.structs.replace(told, output=told.output[:_TOLD])
-
-
-def _seen(row: EventRow) -> Seen:
-    return Seen(row.ts, row.kind, row.state, row.tool, row.tokens)
-
-
-def event_row(event: SessionEvent) -> EventRow:
-    """Give an event as thin as the store keeps it."""
-    moment = joins.time_of(event.ts)
-    return EventRow(
-        event.event_id,
-        int(moment.timestamp() * 1000) if moment else 0,
-        _KIND[event.kind],
-        _STATE[event.state] if event.state else 0,
-        event.tool,
-        event.tokens,
-        event.payload_ref,
-    )
-
-
-def _words(whole: Whole, new: Sequence[EventRow]) -> Iterable[Words]:
-    """Give the words of new events, each with the tokens by which it can be filtered."""
-    wanted = {row.event_id for row in new}
-    agent = whole.uid.partition(":")[0]
-    for event in whole.events:
-        if event.payload is None or event.event_id not in wanted:
+def _words(uid: str, events: Iterable[SessionEvent]) -> Iterable[Words]:
+    """Return the words of events, each with the tokens by which it can be filtered."""
+    agent = uid.partition(":")[0]
+    for event in events:
+        if event.payload is None:
             continue
         # What the harness noted for itself, whole files among it, was neither said nor done.
         note = event.role == "system" and not _has_output(event.payload)
@@ -696,73 +590,3 @@ def _words(whole: Whole, new: Sequence[EventRow]) -> Iterable[Words]:
 
 def _has_output(payload: JSON) -> bool:
     return isinstance(payload, dict) and WHOLE_OUTPUT in payload
-
-
-# -- money ----------------------------------------------------------------------------------
-
-
-def _spend(events: Sequence[SessionEvent], counted: Mapping[int, Usage]) -> list[Spend]:
-    """Add up bills by day, model and what became of them; each is priced for itself."""
-    sums: dict[tuple[str, str, str], list[int]] = {}
-    for event in events:
-        usage = counted.get(event.event_id)
-        if usage is None:
-            continue
-        key = ((event.ts or "")[:10], event.model or "", joins.place_of(event))
-        ticks = ticks_of(event, usage)
-        held = sums.get(key)
-        if held is None:
-            held = sums[key] = [0] * _COLUMNS
-        more = (
-            *msgspec.structs.astuple(usage),
-            1,
-            ticks or 0,
-            usage.total if ticks is None else 0,
-        )
-        held[:] = map(add, held, more)
-    return [_summed(key, numbers) for key, numbers in sums.items()]
-
-
-def _summed(key: tuple[str, str, str], numbers: Sequence[int]) -> Spend:
-    day, model, where = key
-    *counts, responses, ticks, unpriced = numbers
-    place = cast("Literal['live', 'dead', 'side']", where)
-    return Spend(day, model, place, Usage(*counts), responses, ticks, unpriced)
-
-
-def _merged(carried: Sequence[Spend], spend: list[Spend]) -> list[Spend]:
-    """Add what was carried over from an evicted part of a session."""
-    if not carried:
-        return spend
-    sums: dict[tuple[str, str, str], list[int]] = {}
-    for one in (*carried, *spend):
-        numbers = (*msgspec.structs.astuple(one.usage), one.responses, one.ticks, one.unpriced)
-        held = sums.setdefault((one.day, one.model, one.where), [0] * _COLUMNS)
-        for at, number in enumerate(numbers):
-            held[at] += number
-    return [_summed(key, numbers) for key, numbers in sums.items()]
-
-
-def _spent(spend: Sequence[Spend]) -> joins.Spent:
-    sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
-    for one in spend:
-        sums[one.where] = joins.added(sums[one.where], one.usage)
-    return joins.Spent(**sums, responses=sum(one.responses for one in spend))
-
-
-def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
-    """Say what a bill cost, in ticks; None when nobody knows."""
-    day = (event.ts or "")[:10]
-    if event.cost_usd is not None:
-        found = price(
-            event.model or "",
-            usage,
-            at=joins.time_of(f"{day}T12:00:00Z"),
-            cache_1h=usage.cache_1h_input_tokens,
-            web_searches=usage.web_searches,
-            service_tier=event.tier,
-            recorded=event.cost_usd,
-        )
-        return None if found is None else found.ticks
-    rates = tariff(event.model or "", day, event.tier)
-    return None if rates is None else rates.ticks(usage)

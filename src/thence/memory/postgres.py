@@ -63,9 +63,11 @@ from thence.memory.store import (
     Group,
     Held,
     Inventory,
+    NothingStored,
     Seen,
     SessionRow,
     StoreLocked,
+    Tail,
     Tier2,
     Total,
     claims,
@@ -339,6 +341,24 @@ class Postgres:
         events = {event: Seen(*seen) for event, *seen in rows}
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         return Held(ROW.decode(row), CURSOR.decode(cursor), facts, events, *shared, foreign)
+
+    def tail(self, uid: str) -> Tail | None:
+        """Return the end of a session, to continue it; None when tier 1 holds nothing of it.
+
+        This store keeps no state of folds: a session that grows is rebuilt.
+        """
+        with self._telling():
+            rows = self._every(
+                "SELECT s.row, s.cursor, h.body FROM sessions AS s"
+                " LEFT JOIN shares AS h ON h.tenant=s.tenant AND h.uid=s.uid"
+                " WHERE s.tenant=%s AND s.uid=%s AND s.evicted IS NULL",
+                *(self.tenant, text(uid)),
+            )
+        if not rows:
+            return None
+        row, cursor, shares = rows[0]
+        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
+        return Tail(ROW.decode(row), CURSOR.decode(cursor), None, (), *shared, NothingStored())
 
     def _foreign(self, uid: str, facts: Sequence[Fact]) -> frozenset[int]:
         """Give the claims of a session that evicted ones own: their digests count these."""

@@ -24,7 +24,8 @@ from thence.memory import families
 from thence.memory.copying import digests_of, plain, spend_of
 from thence.memory.digest import digest
 from thence.memory.exclusion import Exclusion
-from thence.memory.keep import Keeper, event_row, with_payloads
+from thence.memory.growth import event_row
+from thence.memory.keep import Keeper, with_payloads
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.store import (
     Change,

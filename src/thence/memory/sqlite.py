@@ -14,7 +14,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from thence.memory.rows import (
     CURSOR,
     NAMES,
     PACK,
-    PARTS,
     REPACK,
     ROW,
     SETTLE,
@@ -59,12 +58,16 @@ from thence.memory.store import (
     SessionRow,
     StoreDamaged,
     StoreLocked,
+    Tail,
     Tier2,
     Total,
+    call_key,
     claims,
+    owner_key,
     pack_facts,
     uid_hash,
     unpack_facts,
+    unpack_fold,
 )
 
 BUSY_MS = 5_000
@@ -73,6 +76,9 @@ _CACHE_KB, _SWEEP_KB = 32_768, 12_288
 
 TOGETHER = 250
 """Sessions that are removed at once, at most: what they leave must fit into the log."""
+
+SMALL_PARTS, SMALL_PART_BYTES = 64, 64 << 10
+"""So many small pieces of facts are joined to one; what is larger is left alone."""
 
 _PIECE = 8192  # pages that are given back at once where there is little room
 _MANY = 20_000  # free pages from which on they are given back all together
@@ -141,6 +147,13 @@ MIGRATIONS: tuple[str, ...] = (
     runs.MIGRATION,
     # What digests derive is taken out again whenever a session goes on.
     "CREATE INDEX events_derived ON events(session) WHERE derived",
+    # What continues a session: the state of its fold, and the calls it has seen.
+    """
+    CREATE TABLE folds(session INTEGER PRIMARY KEY, body BLOB NOT NULL);
+    CREATE TABLE calls(
+        session INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(session, key)
+    ) WITHOUT ROWID;
+    """,
 )
 
 
@@ -399,6 +412,24 @@ class Sqlite:
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         return Held(ROW.decode(row), CURSOR.decode(cursor), facts, events, *shared, foreign)
 
+    def tail(self, uid: str) -> Tail | None:
+        """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
+        db = self._db
+        with db:  # one moment, though another process may write meanwhile
+            row = db.execute(
+                "SELECT id, row, cursor, folds.body, shares.body FROM sessions"
+                " LEFT JOIN folds ON folds.session=id LEFT JOIN shares ON shares.session=id"
+                " WHERE uid=? AND evicted IS NULL",
+                (uid,),
+            ).fetchone()
+        if row is None:
+            return None
+        session, body, cursor, fold, shares = row
+        state, spend = unpack_fold(fold) if fold else (None, ())
+        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
+        index = SessionIndex(lambda: self._db, session)
+        return Tail(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared, index)
+
     # -- reading ------------------------------------------------------------------------
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
@@ -583,9 +614,35 @@ class Sqlite:
         return here.f_bavail * here.f_frsize > 2 * pages * size
 
 
+class SessionIndex:
+    """What is stored of one session, looked up by id, call and bill."""
+
+    def __init__(self, connection: Callable[[], apsw.Connection], session: int) -> None:
+        self._connection = connection
+        self._session = session
+
+    def _has(self, sql: str, *values: int) -> bool:
+        return self._connection().execute(sql, values).fetchone() is not None
+
+    def has_event(self, event_id: int) -> bool:
+        """Return whether an event has this id."""
+        sql = "SELECT 1 FROM events WHERE session=? AND event_id=?"
+        return self._has(sql, self._session, event_id)
+
+    def has_call(self, call: str) -> bool:
+        """Return whether a call or a result has this id."""
+        sql = "SELECT 1 FROM calls WHERE session=? AND key=?"
+        return self._has(sql, self._session, call_key(call))
+
+    def has_bill(self, usage_key: str) -> bool:
+        """Return whether a record of this session, or of another one, has this usage key."""
+        return self._has("SELECT 1 FROM owners WHERE key=?", owner_key("bill", usage_key))
+
+
 # -- rows -----------------------------------------------------------------------------------
 
 _DIGESTS = "digest_words"
+_TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
 _ORDER = {
     "recent": "ended DESC, id DESC",
     "oldest": "ended, id",
@@ -665,7 +722,7 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
     if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
         # What is replaced may have been kept by rules that did not know a secret.
         stale = {REPACK + change.row.session.session_uid, _DIGESTS, *words.delete([session])}
-        for table in ("events", "facts", "shares", "runs"):
+        for table in _TIER_1:
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
     elif change.events:
@@ -673,6 +730,7 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
         db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
     if change.facts:
         _put_facts(db, session, change.facts)
+    _put_fold(db, session, change)
     start, before = words.next_id, db.total_changes()
     ids = _put_rows(db, words, session, change.events)
     gaps = db.total_changes() - before < len(change.events)
@@ -701,19 +759,37 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
 
 
 def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
-    """Add a piece of facts; many small ones are put together, as a live session makes them."""
+    """Add a piece of facts; small ones, as a live session makes them, are joined to larger ones."""
+    last = every(
+        db,
+        "SELECT part, body FROM facts WHERE session=? AND part > ("
+        " SELECT ifnull(max(part), 0) FROM facts WHERE session=? AND length(body)>=?"
+        ") ORDER BY part",
+        *(session, session, SMALL_PART_BYTES),
+    )
     part = (first(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
-    if part >= PARTS:
-        held = every(db, "SELECT body FROM facts WHERE session=? ORDER BY part", session)
-        facts = [fact for (one,) in [*held, (body,)] for fact in unpack_facts(one)]
-        body, part = pack_facts(facts), 1
-        db.execute("DELETE FROM facts WHERE session=?", (session,))
+    if len(last) >= SMALL_PARTS:
+        facts = [fact for _, small in [*last, (0, body)] for fact in unpack_facts(small)]
+        body, part = pack_facts(facts), last[0][0]
+        db.execute("DELETE FROM facts WHERE session=? AND part>=?", (session, part))
     db.execute("INSERT INTO facts VALUES(?,?,?)", (session, part, body))
+
+
+def _put_fold(db: apsw.Connection, session: int, change: Change) -> None:
+    """Write the state by which a session is continued, or that there is none."""
+    if change.fold:
+        db.execute("INSERT OR REPLACE INTO folds VALUES(?,?)", (session, change.fold))
+    else:
+        db.execute("DELETE FROM folds WHERE session=?", (session,))
+    db.executemany(
+        "INSERT OR IGNORE INTO calls VALUES(?,?)", [(session, key) for key in change.calls]
+    )
 
 
 def _rename(db: apsw.Connection, session: int, change: Change) -> None:
     """Let refs lead to where payloads lie now."""
     db.execute("DELETE FROM facts WHERE session=?", (session,))
+    db.execute("DELETE FROM folds WHERE session=?", (session,))
     db.execute("INSERT INTO facts VALUES(?,?,?)", (session, 1, change.facts))
     db.executemany(
         "UPDATE events SET ref=? WHERE session=? AND ref=?",
@@ -824,8 +900,7 @@ def _foreign(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozen
 
 
 def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None:
-    tier1 = ("events", "facts", "shares", "runs")
-    for table in (*tier1, "spend", "digests", "signals") if forget else tier1:
+    for table in (*_TIER_1, "spend", "digests", "signals") if forget else _TIER_1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
     db.execute("DELETE FROM pending WHERE name IN (?, ?)", (REPACK + uid, SETTLE + uid))
     if forget:

@@ -22,6 +22,7 @@ from thence.adapters import Cursor
 from thence.adapters.packages import entry_points
 from thence.errors import BadConfig, ThenceError
 from thence.format.facts import Edge, Fact
+from thence.format.fold import FoldState, Index
 from thence.format.graph import State
 from thence.format.joins import Spent
 from thence.format.lineage import key_of
@@ -160,6 +161,10 @@ class Change(msgspec.Struct):
     words: list[Words] = []
     spend: list[Spend] = []
     """All of the session's, in place of what was there."""
+    calls: list[int] = []
+    """Keys of the calls that new records make, answer or tell of."""
+    fold: bytes = b""
+    """The state by which the session can be continued, as `pack_fold` gives it; empty: none."""
     claims: list[int] = []
     """Keys of bills and of records that copies begin with; the first to claim one owns it."""
     replayed: frozenset[str] | None = None
@@ -190,6 +195,49 @@ class Held(msgspec.Struct):
     ties: tuple[Edge, ...] = ()
     foreign: frozenset[int] = frozenset()
     """Keys of its bills that evicted sessions own."""
+
+
+class Tail(msgspec.Struct):
+    """The end of a stored session: enough to continue it, whatever its length."""
+
+    row: SessionRow
+    cursor: Cursor
+    state: FoldState | None
+    """None when the session can only be rebuilt."""
+    spend: tuple[Spend, ...]
+    """What the sealed part of the session took."""
+    replayed: frozenset[str]
+    billed: frozenset[str]
+    ties: tuple[Edge, ...]
+    index: Index
+
+    def has_event(self, event_id: int) -> bool:
+        """Return whether an event has this id."""
+        return self.index.has_event(event_id)
+
+    def has_call(self, call: str) -> bool:
+        """Return whether a call or a result has this id."""
+        return self.index.has_call(call)
+
+    def has_bill(self, usage_key: str) -> bool:
+        """Return whether a record has this usage key."""
+        return self.index.has_bill(usage_key)
+
+
+class NothingStored:
+    """The index of a session of which nothing is stored."""
+
+    def has_event(self, event_id: int) -> bool:  # noqa: ARG002 - the protocol's
+        """Return False."""
+        return False
+
+    def has_call(self, call: str) -> bool:  # noqa: ARG002 - the protocol's
+        """Return False."""
+        return False
+
+    def has_bill(self, usage_key: str) -> bool:  # noqa: ARG002 - the protocol's
+        """Return False."""
+        return False
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -323,6 +371,10 @@ class Store(Protocol):
         """Give what tier 1 holds of a session; None when nothing is."""
         ...
 
+    def tail(self, uid: str) -> Tail | None:
+        """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
+        ...
+
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
         ...
@@ -414,6 +466,25 @@ def pack_facts(facts: list[Fact]) -> bytes:
 def unpack_facts(body: bytes) -> list[Fact]:
     """Give the facts of a row."""
     return _FACTS.decode(zstandard.ZstdDecompressor().decompress(body))
+
+
+_FOLD = msgspec.msgpack.Decoder(tuple[FoldState, tuple[Spend, ...]])
+
+
+def pack_fold(state: FoldState, spend: Sequence[Spend]) -> bytes:
+    """Return the state of a fold and what its sealed part took, as bytes."""
+    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode((state, spend)))
+
+
+def unpack_fold(body: bytes) -> tuple[FoldState, tuple[Spend, ...]]:
+    """Return what `pack_fold` was given."""
+    return _FOLD.decode(zstandard.ZstdDecompressor().decompress(body))
+
+
+def call_key(call: str) -> int:
+    """Return the hash by which a store knows a call: 63 bits."""
+    name = call.encode("utf-8", "backslashreplace")
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "big") >> 1
 
 
 def claims(facts: Iterable[Fact]) -> list[int]:

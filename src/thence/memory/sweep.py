@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -31,6 +32,7 @@ from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import families, retention
 from thence.memory.exclusion import PEEK, Exclusion, project_told
+from thence.memory.growth import Growing
 from thence.memory.keep import READER, Carried, Keeper, printable, salvaged, with_payloads
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
 from thence.memory.redact import VERSION, Redactor
@@ -110,6 +112,8 @@ class Report(msgspec.Struct):
     events: int = 0
     lines: int = 0
     bytes: int = 0
+    rebuilt: int = 0
+    """Times a session was put together from all of its facts instead of being continued."""
     skipped: int = 0
     failed: int = 0
     redactions: dict[str, int] = {}
@@ -135,6 +139,8 @@ class Piece(msgspec.Struct):
     bytes: int = 0
     more: bool = False
     """Not the last piece of its source."""
+    rebuilt: bool = False
+    """The session was put together from all of its facts, not continued."""
 
 
 class Job(msgspec.Struct):
@@ -371,11 +377,11 @@ class Sweep:
         source, adapter = job.source, self._adapters[job.adapter]
         path = printable(source.path)
         try:
-            held, carried = None, None
+            grown, carried = None, None
             if before is not None and before.evicted is not None:
                 carried = self._carried(adapter, source, before)
-            elif before is not None:
-                held = self._store.held(source.uid)
+            elif before is not None and (tail := self._store.tail(source.uid)) is not None:
+                grown = Growing(tail, partial(self._store.held, source.uid))
             again = before is not None and self._is_stale(source, before)
             what: Literal["new", "changed"] = "changed" if before else "new"
             more, first = True, True
@@ -384,14 +390,13 @@ class Sweep:
                     adapter,
                     source,
                     before,
-                    held,
+                    grown,
                     carried=carried,
                     again=again,
                     more=not first,
-                    recall=self._digesting,
                 )
                 more, carried, again, first = kept.more, None, False, False
-                held = kept.held if more else None
+                grown = kept.rest
                 if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
                     self._store.blobs.evict(source.uid)
                     yield Piece(Outcome(source.uid, path, "excluded"))
@@ -403,7 +408,8 @@ class Sweep:
                         made = self._made(kept.whole, kept.change.row)
                 skipped = tuple(_printable(one) for one in kept.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
-                yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more)
+                rebuilt = kept.rebuilt is not None
+                yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more, rebuilt)
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
             yield Piece(Outcome(source.uid, path, "failed", why=_why(error)))
 
@@ -461,6 +467,7 @@ class Sweep:
         report.bytes += piece.bytes
         report.events += outcome.events
         report.skipped += len(outcome.skipped)
+        report.rebuilt += piece.rebuilt
         if outcome.what == "excluded":
             report.excluded += 1
         elif not piece.more:

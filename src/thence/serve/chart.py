@@ -25,7 +25,7 @@ from thence.format.normal import event_ids
 from thence.format.records import JSON, Usage, word
 from thence.format.turn import TurnState
 from thence.format.whole import Whole
-from thence.memory.keep import ticks_of
+from thence.memory.spending import ticks_of
 from thence.memory.wording import corrects
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from thence.format.nodes import Is, Node
 from thence.format.normal import numbered
 from thence.format.records import Usage
 from thence.format.whole import Whole
+from thence.memory.growth import Growing
 from thence.memory.keep import Keeper, Kept
 from thence.memory.redact import Redactor
 from thence.memory.search import hits, parse
@@ -490,7 +491,9 @@ def _grown(store: Store, held: Held, name: str, *texts: str) -> Change:
 def _kept(store: Store, name: str, batch: Batch, held: Held | None) -> Change:
     keeper = Keeper(store.blobs, Redactor(key=_KEY))
     source = Source("claude", name, (File(f"{name}.jsonl"),))
-    kept: Kept = keeper.keep(_Said(batch), source, None, held)
+    tail = store.tail(f"claude:{name}") if held is not None else None
+    grown = Growing(tail, lambda: store.held(f"claude:{name}")) if tail is not None else None
+    kept: Kept = keeper.keep(_Said(batch), source, None, grown)
     keeper.sync()
     if kept.change is None:
         raise AssertionError("nothing was kept")

@@ -1,0 +1,326 @@
+"""A stored session and the records that are new: folded in, or the session rebuilt.
+
+A session that grows is continued from the end of it that the store has (`Tail`): cost follows the
+new records. Only where they reach further back all of its facts are loaded and it is rebuilt; who
+asked is told why. The result is one `Change`: rows that are new, altered or gone, sums, and the
+state for the next time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from thence.adapters import Cursor
+from thence.format import joins
+from thence.format.facts import Block, Edge, Fact, Told
+from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
+from thence.format.lineage import SHARED
+from thence.format.normal import KINDS, SessionEvent, in_order
+from thence.format.whole import Whole
+from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
+from thence.memory.store import (
+    STATES,
+    Change,
+    EventRow,
+    Held,
+    NothingStored,
+    Seen,
+    SessionRow,
+    Spend,
+    Tail,
+    call_key,
+    pack_fold,
+    unpack_facts,
+)
+
+_KIND = {kind: at for at, kind in enumerate(KINDS)}
+_STATE = {state: at for at, state in enumerate(STATES)}
+_OUTCOME_CHARS = 2000  # of a call's outcome that are kept beside its record
+
+
+class Growing:
+    """A session that is read further: the end of it, and what was read since it was stored."""
+
+    def __init__(self, tail: Tail, load: Callable[[], Held | None]) -> None:
+        """Continue from the end of a stored session; `load` reads all that is stored of it."""
+        self.tail = tail
+        self._load = load
+        self._bodies: list[bytes] = []
+        self._changes: list[Change] = []
+        self._events: set[int] = set()
+        self._calls: set[int] = set()
+        self._bills: set[str] = set()
+
+    def has_event(self, event_id: int) -> bool:
+        """Return whether an event has this id."""
+        return event_id in self._events or self.tail.has_event(event_id)
+
+    def has_call(self, call: str) -> bool:
+        """Return whether a call or a result has this id."""
+        return call_key(call) in self._calls or self.tail.has_call(call)
+
+    def has_bill(self, usage_key: str) -> bool:
+        """Return whether a record has this usage key."""
+        return usage_key in self._bills or self.tail.has_bill(usage_key)
+
+    @property
+    def last_facts(self) -> list[Fact]:
+        """The last records of each log."""
+        state = self.tail.state
+        return state.facts if state is not None else self.load().facts
+
+    def load(self) -> Held:
+        """Return all of the session: what is stored, and what was read since."""
+        stored = self._load()
+        tail = self.tail
+        out = stored or Held(tail.row, tail.cursor, [], {})
+        facts = [*out.facts]
+        for body in self._bodies:
+            facts += unpack_facts(body)
+        events = dict(out.events)
+        for change in self._changes:
+            events |= {row.event_id: seen_of(row) for row in (*change.events, *change.altered)}
+            for gone in change.vanished:
+                events.pop(gone, None)
+        return Held(
+            *(tail.row, tail.cursor, facts, events),
+            *(tail.replayed, tail.billed, tail.ties, out.foreign),
+        )
+
+    def after(self, tail: Tail, change: Change, facts: Iterable[Fact]) -> Growing:
+        """Return the session as it is after a piece that is not stored yet."""
+        self.tail = tail
+        if change.facts:
+            self._bodies.append(change.facts)
+        self._events.update(row.event_id for row in change.events)
+        self._calls.update(change.calls)
+        self._bills.update(fact.usage_key for fact in facts if fact.usage_key is not None)
+        light = [msgspec.structs.replace(row, ref=None) for row in change.events]
+        self._changes.append(
+            Change(change.row, change.cursor, b"", light, change.altered, change.vanished)
+        )
+        return self
+
+
+class Growth:
+    """New records folded into a session, or the session rebuilt where they cannot be."""
+
+    def __init__(self, uid: str, grown: Growing | None, new: Sequence[Fact], *, torn: bool) -> None:
+        self.uid = uid
+        self.grown = grown
+        self.rebuilt: str | None = None
+        self._stored: Held | None = None
+        tail = grown.tail if grown is not None else None
+        replayed = tail.replayed if tail else frozenset[str]()
+        billed = tail.billed if tail else frozenset[str]()
+        self._sealed: tuple[Spend, ...] = tail.spend if tail else ()
+        if (
+            grown is not None
+            and tail is not None
+            and tail.state is not None
+            and tail.row.carried_until is None
+        ):
+            fold = Fold(uid, grown, tail.state, replayed=replayed, billed=billed)
+            try:
+                self.delta = fold.add(new, torn=torn)
+            except Unfoldable as reason:
+                self.rebuilt = str(reason)
+        elif grown is not None:
+            self.rebuilt = "no state is stored"
+        if grown is None or self.rebuilt is not None:
+            self._stored = grown.load() if grown is not None else None
+            fold = Fold(uid, NothingStored(), replayed=replayed, billed=billed)
+            before = self._stored.facts if self._stored is not None else ()
+            self.delta = fold.add([*before, *new], torn=torn)
+            self._sealed = ()
+        self._sealed = tuple(merge_spend(self._sealed, spend_of(self.delta.sealed_bills)))
+        self.state = fold.state
+
+    @property
+    def retries(self) -> int:
+        """Retries so far; of a session that grew, as its last digest counted them."""
+        if self.grown is not None:
+            return self.grown.tail.row.session.cost.retries
+        derived = self.delta.window.derived
+        return sum(event.kind == "retry" and not event.is_sidechain for event in derived)
+
+    def change(self, row: SessionRow) -> Change:
+        """Return the rows that changed, with the session's own row and the fold's new state."""
+        if row.carried_until is not None:
+            return self._carried(row)
+        delta = self.delta
+        ties = self.grown.tail.ties if self.grown is not None else ()
+        spend = merge_spend(self._sealed, spend_of(delta.window_bills))
+        row = _summed_row(
+            row,
+            title=delta.title,
+            turn=delta.turn,
+            edges=distinct_edges((*delta.edges, *ties)),
+            spent=delta.sums.spent,
+            spend=spend,
+            lower_bound=delta.lower_bound,
+            states=delta.sums.states,
+        )
+        if self._stored is not None:
+            change = diff_rows(delta.events, self._stored, row)
+        else:
+            before = self.grown.tail.row.shuffled if self.grown is not None else False
+            row = msgspec.structs.replace(row, shuffled=before or not delta.in_sequence)
+            change = Change(
+                row,
+                Cursor(),
+                events=[event_row(event) for event in delta.events],
+                altered=[event_row(event) for event in delta.altered],
+                vanished=delta.vanished,
+            )
+        change.spend = spend
+        if is_resumable(self.state):
+            change.fold = pack_fold(_light_state(self.state), self._sealed)
+        return change
+
+    def _carried(self, row: SessionRow) -> Change:
+        """Return the change of a session whose beginning only a digest remembers."""
+        whole, stored = self.delta.window, self._stored
+        return restated(whole, stored, row=row)
+
+    def tail(self, change: Change) -> Tail:
+        """Return the end of the session as it is after a change."""
+        before = self.grown.tail if self.grown is not None else None
+        return Tail(
+            change.row,
+            change.cursor,
+            _light_state(self.state) if change.fold else None,
+            self._sealed,
+            before.replayed if before else frozenset(),
+            before.billed if before else frozenset(),
+            before.ties if before else (),
+            before.index if before else NothingStored(),
+        )
+
+
+def _light_state(state: FoldState) -> FoldState:
+    """Return a state without payloads."""
+    return msgspec.structs.replace(state, facts=[light(fact) for fact in state.facts])
+
+
+def diff_rows(events: Sequence[SessionEvent], stored: Held, row: SessionRow) -> Change:
+    """Return what changes in the rows of a stored session that was put together anew."""
+    before = stored.events
+    rows = {event.event_id: event_row(event) for event in events}
+    new = [one for at, one in rows.items() if at not in before]
+    stands = [at for at in before if at in rows] + [one.event_id for one in new]
+    shuffled = stored.row.shuffled or stands != list(rows)
+    return Change(
+        msgspec.structs.replace(row, shuffled=shuffled),
+        stored.cursor,
+        events=new,
+        altered=[one for at, one in rows.items() if at in before and before[at] != seen_of(one)],
+        vanished=[at for at in before if at not in rows],
+    )
+
+
+def _summed_row(
+    row: SessionRow,
+    *,
+    title: str | None,
+    turn: str,
+    edges: tuple[Edge, ...],
+    spent: joins.Spent,
+    spend: Sequence[Spend],
+    lower_bound: tuple[str, ...],
+    states: Mapping[str, int],
+) -> SessionRow:
+    """Return the row of a session with what its events add up to."""
+    ticks: dict[str, int] = {}
+    for part in spend:
+        ticks[part.where] = ticks.get(part.where, 0) + part.ticks
+    return msgspec.structs.replace(
+        row,
+        title=title,
+        turn=turn,
+        edges=edges,
+        spent=spent,
+        ticks=ticks,
+        unpriced=sum(part.unpriced for part in spend),
+        lower_bound=lower_bound,
+        states=dict(states),
+        events=sum(states.values()),
+    )
+
+
+def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
+    """Return the rows of a session as it stands now: new events, changed states, what it took."""
+    until = row.carried_until
+    spend = spend_of(bills_of(whole.events, whole.bills))
+    if until is not None:
+        later = [event for event in whole.events if (event.ts or "") > until]
+        spend = merge_spend(row.carried, spend_of(bills_of(later, joins.bills(later))))
+    states = Counter(event.state.value for event in whole.events if event.state)
+    row = _summed_row(
+        row,
+        title=whole.title,
+        turn=whole.turn().state.value,
+        edges=distinct_edges((*whole.edges, *(held.ties if held else ()))),
+        spent=whole.spent if until is None else spent_of(spend),
+        spend=spend,
+        lower_bound=tuple(sorted({notice.detail for notice in whole.unbilled})),
+        states=states,
+    )
+    stored = held or Held(row, Cursor(), [], {})
+    change = diff_rows(in_order(whole.events), stored, row)
+    if held is None:
+        change.row = row
+    change.spend = spend
+    return change
+
+
+def distinct_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+    """Leave out ties that were found by comparing records where a record tells of them itself."""
+    known: dict[tuple[str, str], Edge] = {}
+    out: list[Edge] = []
+    for edge in edges:
+        if edge.how == SHARED and (edge.link, edge.session) in known:
+            continue
+        known[edge.link, edge.session] = edge
+        out.append(edge)
+    return tuple(out)
+
+
+def light(fact: Fact) -> Fact:
+    """Give a fact as it is stored: refs in the place of payloads."""
+    if not fact.blocks and not fact.told:
+        return fact
+    blocks = [
+        Block(b.kind, b.role, b.summary, None, b.tool, b.call, b.failed, b.ref) for b in fact.blocks
+    ]
+    told = tuple([shortened(one) for one in fact.told]) if fact.told else fact.told
+    return msgspec.structs.replace(fact, blocks=tuple(blocks), told=told)
+
+
+def shortened(told: Told) -> Told:
+    """The record itself keeps all of it; here is as much as a list shows."""
+    if not isinstance(told.output, str) or len(told.output) <= _OUTCOME_CHARS:
+        return told
+    return msgspec.structs.replace(told, output=told.output[:_OUTCOME_CHARS])
+
+
+def seen_of(row: EventRow) -> Seen:
+    """Return what of a row may change when the session grows."""
+    return Seen(row.ts, row.kind, row.state, row.tool, row.tokens)
+
+
+def event_row(event: SessionEvent) -> EventRow:
+    """Give an event as thin as the store keeps it."""
+    moment = joins.time_of(event.ts)
+    return EventRow(
+        event.event_id,
+        int(moment.timestamp() * 1000) if moment else 0,
+        _KIND[event.kind],
+        _STATE[event.state] if event.state else 0,
+        event.tool,
+        event.tokens,
+        event.payload_ref,
+    )

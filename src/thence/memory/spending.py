@@ -1,0 +1,89 @@
+"""Money: bills of a session, priced one by one and added up by day, model and branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import add
+from typing import Literal, cast
+
+import msgspec
+
+from thence.format import joins
+from thence.format.fold import Bill
+from thence.format.normal import SessionEvent
+from thence.format.records import Usage
+from thence.memory.prices import price, tariff
+from thence.memory.store import Spend
+
+_COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
+
+
+def bills_of(events: Iterable[SessionEvent], bills: Mapping[int, Usage]) -> list[Bill]:
+    """Return the bills that some events carry."""
+    return [Bill(event, bills[event.event_id]) for event in events if event.event_id in bills]
+
+
+def spend_of(bills: Iterable[Bill]) -> list[Spend]:
+    """Add up bills by day, model and what became of them; each is priced for itself."""
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for bill in bills:
+        event, usage = bill.event, bill.usage
+        key = ((event.ts or "")[:10], event.model or "", joins.place_of(event))
+        ticks = ticks_of(event, usage)
+        numbers = sums.get(key)
+        if numbers is None:
+            numbers = sums[key] = [0] * _COLUMNS
+        more = (
+            *msgspec.structs.astuple(usage),
+            1,
+            ticks or 0,
+            usage.total if ticks is None else 0,
+        )
+        numbers[:] = map(add, numbers, more)
+    return [_summed(key, numbers) for key, numbers in sums.items()]
+
+
+def _summed(key: tuple[str, str, str], numbers: Sequence[int]) -> Spend:
+    day, model, where = key
+    *counts, responses, ticks, unpriced = numbers
+    place = cast("Literal['live', 'dead', 'side']", where)
+    return Spend(day, model, place, Usage(*counts), responses, ticks, unpriced)
+
+
+def merge_spend(carried: Sequence[Spend], spend: list[Spend]) -> list[Spend]:
+    """Return the sum of what two parts of a session took."""
+    if not carried:
+        return spend
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for one in (*carried, *spend):
+        numbers = (*msgspec.structs.astuple(one.usage), one.responses, one.ticks, one.unpriced)
+        held = sums.setdefault((one.day, one.model, one.where), [0] * _COLUMNS)
+        for at, number in enumerate(numbers):
+            held[at] += number
+    return [_summed(key, numbers) for key, numbers in sums.items()]
+
+
+def spent_of(spend: Sequence[Spend]) -> joins.Spent:
+    """Return the tokens of a session by what became of them."""
+    sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
+    for one in spend:
+        sums[one.where] = joins.added(sums[one.where], one.usage)
+    return joins.Spent(**sums, responses=sum(one.responses for one in spend))
+
+
+def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
+    """Say what a bill cost, in ticks; None when nobody knows."""
+    day = (event.ts or "")[:10]
+    if event.cost_usd is not None:
+        found = price(
+            event.model or "",
+            usage,
+            at=joins.time_of(f"{day}T12:00:00Z"),
+            cache_1h=usage.cache_1h_input_tokens,
+            web_searches=usage.web_searches,
+            service_tier=event.tier,
+            recorded=event.cost_usd,
+        )
+        return None if found is None else found.ticks
+    rates = tariff(event.model or "", day, event.tier)
+    return None if rates is None else rates.ticks(usage)
