@@ -406,7 +406,7 @@ class Page:
 
     @cached_property
     def parted(self) -> dict[int, list[Branch]]:
-        """Dead branches by the fact of the live line that they part from; -1 for no fact."""
+        """Discarded branches by the fact of the live line that they part from; -1 for no fact."""
         out: dict[int, list[Branch]] = {}
         graph, home = self.whole.graph, frozenset(self.line)
         branches = [one for one in graph.branches if one.start not in home]  # the rest is shown
@@ -432,12 +432,12 @@ class Page:
         rest = branches[len(shown) :]
         if rest:
             much = self._sum([place for branch in rest for place in branch.events])
-            said = f"├─╳  {several(len(rest), 'more dead branch')}, {much}"
+            said = f"├─╳  {several(len(rest), 'more discarded branch')}, {much}"
             yield style(cut(said, self.room), fg=_DIM)
 
     def _named(self, branch: Branch) -> str:
         back = self.whole.states[branch.start] is State.ROLLED_BACK
-        return f"{'rolled back' if back else 'dead branch'}, {self._sum(branch.events)}"
+        return f"{'rolled back' if back else 'discarded branch'}, {self._sum(branch.events)}"
 
     @cached_property
     def _names(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
     metavar="live|all|EVENT",
     default="live",
     show_default=True,
-    help="all: dead branches, subagents and what was compacted are opened; an event: its branch.",
+    help="all: opens discarded branches, subagents and compacted turns; an event: its branch.",
 )
 @click.option("--full", is_flag=True, help="Leave out no part of a long text.")
 @click.option("--around", metavar="EVENT", help="Only what was said around an event.")

@@ -2,8 +2,8 @@
 
 Everything here reads. Lists are paged by a cursor, a text that is handed back as it was given; it
 says where a page ended, so that sessions that come in meanwhile shift nothing out of sight. Money
-of dead branches and of subagents stands apart from that of the live line. What a session says is
-redacted, as it is kept.
+of discarded branches and of subagents stands apart from that of the live line. What a session says
+is redacted, as it is kept.
 """
 
 from __future__ import annotations
@@ -501,7 +501,7 @@ def costs(
     after: When = None,
     before: When = None,
 ) -> Costs:
-    """What was spent, by day, model, project, agent or session; dead branches apart."""
+    """What was spent, by day, model, project, agent or session; discarded branches apart."""
     wanted = Filter(
         agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
     )

@@ -255,8 +255,9 @@ class Questions:
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
         return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [
-            f"{money(one.ticks)} in {one.sessions} sessions, {money(one.dead)} on dead branches, "
-            f"{money(one.side)} by subagents: {_key(one.key[0], asked.by)}"
+            f"{money(one.ticks)} in {one.sessions} sessions, "
+            f"{money(one.dead)} on discarded branches, {money(one.side)} by subagents: "
+            f"{_key(one.key[0], asked.by)}"
             for one in parts
         ]
 
