@@ -41,6 +41,7 @@ from thence.format.records import Usage, text_of, word
 from thence.format.turn import TurnState
 from thence.format.whole import REWRITTEN
 from thence.memory.descent import tie
+from thence.memory.notes import Note
 from thence.memory.recall import event_name
 
 FEW = 5
@@ -72,7 +73,10 @@ class Page:
         full: bool = False,
         to: int | None = None,
         zone: tzinfo = UTC,
+        notes: Sequence[Note] = (),
     ) -> None:
+        """Lay out a session; `notes` are the decisions and notes that belong to it."""
+        self.notes = notes
         self.to = to
         self.zone = zone
         self.loaded = loaded
@@ -532,6 +536,8 @@ class Page:
             yield f"{several(gone, 'event')} of these no log holds any more: it was rewritten"
         open_ones = (f"open: {todo.text}" for todo in promises(self.whole))
         yield from self._few(open_ones, "open promise", fg="yellow")
+        written = (f"{note.kind}, {note.author}: {_first(note.text)}" for note in self.notes)
+        yield from self._few(written, "decision and note")
         told = [e for e in self.whole.edges if e.session not in self.channels]
         told = [e for e in told if not (e.child and e.call in self.pairs)]
         yield from self._few(map(_tie, told), "tie")

@@ -29,6 +29,7 @@ from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By
+from thence.memory.notes import matching_notes
 from thence.memory.patterns import memories, patterns
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
@@ -417,14 +418,15 @@ def search(
     cursor: CursorText = None,
     limit: Limit = 20,
 ) -> Found:
-    """Events that hold what is looked for, the newest first."""
+    """Events that hold what is looked for, the newest first; decisions and notes apart."""
     query = parse(q)
     offset = cursor_at(cursor).offset
     answer = desk.store.search(query, limit, offset)
     told = hits(answer, query, desk.store.blobs)
     full = len(told.hits) == limit
     following = cursor_text(At(offset + limit)) if full else None
-    return Found(told.hits, told.capped, told.searched_back_to, following)
+    notes = [] if offset else matching_notes(desk.notes(), query)[:limit]
+    return Found(told.hits, told.capped, told.searched_back_to, following, notes)
 
 
 @get("/api/sessions/{uid:str}/digest", sync_to_thread=True)
