@@ -80,7 +80,7 @@ IMAGES = (
 
 
 def test_there_are_thirty_six_payloads() -> None:
-    """The twenty-five of the threat model and those of the last review."""
+    """The twenty-five of the threat model and eleven more."""
     assert len(PAYLOADS) == len(set(PAYLOADS)) == 36
 
 
