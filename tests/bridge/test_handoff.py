@@ -31,7 +31,7 @@ NEW = "01a00000-0000-7000-8000-00000000000b"
 
 
 def story() -> Script:
-    """A prompt, calls that are known and unknown, a dead branch, a call that was never answered."""
+    """A prompt, calls that are known and unknown, a discarded branch, an open call."""
     script = Script()
     script.user("What is here?")
     script.reply([{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}], id="m1", stop=None)
@@ -194,7 +194,7 @@ def test_an_earlier_event_ends_the_history(told: Loaded, tmp_path: Path) -> None
 
 
 def test_a_branch_is_handed_over_to_its_end(told: Loaded, tmp_path: Path) -> None:
-    """Any event of a dead branch names all of it."""
+    """Any event of a discarded branch names all of it."""
     place = place_of(told.whole, "r8")
     made = handed(told, "codex", tmp_path / "c", event=end_of(told.whole, place, branch=True))
     said = words(read_back(made))

@@ -24,12 +24,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def test_days_are_the_default(desk: Desk) -> None:
-    """Oldest first, dead branches apart, the sum and its dead share in the first line."""
+    """Oldest first, discarded branches apart, the sum and its dead share in the first line."""
     ran = desk.run("cost")
     rows = [line.split() for line in ran.lines if line.startswith("    20")]
 
     assert "in 3 sessions, $0.14" in ran.lines[0]
-    assert "of it on dead branches" in ran.lines[0]
+    assert "of it on discarded branches" in ran.lines[0]
     assert sorted(row[0] for row in rows) == [row[0] for row in rows]
     assert "$0.14" in {row[3] for row in rows}
 

@@ -65,7 +65,7 @@ def test_a_broken_pack_costs_only_its_texts(desk: Desk) -> None:
 
 
 def test_search_leads_to_the_event(desk: Desk) -> None:
-    """The command that a search ends with shows what it found, on a dead branch too."""
+    """The command that a search ends with shows what it found, on a discarded branch too."""
     for word in ("lighthouse", "lantern"):
         last = desk.run("search", word).lines[-1]
         shown = re.findall(r"thence (show \S+ --around \S+)", last)

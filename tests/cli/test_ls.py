@@ -41,7 +41,7 @@ def test_list_at_80_columns(desk: Desk) -> None:
 
 
 def test_list_at_120_columns_has_more_columns(desk: Desk) -> None:
-    """Project, branch, a drawing, and what dead branches cost."""
+    """Project, branch, a drawing, and what discarded branches cost."""
     head, first, *_ = desk.run("ls", columns=120).lines
 
     assert ["id", "agent", "age", "project", "branch", "title", "graph", "dead", "cost"] == (

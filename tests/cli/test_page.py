@@ -252,14 +252,14 @@ def test_many_branches_at_one_place_are_summed_up() -> None:
     lines = [line for line in page(facts) if line.startswith("├─╳")]
 
     assert FEW == len(lines)
-    assert "├─╳  95 more dead branches, 95 turns, 95 events" == lines[-1]
+    assert "├─╳  95 more discarded branches, 95 turns, 95 events" == lines[-1]
 
 
 def test_branch_that_parts_from_nothing_is_shown_first() -> None:
     """A second root that nobody went on from."""
     facts = Facts().prompt("a", "lost", parent=None).prompt("b", "kept", parent=None)
 
-    assert page(facts)[3].startswith("├─╳  dead branch, 1 turn, 1 event  ")
+    assert page(facts)[3].startswith("├─╳  discarded branch, 1 turn, 1 event  ")
 
 
 def test_branch_of_book_keeping_is_moved_to_what_is_shown() -> None:
@@ -269,7 +269,7 @@ def test_branch_of_book_keeping_is_moved_to_what_is_shown() -> None:
     facts.prompt("c", "lost", parent="s").prompt("d", "kept", parent="a")
     lines = page(facts)
 
-    assert lines[lines.index("│    one") + 1].startswith("├─╳  dead branch, 1 turn, 1 event  ")
+    assert lines[lines.index("│    one") + 1].startswith("├─╳  discarded branch, 1 turn, 1 event  ")
 
 
 # -- compaction, subagents, copies ------------------------------------------------------------

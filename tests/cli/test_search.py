@@ -47,7 +47,7 @@ def test_object_is_the_contracts(desk: Desk) -> None:
     hit = told["hits"][0]
     names = {"session_uid", "event_id", "seq", "ts", "kind", "snippet", "score"}
 
-    assert {"hits", "capped", "searched_back_to"} == set(told)
+    assert {"hits", "capped", "searched_back_to", "notes"} == set(told)
     assert names <= set(hit)
     assert f"claude:{WINDOWS}" == hit["session_uid"]
     assert ["lighthouse"] == [hit["snippet"][start:end] for start, end in hit["marks"]]

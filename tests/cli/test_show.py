@@ -139,7 +139,7 @@ The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find�
 │    Cause: windows walked local time. Fixed in windows.py and feed.py; 43
 │    tests pass. Open: a test for Lord Howe, and alerts.py:88 uses the label as
 │    a key.
-├─╳  dead branch, 1 turn, 5 events, 2.6k tokens                 --branch e320bd7
+├─╳  discarded branch, 1 turn, 5 events, 2.6k tokens            --branch e320bd7
 ● 2  you  13:16                                                ctx 1.2k  out 400
 │    No. Do not patch the gap afterwards. Cut the windows in UTC and use local
 │    time only for the label.
@@ -189,20 +189,20 @@ def test_dead_branch_is_shown_where_it_parts(tmp_path: Path) -> None:
 
     printed = shown("show", path, COLUMNS="50")  # no room to say how it is shown
 
-    assert "│    two\n├─╳  dead branch, 1 turn, 1 event\n● 2  you" in printed
+    assert "│    two\n├─╳  discarded branch, 1 turn, 1 event\n● 2  you" in printed
 
 
 def test_branches_are_opened_when_asked_for() -> None:
-    """Dead branches a step to the right, what was compacted in its place."""
+    """Discarded branches a step to the right, what was compacted in its place."""
     printed = shown("show", "--sample", "--branch", "all", COLUMNS="80")
 
-    assert "├─╮  dead branch, 1 turn, 5 events, 2.6k tokens\n│ ●    you  13:13\n" in printed
+    assert "├─╮  discarded branch, 1 turn, 5 events, 2.6k tokens\n│ ●    you  13:13\n" in printed
     assert "│ ■    edited tidepool/windows.py\n│ │    Added the hour" in printed
     assert printed.index("● 1  you") < printed.index("═    compacted 13:16\n")
 
 
 def named_branch() -> str:
-    """The event that the page names its dead branch by."""
+    """The event that the page names its discarded branch by."""
     found = re.search(r"--branch (e\w+)", shown("show", "--sample", COLUMNS="80"))
 
     assert found is not None
@@ -234,7 +234,7 @@ def test_every_form_shows_the_branch_that_is_asked_for(form: str) -> None:
         every = shown("show", "--sample", "--as", form, "--branch", "all")
 
         assert (True, True) == (left in every, instead in every)
-        assert "dead branch" in every
+        assert "discarded branch" in every
 
 
 def test_an_unknown_branch_is_not_found() -> None:

@@ -20,7 +20,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def test_line_branches_and_sums(desk: Desk) -> None:
-    """Turns at the left, the dead branch where it parted, the money of each part last."""
+    """Turns at the left, the discarded branch where it parted, the money of each part last."""
     ran = desk.run("tree", "7f3a")
     marks = [line[2:7].rstrip() for line in ran.lines[2:-2]]
 

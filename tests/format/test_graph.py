@@ -464,6 +464,27 @@ def test_branches_name_where_they_parted() -> None:
     assert [0] == graph.branch_points
 
 
+def test_internal_records_and_compactions_do_not_cut_a_branch() -> None:
+    """A branch holds all that was said on it; a late result does not end it."""
+    log = [
+        *chain("a", "x"),
+        Node("note", "x", Is.INTERNAL),
+        Node("call", "note", Is.REPLY, calls=("c",)),
+        Node("B", None, Is.INTERNAL, logical="call"),
+        Node("s", "B", Is.SUMMARY | Is.PROMPT),
+        Node("y", "s", Is.REPLY),
+        Node("late", "call", 0, answers=("c",)),
+        Node("end", "y", Is.INTERNAL),
+        Node("b", "a", Is.PROMPT),
+    ]
+    graph = Graph(log)
+
+    assert [["x", "call", "s", "y", "late"]] == [ids(graph, list(b.events)) for b in graph.branches]
+    assert [0] == list(graph.parting(graph.branches, {0, 9}))
+    assert {"y"} == {log[graph.end_from(i)].id for i in (1, 2, 3, 4, 5, 6, 7)}
+    assert ["b", "b"] == [log[graph.end_from(i)].id for i in (0, 9)]
+
+
 # -- size -----------------------------------------------------------------------------------
 
 

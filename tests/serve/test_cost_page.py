@@ -60,5 +60,5 @@ def test_the_costliest_dead_branches_lead_to_their_events(house: House) -> None:
     ("share", "said"), [(0.0, "0 %"), (0.002, "<1 %"), (0.16, "16 %"), (1.0, "100 %")]
 )
 def test_a_little_is_not_nothing(share: float, said: str) -> None:
-    """Who looks for what was spent on dead branches must not read that there is none."""
+    """Who looks for what was spent on discarded branches must not read that there is none."""
     assert said == cost_page._percent(share)

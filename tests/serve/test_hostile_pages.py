@@ -1,6 +1,6 @@
 """T15: what a log says is never run, never loaded, never believed by a browser.
 
-Twenty-five payloads stand in every field of a session that reaches a page. Every page of them is
+Thirty-six payloads stand in every field of a session that reaches a page. Every page of them is
 opened in a real browser, all folds opened, and nothing happens: no script runs, no request leaves
 the loopback, the content security policy has nothing to stop.
 """
@@ -8,6 +8,8 @@ the loopback, the content security policy has nothing to stop.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +19,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser
 
+from tests import hostile as hosts
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
 from thence.cli.madeup import Record, homes, made_id
@@ -52,13 +55,33 @@ PAYLOADS = (
     "\u202e<script>window.__pwned=1</script>\ud800",
     "```html\n<script>window.__pwned=1</script>\n```\n<script>window.__pwned=1</script>",
     "<math><mtext><table><mglyph><style><img src=x onerror=window.__pwned=1>",
+    "<svg><script href=data:,window.__pwned=1 /></svg>",
+    "<svg><a xlink:href=javascript:window.__pwned=1><text y=9>x</text></a></svg>",
+    "<object data=data:text/html,<script>parent.__pwned=1</script>></object>",
+    "<embed src=https://evil.example/x.swf>",
+    "<video poster=https://evil.example/x.png src=x onerror=window.__pwned=1></video>",
+    "<details open ontoggle=window.__pwned=1>x</details>",
+    "<template><script>window.__pwned=1</script></template><!--><script>window.__pwned=1</script>",
+    '`<img src=x onerror=window.__pwned=1>` <https://evil.example/"onmouseover=window.__pwned=1>',
+    "[x]: javascript:window.__pwned=1\n\n[x][x] ![x][x]",
+    "&lt;script&gt;window.__pwned=1&lt;/script&gt; &#60;img src=x onerror=window.__pwned=1&#62;",
+    "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' onload='window.__pwned=1'/>",
 )
 """What people write who want a browser to do something."""
 
 
-def test_there_are_twenty_five_payloads() -> None:
-    """As the threat model says."""
-    assert len(PAYLOADS) == 25
+SVG = "<svg xmlns='http://www.w3.org/2000/svg' onload='parent.__pwned=1;window.__pwned=1'/>"
+IMAGES = (
+    ("image/svg+xml", SVG),
+    ("text/html", "<script>parent.__pwned=1</script>"),
+    ('image/png" onerror="window.__pwned=1', SVG),
+)
+"""Images that are none: their type, and what they hold."""
+
+
+def test_there_are_thirty_six_payloads() -> None:
+    """The twenty-five of the threat model and eleven more."""
+    assert len(PAYLOADS) == len(set(PAYLOADS)) == 36
 
 
 def planted(folder: Path, number: int, payload: str) -> None:
@@ -90,12 +113,20 @@ def planted(folder: Path, number: int, payload: str) -> None:
     s.chained("system", subtype="api_error", content=payload, level="error", error=payload)
     s.chained("user", isMeta=True, message={"role": "user", "content": payload})
     s.chained("user", message={"role": "user", "content": [{"type": payload, "source": payload}]})
+    images = [_image(kind, body) for kind, body in IMAGES]
+    s.chained("user", message={"role": "user", "content": [*images, {"type": "text", "text": "x"}]})
+    s.call("Read", {"file_path": f"/{payload}.svg"}, images)  # type: ignore[arg-type] # as it is
     s.text(f"{payload}\n\n- [ ] {payload}\n\nI will {payload}.")
     s.call("Bash", {"command": payload}, None)
     for record in s.records:
         if isinstance(record.get("message"), dict) and "model" in record["message"]:
             record["message"] = {**record["message"], "model": payload}
     put(place.claude / "projects" / f"hostile-{number}" / f"{s.id}.jsonl", s.records)
+
+
+def _image(kind: str, body: str) -> Record:
+    data = b64encode(body.encode()).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
 def put(path: Path, records: list[Record]) -> None:
@@ -140,9 +171,33 @@ def _compacted(s: Transcript, payload: str) -> None:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A machine whose every session says nothing but payloads."""
     folder = tmp_path_factory.mktemp("hostile")
+    decisions = []
     for number, payload in enumerate(PAYLOADS):
         planted(folder, number, payload)
-    (folder / ".thence").mkdir(exist_ok=True)
+        said = {"text": payload, "session_uid": f"claude:{made_id(f'hostile-{number}')}"}
+        decisions.append(
+            {
+                "type": "decision",
+                "ts": "2026-01-01T00:00:00.000Z",
+                "uuid": f"d{number}",
+                "prev_uuid": None,
+                "payload": {**said, "cwd": f"/{payload}", "origin": "mcp"},
+            }
+        )
+    put(folder / ".thence" / "notes" / "decisions.jsonl", decisions)
+    made = House(folder)
+    made.swept()
+    with made.serving():
+        yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A machine with sessions of Codex and Grok, payloads in every text leaf and in keys."""
+    folder = tmp_path_factory.mktemp("strangers")
+    hosts.plant(folder, ("codex", "grok"), PAYLOADS, 8)
+    (folder / ".thence").mkdir()
     made = House(folder)
     made.swept()
     with made.serving():
@@ -187,15 +242,39 @@ def test_no_session_makes_a_browser_do_anything(browser: Browser, hostile: House
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.title!r}")
             assert page.locator("#thread .ev").count() > 10, row.title
+            assert page.get_by_text("Decision, written by an agent via MCP").is_visible()
             alone = page.locator("a", has_text="Open alone").first.get_attribute("href")
             assert alone is not None
             tab.go(alone)
             harmless(tab, f"alone {row.title!r}")
 
 
+def test_no_session_of_another_agent_makes_a_browser_do_anything(
+    browser: Browser, strangers: House
+) -> None:
+    """Tool names, models, titles, folders, branches and keys of Codex and Grok as well."""
+    rows = list(strangers.store.sessions(Filter()))
+    assert {"codex": 24, "grok": 8} == Counter(row.session.flavor for row in rows)
+    with browsers.tab(browser, strangers) as tab:
+        for row in rows:
+            page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
+            harmless(tab, f"{row.session.session_uid} {row.title!r}")
+            assert page.locator("#thread .ev").count() > 2, row.title
+        for path in (
+            "/",
+            "/sessions",
+            "/sessions?q=window",
+            "/patterns",
+            "/costs?by=model&days=90",
+        ):
+            tab.go(path)
+            harmless(tab, path)
+
+
 def test_no_list_makes_a_browser_do_anything(browser: Browser, hostile: House) -> None:
     """Now, sessions, costs by each thing, patterns, store: with every payload on them."""
     paths = ["/", "/sessions", "/sessions?sort=cost", "/patterns", "/store"]
+    paths += ["/sessions?q=kind:decision"]
     paths += [f"/costs?by={by}&days=90" for by in ("model", "project", "agent", "session")]
     with browsers.tab(browser, hostile) as tab:
         for path in paths:

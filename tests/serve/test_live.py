@@ -79,7 +79,7 @@ def line_now(house: House, uid: str = UID) -> list[int]:
 def test_who_comes_late_gets_the_line_and_then_what_comes(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
-    """No dead branch, no books, none of a subagent; then, once, what is written."""
+    """No discarded branch, no books, none of a subagent; then, once, what is written."""
     client = listen()
     ready = client.wait_for("ready")
     whole = own_house.desk.whole(own_house.desk.row(UID)).whole
@@ -292,7 +292,7 @@ def test_a_page_says_where_it_stands_in_its_first_question(
 def test_a_line_that_is_rewound_is_rewound_at_the_client(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
-    """Who is there is told how much holds still; who comes back from the dead branch, too."""
+    """Who is there is told how much holds still; who comes back from the discarded branch, too."""
     with Journal(own_house.homes.thence).create(cwd=own_house.homes.work) as session:
         first = session.record("user", {"role": "user", "content": "one"})
         session.record("user", {"role": "user", "content": "two"})

@@ -25,7 +25,7 @@ def test_now_says_who_waits_and_what_today_cost(house: House) -> None:
 
 
 def test_hours_add_up_to_what_sessions_cost(house: House) -> None:
-    """Dead branches and subagents as well; on a day with spending there are 24 of them."""
+    """Discarded branches and subagents as well; on a day with spending there are 24 of them."""
     for row in house.store.sessions():
         hours = charts.charts_of(house.desk).hours(house.desk, row)
         dead, total = (sum(column) for column in zip((0, 0), *hours.values(), strict=True))

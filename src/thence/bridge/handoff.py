@@ -191,26 +191,13 @@ def _folder(whole: Whole, here: str) -> tuple[str, list[str]]:
 
 
 def end_of(whole: Whole, place: int, *, branch: bool = False) -> int:
-    """Give the last event of what is handed over: this one, or the end of the branch it is on."""
+    """Return the last event that is handed over: this one, or the end of the branch it is on."""
     if whole.graph.nodes[place].flags & Is.SIDE:
         raise BadConfig(
             "this event is a subagent's, and a subagent's history is no session",
             hint="name the event at which the subagent was called",
         )
-    if not branch:
-        return place
-    for run in whole.graph.branches:
-        if place in run.events:
-            return _tip(whole, run.events)
-    return whole.graph.end if whole.graph.end is not None else place
-
-
-def _tip(whole: Whole, events: tuple[int, ...]) -> int:
-    """The end of the longest way through a branch; of two the later one."""
-    depth: dict[int, int] = {}
-    for one in sorted(events):
-        depth[one] = depth.get(whole.graph.parents[one], 0) + 1
-    return max(events, key=lambda one: (depth[one], one))
+    return whole.graph.end_from(place) if branch else place
 
 
 # -- writing --------------------------------------------------------------------------------

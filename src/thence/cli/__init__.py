@@ -23,7 +23,7 @@ COMMANDS = {
     "show": "Read one session: its live chain, branches and damage.",
     "tree": "Draw one session: its line, what parted from it, what came of it.",
     "digest": "Read the account of one session that is kept for good.",
-    "cost": "What sessions cost, dead branches and subagents apart.",
+    "cost": "What sessions cost, discarded branches and subagents apart.",
     "signals": "What went wrong in sessions: loops, repeated errors, corrections.",
     "patterns": "What comes back in many sessions.",
     "todos": "What agents promised and did not do, over all sessions.",

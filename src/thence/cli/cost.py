@@ -1,4 +1,4 @@
-"""`thence cost`: what sessions took, and what of it dead branches and subagents took.
+"""`thence cost`: what sessions took, and what of it discarded branches and subagents took.
 
 A parent's money never holds its children's: subagents stand in a column of their own. What has no
 known price is not guessed, and makes a sum a lower bound; so does a bill that was never written.
@@ -33,7 +33,7 @@ By = Literal["day", "model", "project", "agent", "session"]
 SHOWN = 30
 
 
-@click.command("cost", help="What sessions cost, dead branches and subagents apart.")
+@click.command("cost", help="What sessions cost, discarded branches and subagents apart.")
 @click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True)
 @options.agent
 @options.project
@@ -96,7 +96,9 @@ class Table:
         parts = [of]
         if total.dead:
             share = f" ({total.dead / total.ticks:.0%})" if total.ticks else ""
-            parts.append(f"{money(total.dead)}{share.replace('%', ' %')} of it on dead branches")
+            parts.append(
+                f"{money(total.dead)}{share.replace('%', ' %')} of it on discarded branches"
+            )
         if total.side:
             parts.append(f"{money(total.side)} by subagents")
         yield cut(", ".join(parts), room)

@@ -111,7 +111,7 @@ def _off(event: SessionEvent) -> str:
     if event.channel != "main":
         return f"subagent {event.channel.removeprefix('agent:')}"
     words = {State.ROLLED_BACK: "rolled back", State.REPLAYED: "copied"}
-    return words.get(event.state or State.DEAD, "dead branch")
+    return words.get(event.state or State.DEAD, "discarded branch")
 
 
 def _piece(event: SessionEvent) -> Piece | None:

@@ -248,7 +248,7 @@ class Home:
             for agent, week in sorted(self._week.items(), key=lambda one: one[0] or "")
         ]
         now, week = _sum(self._on(agent, today) for agent in self._week), _sum(self._week.values())
-        dead = f"dead branches {money(now.dead)} and {money(week.dead)}" if week.dead else ""
+        dead = f"discarded branches {money(now.dead)} and {money(week.dead)}" if week.dead else ""
         if len(rows) > 1 or dead:
             rows.append([Cell(" "), Cell("all"), *_figures(now), *_figures(week), Cell(dead, DIM)])
         heads = ["", "", "", "today", "", "this week", f"{len(dates)} days"]

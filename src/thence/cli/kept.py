@@ -53,15 +53,8 @@ def file_of(name: str) -> Path:
 
 
 def end_of(whole: Whole, wanted: str) -> int:
-    """Give the last fact of the branch, or of the subagent, that an event stands on."""
-    place = place_of(whole, wanted)
-    line = whole.graph.chain(boundaries=False)
-    if place in line:
-        return line[-1]
-    states = whole.states
-    while below := [c for c in whole.graph.children.get(place, ()) if states[c] is states[place]]:
-        place = below[-1]
-    return place
+    """Return the last fact of the branch, or of the subagent, that an event stands on."""
+    return whole.graph.end_from(place_of(whole, wanted))
 
 
 def around(page: Page, wanted: str) -> Iterator[str]:

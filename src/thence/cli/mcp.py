@@ -61,12 +61,14 @@ def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
 def questions(store: Store) -> Questions:
     """Give what may be asked of this home."""
     from thence.cli import notes
+    from thence.memory.notes import read_notes
     from thence.serve.questions import Questions
 
     return Questions(
         store,
         wiring.redactor().redact,
-        lambda text, session: notes.write("decision", text, session),
+        lambda text, session: notes.write("decision", text, session, origin="mcp"),
+        lambda: read_notes(wiring.home()),
     )
 
 

@@ -2,15 +2,15 @@
 
 Each kind is a file of its own below `notes/` in the home, in the form of our event lines, so that
 every tool that reads them reads these; no session's file is touched. What is written is on the
-disk before anything else happens. With `session_memory.hub` set, the line is also posted there;
-a hub that does not answer changes nothing about the file.
+disk before anything else happens, with its origin: the command line, or an agent via MCP. With
+`session_memory.hub` set, what a person writes is also posted there; a hub that does not answer
+changes nothing about the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,24 +19,24 @@ from thence.cli import wiring
 from thence.cli.columns import DIM, ago, present, project, tell, tilde, when
 from thence.cli.terminal import as_json, clean, say, style, width, wrap
 from thence.errors import BadConfig
+from thence.memory.notes import note_path, read_notes
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
+    from thence.memory.notes import Kind, Note, Origin
 
-Kind = Literal["decision", "note"]
-FOLDER: Final = "notes"
 PATIENCE: Final = 5.0
 """Seconds that a hub may take to answer."""
 LISTED: Final = 20
 
 
 def file_of(kind: Kind) -> Path:
-    """Give the file of one kind."""
-    return wiring.home() / FOLDER / f"{kind}s.jsonl"
+    """Return the file of one kind."""
+    return note_path(wiring.home(), kind)
 
 
-def write(kind: Kind, text: str, session: str | None) -> dict[str, JSON]:
-    """Write one down, durable on return."""
+def write(kind: Kind, text: str, session: str | None, *, origin: Origin) -> dict[str, JSON]:
+    """Write one down, durable on return; it says whether a person or an agent asked for it."""
     from thence.format import codec
     from thence.format.records import Event
     from thence.journal.ids import now_text, uuid7
@@ -44,7 +44,7 @@ def write(kind: Kind, text: str, session: str | None) -> dict[str, JSON]:
 
     if not config.persistence():
         raise BadConfig("keeping anything is switched off", hint=f"unset {config.OFF}")
-    payload: dict[str, JSON] = {"text": text, "cwd": str(Path.cwd())}
+    payload: dict[str, JSON] = {"text": text, "cwd": str(Path.cwd()), "origin": origin}
     if session is not None:
         payload["session_uid"] = session
     event = Event(kind, now_text(), uuid7(), None, payload)
@@ -56,20 +56,6 @@ def write(kind: Kind, text: str, session: str | None) -> dict[str, JSON]:
     finally:
         log.close()
     return {"type": kind, "ts": event.ts, "uuid": event.uuid, **payload}
-
-
-def read(kind: Kind) -> Iterator[dict[str, JSON]]:
-    """Give all of one kind, the newest last; lines that are none are passed over."""
-    from thence.format import codec
-    from thence.format.records import Skipped
-
-    try:
-        body = file_of(kind).read_bytes()
-    except FileNotFoundError:
-        return
-    for found in codec.decode(body).events:
-        if not isinstance(found, Skipped) and isinstance(found.payload, dict):
-            yield {"type": found.type, "ts": found.ts, "uuid": found.uuid, **found.payload}
 
 
 def post(told: dict[str, JSON]) -> str | None:
@@ -98,7 +84,7 @@ def handle(kind: Kind, words: tuple[str, ...], wanted: str | None, *, json: bool
     text = " ".join(words).strip()
     if not text:
         raise click.UsageError("say what to write down")
-    told = write(kind, text, session)
+    told = write(kind, text, session, origin="cli")
     failed = post(told)
     if failed:
         click.echo(f"note: {clean(failed)}; it is in the file", err=True)
@@ -118,16 +104,26 @@ def _session(wanted: str | None) -> str | None:
 
 
 def _list(kind: Kind, session: str | None, *, json: bool) -> int:
-    found = [one for one in read(kind) if session is None or one.get("session_uid") == session]
+    notes = [
+        note for note in read_notes(wiring.home(), kind) if session in (None, note.session_uid)
+    ]
     if json:
-        say(as_json(found))
+        say(as_json([_object(note) for note in notes]))
         return 0
     now = present()
-    for one in reversed(found[-LISTED:]):
-        place = project(one.get("cwd") if isinstance(one.get("cwd"), str) else None)
-        head = f"{ago(when(one['ts']), now):>6}  {place}"
-        tell([style(head.rstrip(), fg=DIM)])
-        tell([f"        {line}" for line in wrap(str(one.get("text", "")), width() - 8)])
-    if not found:
+    for note in reversed(notes[-LISTED:]):
+        parts = (ago(when(note.ts), now), project(note.cwd), note.author)
+        tell([style(f"{parts[0]:>6}  {'  '.join(filter(None, parts[1:]))}", fg=DIM)])
+        tell([f"        {line}" for line in wrap(note.text, width() - 8)])
+    if not notes:
         tell([f"no {kind} yet: thence {'decide' if kind == 'decision' else 'note'} TEXT"])
     return 0
+
+
+def _object(note: Note) -> JSON:
+    """Return a note under the names of the contract."""
+    import msgspec
+
+    fields: dict[str, JSON] = msgspec.to_builtins(note)
+    kind = fields.pop("kind")
+    return {"type": kind, **{name: value for name, value in fields.items() if value is not None}}

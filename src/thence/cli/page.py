@@ -41,6 +41,7 @@ from thence.format.records import Usage, text_of, word
 from thence.format.turn import TurnState
 from thence.format.whole import REWRITTEN
 from thence.memory.descent import tie
+from thence.memory.notes import Note
 from thence.memory.recall import event_name
 
 FEW = 5
@@ -72,7 +73,10 @@ class Page:
         full: bool = False,
         to: int | None = None,
         zone: tzinfo = UTC,
+        notes: Sequence[Note] = (),
     ) -> None:
+        """Lay out a session; `notes` are the decisions and notes that belong to it."""
+        self.notes = notes
         self.to = to
         self.zone = zone
         self.loaded = loaded
@@ -406,7 +410,7 @@ class Page:
 
     @cached_property
     def parted(self) -> dict[int, list[Branch]]:
-        """Dead branches by the fact of the live line that they part from; -1 for no fact."""
+        """Discarded branches by the fact of the live line that they part from; -1 for no fact."""
         out: dict[int, list[Branch]] = {}
         graph, home = self.whole.graph, frozenset(self.line)
         branches = [one for one in graph.branches if one.start not in home]  # the rest is shown
@@ -432,12 +436,12 @@ class Page:
         rest = branches[len(shown) :]
         if rest:
             much = self._sum([place for branch in rest for place in branch.events])
-            said = f"├─╳  {several(len(rest), 'more dead branch')}, {much}"
+            said = f"├─╳  {several(len(rest), 'more discarded branch')}, {much}"
             yield style(cut(said, self.room), fg=_DIM)
 
     def _named(self, branch: Branch) -> str:
         back = self.whole.states[branch.start] is State.ROLLED_BACK
-        return f"{'rolled back' if back else 'dead branch'}, {self._sum(branch.events)}"
+        return f"{'rolled back' if back else 'discarded branch'}, {self._sum(branch.events)}"
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -532,6 +536,8 @@ class Page:
             yield f"{several(gone, 'event')} of these no log holds any more: it was rewritten"
         open_ones = (f"open: {todo.text}" for todo in promises(self.whole))
         yield from self._few(open_ones, "open promise", fg="yellow")
+        written = (f"{note.kind}, {note.author}: {_first(note.text)}" for note in self.notes)
+        yield from self._few(written, "decision and note")
         told = [e for e in self.whole.edges if e.session not in self.channels]
         told = [e for e in told if not (e.child and e.call in self.pairs)]
         yield from self._few(map(_tie, told), "tie")

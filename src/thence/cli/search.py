@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, ago, present, short_ids, tell, titled, when
+from thence.cli.columns import DIM, ago, present, project, short_ids, tell, titled, when
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -29,7 +30,8 @@ from thence.memory.recall import event_name
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
-    from thence.memory.search import Hit, Hits
+    from thence.memory.notes import Note
+    from thence.memory.search import Hit, Hits, Query
     from thence.memory.store import Store
 
 SHOWN = 20
@@ -52,7 +54,8 @@ _KINDS = {
     help="Find what was said or done, in the sessions of all agents.",
     epilog='Words, "a phrase", begin*, -without, this OR that, and filters: agent:codex'
     " project:tidepool model:opus tool:Bash kind:error file:app.py after:2026-01-01"
-    " before:7d outcome:fail cost>1.50. A word that begins with - goes behind --.",
+    " before:7d outcome:fail cost>1.50. kind:decision and kind:note find what was written"
+    " down. A word that begins with - goes behind --.",
 )
 @click.argument("query", nargs=-1, required=True)
 @click.option("-n", "number", type=click.IntRange(1, 500), default=SHOWN, show_default=True)
@@ -61,23 +64,41 @@ _KINDS = {
 @options.as_json
 def command(query: tuple[str, ...], number: int, offset: int, *, utc: bool, json: bool) -> int:
     """Print what was found, session by session."""
+    from msgspec.structs import replace
+
+    from thence.memory.notes import matching_notes, read_notes
     from thence.memory.search import hits, parse
 
     # What the shell took for one word, quoted, was meant as one phrase only if it says so.
     asked = parse(" ".join(query))
-    with wiring.store() as store:
+    notes = matching_notes(read_notes(wiring.home()), asked)[offset : offset + number]
+    with wiring.store(must_exist=not notes) as store:
         began = time.monotonic()
-        answer = hits(store.search(asked, number, offset), asked, store.blobs)
+        matches = store.search(asked, number + 1, offset)  # one more tells whether that is all
+        more = len(matches.found) > number
+        answer = hits(replace(matches, found=matches.found[:number]), asked, store.blobs)
         took = round(1000 * (time.monotonic() - began))
         if json:
-            say(as_json(as_object(answer)))
+            say(as_json({**as_object(answer), "notes": [_note_object(n, asked) for n in notes]}))
             return SKIPS if answer.unread else 0
-        found = Found(store, answer, present(utc=utc), more=len(answer.hits) == number)
-        tell(found.lines(width(), took))
+        found = Found(store, answer, present(utc=utc), more=more)
+        tell(found.lines(width(), took, notes, asked))
     return SKIPS if answer.unread else 0
 
 
-def as_object(answer: Hits) -> JSON:
+def _note_object(note: Note, asked: Query) -> JSON:
+    """Return a decision or note under the names of the contract, its text as a snippet."""
+    import msgspec
+
+    from thence.memory.search import snippet
+
+    text, marks = marked(snippet(note.text, asked.terms))
+    fields: dict[str, JSON] = msgspec.to_builtins(note)
+    del fields["text"]
+    return {**fields, "snippet": text, "marks": marks}
+
+
+def as_object(answer: Hits) -> dict[str, JSON]:
     """Give an answer under the names of the contract; `marks` say where in a snippet it is."""
     import msgspec
 
@@ -121,16 +142,18 @@ class Found:
         self._rows = {row.session.session_uid: row for row in rows}
         self._ids = short_ids([uid.partition(":")[2] for uid in self._by])
 
-    def lines(self, room: int, took: int) -> Iterator[str]:
-        """Give the answer as text."""
-        if not self._by:
+    def lines(self, room: int, took: int, notes: Sequence[Note], asked: Query) -> Iterator[str]:
+        """Yield the answer as text, decisions and notes first."""
+        if not self._by and not notes:
             yield f"nothing found, {lasted(took)}{self._far()}"
             return
         least = "at least " if self._more else ""
         number, sessions = len(self._answer.hits), len(self._by)
-        said = f"{least}{several(number, 'hit')} in {several(sessions, 'session')}, {lasted(took)}"
-        yield cut(f"{said}{self._far()}", room)
+        parts = [f"{least}{several(number, 'hit')} in {several(sessions, 'session')}"]
+        parts += [several(many, kind) for kind, many in Counter(n.kind for n in notes).items()]
+        yield cut(f"{', '.join(parts)}, {lasted(took)}{self._far()}", room)
         yield ""
+        yield from self._notes(notes, asked, room)
         for uid, hits in self._by.items():
             yield from self._session(uid, hits, room)
         first = next((hit for hit in self._answer.hits if hit.event_id is not None), None)
@@ -144,6 +167,17 @@ class Found:
             much = several(len(unread), "hit")
             said = f"{much} without text: {clean(unread[0])}; see thence doctor"
             yield style(cut(said, room), fg="red")
+
+    def _notes(self, notes: Iterable[Note], asked: Query, room: int) -> Iterator[str]:
+        """Yield two lines for each decision or note: what it is and who wrote it, what it says."""
+        from thence.memory.search import snippet
+
+        for note in notes:
+            left = f"{note.kind}, {note.author}"
+            where = f"  {project(note.cwd)}" if note.cwd else ""
+            head = spaced(f"{left}{where}", ago(when(note.ts), self._at), room - 2)
+            yield style(f"  {head}", fg=DIM)
+            yield f"    {highlighted(snippet(note.text, asked.terms), room - 4)}"
 
     def _far(self) -> str:
         """Say how far back the search went, where it did not reach the beginning."""

@@ -18,6 +18,7 @@ from thence.format.repair import Orphans
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
     from thence.format.records import JSON
+    from thence.memory.notes import Note
 
 Form = Literal["text", "messages", "events", "markdown", "html"]
 
@@ -35,7 +36,7 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
     metavar="live|all|EVENT",
     default="live",
     show_default=True,
-    help="all: dead branches, subagents and what was compacted are opened; an event: its branch.",
+    help="all: opens discarded branches, subagents and compacted turns; an event: its branch.",
 )
 @click.option("--full", is_flag=True, help="Leave out no part of a long text.")
 @click.option("--around", metavar="EVENT", help="Only what was said around an event.")
@@ -81,7 +82,8 @@ def command(
         if form == "text":
             from thence.cli.page import Page
 
-            page = Page(loaded, width(), opened=every, full=full, to=to, zone=zone)
+            notes = _notes(loaded)
+            page = Page(loaded, width(), opened=every, full=full, to=to, zone=zone, notes=notes)
             tell(page.lines() if around is None else near(page, around))
         else:
             from thence.cli import forms
@@ -90,6 +92,14 @@ def command(
             told = made(loaded.whole, forms.Branch(to, every), zone)
             tell(clean(line) for part in told for line in part.split("\n"))
     return exit_code(loaded.skipped)
+
+
+def _notes(loaded: Loaded) -> list[Note]:
+    """Return the decisions and notes that belong to a session."""
+    from thence.cli import wiring
+    from thence.memory.notes import read_notes
+
+    return [note for note in read_notes(wiring.home()) if note.session_uid == loaded.whole.uid]
 
 
 def _sample() -> Loaded:
@@ -116,6 +126,7 @@ def events(loaded: Loaded) -> JSON:
         "spent": whole.spent,
         "edges": whole.edges,
         "pending": promises(whole),
+        "notes": _notes(loaded),
         "skipped": loaded.skipped,
         "notices": notices(loaded),
         "events": numbered([*whole.events, *whole.derived]),

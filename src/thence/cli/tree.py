@@ -39,7 +39,7 @@ _GONE = (State.DEAD, State.ROLLED_BACK)
 OPEN = timedelta(hours=1)
 """A turn that nobody wrote to for so long is not going on; its process may be dead."""
 FEW = 4
-"""Prompts of one dead branch that are shown before the rest is counted."""
+"""Prompts of one discarded branch that are shown before the rest is counted."""
 
 
 @click.command("tree", help="Draw one session: its line, what parted from it, what came of it.")

@@ -60,7 +60,7 @@ class Break(msgspec.Struct, frozen=True):
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """A run of events off the live line: where it parted, where it starts, all it holds."""
+    """A discarded branch: where it parted, where it starts, its dead and rolled-back events."""
 
     at: int | None
     start: int
@@ -261,18 +261,18 @@ class Graph:
         return [i for i, more in enumerate(self._continued) if not more and i not in self._copies]
 
     def parting(self, branches: Iterable[Branch], home: Container[int]) -> Iterator[int]:
-        """Give, for each branch, the event of a line that it parts from, maybe through others.
+        """Yield, for each branch, the event of a line that it parts from, maybe through others.
 
         -1 where it parts from none of them.
         """
-        found: dict[int, int] = {}
+        known: dict[int, int] = {}
         for branch in branches:
             at, path = -1 if branch.at is None else branch.at, list[int]()
-            while at >= 0 and at not in home and at not in found:
+            while at >= 0 and at not in home and at not in known:
                 path.append(at)
-                at = self.parents[at]
-            at = found.get(at, at)
-            found.update(dict.fromkeys(path, at))
+                at = self._line_parents[at]
+            at = known.get(at, at)
+            known.update(dict.fromkeys(path, at))
             yield at
 
     @cached_property
@@ -807,24 +807,45 @@ class Graph:
 
     @cached_property
     def branches(self) -> list[Branch]:
-        """The runs of dead and rolled-back events, each with the event it parted from."""
-        gone = (State.DEAD, State.ROLLED_BACK)
-        states = self.states
-        home: dict[int, int] = {}
-        runs: dict[int, list[int]] = {}
+        """The discarded branches, each with the event it parted from.
+
+        A branch begins where dead or rolled-back events leave the live line and holds all that
+        goes on from there. Internal records in between, and compactions, do not cut it.
+        """
+        states, lines = self.states, self._line_parents
+        starts: dict[int, int] = {}  # by event: the first event of the branch it is on
+        events: dict[int, list[int]] = {}
         for i in self._parents_first:
-            if states[i] not in gone:
-                continue
-            parent = self.parents[i]
-            start = home.get(parent, i)
-            home[i] = start
-            runs.setdefault(start, []).append(i)
+            if states[i] in (State.DEAD, State.ROLLED_BACK):
+                starts[i] = starts.get(lines[i], i)
+                events.setdefault(starts[i], []).append(i)
+            elif states[i] is State.INTERNAL and lines[i] in starts:
+                starts[i] = starts[lines[i]]
         return [
-            Branch(
-                self.parents[start] if self.parents[start] >= 0 else None, start, tuple(sorted(run))
-            )
-            for start, run in sorted(runs.items())
+            Branch(lines[start] if lines[start] >= 0 else None, start, tuple(sorted(run)))
+            for start, run in sorted(events.items())
         ]
+
+    def end_from(self, start: int) -> int:
+        """Return the last event of the line that leads through an event.
+
+        For an event of the live line that is the live end. On a discarded branch, or in a
+        subagent, it is the last-written event that goes on from it, found by the same rules as
+        the live end: internal records end no line, and neither does a result that lags behind.
+        """
+        if start in self._live and self.end is not None:
+            return self.end
+        if self._is_lone_answer(start):
+            start = self.parents[start]
+        side = self.nodes[start].flags & Is.SIDE
+        below = {start}
+        for i in self._parents_first:
+            if self._line_parents[i] in below:
+                below.add(i)
+        ends = (i for i in sorted(below, reverse=True) if i not in self._copies)
+        off = Is.INTERNAL | Is.SIDE
+        last = self._pick(i for i in ends if self.nodes[i].flags & off == side)
+        return start if last is None else last
 
     @cached_property
     def _parents_first(self) -> list[int]:
@@ -832,7 +853,7 @@ class Graph:
         if self._points_back:
             return list(range(len(self.nodes)))
         kids: dict[int, list[int]] = {}
-        for i, parent in enumerate(self.parents):
+        for i, parent in enumerate(self._line_parents):
             kids.setdefault(parent, []).append(i)
         order = list(kids.get(-1, ()))
         for i in order:  # grows while it is walked

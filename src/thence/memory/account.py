@@ -58,7 +58,7 @@ class Money(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session took: on its line, on dead branches, in its subagents."""
+    """What a session took: on its line, on discarded branches, in its subagents."""
 
     live: Money = Money()
     dead: Money = Money()
@@ -163,7 +163,7 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Branch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A dead branch."""
+    """A discarded branch."""
 
     first: int
     last: int

@@ -215,9 +215,10 @@ def _filter(  # noqa: PLR0917
             meta.append("kindtoolcall")
     elif name in ("agent", "tool", "kind"):
         meta.append(name + token(value))
-        if name == "kind" and value not in KINDS:
+        kinds = (*KINDS, "note")  # what people wrote down is no event of a session
+        if name == "kind" and value not in kinds:
             raise BadQuery(
-                f"no kind of event is called {value!r}", hint=f"one of {', '.join(KINDS)}"
+                f"no kind of event is called {value!r}", hint=f"one of {', '.join(kinds)}"
             )
     elif name in ("before", "after"):
         given[name] = moment(value)

@@ -3,7 +3,8 @@
 A signal points at events by their ids and quotes what they said, redacted and short, so that it
 stays meaningful when the events themselves are evicted. Each kind is one pure function over the
 course of a session; its threshold stands beside it with the reason. They count what happened on
-dead branches and in subagents too, where that cost something, and never copies of other sessions.
+discarded branches and in subagents too, where that cost something, and never copies of other
+sessions.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ CHURN: Final = 7
 """Rounds of editing one file in one turn, with commands in between, though nothing failed."""
 
 BRANCH_TOKENS: Final = 1_000
-"""Tokens from which a dead branch is worth telling: less is a prompt that was worded anew."""
+"""Tokens from which a discarded branch is worth telling: less is a prompt that was worded anew."""
 
 SLOW_MS: Final = 120_000
 """Two minutes: the time after which clients give up on a command by default."""

@@ -8,6 +8,7 @@ from thence.format.normal import Session, SessionEvent
 from thence.format.records import JSON
 from thence.memory import retention, standing
 from thence.memory.bills import By
+from thence.memory.notes import Note
 from thence.memory.patterns import Pattern
 from thence.memory.search import Hit
 
@@ -129,6 +130,8 @@ class Found(msgspec.Struct, frozen=True):
     """There may be more."""
     searched_back_to: str | None
     cursor: str | None = None
+    notes: list[Note] = []
+    """Decisions and notes that match, on the first page."""
 
 
 class Digests(msgspec.Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 Everything here reads. Lists are paged by a cursor, a text that is handed back as it was given; it
 says where a page ended, so that sessions that come in meanwhile shift nothing out of sight. Money
-of dead branches and of subagents stands apart from that of the live line. What a session says is
-redacted, as it is kept.
+of discarded branches and of subagents stands apart from that of the live line. What a session says
+is redacted, as it is kept.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By
+from thence.memory.notes import matching_notes
 from thence.memory.patterns import memories, patterns
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
@@ -417,14 +418,15 @@ def search(
     cursor: CursorText = None,
     limit: Limit = 20,
 ) -> Found:
-    """Events that hold what is looked for, the newest first."""
+    """Events that hold what is looked for, the newest first; decisions and notes apart."""
     query = parse(q)
     offset = cursor_at(cursor).offset
     answer = desk.store.search(query, limit, offset)
     told = hits(answer, query, desk.store.blobs)
     full = len(told.hits) == limit
     following = cursor_text(At(offset + limit)) if full else None
-    return Found(told.hits, told.capped, told.searched_back_to, following)
+    notes = [] if offset else matching_notes(desk.notes(), query)[:limit]
+    return Found(told.hits, told.capped, told.searched_back_to, following, notes)
 
 
 @get("/api/sessions/{uid:str}/digest", sync_to_thread=True)
@@ -501,7 +503,7 @@ def costs(
     after: When = None,
     before: When = None,
 ) -> Costs:
-    """What was spent, by day, model, project, agent or session; dead branches apart."""
+    """What was spent, by day, model, project, agent or session; discarded branches apart."""
     wanted = Filter(
         agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
     )

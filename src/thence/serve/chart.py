@@ -3,8 +3,9 @@
 A chart is made of facts without their payloads, so that a session of 50 MB is laid out as quickly
 as it is linked; whoever draws a row asks for the payloads of that row alone. Rows are light: where
 a thing stands, and what kind of thing it is. Invariants: everything on the live line is in exactly
-one row or folded into exactly one boundary; a dead branch is one row where it parted, a subagent
-one row at its call; the kinds say the same as the terminal does. Work is linear in the facts.
+one row or folded into exactly one boundary; a discarded branch is one row where it parted, a
+subagent one row at its call; the kinds say the same as the terminal does. Work is linear in the
+facts.
 """
 
 from __future__ import annotations
@@ -371,14 +372,19 @@ class Chart:
 
     @property
     def branches(self) -> list[Branch]:
-        """The runs of events off the live line."""
+        """The discarded branches."""
         return self.whole.graph.branches
 
     @cached_property
+    def branch_origins(self) -> list[int]:
+        """The fact of the live line that each branch parts from; -1 for no fact."""
+        return list(self.whole.graph.parting(self.branches, self.order))
+
+    @cached_property
     def _parted(self) -> dict[int, list[int]]:
-        """Branches by the fact of the live line that they part from; -1 for no fact."""
+        """Numbers of branches by the fact that they part from."""
         out: dict[int, list[int]] = {}
-        for number, at in enumerate(self.whole.graph.parting(self.branches, self.order)):
+        for number, at in enumerate(self.branch_origins):
             out.setdefault(at, []).append(number)
         return out
 

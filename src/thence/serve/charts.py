@@ -33,7 +33,7 @@ LARGE: Final = 4_000
 
 
 Hours = dict[datetime, tuple[int, int]]
-"""Money by the hour in which it was spent: on dead branches, and all of it."""
+"""Money by the hour in which it was spent: on discarded branches, and all of it."""
 
 
 class Charts:

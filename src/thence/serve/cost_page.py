@@ -88,7 +88,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Costly(msgspec.Struct, frozen=True):
-    """A dead branch that cost something."""
+    """A discarded branch that cost something."""
 
     href: str
     title: str
@@ -137,7 +137,7 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
     return CostPage(
         wanted,
         f"{money(total.ticks, total.unpriced)} {'on' if wanted.day else 'in'} {span}",
-        f"{money(total.dead)} of it on dead branches ({percent})" if total.dead else "",
+        f"{money(total.dead)} of it on discarded branches ({percent})" if total.dead else "",
         money(total.ticks - total.dead, total.unpriced),
         money(total.dead),
         money(total.side) if total.side else "",

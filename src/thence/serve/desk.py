@@ -24,6 +24,7 @@ from thence.format.facts import Fact
 from thence.format.whole import Whole
 from thence.memory import recall, spelling, standing
 from thence.memory.activity import Pulse, pulse
+from thence.memory.notes import Note, read_notes
 from thence.memory.retention import Policy
 from thence.memory.store import SessionRow, Store
 from thence.serve.shelf import Shelf, key_of
@@ -125,6 +126,16 @@ class Desk:
         """Give a session put together, from the store or from its source."""
         size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
         return self._wholes.get(key_of(row), lambda: self._loaded(row), lambda _: size)
+
+    def notes(self) -> list[Note]:
+        """Return the decisions and notes of this home, redacted."""
+        return [replace(note, text=self._redacted(note.text)) for note in read_notes(self.home)]
+
+    def _redacted(self, text: str) -> str:
+        if self._redactor is None:
+            return text
+        with self._redacting:
+            return self._redactor().redact(text)
 
     def pulse(self, row: SessionRow) -> Pulse | None:
         """Tell how busy a session was, part by part; None when nothing is held of it."""

@@ -13,6 +13,7 @@ from thence.format.figures import clean, lasted, money, project, several, short,
 from thence.format.normal import one_line
 from thence.format.turn import TurnState
 from thence.memory.descent import tie
+from thence.memory.notes import Note
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
@@ -78,6 +79,19 @@ class Tail(msgspec.Struct, frozen=True):
     cls: str
     what: str = ""
     note: str = ""
+
+
+class NoteLine(msgspec.Struct, frozen=True):
+    """A decision or note: who wrote it when, and what it says."""
+
+    head: str
+    text: str
+
+
+def note_line(note: Note, clock: Clock) -> NoteLine:
+    """Return a decision or note as it is shown."""
+    head = f"{note.kind.capitalize()}, {note.author}, {clock.day(note.ts)}"
+    return NoteLine(head, clean(one_line(note.text, 400)))
 
 
 def title_of(row: SessionRow) -> str:

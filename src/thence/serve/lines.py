@@ -1,6 +1,6 @@
 """The line of a session as a client follows it, and what a client that has some of it needs.
 
-A client sees what stands on the live line: no dead branch, no books, and no call without its
+A client sees what stands on the live line: no discarded branch, no books, and no call without its
 result as long as that may still come; such calls, and a text that is still being written, are
 *pending*, and told apart. Where a client stands is a mark: its last event, how many there were,
 and a check over all of them. A mark says by itself whether the client has the beginning of a
@@ -63,7 +63,7 @@ class Line:
 
     def __init__(self, whole: Whole, via: str | None = None) -> None:
         self._whole = whole
-        end = None if via is None else _end_below(whole, place_of(whole, via))
+        end = None if via is None else whole.graph.end_from(place_of(whole, via))
         events = along(whole, whole.graph.chain(end, boundaries=False))
         cut = self._whole_until(events)
         self.events = events[:cut]
@@ -156,18 +156,6 @@ class Line:
     def _fits(mark: Mark, ids: Sequence[int], checks: Sequence[int]) -> bool:
         count = mark.number
         return count <= len(ids) and ids[count - 1] == mark.end and checks[count] == mark.check
-
-
-def _end_below(whole: Whole, start: int) -> int:
-    """Find the event that was written last of those that go on from one, or itself."""
-    graph = whole.graph
-    below, end = {start}, start
-    for place in range(start + 1, len(graph.nodes)):
-        if graph.parents[place] in below:
-            below.add(place)
-            if graph.states[place] not in (State.INTERNAL, State.SIDE):
-                end = place
-    return end
 
 
 def _checks(ids: Sequence[int]) -> list[int]:

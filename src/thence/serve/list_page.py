@@ -13,13 +13,14 @@ from markupsafe import Markup, escape
 
 from thence.format.figures import clean, money, several
 from thence.memory.descent import descent
+from thence.memory.notes import matching_notes
 from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.cards import Card, card
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
-from thence.serve.head import address
+from thence.serve.head import NoteLine, address, note_line
 
 PAGE: Final = 50
 """Sessions of one page of the list."""
@@ -85,6 +86,7 @@ class ListPage(msgspec.Struct, frozen=True):
     more_said: str = ""
     wrong: str = ""
     hint: str = ""
+    notes: list[NoteLine] = []
 
 
 def page(desk: Desk, wanted: Wanted, clock: Clock) -> ListPage:
@@ -96,10 +98,13 @@ def page(desk: Desk, wanted: Wanted, clock: Clock) -> ListPage:
     except BadQuery as error:
         return _page(desk, wanted, "nothing looked for yet", [], wrong=error)
     if query.match:
-        cards, found = _searched(desk, query, base, wanted, clock)
+        narrowed = _narrowed(query, base)
+        cards, found = _searched(desk, narrowed, base, wanted, clock)
         took = round(1000 * (time.monotonic() - began))
         days = [Day("", "", "", cards)] if cards else []
-        return _page(desk, wanted, f"{found}, {took} ms", days, looking=True)
+        made = _page(desk, wanted, f"{found}, {took} ms", days, looking=True)
+        notes = [note_line(note, clock) for note in matching_notes(desk.notes(), narrowed)[:PAGE]]
+        return msgspec.structs.replace(made, notes=notes)
     offset = int(wanted.cursor) if wanted.cursor.isdigit() and len(wanted.cursor) < 9 else 0
     total = desk.store.totals((), base)[0]
     if wanted.standing == "open":
@@ -225,11 +230,9 @@ def _by_day(desk: Desk, rows: Sequence[SessionRow], clock: Clock, wanted: Wanted
         yield Day(name, date, f"{several(len(some), 'session')}, {money(ticks)}", cards)
 
 
-def _searched(
-    desk: Desk, query: Query, base: Filter, wanted: Wanted, clock: Clock
-) -> tuple[list[Card], str]:
-    """List the sessions in which something was found, each with the sentence it is in."""
-    narrowed = msgspec.structs.replace(
+def _narrowed(query: Query, base: Filter) -> Query:
+    """Return a question with the filters of the page."""
+    return msgspec.structs.replace(
         query,
         agent=base.agent,
         project=base.project,
@@ -238,6 +241,12 @@ def _searched(
         after=base.after,
         before=base.before,
     )
+
+
+def _searched(
+    desk: Desk, narrowed: Query, base: Filter, wanted: Wanted, clock: Clock
+) -> tuple[list[Card], str]:
+    """List the sessions in which something was found, each with the sentence it is in."""
     answer = desk.store.search(narrowed, HITS)
     first: dict[str, list[Found]] = {}
     for one in answer.found:

@@ -34,7 +34,7 @@ JUMPS: Final[tuple[tuple[RowKind, str], ...]] = (
     ("error", "Errors"),
     ("test", "Tests"),
     ("edit", "Edits"),
-    ("branch", "Dead"),
+    ("branch", "Discarded"),
     ("agent", "Agents"),
 )
 _KINDS: Final[dict[str, str]] = {"interrupted": "error", "stop": "error"}
@@ -199,7 +199,7 @@ class Outline:
             said = "Compacted"
         elif row.kind == "branch":
             places = list(chart.branches[row.number].events)
-            said = f"Dead branch, {self.drawing.much(places)}"
+            said = f"Discarded branch, {self.drawing.much(places)}"
         elif row.kind == "copied":
             said = "Copied from the session before"
         elif row.kind == "agent":
@@ -251,7 +251,7 @@ class Outline:
         rows = self._of("branch")
         for row in rows[:: len(rows) // MARKS + 1]:
             branch = chart.branches[row.number]
-            at = chart.order.get(branch.at if branch.at is not None else -1, 0)
+            at = chart.order.get(chart.branch_origins[row.number], 0)
             size = min(max(len(branch.events) * scale, 6), HIGH / 4)
             yield round(min(at * scale, HIGH - size), 1), round(size, 1)
 

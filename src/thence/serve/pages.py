@@ -33,7 +33,7 @@ from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.days import RANGES
 from thence.serve.desk import AtDesk, Desk
-from thence.serve.head import address, head, tail
+from thence.serve.head import address, head, note_line, tail
 from thence.serve.items import Window
 from thence.serve.outline import Outline
 from thence.serve.view import Drawing
@@ -257,6 +257,11 @@ class _Session:
             "live": "",
             "base": self.base,
             "head": head(self.row, self.standing, self.clock, self.kept()),
+            "written": [
+                note_line(note, self.clock)
+                for note in self.desk.notes()
+                if note.session_uid == self.uid
+            ],
         }
         return _shown(self.desk, name, "sessions", f"/api{self.base}", **{**fields, **given})
 

@@ -23,6 +23,7 @@ from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory import patterns, recall, search
 from thence.memory.bills import Bill, By
+from thence.memory.notes import Note, matching_notes
 from thence.memory.promised import promised
 from thence.memory.store import Filter, SessionRow, Store
 from thence.memory.touched import reasons, touched
@@ -48,7 +49,7 @@ class BadQuestion(ThenceError):
 
 
 class Search(msgspec.Struct, forbid_unknown_fields=True):
-    """Find events of past sessions: words, "phrases", agent: project: kind: after: filters."""
+    """Find events, decisions, notes: words, "phrases", agent: project: kind: after: filters."""
 
     query: Words
     limit: Number = 8
@@ -118,13 +119,21 @@ TOOLS: Final[dict[Tool, type[msgspec.Struct]]] = {
 """Every question, and what it is asked with."""
 
 Decision = Callable[[str, str | None], dict[str, JSON]]
+Notes = Callable[[], Iterable[Note]]
 
 
 class Questions:
     """Everything that may be asked of one store. Threads may share it; they take turns."""
 
-    def __init__(self, store: Store, redact: Callable[[str], str], decide: Decision) -> None:
-        self._store, self._redact, self._write = store, redact, decide
+    def __init__(
+        self,
+        store: Store,
+        redact: Callable[[str], str],
+        decide: Decision,
+        notes: Notes = tuple,
+    ) -> None:
+        """Answer from a store and from the decisions and notes that `notes` returns."""
+        self._store, self._redact, self._write, self._notes = store, redact, decide, notes
         self._turn = threading.Lock()
 
     def answer(self, tool: str, given: JSON) -> str:
@@ -144,12 +153,27 @@ class Questions:
 
     def _search(self, asked: Search) -> tuple[str, Iterable[str]]:
         query = search.parse(asked.query)
-        # Twice as many: what a log keeps its books with is found as well, and is no answer.
-        found = self._store.search(query, 2 * asked.limit)
-        answer = search.hits(found, query, self._store.blobs)
-        hits = [hit for hit in answer.hits if hit.state != "internal"][: asked.limit]
-        more = ", not all" if answer.capped or len(found.found) == 2 * asked.limit else ""
-        return f"{len(hits)} hits{more}", [_hit(hit) for hit in hits]
+        notes = matching_notes(self._notes(), query)
+        answer = self._events(query, asked.limit + 1)
+        room = max(asked.limit // 2, asked.limit - len(answer.found))
+        lines = [_note(note, query) for note in notes[:room]]
+        events = answer.found[: asked.limit - len(lines)]
+        hits = search.hits(search.Answer(events), query, self._store.blobs).hits
+        lines += [_hit(hit) for hit in hits]
+        cut = len(lines) < len(notes) + len(answer.found)
+        many = f"{len(lines)} hit{'' if len(lines) == 1 else 's'}"
+        return f"the first {many}, more match" if cut or answer.capped else many, lines
+
+    def _events(self, query: search.Query, number: int) -> search.Answer:
+        """Return at least so many events that match, if there are; internal ones left out."""
+        events: list[search.Found] = []
+        offset, size = 0, number
+        while True:
+            answer = self._store.search(query, size, offset)
+            events += [event for event in answer.found if event.state != "internal"]
+            if len(events) >= number or len(answer.found) < size:
+                return search.Answer(events, answer.capped)
+            offset, size = offset + size, 2 * size
 
     def _around(self, asked: Around) -> tuple[str, Iterable[str]]:
         row, whole = self._whole(asked.session)
@@ -194,7 +218,8 @@ class Questions:
         row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
         digest = next(self._store.kept("digests", Filter(uids=(uid,))), None)
-        return _name(uid), [*_about(row), *_account(digest), *self._prompts(uid)]
+        notes = [_note(note) for note in self._notes() if note.session_uid == uid]
+        return _name(uid), [*_about(row), *_account(digest), *notes, *self._prompts(uid)]
 
     def _prompts(self, uid: str) -> Iterator[str]:
         held = self._store.held(uid)
@@ -255,8 +280,9 @@ class Questions:
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
         return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [
-            f"{money(one.ticks)} in {one.sessions} sessions, {money(one.dead)} on dead branches, "
-            f"{money(one.side)} by subagents: {_key(one.key[0], asked.by)}"
+            f"{money(one.ticks)} in {one.sessions} sessions, "
+            f"{money(one.dead)} on discarded branches, {money(one.side)} by subagents: "
+            f"{_key(one.key[0], asked.by)}"
             for one in parts
         ]
 
@@ -295,6 +321,14 @@ def _hit(hit: search.Hit) -> str:
     if hit.unread is not None:
         said = f"(not to be read: {hit.unread})"
     return f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flat(said, 260)}"
+
+
+def _note(note: Note, query: search.Query | None = None) -> str:
+    """Return a decision or note as one line; it says who wrote it before what."""
+    text = search.snippet(note.text, query.terms if query else ())
+    said = text.replace(search.OPEN, "").replace(search.CLOSE, "")
+    of = f" of {_name(note.session_uid)}" if note.session_uid else ""
+    return f"{note.kind}{of} {_day(note.ts)}, {note.author}: {flat(said, 260)}"
 
 
 def _head(fact: Fact, block: Block, event: int | None, state: str) -> str:

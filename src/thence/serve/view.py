@@ -468,7 +468,7 @@ class Drawing:
         first = next((f for p in places if (f := self._prompt_line(p))), "")
         fold = Fold(
             f"b{row.number}",
-            "Rolled back" if back else "Dead branch",
+            "Rolled back" if back else "Discarded branch",
             self.much(places),
             first,
             self.clock.time(fact.ts),

@@ -1,0 +1,144 @@
+"""Decisions and notes of a home: reading them, and finding them by the questions of a search.
+
+Each kind is a file of event lines below `notes/`; whoever writes them is in `cli.notes`. A note
+carries its origin: `cli` was typed on the command line, `mcp` was written by an agent through the
+MCP server, and `unknown` is from before origins were recorded. What a note says is data, whoever
+wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+import msgspec
+
+from thence.format import codec
+from thence.format.records import JSON, Event
+
+if TYPE_CHECKING:
+    from thence.memory.search import Query
+
+Kind = Literal["decision", "note"]
+Origin = Literal["cli", "mcp", "unknown"]
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+AUTHORS: Final[dict[Origin, str]] = {
+    "cli": "written on the command line",
+    "mcp": "written by an agent via MCP",
+    "unknown": "author not recorded",
+}
+_FOLDER: Final = "notes"
+_WORDS: Final = re.compile(r"[^\W_]+")
+
+
+class Note(msgspec.Struct, frozen=True):
+    """One decision or note."""
+
+    kind: Kind
+    ts: str
+    uuid: str
+    text: str
+    origin: Origin = "unknown"
+    session_uid: str | None = None
+    cwd: str | None = None
+
+    @property
+    def author(self) -> str:
+        """How it came to be written, for people."""
+        return AUTHORS[self.origin]
+
+
+def note_path(home: Path, kind: Kind) -> Path:
+    """Return the file of one kind."""
+    return home / _FOLDER / f"{kind}s.jsonl"
+
+
+def read_notes(home: Path, *kinds: Kind) -> list[Note]:
+    """Return the notes of a home in the order of their time; lines that are none are left out."""
+    notes = [note for kind in kinds or KINDS for note in _read_file(note_path(home, kind), kind)]
+    return sorted(notes, key=lambda note: note.ts)
+
+
+def _read_file(path: Path, kind: Kind) -> Iterator[Note]:
+    try:
+        body = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for event in codec.decode(body).events:
+        if isinstance(event, Event) and isinstance(event.payload, dict):
+            yield _note_of(kind, event, event.payload)
+
+
+def _note_of(kind: Kind, event: Event, payload: dict[str, JSON]) -> Note:
+    origin = payload.get("origin")
+    session, cwd = payload.get("session_uid"), payload.get("cwd")
+    return Note(
+        kind,
+        event.ts or "",
+        event.uuid or "",
+        str(payload.get("text", "")),
+        origin if isinstance(origin, str) and origin in AUTHORS else "unknown",
+        session if isinstance(session, str) else None,
+        cwd if isinstance(cwd, str) else None,
+    )
+
+
+# -- searching ------------------------------------------------------------------------------
+
+
+def matching_notes(notes: Iterable[Note], query: Query) -> list[Note]:
+    """Return the notes that answer a search, the newest first.
+
+    Filters that only a session can meet (agent, model, tool, outcome, cost) leave notes out.
+    """
+    of_sessions = (query.agent, query.model, query.outcome, query.ticks_over, query.ticks_under)
+    if any(value is not None for value in of_sessions):
+        return []
+    return [note for note in reversed(list(notes)) if _matches(note, query)]
+
+
+def _matches(note: Note, query: Query) -> bool:
+    if not set(query.marks) <= {f"kind{note.kind}"}:
+        return False
+    if query.project is not None and query.project.lower() not in (note.cwd or "").lower():
+        return False
+    when = _millis(note.ts)
+    if query.after is not None and (when is None or when < query.after):
+        return False
+    if query.before is not None and (when is None or when >= query.before):
+        return False
+    words = _words(note.text)
+    if any(_holds(words, term) for term in query.without):
+        return False
+    return all(any(_holds(words, term) for term in group) for group in query.wanted)
+
+
+def _holds(words: list[str], term: str) -> bool:
+    """Whether words hold a phrase; one that ends in `*` may end with the beginning of a word."""
+    phrase = _words(term)
+    size, last = len(phrase), phrase[-1] if phrase else ""
+    for start in range(len(words) - size + 1):
+        part = words[start : start + size]
+        if part == phrase or (
+            term.endswith("*") and part[:-1] == phrase[:-1] and part[-1].startswith(last)
+        ):
+            return True
+    return False
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text as the index knows them: small, without accents."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return _WORDS.findall(plain.casefold())
+
+
+def _millis(text: str) -> int | None:
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return None
