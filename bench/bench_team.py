@@ -77,11 +77,11 @@ def _changes(store: Store, root: Path) -> list[Change]:
     adapter, keeper = adapters()["claude"], Keeper(store.blobs, Redactor(key=KEY))
     out: list[Change] = []
     for source in adapter.find(root):
-        held, more = None, True
+        grown, more = None, True
         while more:
-            kept = keeper.keep(adapter, source, None, held)
+            kept = keeper.keep(adapter, source, None, grown)
             out += [kept.change] if kept.change is not None else []
-            more, held = kept.more, kept.held
+            more, grown = kept.more, kept.rest
     store.blobs.sync()
     return out
 

@@ -214,7 +214,12 @@ def test_what_reaches_behind_the_window_is_refused(more: dict[str, Any], reason:
     grown = Grown("claude:s")
     grown.add(list(conversation(100)))
     state = grown.state
-    fields = {"line": 401, "name": "new", "parent": "r400", "kind": "user_msg"} | more
+    fields: dict[str, Any] = {
+        "line": 401,
+        "name": "new",
+        "parent": "r400",
+        "kind": "user_msg",
+    } | more
     place = [fields.pop(name) for name in ("line", "name", "parent", "kind")]
     new = fact(*place, **fields)
     fold = Fold(grown.uid, grown.index, state)

@@ -270,7 +270,7 @@ class Graph:
             at, path = -1 if branch.at is None else branch.at, list[int]()
             while at >= 0 and at not in home and at not in known:
                 path.append(at)
-                at = self._line_parents[at]
+                at = self.line_parents[at]
             at = known.get(at, at)
             known.update(dict.fromkeys(path, at))
             yield at
@@ -812,7 +812,7 @@ class Graph:
         A branch begins where dead or rolled-back events leave the live line and holds all that
         goes on from there. Internal records in between, and compactions, do not cut it.
         """
-        states, lines = self.states, self._line_parents
+        states, lines = self.states, self.line_parents
         starts: dict[int, int] = {}  # by event: the first event of the branch it is on
         events: dict[int, list[int]] = {}
         for i in self._parents_first:
@@ -840,7 +840,7 @@ class Graph:
         side = self.nodes[start].flags & Is.SIDE
         below = {start}
         for i in self._parents_first:
-            if self._line_parents[i] in below:
+            if self.line_parents[i] in below:
                 below.add(i)
         ends = (i for i in sorted(below, reverse=True) if i not in self._copies)
         off = Is.INTERNAL | Is.SIDE
@@ -853,7 +853,7 @@ class Graph:
         if self._points_back:
             return list(range(len(self.nodes)))
         kids: dict[int, list[int]] = {}
-        for i, parent in enumerate(self._line_parents):
+        for i, parent in enumerate(self.line_parents):
             kids.setdefault(parent, []).append(i)
         order = list(kids.get(-1, ()))
         for i in order:  # grows while it is walked

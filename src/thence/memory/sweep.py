@@ -17,7 +17,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -28,6 +28,7 @@ from thence.adapters import Adapter, Source
 from thence.adapters.files import REWRITTEN, start_of, unchanged
 from thence.errors import ThenceError
 from thence.format.facts import Fact
+from thence.format.joins import time_of
 from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import families, retention
@@ -69,6 +70,9 @@ COMMIT = 8 << 20
 
 READERS = 2
 """Processes that read; the writer has less to do than either, and memory is bounded."""
+
+REST_S = 60.0
+"""Seconds without a new event after which a session that grew is digested again."""
 
 DIGESTS = 256
 """Digests that are written together: each such write waits for the disk."""
@@ -212,7 +216,8 @@ class Sweep:
         for changes in families.settled(self._store, conflicts):
             self._store.write(changes)
         if self._digesting:
-            self._digest_rest()
+            # Who sweeps no roots asks for digests alone, and has waited for the right moment.
+            self._digest_rest(rest_s=REST_S if places else 0.0)
         idle = not (jobs or self._again or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
@@ -517,9 +522,10 @@ class Sweep:
 
     # -- digests ------------------------------------------------------------------------
 
-    def _digest_rest(self) -> None:
+    def _digest_rest(self, rest_s: float) -> None:
         """Digest what was not digested while it was read: what grew, and what was reclaimed."""
-        waiting = list(self._store.sessions(Filter(analysed=False, evicted=False)))
+        rows = list(self._store.sessions(Filter(analysed=False, evicted=False)))
+        waiting = self._resting(rows, rest_s)
         for number, row in enumerate(waiting):
             self._analyse(row.session.session_uid)
             self._progress(
@@ -528,6 +534,20 @@ class Sweep:
                 )
             )
         self._put_digests()
+
+    def _resting(self, rows: Sequence[SessionRow], rest_s: float) -> list[SessionRow]:
+        """Leave out sessions that were digested before and are being written now.
+
+        A digest takes all of a session, and the next line makes it stale: they are digested
+        again when nothing was written for a while.
+        """
+        moments = {row.session.session_uid: time_of(row.session.ended_at) for row in rows}
+        since = datetime.now(UTC) - timedelta(seconds=rest_s)
+        busy = [uid for uid, moment in moments.items() if moment is not None and moment > since]
+        if not busy:
+            return list(rows)
+        digested = {row["uid"] for row in self._store.kept("digests", Filter(uids=tuple(busy)))}
+        return [row for row in rows if row.session.session_uid not in digested]
 
     def _analyse(self, uid: str) -> bool:
         """Digest a session from the store; whether that went well."""
