@@ -381,8 +381,9 @@ class Sqlite:
                     _rename(db, session, change)
                 elif not restated:
                     _put_events(db, words, session, change)
-                    _claim(db, session, change)
-                    if others := _kin(db, session):
+                    is_shared = _claim(db, session, change)
+                    # Growth that shares nothing new leaves the family as it was compared last.
+                    if (is_shared or change.fresh) and (others := _kin(db, session)):
                         conflicts[uid] = others
                         db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (SETTLE + uid,))
                 if change.settled:
@@ -849,8 +850,8 @@ def _put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, 
     db.execute("UPDATE sessions SET analysed=? WHERE id=? AND change=?", (now, session, one.change))
 
 
-def _claim(db: apsw.Connection, session: int, change: Change) -> None:
-    """Take what nobody owns yet, and remember who owns the rest: they are kin."""
+def _claim(db: apsw.Connection, session: int, change: Change) -> bool:
+    """Claim what nobody owns yet, and return whether other sessions own some of it: kin."""
     keys = change.claims
     db.executemany("INSERT OR IGNORE INTO owners VALUES(?,?)", [(k, session) for k in keys])
     others: set[int] = set()
@@ -867,6 +868,7 @@ def _claim(db: apsw.Connection, session: int, change: Change) -> None:
     db.executemany(
         "INSERT OR REPLACE INTO owners SELECT ?, id FROM sessions WHERE uid=?", change.owned
     )
+    return bool(others)
 
 
 def _kin(db: apsw.Connection, session: int) -> set[str]:
