@@ -15,7 +15,7 @@ rebuilds from all facts. The state is plain data; a store keeps it beside the ro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -103,12 +103,16 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     due: dict[str, str] = {}
     """Why a bill is missing unless it follows, by log."""
     overdue: tuple[str, ...] = ()
+    channels: dict[str, int] = {}
+    """Events of each subagent, book-keeping left out."""
 
 
 class FoldState(msgspec.Struct, omit_defaults=True):
     """All that a fold needs to go on; plain data of bounded size."""
 
     version: int = VERSION
+    since: int = 0
+    """The change of the store in which the session was last rebuilt."""
     facts: list[Fact] = []
     """The window, as the readers give facts, without payloads."""
     anchors: list[Fact] = []
@@ -212,6 +216,7 @@ class Fold:
         delta = self._delta(view, facts)
         self.state = self._seal(view, window, delta)
         self.state.repeats = repeats
+        self.state.since = state.since
         return delta
 
     def _named(self, fact: Fact, repeats: dict[str, int]) -> Fact:
@@ -511,7 +516,17 @@ def add_sums(
         owed=_owed(before.owed, (*own, *own_notes)),
         due=due,
         overdue=_distinct(before.overdue, overdue),
+        channels=_channels(before.channels, events),
     )
+
+
+def _channels(before: Mapping[str, int], events: Iterable[SessionEvent]) -> dict[str, int]:
+    """Return how many events each subagent has."""
+    out = dict(before)
+    for event in events:
+        if event.channel != "main" and event.state is not State.INTERNAL:
+            out[event.channel] = out.get(event.channel, 0) + 1
+    return out
 
 
 def _bills(whole: Whole, events: Iterable[SessionEvent]) -> dict[int, Usage]:

@@ -177,6 +177,8 @@ class Growth:
                 vanished=delta.vanished,
             )
         change.spend = spend
+        if self.grown is None or self.rebuilt is not None:
+            self.state.since = row.change
         if is_resumable(self.state):
             change.fold = pack_fold(_light_state(self.state), self._sealed)
         return change

@@ -12,8 +12,8 @@ Invariant: who follows `Step`s from a mark has, after each, exactly the line as 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Container, Iterable, Sequence
+from copy import copy
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -22,10 +22,12 @@ from thence.format.graph import State
 from thence.memory.recall import along, place_of
 
 if TYPE_CHECKING:
+    from thence.format.fold import FoldState
     from thence.format.normal import SessionEvent
     from thence.format.whole import Whole
 
 _MARK = re.compile(r"([0-9a-f]{13})-([0-9]{1,9})-([0-9a-f]{8})")
+_NEAR_END = 1000  # events at the end of a line among which a window begins
 _GOES_ON = frozenset({"user_msg", "assistant_msg", "thinking"})
 
 
@@ -62,57 +64,71 @@ class Line:
     """The line of one session at one moment: the live one, or that of the branch `via` an event."""
 
     def __init__(self, whole: Whole, via: str | None = None) -> None:
-        self._whole = whole
+        self._load: Callable[[], Whole] = lambda: whole
         end = None if via is None else whole.graph.end_from(place_of(whole, via))
-        events = along(whole, whole.graph.chain(end, boundaries=False))
-        cut = self._whole_until(events)
-        self.events = events[:cut]
-        """What a client has when it is up to date, in order."""
-        self.pending = [e for e in events[cut:] if e.kind != "tool_result"]
-        """What may be on the line soon: open calls, a text that grows."""
-        self.agents: dict[str, int] = {}
+        self._all = along(whole, whole.graph.chain(end, boundaries=False))
+        self.shared = 0
+        """Events that are the same as those of the line which this one continues."""
+        self.agents = count_agents(whole.events)
         """How many events each subagent has by now, by its channel."""
-        for event in whole.events:
-            if event.channel != "main" and event.state != State.INTERNAL:
-                self.agents[event.channel] = self.agents.get(event.channel, 0) + 1
-
-    @cached_property
-    def ids(self) -> list[int]:
-        """The events' ids."""
-        return [event.event_id for event in self.events]
-
-    @cached_property
-    def _checks(self) -> list[int]:
+        self.ids: list[int] = []
+        """The ids of the events that a client has when it is up to date."""
+        self._checks = [0]
         """A check over the first so many events, for each number of them."""
-        return _checks(self.ids)
+        self._divide(whole, 0)
+
+    def continued(self, window: Whole, state: FoldState, load: Callable[[], Whole]) -> Line | None:
+        """Return the live line after new records, by the end of the session alone.
+
+        `window` is the session from the sealed part on, as its fold has it; `load` returns all of
+        it, for clients that stand on a branch. None when this line does not reach the window.
+        """
+        anchors = {fact.node.id for fact in state.anchors}
+        chain = window.graph.chain(boundaries=False)
+        new = [e for e in along(window, chain) if e.native_id not in anchors]
+        start = _last_place(self._all, new[0].event_id) if new else None
+        if start is None:
+            return None
+        line = copy(self)
+        line._load, line._all = load, self._all[:start] + new  # noqa: SLF001 - one of us
+        line.agents = dict(state.sealed.channels)
+        for channel, number in count_agents(window.events, without=anchors).items():
+            line.agents[channel] = line.agents.get(channel, 0) + number
+        line._divide(window, start)  # noqa: SLF001 - one of us
+        return line
+
+    def _divide(self, whole: Whole, start: int) -> None:
+        """Part what stands for good from what may still change, from a place on."""
+        cut = self._settled_until(whole, start)
+        self.events = self._all[:cut]
+        """What a client has when it is up to date, in order."""
+        self.pending = [e for e in self._all[cut:] if e.kind != "tool_result"]
+        """What may be on the line soon: open calls, a text that grows."""
+        self.shared = shared = min(start, len(self.ids), cut)
+        new = [event.event_id for event in self.events[shared:]]
+        self.ids = self.ids[:shared] + new
+        self._checks = self._checks[:shared] + _checks(new, self._checks[shared])
 
     def mark(self, count: int | None = None) -> Mark:
         """Give the mark of a client that has so many events of this line, or all."""
         count = len(self.ids) if count is None else count
         return Mark(self.ids[count - 1], count, self._checks[count]) if count else Mark()
 
-    def _whole_until(self, events: Sequence[SessionEvent]) -> int:
-        """Where the part of a line ends in which nothing is open."""
-        answered = {event.call for event in events if event.kind == "tool_result"}
-        for at in range(len(events) - 1, -1, -1):
-            if events[at].kind in _GOES_ON:
-                break  # what was open before it stays so: the conversation went on
-        else:
-            at = -1
-        for place in range(max(at, 0), len(events)):
+    def _settled_until(self, whole: Whole, start: int) -> int:
+        """Return where the part of the line ends in which nothing is open."""
+        events = self._all
+        last = next(
+            (at for at in range(len(events) - 1, start - 1, -1) if events[at].kind in _GOES_ON),
+            start,
+        )  # what was open before it stays so: the conversation went on
+        answered = {e.call for e in events[last:] if e.kind == "tool_result"}
+        for place in range(last, len(events)):
             event = events[place]
             if event.kind == "tool_call" and event.call not in answered:
                 return place
-            if place == len(events) - 1 and self._grows(event):
+            if place == len(events) - 1 and _grows(whole, event):
                 return place
         return len(events)
-
-    def _grows(self, event: SessionEvent) -> bool:
-        """Whether an event is a text that is written piece by piece, and not known to be done."""
-        place = self._whole.graph.place(event.native_id)
-        if place is None or self._whole.facts[place].piece is None:
-            return False
-        return self._whole.turn().state == "running"
 
     # -- clients ------------------------------------------------------------------------
 
@@ -133,9 +149,9 @@ class Line:
         have = self._of(mark)
         return None if have is None else self.after(have)
 
-    def after(self, have: Sequence[int]) -> Step:
-        """Say what a client with these events needs."""
-        common = _common(have, self.ids)
+    def after(self, have: Sequence[int], shared: int = 0) -> Step:
+        """Return what a client with these events needs; the first `shared` are the same."""
+        common = shared + _common(have[shared:], self.ids[shared:])
         return Step(common if common < len(have) else None, common)
 
     def _of(self, mark: Mark) -> Sequence[int] | None:
@@ -144,11 +160,12 @@ class Line:
             return ()
         if self._fits(mark, self.ids, self._checks):
             return self.ids[: mark.number]
-        event = next((e for e in self._whole.events if e.event_id == mark.end), None)
-        place = self._whole.graph.place(event.native_id) if event is not None else None
+        whole = self._load()
+        event = next((e for e in whole.events if e.event_id == mark.end), None)
+        place = whole.graph.place(event.native_id) if event is not None else None
         if place is None:
             return None
-        left = along(self._whole, self._whole.graph.chain(place, boundaries=False))
+        left = along(whole, whole.graph.chain(place, boundaries=False))
         ids = [one.event_id for one in left]
         return ids[: mark.number] if self._fits(mark, ids, _checks(ids)) else None
 
@@ -158,8 +175,34 @@ class Line:
         return count <= len(ids) and ids[count - 1] == mark.end and checks[count] == mark.check
 
 
-def _checks(ids: Sequence[int]) -> list[int]:
-    return list(accumulate(ids, lambda check, one: crc32(one.to_bytes(8, "big"), check), initial=0))
+def count_agents(events: Iterable[SessionEvent], without: Container[str] = ()) -> dict[str, int]:
+    """Count the events of each subagent, by its channel; `without` names records left out."""
+    out: dict[str, int] = {}
+    for event in events:
+        if event.channel == "main" or event.state == State.INTERNAL or event.native_id in without:
+            continue
+        out[event.channel] = out.get(event.channel, 0) + 1
+    return out
+
+
+def _grows(whole: Whole, event: SessionEvent) -> bool:
+    """Return whether an event is a text that comes in pieces and is not known to be done."""
+    place = whole.graph.place(event.native_id)
+    if place is None or whole.facts[place].piece is None:
+        return False
+    return whole.turn().state == "running"
+
+
+def _last_place(events: Sequence[SessionEvent], event_id: int) -> int | None:
+    """Return where an event stands near the end of a line; None when it is not there."""
+    last = range(len(events) - 1, max(len(events) - _NEAR_END, 0) - 1, -1)
+    return next((at for at in last if events[at].event_id == event_id), None)
+
+
+def _checks(ids: Sequence[int], start: int = 0) -> list[int]:
+    return list(
+        accumulate(ids, lambda check, one: crc32(one.to_bytes(8, "big"), check), initial=start)
+    )
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

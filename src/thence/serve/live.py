@@ -282,24 +282,48 @@ class Hub:
             stream = there  # somebody else was quicker
 
     def _line(self, row: SessionRow, via: str | None) -> Line:
-        """Put the line of a session together, without the bodies of its events if that can be."""
+        """Return the line of a session, without the bodies of its events where possible."""
+        return Line(self._whole(row), via)
+
+    def _whole(self, row: SessionRow) -> Whole:
         uid = row.session.session_uid
         held = self._desk.store.held(uid)
         if held is None or any(fact.piece is not None for fact in held.facts):
-            return Line(self._desk.whole(row).whole, via)
-        whole = Whole(
+            return self._desk.whole(row).whole
+        return Whole(
             uid, held.facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn
         )
-        return Line(whole, via)
+
+    def _continued(self, stream: Stream) -> tuple[Line, SessionRow] | None:
+        """Return a followed line after new records, at a cost that does not grow with it.
+
+        None when it must be put together anew: a branch is followed, or the session was rebuilt
+        since the line was sent.
+        """
+        if stream.via is not None:
+            return None
+        tail = self._desk.store.tail(stream.uid)
+        if tail is None or tail.state is None or tail.state.since > stream.row.change:
+            return None
+        state, row = tail.state, tail.row
+        window = Whole(
+            stream.uid,
+            [*state.anchors, *state.facts],
+            replayed=tail.replayed,
+            billed=tail.billed,
+            torn=row.torn,
+        )
+        line = stream.line.continued(window, state, lambda: self._whole(row))
+        return None if line is None else (line, row)
 
     def _refresh(self, stream: Stream, row: SessionRow) -> None:
         """Send what is new on a session's line to who follows it."""
         if stream.row.change >= row.change:
             return
-        line = self._line(row, stream.via)
         with stream.mutex:
             if stream.row.change >= row.change:
                 return
+            line, row = self._continued(stream) or (self._line(row, stream.via), row)
             frames = [
                 *self._news(stream, line, row),
                 frame("session", session_out(self._desk, row)),
@@ -308,7 +332,8 @@ class Hub:
             self._send(stream.clients, frames)
 
     def _news(self, stream: Stream, line: Line, row: SessionRow) -> Iterator[bytes]:
-        step, before = line.after(stream.line.ids), stream.line
+        before = stream.line
+        step = line.after(before.ids, line.shared)
         if step.back_to is not None:
             yield rewound(line, step.back_to)
         yield from self.told(line, step.start, len(line.events))
