@@ -200,15 +200,20 @@ def _sweep_soon(home: str) -> None:
 
 
 def _become_sweep(home: str) -> None:
-    """Let go of the agent altogether, and turn into the sweep."""
+    """Let go of the agent altogether, and turn into the sweep.
+
+    The agent works in a project, and a project is hostile: the sweep does not begin in its folder
+    and looks for modules only where packages are installed (`thence.cli.processes`).
+    """
     os.setsid()
+    os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
     os.closerange(3, 1024)
     run = "from thence.cli.hook import sweep_soon; sweep_soon()"
     env = {**os.environ, "THENCE_HOME": home}
-    os.execve(sys.executable, [sys.executable, "-c", run], env)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-E", "-P", "-c", run], env)  # noqa: S606
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from thence.cli import hooking
+from thence.cli import hooking, processes
 from thence.cli.hooking import Refused
 
 NAME: Final = "thence"
@@ -63,9 +62,8 @@ class Change(NamedTuple):
 
 def entry(home: Path, usual: Path) -> dict[str, Any]:
     """Give how the server of a home is started."""
-    program = Path(sys.executable).with_name(NAME)
-    command = [str(program)] if program.exists() else [sys.executable, "-m", "thence.cli"]
-    told: dict[str, Any] = {"command": command[0], "args": [*command[1:], "mcp"]}
+    command, *args = processes.thence("mcp")
+    told: dict[str, Any] = {"command": command, "args": args}
     return told if home == usual else {**told, "env": {"THENCE_HOME": str(home)}}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from thence.cli import options, wiring
+from thence.cli import options, processes, wiring
 from thence.cli.columns import (
     DIM,
     Cell,
@@ -144,7 +144,7 @@ def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
     }.get(flavor)
     if argv is None:
         opened = f"import thence; session = thence.Journal().resume({name!r})"
-        argv = [sys.executable, "-i", "-c", opened]
+        argv = processes.python("-i", "-c", opened)
     return Way(row, argv, _env(row, known), session.cwd or None)
 
 
@@ -205,13 +205,14 @@ def _notes(way: Way) -> Iterator[str]:
 
 
 def _become(way: Way) -> None:
-    """Turn into the agent."""
+    """Turn into the agent: the program that PATH names here, not one of the session's folder."""
+    program = Path(shutil.which(way.argv[0]) or way.argv[0]).absolute()
     if way.cwd:
         os.chdir(way.cwd)
     os.environ.update(way.env)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvp(way.argv[0], way.argv)  # noqa: S606 - the agent, asked for
+    os.execv(program, way.argv)  # noqa: S606 - the agent, asked for
 
 
 # -- choosing -------------------------------------------------------------------------------
