@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.adapters.transcripts import Script, write
 from thence.cli import thence
 from thence.cli.hooking import EVENTS, MARK
+from thence.config import settings
 from thence.memory import nudges
 
 NINE = {
@@ -52,6 +56,22 @@ def tree(folder: Path) -> dict[str, bytes]:
     """Every file of a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def settle(home: Path, cadence: str) -> None:
+    """Have settings of our own that name a cadence."""
+    (home / ".thence").mkdir(mode=0o700)
+    text = f'[session_memory.retention]\ncadence = "{cadence}"\n'
+    (home / ".thence/config.toml").write_text(text)
+
+
+def hear(home: Path, agent: str, *sessions: str) -> None:
+    """Have an agent's hook called for sessions, as its settings say."""
+    path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
+    line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
+    for session in sessions:
+        said = json.dumps({"session_id": session}).encode()
+        subprocess.run(["sh", "-c", line], input=said, check=True)
 
 
 def ours(path: Path) -> list[str]:
@@ -180,6 +200,7 @@ def test_codex_may_have_hooks_instead(home: Path) -> None:
 @pytest.mark.parametrize("agent", ["claude", "grok"])
 def test_the_installed_command_leaves_a_nudge_that_status_hears(home: Path, agent: str) -> None:
     """The very line in the settings, given to a shell, works."""
+    settle(home, "daily")
     run("install", agent, "--yes")
     path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
     line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
@@ -195,7 +216,8 @@ def test_the_installed_command_leaves_a_nudge_that_status_hears(home: Path, agen
     assert [] == list((home / ".thence/queue").iterdir())
     assert told["installed"]
     assert told["last_nudge"] is not None
-    assert [told] == json.loads(run("status", agent, "--json").stdout)
+    assert (1, 0) == (told["heard"], told["stored"])
+    assert [told | {"heard": 0}] == json.loads(run("status", agent, "--json").stdout)
 
 
 def test_status_tells_what_is_wrong(home: Path) -> None:
@@ -236,3 +258,123 @@ def test_installing_again_mends_a_hook_of_another_python(home: Path) -> None:
     run("uninstall", "claude", "--yes")
 
     assert SETTINGS == path.read_bytes()
+
+
+# -- what install means: sessions are stored ------------------------------------------------
+
+SESSION = "5e550000-0000-4000-8000-000000000002"
+
+
+def test_a_session_is_stored_without_any_sweep_by_hand(home: Path) -> None:
+    """Install the hook, work with the agent, and the list of sessions holds what was done."""
+    run("install", "claude", "--yes")
+    script = Script(SESSION, cwd="/home/dev/tidepool")
+    script.user("Why does the tide table lose an hour?")
+    script.reply([{"type": "text", "text": "The clock changes."}], stop="end_turn")
+    write(home / ".claude", script)
+    hear(home, "claude", SESSION)
+    stop = time.monotonic() + 120
+    while (home / ".thence/sweep.due").exists() or list((home / ".thence/queue").iterdir()):
+        assert time.monotonic() < stop, "no sweep came"
+        time.sleep(0.1)
+    listed = CliRunner().invoke(thence, ["ls", "--json"], catch_exceptions=False)
+
+    assert [SESSION] == [row["native_session_id"] for row in json.loads(listed.stdout)]
+    assert "✓ claude  installed, last heard just now" in run("status", "claude").output
+
+
+def test_install_says_that_hooks_start_sweeps(home: Path) -> None:
+    """The change of our own settings is shown like any other, and what it means is said."""
+    shown = run("install", "claude", "--yes").output
+
+    assert f"+++ {home}/.thence/config.toml" in shown
+    assert '+cadence = "on-hook"' in shown
+    assert "sessions are stored a few seconds after" in shown
+
+
+def test_a_cadence_that_was_chosen_stays_and_the_missing_line_is_named(home: Path) -> None:
+    """Who chose another cadence is told what to write."""
+    settle(home, "weekly")
+    before = tree(home / ".thence")
+    shown = run("install", "claude", "--yes").output
+
+    assert before == tree(home / ".thence")
+    assert 'cadence = "on-hook" in [session_memory.retention]' in shown
+    assert "~/.thence/config.toml" in shown
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        "# mine\n",
+        '[session_memory]\nexclude = ["x"]',
+        "[session_memory.retention]\n",
+        "[session_memory.retention] # mine\nraw_max_age_days = 3",
+        "[session_memory.retention]\r\nraw_max_age_days = 3\r\n[session_memory.domains]\r\n",
+    ],
+)
+def test_undo_leaves_our_own_settings_as_they_were(home: Path, before: str | None) -> None:
+    """The line goes with the last hook, and every other byte is as before."""
+    (home / ".thence").mkdir(mode=0o700)
+    path = home / ".thence/config.toml"
+    if before is not None:
+        path.write_bytes(before.encode())
+    run("install", "claude", "grok", "--yes")
+
+    assert "on-hook" == settings(home / ".thence")["session_memory.retention.cadence"]
+
+    run("uninstall", "grok", "--yes")
+
+    assert "on-hook" == settings(home / ".thence")["session_memory.retention.cadence"]
+
+    run("uninstall", "claude", "--yes")
+
+    assert before == (path.read_bytes().decode() if path.exists() else None)
+
+
+def test_what_was_written_below_our_line_stays(home: Path) -> None:
+    """Only our own line goes from settings that somebody changed since."""
+    run("install", "claude", "--yes")
+    path = home / ".thence/config.toml"
+    path.write_text(path.read_text() + "raw_max_age_days = 3\n")
+    run("uninstall", "claude", "--yes")
+
+    assert "daily" == settings(home / ".thence")["session_memory.retention.cadence"]
+    assert 3 == settings(home / ".thence")["session_memory.retention.raw_max_age_days"]
+
+
+def test_on_hook_that_the_user_wrote_stays_when_hooks_go(home: Path) -> None:
+    """It is not ours to take out."""
+    settle(home, "on-hook")
+    before = tree(home / ".thence")
+    run("install", "claude", "--yes")
+    run("uninstall", "claude", "--yes")
+
+    assert before == tree(home / ".thence")
+
+
+def test_status_and_doctor_say_what_was_heard_and_not_stored(home: Path) -> None:
+    """Hooks that nobody sweeps for capture nothing, and that is said."""
+    run("install", "claude", "--yes")
+    (home / ".thence/config.toml").unlink()
+    hear(home, "claude", "a", "b", "c")
+    doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
+
+    assert "▲ claude" in run("status", "claude").output
+    assert "heard 3, stored 0" in run("status", "claude").output
+    assert "heard 3, stored 0" in doctor.output
+    assert "thence hook install claude" in doctor.output
+
+
+def test_a_sweep_that_never_came_is_said(home: Path) -> None:
+    """With hooks that start sweeps, nudges that are old show that none ran."""
+    run("install", "grok", "--yes")
+    (home / ".thence/sweep.due").touch(0o600)  # as if one were waiting
+    hear(home, "grok", "a")
+    (nudge,) = (home / ".thence/queue").iterdir()
+    os.utime(nudge, (1, 1))
+    doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
+
+    assert "heard 1, stored 0: the sweep is late" in run("status", "grok").output
+    assert "thence sweep" in doctor.output

@@ -142,7 +142,6 @@ def hook(machine: Machine, **env: str) -> None:
     """A hook that an agent runs in the project, and the sweep that it starts."""
     machine.write_session()
     machine.thence("hook", "install", "claude", "--yes")
-    (machine.home / "config.toml").write_text('[session_memory.retention]\ncadence = "on-hook"\n')
     settings = json.loads((machine.user / ".claude/settings.json").read_bytes())
     line = settings["hooks"]["Stop"][0]["hooks"][0]["command"]
     machine.run(["sh", "-c", line], json.dumps({"session_id": SESSION}), **env)

@@ -40,8 +40,9 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 
 
 def order(agent: Agent, home: Path, *commands: list[str], harm: str = "none") -> dict[str, Any]:
-    """Run commands where the client is set up."""
+    """Run commands where the client is set up, and no sweep comes that is not asked for."""
     agent.settle(home)
+    (home / ".thence" / "config.toml").write_text('[session_memory.retention]\ncadence = "daily"\n')
     return cell.run(
         {
             "home": str(home),

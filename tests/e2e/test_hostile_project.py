@@ -47,9 +47,6 @@ def order(
     agent: Agent, home: Path, answers: list[Any], *commands: list[str], capable: bool = False
 ) -> dict[str, Any]:
     """Run commands with a model that answers so."""
-    (home / ".thence" / "config.toml").write_text(
-        '[session_memory.retention]\ncadence = "on-hook"\n'
-    )
     return cell.run(
         {
             "home": str(home),
@@ -67,7 +64,10 @@ def order(
 def test_a_session_in_a_hostile_project_is_stored_and_nothing_of_the_project_runs(
     name: str, tmp_path: Path
 ) -> None:
-    """The project holds modules of many names; the sweep that our hook starts loads none."""
+    """Nothing is done but to install the hook: the session is listed.
+
+    The project holds modules of many names, and the sweep that our hook starts loads none.
+    """
     agent, home = client(name), tmp_path / "home"
     agent.settle(home)
     for module in MODULES:

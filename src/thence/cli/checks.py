@@ -364,7 +364,7 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hook import AGENTS, status_of, told_of
+    from thence.cli.hook import AGENTS, fix_of, status_of, told_of
 
     now = present()
     roots = wiring.roots(known)
@@ -378,7 +378,7 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
             continue
         mark, words, _ = told_of(one, now)
         level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
-        fix = f"thence hook install {agent}" if level != "ok" else None
+        fix = fix_of(one) if level != "ok" else None
         if level == "ok" and store is not None and (silent := _silent(store, agent, one)):
             level, words, fix = "warning", silent, f"thence hook install {agent}"
         yield Finding("hooks", level, f"{agent:7} {words}", fix, one)

@@ -177,8 +177,8 @@ def _on_hook(home: str) -> bool:
             lines = file.read(LARGEST).split(b"\n")
     except OSError:
         return False
-    told = [line.split(b"#")[0] for line in lines if line.strip().startswith(b"cadence")]
-    return any(b"on-hook" in line for line in told)
+    settings = (line.split(b"#")[0] for line in lines)
+    return any(b"cadence" in line and b"on-hook" in line for line in settings)
 
 
 def _sweep_soon(home: str) -> None:
