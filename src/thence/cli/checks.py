@@ -19,6 +19,7 @@ from thence.cli import wiring
 from thence.cli.columns import ago, present, short_id, tilde, when
 from thence.cli.terminal import clean, several, size
 from thence.errors import ThenceError
+from thence.format.figures import argument
 
 if TYPE_CHECKING:
     from thence.adapters import Adapter, Source
@@ -231,7 +232,9 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
     for uid, why in broken:
         name = short_id(uid.partition(":")[2])
         there = os.path.lexists(paths[uid] or "")
-        fix = f"thence doctor{' --deep' * deep} --mend" if there else f"thence evict {name}"
+        fix = (
+            f"thence doctor{' --deep' * deep} --mend" if there else f"thence evict {argument(name)}"
+        )
         words = f"{name}: {clean(why)}" + ("" if there else ", and its source is gone")
         yield Finding("packs", "bad", words, fix, {"session_uid": uid})
     strays = 0
