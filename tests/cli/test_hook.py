@@ -183,7 +183,106 @@ def test_codex_runs_the_program_that_was_there_before(home: Path) -> None:
 
     assert ["--then", "bell", "x"] == told["notify"][-3:]
     assert path.read_text().startswith("# top\nnotify = [")
-    assert path.read_text().endswith(']\n[profiles.a]\nmodel = "m"\n')
+    assert path.read_text().endswith(', # loud\n  "x",\n]\n[profiles.a]\nmodel = "m"\n')
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_notify_of_the_users_own_runs_whether_our_python_is_there_or_not(
+    home: Path, *, is_gone: bool
+) -> None:
+    """It gets the words that Codex says, and its exit code is that of the command."""
+    settle(home, "daily")
+    bell = home / "bell"
+    bell.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {home}/rang\nexit 7\n')
+    bell.chmod(0o755)
+    path = home / ".codex/config.toml"
+    path.write_text(f'notify = ["{bell}", "loud \\"x\\""]\n')
+    run("install", "codex", "--yes")
+    if is_gone:
+        path.write_text(path.read_text().replace(sys.executable, "/gone/python"))
+    said = json.dumps({"type": "agent-turn-complete", "thread-id": "t-1", "text": "it's $HOME"})
+    command = [*tomllib.loads(path.read_text())["notify"], said]
+    done = subprocess.run(command, check=False, capture_output=True)
+
+    assert (7, b"", b"") == (done.returncode, done.stdout, done.stderr)
+    assert f'loud "x"|{said}|' == (home / "rang").read_text()
+    queue = [one.name for one in (home / ".thence/queue").iterdir()]
+    assert ([] if is_gone else ["codex-t-1.json"]) == queue
+
+
+@pytest.mark.parametrize("agent", ["claude", "grok"])
+def test_an_agent_hears_nothing_of_a_python_that_is_gone(home: Path, agent: str) -> None:
+    """The line in its settings ends with 0 and prints nothing."""
+    run("install", agent, "--yes")
+    path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
+    line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
+    gone = line.replace(sys.executable, "/gone/python")
+    done = subprocess.run(["sh", "-c", gone], input=b"{}", check=False, capture_output=True)
+
+    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        'model = "o3"\nnotify = ["bell"] # mine\n',
+        'notify = [\n  "bell", # loud\n  "x",\n]\n[tui]\nx = 1\n',
+        "\ufeff# top\nmodel = 'o3'\n",
+        "\ufeffnotify = [ 'bell' ]\n",
+    ],
+)
+def test_comments_around_notify_outlast_somebody_elses_change(home: Path, before: str) -> None:
+    """Only our own words come and go; what somebody wrote meanwhile and all comments stay."""
+    path = home / ".codex/config.toml"
+    path.write_bytes(before.encode())
+    run("install", "codex", "--yes")
+
+    assert path.read_bytes() != before.encode()
+
+    path.write_bytes(path.read_bytes() + b"\n[later]\ny = 2\n")
+    run("uninstall", "codex", "--yes")
+
+    assert f"{before}\n[later]\ny = 2\n" == path.read_bytes().decode()
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "body"),
+    [
+        ("claude", "settings.json", b""),
+        ("claude", "settings.json", b"\n"),
+        ("codex", "config.toml", b"\xef\xbb\xbfmodel = 'o3'\n"),
+    ],
+)
+def test_files_that_the_agent_takes_are_taken(
+    home: Path, agent: str, name: str, body: bytes
+) -> None:
+    """Empty settings and a byte order mark are no reason to refuse, and are there again after."""
+    path = home / f".{agent}" / name
+    path.write_bytes(body)
+    run("install", agent, "--yes")
+
+    assert json.loads(run("status", agent, "--json").output)[0]["installed"]
+
+    run("uninstall", agent, "--yes")
+
+    assert body == path.read_bytes()
+
+
+def test_a_pipe_in_place_of_settings_is_said_and_never_waited_for(home: Path) -> None:
+    """Neither status nor doctor hangs; the other agents are still told of."""
+    os.mkfifo(home / ".claude/settings.json")
+    for words in (["hook", "status"], ["doctor"], ["hook", "install", "claude", "--yes"]):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "thence", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=os.environ | {"COLUMNS": "200"},
+        )
+
+        assert "settings.json is not a regular file" in done.stdout + done.stderr
+        assert "install" in words or "codex" in done.stdout
 
 
 def test_codex_may_have_hooks_instead(home: Path) -> None:

@@ -336,9 +336,8 @@ Trial = Callable[[Machine], None]
 STARTS: dict[str, list[Trial]] = {
     "cli/demo.py processes": [demo],
     "cli/exec.py subprocess": [run_agent],
-    "cli/hooking.py sys.executable": [hook],
+    "cli/hooking.py sys.executable": [hook, notify],
     "cli/nudge.py os.execve": [hook, hook_of_a_hostile_environment],
-    "cli/nudge.py os.execvp": [notify],
     "cli/nudge.py os.fork": [hook],
     "cli/nudge.py sys.executable": [hook],
     "cli/processes.py sys.executable": [commands],

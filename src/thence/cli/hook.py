@@ -226,14 +226,23 @@ def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
 @options.utc
 def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     """Print how hooks stand."""
-    found = [status_of(agent) for agent in agents or AGENTS]
+    found = [_status_or_error(agent) for agent in agents or AGENTS]
     if json:
         say(as_json(found))
-        return 0
-    now = present(utc=utc)
-    rows = [_cells(one, now) for one in found]
-    tell(table((Column(), Column(), Column(), Column(slack=True)), rows, width()))
-    return 0
+    else:
+        now = present(utc=utc)
+        rows = [_cells(one, now) for one in found if "error" not in one]
+        tell(table((Column(), Column(), Column(), Column(slack=True)), rows, width()))
+        tell([clean(f"  ▲ {one['agent']}  {one['error']}") for one in found if "error" in one])
+    return 1 if any("error" in one for one in found) else 0
+
+
+def _status_or_error(agent: str) -> dict[str, JSON]:
+    """Return how an agent's hook stands, or why nobody can say: one does not hide the others."""
+    try:
+        return status_of(agent)
+    except hooking.Refused as error:
+        return {"agent": agent, "error": error.message}
 
 
 def status_of(agent: str) -> dict[str, JSON]:

@@ -8,8 +8,7 @@ what was said. One file per session: a later nudge takes the place of an earlier
 Invariants: it always ends with 0, prints nothing and raises nothing, whatever stdin, disk or home
 are like; no agent is ever disturbed by it. It makes no home: where there is none, nobody reads
 nudges. With `cadence = "on-hook"` it starts one sweep in the background, soon and once for many
-nudges. What stands behind `--then` is run in its place at the end: the program that an agent ran
-before us.
+nudges.
 """
 
 from __future__ import annotations
@@ -29,20 +28,11 @@ _PATH = ("transcript_path", "transcriptPath", "agent_transcript_path")
 
 
 def main(arguments: list[str]) -> None:
-    """Leave a nudge; then run what the agent ran before, if there is something."""
-    own, then = arguments, []
-    if "--then" in arguments:
-        at = arguments.index("--then")
-        own, then = arguments[:at], arguments[at + 1 :]
+    """Leave a nudge."""
     try:  # noqa: SIM105 - contextlib would have to be loaded for it
-        leave(own[0], own[1], then[-1] if then else own[2] if len(own) > 2 else None)
+        leave(arguments[0], arguments[1], arguments[2] if len(arguments) > 2 else None)
     except BaseException:  # noqa: BLE001, S110 - the agent comes first, whatever this is
         pass
-    try:
-        if then:
-            os.execvp(then[0], then)  # noqa: S606 - the user's own program, as it was
-    except OSError:
-        os._exit(127)  # as a shell would say it
 
 
 def leave(agent: str, home: str, given: str | None) -> None:
