@@ -150,6 +150,30 @@ def test_what_was_changed_after_us_is_kept_when_we_go(home: Path) -> None:
     assert ["settings.json"] == list(tree(home / ".claude"))
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        '{"n": 1e5, "list": [1,  2], "env": {}}',
+        '{\n\t"a": [1, 2],\n\t"hooks": {\n\t\t"Stop": [ {"hooks": [{"command": "x"}]} ]\n\t}\n}\n',
+        '{\r\n  "hooks": {"Stop": [{"hooks": [{"command": "x"}], "matcher": ""}]}, "n": 1.50\r\n}',
+        '\ufeff{ "text": "\\u00e9 \\"hooks\\": {" }',
+    ],
+)
+def test_somebody_elses_change_costs_no_byte_of_the_rest(home: Path, before: str) -> None:
+    """Numbers, spaces and lists stay as they were written, when we come and when we go."""
+    path = home / ".claude/settings.json"
+    path.write_bytes(before.encode())
+    run("install", "claude", "--yes")
+    now = path.read_bytes().decode()
+
+    assert set(EVENTS) == set(ours(path))
+
+    path.write_bytes(now.replace("{", '{"theme": "dark", ', 1).encode())
+    run("uninstall", "claude", "--yes")
+
+    assert before.replace("{", '{"theme": "dark", ', 1) == path.read_bytes().decode()
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"a":1,"a":2}', b'{"hooks": []}', b"// x\n{}"])
 def test_settings_that_are_not_understood_are_refused(home: Path, body: bytes) -> None:
     """Nothing is written, and the error names the file."""

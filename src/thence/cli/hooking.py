@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from thence.cli import json_text
 from thence.errors import BadConfig
 
 BACKUP: Final = ".before-thence"
@@ -153,12 +154,14 @@ def install(place: Place, home: Path) -> Edit:
     if place.way == "notify":
         return Edit(place.path, body, _with_notify(place, body or b"", home))
     data = json_of(place.path, body) if body is not None else {}
+    cleared = _text_without(place.path, body) if body and now.installed else body
     _without(place.path, data)
+    entry = {"type": "command", "command": _command(place, home), "timeout": TIMEOUT}
+    steps = list(_insertions(place, data, {"hooks": [entry]}))
     hooks = data.setdefault("hooks", {})
     for event in place.events:
-        entry = {"type": "command", "command": _command(place, home), "timeout": TIMEOUT}
         hooks.setdefault(event, []).append({"hooks": [entry]})
-    return Edit(place.path, body, _written(data, body))
+    return Edit(place.path, body, _changed(data, cleared, steps))
 
 
 def uninstall(place: Place, home: Path) -> Edit:
@@ -175,7 +178,7 @@ def uninstall(place: Place, home: Path) -> Edit:
         return Edit(place.path, body, before)
     if before is None and not data:
         return Edit(place.path, body, None)
-    return Edit(place.path, body, _written(data, body))
+    return Edit(place.path, body, _checked(data, body, _text_without(place.path, body)))
 
 
 def carry_out(edit: Edit, *, keep: bool) -> None:
@@ -305,6 +308,67 @@ def _without(path: Path, data: dict[str, Any]) -> None:
             del data["hooks"][event]
         if not data["hooks"]:
             del data["hooks"]
+
+
+def _insertions(
+    place: Place, data: Mapping[str, Any], entry: dict[str, Any]
+) -> Iterator[tuple[json_text.Path, str]]:
+    """Yield what is appended where, so that every event has our entry."""
+    hooks = data.get("hooks")
+    if hooks is None:
+        yield [], '"hooks": {}'
+    for event in place.events:
+        if event in (hooks or {}):
+            yield ["hooks", event], json.dumps(entry)
+        else:
+            yield ["hooks"], f'"{event}": {json.dumps([entry])}'
+
+
+def _changed(
+    data: dict[str, Any], body: bytes | None, steps: list[tuple[json_text.Path, str]]
+) -> bytes:
+    """Return the file with these items in it, everything else as it was."""
+    if not (body or b"").strip():
+        return _written(data, body)
+    text = (body or b"").decode()
+    bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    for path, item in steps:
+        text = json_text.append(text, path, item)
+    return _checked(data, body, (bom + text).encode())
+
+
+def _text_without(path: Path, body: bytes) -> bytes:
+    """Return the file without our commands, and what is empty only because of that."""
+    text = body.decode()
+    bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    while (going := _first_of_ours(path, text)) is not None:
+        text = json_text.remove(text, going)
+        for container in (going[:-1] if len(going) == 3 else [], ["hooks"]):
+            if container and not _value_at(json.loads(text), container):
+                text = json_text.remove(text, container)
+    return (bom + text).encode()
+
+
+def _first_of_ours(path: Path, text: str) -> list[str | int] | None:
+    """Return where the first command of ours stands: with its entry, if that holds no other."""
+    for event, entries in _events(path, json.loads(text)):
+        for at, entry in enumerate(entries):
+            ours = [_is_ours(command) for command in _commands([entry])]
+            if any(ours):
+                whole: list[str | int] = ["hooks", event, at]
+                return whole if all(ours) else [*whole, "hooks", ours.index(True)]
+    return None
+
+
+def _value_at(data: Any, path: json_text.Path) -> Any:
+    for name in path:
+        data = data[name]
+    return data
+
+
+def _checked(data: dict[str, Any], body: bytes | None, after: bytes) -> bytes:
+    """Return the text that was changed in place if it says what it should, else one made anew."""
+    return after if json.loads(after) == data else _written(data, body)
 
 
 def _same_json(data: dict[str, Any], body: bytes) -> bool:
