@@ -87,7 +87,7 @@ def modules_in(folder: Path) -> set[str]:
         for path in folder.glob("*")
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    return found - {"__init__"}
+    return found - {"__init__", "__main__"}
 
 
 def test_the_drawing_of_the_layers_names_every_module_and_no_other() -> None:

@@ -89,6 +89,13 @@ def home(env: Mapping[str, str] | None = None) -> Path:
         ) from error
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing; none lets other users in."""
+    for part in (*reversed(folder.parents), folder):
+        if not part.is_dir():  # the mode that mkdir is given is that of the last part only
+            part.mkdir(mode=0o700, exist_ok=True)
+
+
 def key(path: Path, *, hint: str) -> bytes:
     """Give a key of this home, drawing it the first time; only its user can read it.
 
@@ -105,7 +112,7 @@ def key(path: Path, *, hint: str) -> bytes:
 def _draw(path: Path) -> None:
     import secrets
 
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     passing = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -117,7 +117,7 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
 
     assert "+OnCalendar=weekly" in shown
     assert f'Environment="THENCE_HOME={tools}/home with 100%% room"' in service
-    assert f'ExecStart="{sys.executable}" "-c"' in service
+    assert f'ExecStart="{sys.executable}" "-E"' in service
     assert "already" in run("schedule", "install", "--yes", "--every", "weekly").stdout
     assert ["systemd"] == [
         one["by"] for one in json.loads(run("schedule", "status", "--json").stdout)
@@ -146,7 +146,7 @@ def test_a_line_of_cron_leaves_the_others_alone(tools: Path, run: Run, before: s
     lines = table.read_text().splitlines()
 
     assert before.splitlines() == lines[:-1]
-    assert lines[-1].startswith(f"@daily THENCE_HOME='{tools}/home with 100\\% room' ")
+    assert lines[-1].startswith(f"@daily cd / && THENCE_HOME='{tools}/home with 100\\% room' ")
     assert lines[-1].endswith(f">/dev/null 2>&1 {scheduling.MARK}")
 
     run("schedule", "uninstall", "--yes")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.adapters.transcripts import Script, write
 from thence.cli import thence
 from thence.cli.hooking import EVENTS, MARK
+from thence.config import settings
 from thence.memory import nudges
 
 NINE = {
@@ -52,6 +56,22 @@ def tree(folder: Path) -> dict[str, bytes]:
     """Every file of a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def settle(home: Path, cadence: str) -> None:
+    """Have settings of our own that name a cadence."""
+    (home / ".thence").mkdir(mode=0o700)
+    text = f'[session_memory.retention]\ncadence = "{cadence}"\n'
+    (home / ".thence/config.toml").write_text(text)
+
+
+def hear(home: Path, agent: str, *sessions: str) -> None:
+    """Have an agent's hook called for sessions, as its settings say."""
+    path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
+    line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
+    for session in sessions:
+        said = json.dumps({"session_id": session}).encode()
+        subprocess.run(["sh", "-c", line], input=said, check=True)
 
 
 def ours(path: Path) -> list[str]:
@@ -130,6 +150,30 @@ def test_what_was_changed_after_us_is_kept_when_we_go(home: Path) -> None:
     assert ["settings.json"] == list(tree(home / ".claude"))
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        '{"n": 1e5, "list": [1,  2], "env": {}}',
+        '{\n\t"a": [1, 2],\n\t"hooks": {\n\t\t"Stop": [ {"hooks": [{"command": "x"}]} ]\n\t}\n}\n',
+        '{\r\n  "hooks": {"Stop": [{"hooks": [{"command": "x"}], "matcher": ""}]}, "n": 1.50\r\n}',
+        '\ufeff{ "text": "\\u00e9 \\"hooks\\": {" }',
+    ],
+)
+def test_somebody_elses_change_costs_no_byte_of_the_rest(home: Path, before: str) -> None:
+    """Numbers, spaces and lists stay as they were written, when we come and when we go."""
+    path = home / ".claude/settings.json"
+    path.write_bytes(before.encode())
+    run("install", "claude", "--yes")
+    now = path.read_bytes().decode()
+
+    assert set(EVENTS) == set(ours(path))
+
+    path.write_bytes(now.replace("{", '{"theme": "dark", ', 1).encode())
+    run("uninstall", "claude", "--yes")
+
+    assert before.replace("{", '{"theme": "dark", ', 1) == path.read_bytes().decode()
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"a":1,"a":2}', b'{"hooks": []}', b"// x\n{}"])
 def test_settings_that_are_not_understood_are_refused(home: Path, body: bytes) -> None:
     """Nothing is written, and the error names the file."""
@@ -163,7 +207,106 @@ def test_codex_runs_the_program_that_was_there_before(home: Path) -> None:
 
     assert ["--then", "bell", "x"] == told["notify"][-3:]
     assert path.read_text().startswith("# top\nnotify = [")
-    assert path.read_text().endswith(']\n[profiles.a]\nmodel = "m"\n')
+    assert path.read_text().endswith(', # loud\n  "x",\n]\n[profiles.a]\nmodel = "m"\n')
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_notify_of_the_users_own_runs_whether_our_python_is_there_or_not(
+    home: Path, *, is_gone: bool
+) -> None:
+    """It gets the words that Codex says, and its exit code is that of the command."""
+    settle(home, "daily")
+    bell = home / "bell"
+    bell.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {home}/rang\nexit 7\n')
+    bell.chmod(0o755)
+    path = home / ".codex/config.toml"
+    path.write_text(f'notify = ["{bell}", "loud \\"x\\""]\n')
+    run("install", "codex", "--yes")
+    if is_gone:
+        path.write_text(path.read_text().replace(sys.executable, "/gone/python"))
+    said = json.dumps({"type": "agent-turn-complete", "thread-id": "t-1", "text": "it's $HOME"})
+    command = [*tomllib.loads(path.read_text())["notify"], said]
+    done = subprocess.run(command, check=False, capture_output=True)
+
+    assert (7, b"", b"") == (done.returncode, done.stdout, done.stderr)
+    assert f'loud "x"|{said}|' == (home / "rang").read_text()
+    queue = [one.name for one in (home / ".thence/queue").iterdir()]
+    assert ([] if is_gone else ["codex-t-1.json"]) == queue
+
+
+@pytest.mark.parametrize("agent", ["claude", "grok"])
+def test_an_agent_hears_nothing_of_a_python_that_is_gone(home: Path, agent: str) -> None:
+    """The line in its settings ends with 0 and prints nothing."""
+    run("install", agent, "--yes")
+    path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
+    line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
+    gone = line.replace(sys.executable, "/gone/python")
+    done = subprocess.run(["sh", "-c", gone], input=b"{}", check=False, capture_output=True)
+
+    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        'model = "o3"\nnotify = ["bell"] # mine\n',
+        'notify = [\n  "bell", # loud\n  "x",\n]\n[tui]\nx = 1\n',
+        "\ufeff# top\nmodel = 'o3'\n",
+        "\ufeffnotify = [ 'bell' ]\n",
+    ],
+)
+def test_comments_around_notify_outlast_somebody_elses_change(home: Path, before: str) -> None:
+    """Only our own words come and go; what somebody wrote meanwhile and all comments stay."""
+    path = home / ".codex/config.toml"
+    path.write_bytes(before.encode())
+    run("install", "codex", "--yes")
+
+    assert path.read_bytes() != before.encode()
+
+    path.write_bytes(path.read_bytes() + b"\n[later]\ny = 2\n")
+    run("uninstall", "codex", "--yes")
+
+    assert f"{before}\n[later]\ny = 2\n" == path.read_bytes().decode()
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "body"),
+    [
+        ("claude", "settings.json", b""),
+        ("claude", "settings.json", b"\n"),
+        ("codex", "config.toml", b"\xef\xbb\xbfmodel = 'o3'\n"),
+    ],
+)
+def test_files_that_the_agent_takes_are_taken(
+    home: Path, agent: str, name: str, body: bytes
+) -> None:
+    """Empty settings and a byte order mark are no reason to refuse, and are there again after."""
+    path = home / f".{agent}" / name
+    path.write_bytes(body)
+    run("install", agent, "--yes")
+
+    assert json.loads(run("status", agent, "--json").output)[0]["installed"]
+
+    run("uninstall", agent, "--yes")
+
+    assert body == path.read_bytes()
+
+
+def test_a_pipe_in_place_of_settings_is_said_and_never_waited_for(home: Path) -> None:
+    """Neither status nor doctor hangs; the other agents are still told of."""
+    os.mkfifo(home / ".claude/settings.json")
+    for words in (["hook", "status"], ["doctor"], ["hook", "install", "claude", "--yes"]):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "thence", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=os.environ | {"COLUMNS": "200"},
+        )
+
+        assert "settings.json is not a regular file" in done.stdout + done.stderr
+        assert "install" in words or "codex" in done.stdout
 
 
 def test_codex_may_have_hooks_instead(home: Path) -> None:
@@ -180,6 +323,7 @@ def test_codex_may_have_hooks_instead(home: Path) -> None:
 @pytest.mark.parametrize("agent", ["claude", "grok"])
 def test_the_installed_command_leaves_a_nudge_that_status_hears(home: Path, agent: str) -> None:
     """The very line in the settings, given to a shell, works."""
+    settle(home, "daily")
     run("install", agent, "--yes")
     path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
     line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
@@ -195,7 +339,8 @@ def test_the_installed_command_leaves_a_nudge_that_status_hears(home: Path, agen
     assert [] == list((home / ".thence/queue").iterdir())
     assert told["installed"]
     assert told["last_nudge"] is not None
-    assert [told] == json.loads(run("status", agent, "--json").stdout)
+    assert (1, 0) == (told["heard"], told["stored"])
+    assert [told | {"heard": 0}] == json.loads(run("status", agent, "--json").stdout)
 
 
 def test_status_tells_what_is_wrong(home: Path) -> None:
@@ -236,3 +381,123 @@ def test_installing_again_mends_a_hook_of_another_python(home: Path) -> None:
     run("uninstall", "claude", "--yes")
 
     assert SETTINGS == path.read_bytes()
+
+
+# -- what install means: sessions are stored ------------------------------------------------
+
+SESSION = "5e550000-0000-4000-8000-000000000002"
+
+
+def test_a_session_is_stored_without_any_sweep_by_hand(home: Path) -> None:
+    """Install the hook, work with the agent, and the list of sessions holds what was done."""
+    run("install", "claude", "--yes")
+    script = Script(SESSION, cwd="/home/dev/tidepool")
+    script.user("Why does the tide table lose an hour?")
+    script.reply([{"type": "text", "text": "The clock changes."}], stop="end_turn")
+    write(home / ".claude", script)
+    hear(home, "claude", SESSION)
+    stop = time.monotonic() + 120
+    while (home / ".thence/sweep.due").exists() or list((home / ".thence/queue").iterdir()):
+        assert time.monotonic() < stop, "no sweep came"
+        time.sleep(0.1)
+    listed = CliRunner().invoke(thence, ["ls", "--json"], catch_exceptions=False)
+
+    assert [SESSION] == [row["native_session_id"] for row in json.loads(listed.stdout)]
+    assert "✓ claude  installed, last heard just now" in run("status", "claude").output
+
+
+def test_install_says_that_hooks_start_sweeps(home: Path) -> None:
+    """The change of our own settings is shown like any other, and what it means is said."""
+    shown = run("install", "claude", "--yes").output
+
+    assert f"+++ {home}/.thence/config.toml" in shown
+    assert '+cadence = "on-hook"' in shown
+    assert "sessions are stored a few seconds after" in shown
+
+
+def test_a_cadence_that_was_chosen_stays_and_the_missing_line_is_named(home: Path) -> None:
+    """Who chose another cadence is told what to write."""
+    settle(home, "weekly")
+    before = tree(home / ".thence")
+    shown = run("install", "claude", "--yes").output
+
+    assert before == tree(home / ".thence")
+    assert 'cadence = "on-hook" in [session_memory.retention]' in shown
+    assert "~/.thence/config.toml" in shown
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        "# mine\n",
+        '[session_memory]\nexclude = ["x"]',
+        "[session_memory.retention]\n",
+        "[session_memory.retention] # mine\nraw_max_age_days = 3",
+        "[session_memory.retention]\r\nraw_max_age_days = 3\r\n[session_memory.domains]\r\n",
+    ],
+)
+def test_undo_leaves_our_own_settings_as_they_were(home: Path, before: str | None) -> None:
+    """The line goes with the last hook, and every other byte is as before."""
+    (home / ".thence").mkdir(mode=0o700)
+    path = home / ".thence/config.toml"
+    if before is not None:
+        path.write_bytes(before.encode())
+    run("install", "claude", "grok", "--yes")
+
+    assert "on-hook" == settings(home / ".thence")["session_memory.retention.cadence"]
+
+    run("uninstall", "grok", "--yes")
+
+    assert "on-hook" == settings(home / ".thence")["session_memory.retention.cadence"]
+
+    run("uninstall", "claude", "--yes")
+
+    assert before == (path.read_bytes().decode() if path.exists() else None)
+
+
+def test_what_was_written_below_our_line_stays(home: Path) -> None:
+    """Only our own line goes from settings that somebody changed since."""
+    run("install", "claude", "--yes")
+    path = home / ".thence/config.toml"
+    path.write_text(path.read_text() + "raw_max_age_days = 3\n")
+    run("uninstall", "claude", "--yes")
+
+    assert "daily" == settings(home / ".thence")["session_memory.retention.cadence"]
+    assert 3 == settings(home / ".thence")["session_memory.retention.raw_max_age_days"]
+
+
+def test_on_hook_that_the_user_wrote_stays_when_hooks_go(home: Path) -> None:
+    """It is not ours to take out."""
+    settle(home, "on-hook")
+    before = tree(home / ".thence")
+    run("install", "claude", "--yes")
+    run("uninstall", "claude", "--yes")
+
+    assert before == tree(home / ".thence")
+
+
+def test_status_and_doctor_say_what_was_heard_and_not_stored(home: Path) -> None:
+    """Hooks that nobody sweeps for capture nothing, and that is said."""
+    run("install", "claude", "--yes")
+    (home / ".thence/config.toml").unlink()
+    hear(home, "claude", "a", "b", "c")
+    doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
+
+    assert "▲ claude" in run("status", "claude").output
+    assert "heard 3, stored 0" in run("status", "claude").output
+    assert "heard 3, stored 0" in doctor.output
+    assert "thence hook install claude" in doctor.output
+
+
+def test_a_sweep_that_never_came_is_said(home: Path) -> None:
+    """With hooks that start sweeps, nudges that are old show that none ran."""
+    run("install", "grok", "--yes")
+    (home / ".thence/sweep.due").touch(0o600)  # as if one were waiting
+    hear(home, "grok", "a")
+    (nudge,) = (home / ".thence/queue").iterdir()
+    os.utime(nudge, (1, 1))
+    doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
+
+    assert "heard 1, stored 0: the sweep is late" in run("status", "grok").output
+    assert "thence sweep" in doctor.output

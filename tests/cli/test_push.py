@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -132,3 +133,16 @@ def test_where_to_must_be_told(desk: Desk) -> None:
     assert (2, 2) == (nowhere.code, file.code)
     assert "session_memory.push.url" in nowhere.err
     assert "thence copy" in file.err
+
+
+def test_what_push_notes_is_the_users_alone(desk: Desk, url: str) -> None:
+    """After a push no file of the home is open to others, so the doctor has nothing to say."""
+    before = os.umask(0)
+    try:
+        desk.run("push", url)
+    finally:
+        os.umask(before)
+    noted = [path for path in desk.home.rglob("*") if path.stat().st_mode & 0o077]
+
+    assert (desk.home / "memory" / "pushed").is_dir()
+    assert [] == noted

@@ -44,6 +44,7 @@ TOML = [
     '# SECRET\n[mcp_servers.db]\ncommand = "db"\n\n[mcp_servers.db.env]\nKEY = "SECRET"\n',
     'text = """\n[mcp_servers.thence]\n"""\n\n[tui]\nx = 1\n\n\n',
     '[mcp_servers.thence-2]\ncommand = "y"\r\n',
+    '\ufeffmodel = "x"\n',
 ]
 FILES = [("claude", body) for body in CLAUDE] + [
     (agent, body) for body in TOML for agent in ("codex", "grok")
@@ -60,7 +61,7 @@ def put(folder: Path, agent: str, body: str | None) -> Place:
 
 def read(place: Place) -> dict[str, Any]:
     """Read settings as the agent does."""
-    body = place.path.read_text()
+    body = place.path.read_text().removeprefix("\ufeff")
     return json.loads(body) if place.agent == "claude" else tomllib.loads(body)
 
 
@@ -96,8 +97,8 @@ def test_in_and_out_again_leaves_every_byte(
     carry_out(out)
     after = place.path.read_bytes()
     assert "none" == state(place, told)
-    if was.get(place.key) != {} and body.strip():
-        assert before == after or before.rstrip() == after.rstrip()
+    if was.get(place.key) != {}:
+        assert before == after
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "grok"])
@@ -111,6 +112,23 @@ def test_where_nothing_was_a_private_file_is_made(agent: str, tmp_path: Path) ->
     carry_out(install(place, FAR))
     assert 0o644 == place.path.stat().st_mode & 0o777
     assert [place.path.name] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "grok"])
+def test_a_file_that_was_not_there_is_gone_again(agent: str, tmp_path: Path) -> None:
+    """Unless somebody wrote something else into it."""
+    place = put(tmp_path, agent, None)
+    carry_out(install(place, FAR))
+    carry_out(uninstall(place))
+
+    assert [] == list(tmp_path.iterdir())
+    carry_out(install(place, ENTRY))
+    if agent == "claude":
+        place.path.write_text(json.dumps(read(place) | {"numStartups": 1}))
+    else:
+        place.path.write_text(place.path.read_text() + "\n[tui]\nx = 1\n")
+    carry_out(uninstall(place))
+    assert ({"numStartups": 1} if agent == "claude" else {"tui": {"x": 1}}) == read(place)
 
 
 @pytest.mark.parametrize(("agent", "body"), [("claude", CLAUDE[6]), ("codex", TOML[3])])

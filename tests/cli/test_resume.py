@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from thence.cli.madeup import Homes, made_id
 from thence.cli.picker import Choice, Left, Picker, split
 from thence.cli.terminal import columns
 from thence.errors import NotReadable, SessionNotFound
+from thence.format.figures import argument
 
 CLOCK = made_id("clock-change")
 
@@ -241,3 +243,49 @@ def _until(handle: int, wanted: str) -> str:
             seen += os.read(handle, 65536).decode("utf-8", "replace")
     assert wanted in seen
     return seen
+
+
+# -- ids that look like options -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("agent", "session"),
+    [("claude", "--dangerously-skip-permissions"), ("grok", "--always-approve")],
+)
+def test_an_id_never_becomes_an_option_of_the_agent(
+    machine: Homes, run: Run, tmp_path: Path, agent: str, session: str
+) -> None:
+    """A log named like an option is passed on as a name: printed, in JSON, and when it is run."""
+    if agent == "claude":
+        (log,) = machine.claude.glob(f"projects/*/{CLOCK}.jsonl")
+        log.with_name(f"{session}.jsonl").write_text(log.read_text().replace(CLOCK, session))
+    else:
+        folder = next(path.parent for path in (machine.grok / "sessions").glob("*/*/summary.json"))
+        shutil.copytree(folder, folder.with_name(session))
+        for path in folder.with_name(session).iterdir():
+            path.write_text(path.read_text().replace(folder.name, session))
+    run("sweep")
+    printed = run("resume", "--", session).stdout
+    told = json.loads(run("resume", "--json", "--", session).stdout)
+    program = tmp_path / agent
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "thence", "resume", "--exec", "--", session],
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert session not in shlex.split(printed.partition("&& ")[2])
+    assert session not in told["argv"]
+    assert [f"--resume={session}"] == done.stdout.splitlines(), done.stderr
+
+
+def test_the_line_that_is_copied_from_the_viewer_is_one_word_and_no_option() -> None:
+    """Whatever a log is called, a shell hands its id to `thence resume` as a name."""
+    assert "7f3a91c2" == argument("7f3a91c2")
+    assert ["--", "--exec"] == shlex.split(argument("--exec"))
+    assert ["$(reboot)"] == shlex.split(argument("$(reboot)"))

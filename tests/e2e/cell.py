@@ -3,8 +3,9 @@
 `run(order)` starts this file in private namespaces (network, mounts, processes) and gives back what
 happened. Inside, the home that was ordered lies at `/mnt/dev`, whatever it is called outside, so
 that two runs say the same words; a scripted model listens; commands run one after another without
-any capability, so that modes of files mean something even to root. When the model is about to give
-its second answer, the agent being in the midst of its work, the order's harm is done to our queue.
+any capability, so that modes of files mean something even to root; a `capable` order leaves
+them, for a client that makes a sandbox of its own. When the model is about to give its second
+answer, the agent being in the midst of its work, the order's harm is done to our queue.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def main() -> None:
     answers = [one if isinstance(one, str) else Call(*one) for one in order["answers"]]
     harm = HARMS[order["harm"]]
     models = Models(order["prompt"], answers, lambda at: harm() if at == 1 else None)
-    ran = [_ran(command, order["env"]) for command in order["commands"]]
+    before = None if order.get("capable") else _powerless
+    ran = [_ran(command, order["env"], before) for command in order["commands"]]
     json.dump({"ran": ran, "asked": list(models.asked.values())}, sys.stdout)
 
 
@@ -98,7 +100,9 @@ def _mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
-def _ran(command: Sequence[str], env: dict[str, str]) -> dict[str, Any]:
+def _ran(
+    command: Sequence[str], env: dict[str, str], before: Callable[[], None] | None
+) -> dict[str, Any]:
     # As `env` would have it: words before the program that hold a = are variables.
     given = list(itertools.takewhile(lambda word: "=" in word, command))
     env = {**env, **dict(word.split("=", 1) for word in given)}
@@ -112,7 +116,7 @@ def _ran(command: Sequence[str], env: dict[str, str]) -> dict[str, Any]:
         errors="replace",
         check=False,
         timeout=TIME,
-        preexec_fn=_powerless,
+        preexec_fn=before,
     )
     return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
 

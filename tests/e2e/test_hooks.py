@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,9 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 
 
 def order(agent: Agent, home: Path, *commands: list[str], harm: str = "none") -> dict[str, Any]:
-    """Run commands where the client is set up."""
+    """Run commands where the client is set up, and no sweep comes that is not asked for."""
     agent.settle(home)
+    (home / ".thence" / "config.toml").write_text('[session_memory.retention]\ncadence = "daily"\n')
     return cell.run(
         {
             "home": str(home),
@@ -158,3 +160,21 @@ def test_undo_leaves_the_clients_settings_as_they_were(agent: Agent, tmp_path: P
     assert [] == list(where("*.before-thence"))
     if agent.settings:  # Grok adds lines of its own at the end
         assert (home / agent.folder / "config.toml").read_text().startswith(agent.settings)
+
+
+def test_no_client_says_a_word_when_our_python_is_gone(
+    agent: Agent, undisturbed: Callable[[Agent], Session], tmp_path: Path
+) -> None:
+    """A virtual environment that was deleted: same exit code and same output as without us."""
+    home = tmp_path / "home"
+    change = "find ~/{} -name '*.json' -o -name config.toml | xargs sed -i 's,{},/gone/python,g'"
+    done = order(
+        agent,
+        home,
+        agent.install(),
+        ["sh", "-c", change.format(agent.folder, sys.executable)],
+        agent.ask(),
+    )
+    _, plainly = undisturbed(agent)
+
+    assert words(plainly["ran"][0]) == words(done["ran"][-1])

@@ -19,6 +19,7 @@ from thence.cli import wiring
 from thence.cli.columns import ago, present, short_id, tilde, when
 from thence.cli.terminal import clean, several, size
 from thence.errors import ThenceError
+from thence.format.figures import argument
 
 if TYPE_CHECKING:
     from thence.adapters import Adapter, Source
@@ -231,7 +232,9 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
     for uid, why in broken:
         name = short_id(uid.partition(":")[2])
         there = os.path.lexists(paths[uid] or "")
-        fix = f"thence doctor{' --deep' * deep} --mend" if there else f"thence evict {name}"
+        fix = (
+            f"thence doctor{' --deep' * deep} --mend" if there else f"thence evict {argument(name)}"
+        )
         words = f"{name}: {clean(why)}" + ("" if there else ", and its source is gone")
         yield Finding("packs", "bad", words, fix, {"session_uid": uid})
     strays = 0
@@ -364,7 +367,7 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hook import AGENTS, status_of, told_of
+    from thence.cli.hook import AGENTS, fix_of, status_of, told_of
 
     now = present()
     roots = wiring.roots(known)
@@ -378,7 +381,7 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
             continue
         mark, words, _ = told_of(one, now)
         level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
-        fix = f"thence hook install {agent}" if level != "ok" else None
+        fix = fix_of(one) if level != "ok" else None
         if level == "ok" and store is not None and (silent := _silent(store, agent, one)):
             level, words, fix = "warning", silent, f"thence hook install {agent}"
         yield Finding("hooks", level, f"{agent:7} {words}", fix, one)

@@ -114,7 +114,7 @@ def _exclude(exclude: str | None, include: str | None) -> None:
     if exclude and exclude not in patterns:
         patterns.append(exclude)
     after = excluding(path, before or b"", patterns)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    config.make_private(path.parent)
     carry_out(Edit(path, before, after), keep=False)
 
 
@@ -151,6 +151,72 @@ def _tries(told: str, line: str) -> Iterator[str]:
         yield told[: found.end()] + gap + line + told[found.end() :]
     gap = "" if not told or told.endswith("\n") else "\n"
     yield f"{told}{gap}[session_memory]\n{line}"
+
+
+# -- sweeps that hooks start ----------------------------------------------------------------
+
+CADENCE = "session_memory.retention.cadence"
+OURS = "  # set by thence hook install"
+"""What stands behind the lines that we write for somebody, so that they can be taken out again."""
+_HEADER = "[session_memory.retention]"
+_RETENTION = re.compile(
+    r"^[ \t]*\[[ \t]*session_memory[ \t]*\.[ \t]*retention[ \t]*\][^\n]*", re.MULTILINE
+)
+
+
+def with_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
+    """Plan the line that lets hooks start sweeps, in settings that name no cadence."""
+    told = (before or b"").decode()
+    wanted = tomllib.loads(told)
+    memory = wanted.get("session_memory", {})
+    retention = {**memory.get("retention", {}), "cadence": "on-hook"}
+    wanted = {**wanted, "session_memory": {**memory, "retention": retention}}
+    line = f'cadence = "on-hook"{OURS}'
+    tries = [
+        f"{told[: match.end()]}\n{line}{told[match.end() :]}" for match in _RETENTION.finditer(told)
+    ]
+    gap, end = ("", "\n") if not told or told.endswith("\n") else ("\n", "")
+    tries.append(f"{told}{gap}{_HEADER}{OURS}\n{line}{end}")
+    for text_ in tries:
+        if _says(text_, wanted):
+            return Edit(path, before, text_.encode())
+    raise Refused(
+        f"{path}: cannot tell where to write", hint=f'write it below {_HEADER}: cadence = "on-hook"'
+    )
+
+
+def without_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
+    """Plan to take out the line that we wrote; one that somebody else wrote stays."""
+    told = (before or b"").decode("utf-8", "replace")
+    lines = told.splitlines(keepends=True)
+    ours = [at for at, line in enumerate(lines) if line.rstrip().endswith(OURS.strip())]
+    cadence = [at for at in ours if lines[at].lstrip().startswith("cadence")]
+    if not cadence or not _says(told):
+        return Edit(path, before, before)
+    wanted = tomllib.loads(told)
+    del wanted["session_memory"]["retention"]["cadence"]
+    for going in (ours, cadence):
+        left = "".join(line for at, line in enumerate(lines) if at not in going)
+        if not told.endswith("\n"):
+            left = left.removesuffix("\n")
+        if _says(left) and _filled(tomllib.loads(left)) == _filled(wanted):
+            return Edit(path, before, left.encode() or None)
+    return Edit(path, before, before)
+
+
+def _says(told: str, wanted: dict[str, JSON] | None = None) -> bool:
+    """Whether a text is TOML, and says this if it is given."""
+    try:
+        data = tomllib.loads(told)
+    except tomllib.TOMLDecodeError:
+        return False
+    return wanted is None or data == wanted
+
+
+def _filled(data: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without the tables that hold nothing."""
+    filled = {n: _filled(v) if isinstance(v, dict) else v for n, v in data.items()}
+    return {name: value for name, value in filled.items() if value != {}}
 
 
 def _kept_of(pattern: str) -> Iterator[str]:

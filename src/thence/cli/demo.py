@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options, wiring
+from thence.cli import options, processes, wiring
 from thence.cli.columns import DIM, tell
 from thence.cli.terminal import as_json, clean, columns, say, style
 from thence.errors import NotAppendable, ThenceError
@@ -156,7 +156,7 @@ def _script(homes: Homes) -> Path:
     folder = homes.work.parent
     env = homes.env | {"HOME": str(folder)}
     assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
-    run = f"{shlex.quote(sys.executable)} -c 'from thence.cli import main; main()'"
+    run = shlex.join(processes.thence())
     path = folder / "thence"
     unset = " ".join(OVERRIDES)
     path.write_text(f'#!/bin/sh\nunset {unset}\n{assigned} exec {run} "$@"\n')

@@ -33,6 +33,7 @@ from thence.cli.columns import (
     when,
 )
 from thence.cli.terminal import as_json, clean, cut, say, several, size, spaced, style, width
+from thence.format.figures import argument
 from thence.memory.standing import (
     Now,
     Risk,
@@ -269,7 +270,7 @@ class Home:
         found: list[tuple[str, str]] = []
         for row in self.standing.get("waiting", [])[:1]:
             name = self._ids[row.session.native_session_id]
-            found.append((f"resume {name}", "go on where it waits"))
+            found.append((f"resume {argument(name)}", "go on where it waits"))
         if self.risks:
             about = _about(sum(risk.size for risk in self.risks))
             found.append(("sweep", f"keep the {len(self.risks)} at risk, {about}"))

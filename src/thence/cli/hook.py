@@ -6,12 +6,14 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import click
 
+from thence import config
+from thence.cli import config as own_settings
 from thence.cli import hooking, options, wiring
 from thence.cli.columns import DIM, Cell, Column, ago, present, table, tell, tilde
 from thence.cli.screen import say, width
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
 
 AGENTS = ("claude", "codex", "grok")
+OWN = "thence"
+"""Whose file of settings our own is, where agents are named."""
 SOON = 3.0
 """Seconds between the first nudge and the sweep that it starts: more of them come together."""
+LATE_S = 120.0
+"""Seconds after which a nudge that no sweep has taken shows that none was started."""
 
 _agents = click.argument("agents", nargs=-1, type=click.Choice(AGENTS))
 _via = click.option(
@@ -67,7 +73,11 @@ def _root_of(place: hooking.Place) -> Path:
 # -- changing -------------------------------------------------------------------------------
 
 
-@command.command("install", help="Put our lines into agents' settings; shows the change and asks.")
+@command.command(
+    "install",
+    help="Have agents' sessions stored as they go on: our lines come into the agents' settings, and"
+    " hooks may start sweeps. Shows the change and asks.",
+)
 @_agents
 @_via
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
@@ -80,10 +90,34 @@ def install(agents: tuple[str, ...], via: str, *, dry_run: bool, yes: bool, json
         tell(["no agent found on this machine", "  thence hook install claude makes its settings"])
         return 0
     home = wiring.home()
-    edits = [hooking.install(place_of(agent, via), home) for agent in names]
-    return _change(
-        list(zip(names, edits, strict=True)), dry_run=dry_run, yes=yes, json=json, keep=True
-    )
+    edits = [(agent, hooking.install(place_of(agent, via), home)) for agent in names]
+    own, missing = _sweeps_on_hook(home)
+    if own is not None:
+        edits.append((OWN, own))
+    code = _change(edits, dry_run=dry_run, yes=yes, json=json, keep=True)
+    if missing and not json:
+        tell([missing])
+    elif not json and not dry_run:
+        tell(["sessions are stored a few seconds after their agent says that they went on"])
+    return code
+
+
+def _sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
+    """Plan that hooks start sweeps; where the user's settings say otherwise, what is missing."""
+    path = home / config.FILE
+    cadence, origin = wiring.settings().values[own_settings.CADENCE]
+    if cadence == "on-hook":
+        return None, None
+    line = f'cadence = "on-hook" in [session_memory.retention] of {tilde(str(path))}'
+    if origin != "default":
+        return None, (
+            f'your settings say cadence = "{cadence}": sessions are stored by the next sweep.'
+            f" To have hooks start sweeps, write {line}"
+        )
+    try:
+        return own_settings.with_sweeps_on_hook(path, hooking.body_of(path)), None
+    except hooking.Refused:
+        return None, f"sessions are stored by the next sweep. To have hooks start sweeps: {line}"
 
 
 @command.command("uninstall", help="Take our lines out again; the file is as it was before.")
@@ -105,7 +139,19 @@ def removals(agents: Sequence[str]) -> list[tuple[str, hooking.Edit]]:
         ways = get_args(hooking.Way) if agent == "codex" else ("hooks",)
         edits = [hooking.uninstall(place_of(agent, way), home) for way in ways]
         out += [(agent, edit) for edit in edits if edit.changes] or [(agent, edits[-1])]
+    if not any(_calls_us(agent) for agent in AGENTS if agent not in agents):
+        path = home / config.FILE
+        own = own_settings.without_sweeps_on_hook(path, hooking.body_of(path))
+        out += [(OWN, own)] if own.changes else []
     return out
+
+
+def _calls_us(agent: str) -> bool:
+    """Whether an agent has our hook, or settings of which nobody can say."""
+    try:
+        return status_of(agent)["installed"] is True
+    except hooking.Refused:
+        return True
 
 
 def _change(
@@ -125,16 +171,17 @@ def _change(
         )
     elif due and not dry_run:
         word = "installed" if keep else "taken out"
-        tell([f"{word}: {', '.join(agent for agent, _ in due)}"])
+        if names := [agent for agent, _ in due if agent != OWN]:
+            tell([f"{word}: {', '.join(names)}"])
     return 0
 
 
 def apply(edits: Sequence[tuple[str, hooking.Edit]], *, keep: bool) -> None:
     """Write changes of settings."""
     if keep:
-        (wiring.home() / "queue").mkdir(parents=True, exist_ok=True, mode=0o700)
+        config.make_private(wiring.home() / "queue")
     for agent, edit in edits:
-        hooking.carry_out(edit, keep=keep)
+        hooking.carry_out(edit, keep=keep and agent != OWN)
         if agent == "grok" and edit.after is None:
             with contextlib.suppress(OSError):
                 edit.path.parent.rmdir()  # a folder that held our file only
@@ -179,14 +226,23 @@ def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
 @options.utc
 def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     """Print how hooks stand."""
-    found = [status_of(agent) for agent in agents or AGENTS]
+    found = [_status_or_error(agent) for agent in agents or AGENTS]
     if json:
         say(as_json(found))
-        return 0
-    now = present(utc=utc)
-    rows = [_cells(one, now) for one in found]
-    tell(table((Column(), Column(), Column(), Column(slack=True)), rows, width()))
-    return 0
+    else:
+        now = present(utc=utc)
+        rows = [_cells(one, now) for one in found if "error" not in one]
+        tell(table((Column(), Column(), Column(), Column(slack=True)), rows, width()))
+        tell([clean(f"  ▲ {one['agent']}  {one['error']}") for one in found if "error" in one])
+    return 1 if any("error" in one for one in found) else 0
+
+
+def _status_or_error(agent: str) -> dict[str, JSON]:
+    """Return how an agent's hook stands, or why nobody can say: one does not hide the others."""
+    try:
+        return status_of(agent)
+    except hooking.Refused as error:
+        return {"agent": agent, "error": error.message}
 
 
 def status_of(agent: str) -> dict[str, JSON]:
@@ -197,6 +253,7 @@ def status_of(agent: str) -> dict[str, JSON]:
     states = [(place, hooking.state(place, home)) for place in places]
     place, state = next((one for one in states if one[1].installed), states[-1])
     seen = last_nudge(home, agent)
+    waiting = _waiting(home, agent)
     return {
         "agent": agent,
         "path": str(place.path),
@@ -205,7 +262,33 @@ def status_of(agent: str) -> dict[str, JSON]:
         "elsewhere": state.elsewhere,
         "off": state.off,
         "last_nudge": seen.isoformat() if seen is not None else None,
+        "heard": len(waiting),
+        "stored": _stored(agent, waiting),
+        "late": any(time.time() - at > LATE_S for at in waiting.values()),
+        "cadence": wiring.settings()[own_settings.CADENCE],
+        "cadence_origin": wiring.settings().values[own_settings.CADENCE].origin,
     }
+
+
+def _waiting(home: Path, agent: str) -> dict[str, float]:
+    """Return the sessions that no sweep has read since they were nudged about, with the times."""
+    from thence.memory import nudges
+
+    return {nudge.session: at for nudge, at in nudges.waiting(home) if nudge.agent == agent}
+
+
+def _stored(agent: str, sessions: Collection[str]) -> int | None:
+    """Count which of these sessions are stored; None where the store cannot be read."""
+    if not sessions or not wiring.has_store():
+        return 0
+    from thence.memory.store import Filter
+
+    uids = tuple(f"{agent}:{session}" for session in sessions)
+    try:
+        with wiring.store() as store:
+            return sum(1 for _ in store.sessions(Filter(uids=uids)))
+    except (ThenceError, OSError):
+        return None
 
 
 def told_of(one: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
@@ -223,7 +306,22 @@ def told_of(one: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
     ):
         if one[name]:
             return "▲", words, "red"
-    return "✓", f"installed{alive}", "green"
+    if not one["heard"]:
+        return "✓", f"installed{alive}", "green"
+    stored = "unknown" if one["stored"] is None else one["stored"]
+    words = f"installed; heard {one['heard']}, stored {stored}"
+    if one["cadence"] != "on-hook":
+        chosen = one["cadence_origin"] != "default"
+        words += ": no hook starts sweeps"
+        return ("✓", words, "green") if chosen else ("▲", words, "red")
+    return ("▲", f"{words}: the sweep is late", "red") if one["late"] else ("✓", words, "green")
+
+
+def fix_of(one: dict[str, JSON]) -> str:
+    """Return the command that mends what `told_of` says."""
+    is_late = one["installed"] and one["late"] and one["cadence"] == "on-hook"
+    wrong = any(one[name] for name in ("off", "elsewhere", "missing"))
+    return "thence sweep" if is_late and not wrong else f"thence hook install {one['agent']}"
 
 
 def _since(seen: datetime, now: datetime) -> str:
@@ -262,6 +360,9 @@ def sweep_soon() -> None:
     with contextlib.suppress(OSError):
         os.nice(10)
     # From here on a nudge starts a new sweep: this one may already have passed its session.
-    (wiring.home() / "sweep.due").unlink(missing_ok=True)
+    try:
+        (wiring.home() / "sweep.due").unlink()
+    except FileNotFoundError:  # somebody has removed the home meanwhile: it is not made again
+        return
     sys.argv = ["thence", "sweep", "--json"]
     main()

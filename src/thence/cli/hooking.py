@@ -12,16 +12,19 @@ unless somebody else changed it meanwhile; then only our lines go.
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import os
 import re
 import shlex
+import stat
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from thence.cli import json_text
 from thence.errors import BadConfig
 
 BACKUP: Final = ".before-thence"
@@ -124,7 +127,7 @@ def state(place: Place, home: Path) -> State:
     if place.way == "notify":
         told = toml_of(place.path, body).get("notify") or []
         ours = _is_ours(told)
-        same = ours and told[: len(program(place.agent, home))] == program(place.agent, home)
+        same = ours and told == [*_notify(place, home, _then(told)), *_then(told)]
         return State(installed=ours, elsewhere=ours and not same)
     data = json_of(place.path, body)
     found = {event: list(_commands(entries)) for event, entries in _events(place.path, data)}
@@ -151,12 +154,14 @@ def install(place: Place, home: Path) -> Edit:
     if place.way == "notify":
         return Edit(place.path, body, _with_notify(place, body or b"", home))
     data = json_of(place.path, body) if body is not None else {}
+    cleared = _text_without(place.path, body) if body and now.installed else body
     _without(place.path, data)
+    entry = {"type": "command", "command": _command(place, home), "timeout": TIMEOUT}
+    steps = list(_insertions(place, data, {"hooks": [entry]}))
     hooks = data.setdefault("hooks", {})
     for event in place.events:
-        entry = {"type": "command", "command": _command(place, home), "timeout": TIMEOUT}
         hooks.setdefault(event, []).append({"hooks": [entry]})
-    return Edit(place.path, body, _written(data, body))
+    return Edit(place.path, body, _changed(data, cleared, steps))
 
 
 def uninstall(place: Place, home: Path) -> Edit:
@@ -173,7 +178,7 @@ def uninstall(place: Place, home: Path) -> Edit:
         return Edit(place.path, body, before)
     if before is None and not data:
         return Edit(place.path, body, None)
-    return Edit(place.path, body, _written(data, body))
+    return Edit(place.path, body, _checked(data, body, _text_without(place.path, body)))
 
 
 def carry_out(edit: Edit, *, keep: bool) -> None:
@@ -217,9 +222,14 @@ def _backup(path: Path) -> Path:
 
 
 def body_of(path: Path) -> bytes | None:
-    """Give what a file of settings holds; None where there is none."""
+    """Return what a file of settings holds; None where there is none."""
     try:
-        return path.read_bytes()
+        # Opening a pipe that nobody writes to would wait for ever.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise Refused(f"{path} is not a regular file", hint="put a file in its place")
+            return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -230,9 +240,8 @@ def body_of(path: Path) -> bytes | None:
 
 
 def _command(place: Place, home: Path) -> str:
-    line = shlex.join(program(place.agent, home))
-    # Claude Code hands it to a shell: should this Python be gone some day, nobody notices.
-    return f"{line} 2>/dev/null || :" if place.agent == "claude" else line
+    # Agents hand it to a shell: should this Python be gone some day, nobody notices.
+    return f"{shlex.join(program(place.agent, home))} 2>/dev/null || :"
 
 
 def _is_ours(command: object) -> bool:
@@ -242,7 +251,9 @@ def _is_ours(command: object) -> bool:
 
 
 def json_of(path: Path, body: bytes) -> dict[str, Any]:
-    """Read settings in JSON, or refuse them."""
+    """Read settings in JSON, or refuse them; in an empty file nothing is set."""
+    if not body.strip():
+        return {}
     try:
         data = json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
@@ -299,9 +310,70 @@ def _without(path: Path, data: dict[str, Any]) -> None:
             del data["hooks"]
 
 
+def _insertions(
+    place: Place, data: Mapping[str, Any], entry: dict[str, Any]
+) -> Iterator[tuple[json_text.Path, str]]:
+    """Yield what is appended where, so that every event has our entry."""
+    hooks = data.get("hooks")
+    if hooks is None:
+        yield [], '"hooks": {}'
+    for event in place.events:
+        if event in (hooks or {}):
+            yield ["hooks", event], json.dumps(entry)
+        else:
+            yield ["hooks"], f'"{event}": {json.dumps([entry])}'
+
+
+def _changed(
+    data: dict[str, Any], body: bytes | None, steps: list[tuple[json_text.Path, str]]
+) -> bytes:
+    """Return the file with these items in it, everything else as it was."""
+    if not (body or b"").strip():
+        return _written(data, body)
+    text = (body or b"").decode()
+    bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    for path, item in steps:
+        text = json_text.append(text, path, item)
+    return _checked(data, body, (bom + text).encode())
+
+
+def _text_without(path: Path, body: bytes) -> bytes:
+    """Return the file without our commands, and what is empty only because of that."""
+    text = body.decode()
+    bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    while (going := _first_of_ours(path, text)) is not None:
+        text = json_text.remove(text, going)
+        for container in (going[:-1] if len(going) == 3 else [], ["hooks"]):
+            if container and not _value_at(json.loads(text), container):
+                text = json_text.remove(text, container)
+    return (bom + text).encode()
+
+
+def _first_of_ours(path: Path, text: str) -> list[str | int] | None:
+    """Return where the first command of ours stands: with its entry, if that holds no other."""
+    for event, entries in _events(path, json.loads(text)):
+        for at, entry in enumerate(entries):
+            ours = [_is_ours(command) for command in _commands([entry])]
+            if any(ours):
+                whole: list[str | int] = ["hooks", event, at]
+                return whole if all(ours) else [*whole, "hooks", ours.index(True)]
+    return None
+
+
+def _value_at(data: Any, path: json_text.Path) -> Any:
+    for name in path:
+        data = data[name]
+    return data
+
+
+def _checked(data: dict[str, Any], body: bytes | None, after: bytes) -> bytes:
+    """Return the text that was changed in place if it says what it should, else one made anew."""
+    return after if json.loads(after) == data else _written(data, body)
+
+
 def _same_json(data: dict[str, Any], body: bytes) -> bool:
     try:
-        before = json.loads(body)
+        before = json.loads(body) if body.strip() else {}
     except ValueError:
         return False
     # An empty list of hooks that was there before went with ours.
@@ -327,68 +399,125 @@ def _written(data: dict[str, Any], like: bytes | None) -> bytes:
 
 # -- notify ---------------------------------------------------------------------------------
 
-_NOTIFY = re.compile(r"^[ \t]*notify[ \t]*=", re.MULTILINE)
+_NOTIFY = re.compile(r"(?:^|(?<=\ufeff))[ \t]*notify[ \t]*=[ \t]*", re.MULTILINE)
+BOM: Final = "\ufeff"
+THEN: Final = "--then"
+"""What stands between our part of `notify` and the program that was there before."""
 
 
 def toml_of(path: Path, body: bytes) -> dict[str, Any]:
     """Read settings in TOML, or refuse them."""
     try:
-        return tomllib.loads(body.decode())
+        return tomllib.loads(body.decode().removeprefix(BOM))
     except (ValueError, RecursionError) as error:
         raise Refused(f"{path}: not TOML: {error}", hint="mend it, then try again") from error
 
 
-def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
-    """Give the file with our program as `notify`, before one that is there already."""
-    told = toml_of(place.path, body).get("notify")
+def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
+    """Return our part of `notify`: the whole of it, or what stands before the user's own program.
+
+    Codex gives what it says as the last argument. A shell runs our program and then becomes the
+    user's own, which so does not depend on whether this Python is still there.
+    """
     ours = program(place.agent, home)
+    if not then:
+        return ours
+    said = 'for said; do :; done; {} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
+    return ["/bin/sh", "-c", said.format(shlex.join(ours)), THEN]
+
+
+def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
+    """Return the file with our program as `notify`, before one that is there already."""
+    told = toml_of(place.path, body).get("notify")
     if told is not None and not _is_texts(told):
         raise Refused(f"{place.path}: notify: not a list of texts", hint="mend it, then try again")
-    then = _then(told) if _is_ours(told) else told
-    return _set_notify(place, body, [*ours, "--then", *then] if then else ours)
+    if told and _is_ours(told):
+        body = _cleared(place, body)
+        told = _then(told)
+    then = told or []
+    value = [*_notify(place, home, then), *then]
+    return _edited(
+        place, body, value, _before_theirs(body.decode(), value[: -len(then)] if then else [])
+    )
 
 
 def _without_notify(place: Place, body: bytes, before: bytes | None) -> bytes | None:
-    told = toml_of(place.path, body).get("notify")
-    after = _set_notify(place, body, _then(told))
+    after = _cleared(place, body)
     if before is not None and toml_of(place.path, after) == toml_of(place.path, before):
         return before
     return None if before is None and not after.strip() else after
 
 
-def _then(told: Any) -> list[str]:
-    """Give the program that was there before ours."""
-    return told[told.index("--then") + 1 :] if "--then" in told else []
-
-
-def _set_notify(place: Place, body: bytes, value: list[str]) -> bytes:
-    """Change one line of the text, and make sure that it says that and nothing else changed."""
+def _cleared(place: Place, body: bytes) -> bytes:
+    """Return the file without our part of `notify`."""
+    then = _then(toml_of(place.path, body).get("notify"))
     text = body.decode()
+    return _edited(place, body, then, _without_ours(text) if then else _without_all(text))
+
+
+def _then(told: Any) -> list[str]:
+    """Return the program that was there before ours."""
+    return told[told.index(THEN) + 1 :] if THEN in told else []
+
+
+def _edited(place: Place, body: bytes, value: list[str], tries: Iterator[str]) -> bytes:
+    """Return the first text in which `notify` has this value and nothing else has changed."""
     wanted = {name: old for name, old in toml_of(place.path, body).items() if name != "notify"}
     if value:
         wanted["notify"] = value
-    line = f"notify = {json.dumps(value, ensure_ascii=False)}\n" if value else ""
-    for start, end in _spans(text):
-        new = text[:start] + line + text[end:]
+    line = f"notify = {json.dumps(value, ensure_ascii=False)}" if value else ""
+    for new in itertools.chain(tries, _replaced(body.decode(), line)):
         try:
-            if tomllib.loads(new) == wanted:
+            if tomllib.loads(new.removeprefix(BOM)) == wanted:
                 return new.encode()
         except ValueError:
             continue
     raise Refused(
         f"{place.path}: cannot tell where notify stands",
-        hint=f"write it yourself, above the first [table]: {line.strip() or 'no notify'}",
+        hint=f"write it yourself, above the first [table]: {line or 'no notify'}",
     )
 
 
-def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Give where the assignment may stand, whole lines of it; the beginning if it is not there."""
-    for found in _NOTIFY.finditer(text):
-        end = found.end()
+def _before_theirs(text: str, ours: list[str]) -> Iterator[str]:
+    """Yield texts with our words before those of a list, whose own text stays as it is."""
+    words = "".join(f"{json.dumps(word, ensure_ascii=False)}, " for word in ours)
+    for match in _NOTIFY.finditer(text if ours else ""):
+        start = match.end() + 1  # behind the bracket
+        yield text[:start] + words + text[start:]
+
+
+def _without_ours(text: str) -> Iterator[str]:
+    """Yield texts without the words before the user's own."""
+    for match in _NOTIFY.finditer(text):
+        start = match.end() + 1
+        end = text.find(f'"{THEN}", ', start)
+        if end >= 0:
+            yield text[:start] + text[end + len(f'"{THEN}", ') :]
+
+
+def _without_all(text: str) -> Iterator[str]:
+    """Yield texts without the assignment; a comment behind it stays."""
+    for match in _NOTIFY.finditer(text):
+        for end in (found.end() for found in re.finditer(r"\]", text[match.end() :])):
+            rest = text[match.end() + end :]
+            comment = re.match(r"[ \t]*(#[^\n]*\n?)", rest)
+            blank = re.match(r"[ \t]*\r?(\n|\Z)", rest)
+            if comment:
+                yield text[: match.start()] + rest[comment.start(1) :]
+            elif blank:
+                yield text[: match.start()] + rest[blank.end() :]
+
+
+def _replaced(text: str, line: str) -> Iterator[str]:
+    """Yield texts with this line in place of the assignment, whole lines of it, or at the top."""
+    line = f"{line}\n" if line else ""
+    for match in _NOTIFY.finditer(text):
+        end = match.end()
         while end < len(text):
             end = text.find("\n", end) + 1 or len(text)
-            yield found.start(), end
-    yield 0, 0
+            yield text[: match.start()] + line + text[end:]
+    bom = BOM if text.startswith(BOM) else ""
+    yield bom + line + text.removeprefix(BOM)
 
 
 def _is_texts(value: object) -> bool:

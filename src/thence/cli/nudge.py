@@ -8,8 +8,7 @@ what was said. One file per session: a later nudge takes the place of an earlier
 Invariants: it always ends with 0, prints nothing and raises nothing, whatever stdin, disk or home
 are like; no agent is ever disturbed by it. It makes no home: where there is none, nobody reads
 nudges. With `cadence = "on-hook"` it starts one sweep in the background, soon and once for many
-nudges. What stands behind `--then` is run in its place at the end: the program that an agent ran
-before us.
+nudges.
 """
 
 from __future__ import annotations
@@ -29,20 +28,11 @@ _PATH = ("transcript_path", "transcriptPath", "agent_transcript_path")
 
 
 def main(arguments: list[str]) -> None:
-    """Leave a nudge; then run what the agent ran before, if there is something."""
-    own, then = arguments, []
-    if "--then" in arguments:
-        at = arguments.index("--then")
-        own, then = arguments[:at], arguments[at + 1 :]
+    """Leave a nudge."""
     try:  # noqa: SIM105 - contextlib would have to be loaded for it
-        leave(own[0], own[1], then[-1] if then else own[2] if len(own) > 2 else None)
+        leave(arguments[0], arguments[1], arguments[2] if len(arguments) > 2 else None)
     except BaseException:  # noqa: BLE001, S110 - the agent comes first, whatever this is
         pass
-    try:
-        if then:
-            os.execvp(then[0], then)  # noqa: S606 - the user's own program, as it was
-    except OSError:
-        os._exit(127)  # as a shell would say it
 
 
 def leave(agent: str, home: str, given: str | None) -> None:
@@ -177,8 +167,8 @@ def _on_hook(home: str) -> bool:
             lines = file.read(LARGEST).split(b"\n")
     except OSError:
         return False
-    told = [line.split(b"#")[0] for line in lines if line.strip().startswith(b"cadence")]
-    return any(b"on-hook" in line for line in told)
+    settings = (line.split(b"#")[0] for line in lines)
+    return any(b"cadence" in line and b"on-hook" in line for line in settings)
 
 
 def _sweep_soon(home: str) -> None:
@@ -200,15 +190,20 @@ def _sweep_soon(home: str) -> None:
 
 
 def _become_sweep(home: str) -> None:
-    """Let go of the agent altogether, and turn into the sweep."""
+    """Let go of the agent altogether, and turn into the sweep.
+
+    The agent works in a project, and a project is hostile: the sweep does not begin in its folder
+    and looks for modules only where packages are installed (`thence.cli.processes`).
+    """
     os.setsid()
+    os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
     os.closerange(3, 1024)
     run = "from thence.cli.hook import sweep_soon; sweep_soon()"
     env = {**os.environ, "THENCE_HOME": home}
-    os.execve(sys.executable, [sys.executable, "-c", run], env)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-E", "-P", "-c", run], env)  # noqa: S606
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import as_json, clean, say, several, size, width
@@ -95,7 +96,8 @@ class Noted:
 
         passing = self._path.with_name(f"{self._path.name}.new")
         with contextlib.suppress(OSError, UnicodeEncodeError):
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            config.make_private(self._path.parent)
+            passing.touch(mode=0o600)
             passing.write_bytes(msgspec.msgpack.encode(dict(marks)))
             passing.replace(self._path)
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from thence.cli import hooking
+from thence.cli import hooking, processes
 from thence.cli.hooking import Refused
 
 NAME: Final = "thence"
@@ -63,9 +62,8 @@ class Change(NamedTuple):
 
 def entry(home: Path, usual: Path) -> dict[str, Any]:
     """Give how the server of a home is started."""
-    program = Path(sys.executable).with_name(NAME)
-    command = [str(program)] if program.exists() else [sys.executable, "-m", "thence.cli"]
-    told: dict[str, Any] = {"command": command[0], "args": [*command[1:], "mcp"]}
+    command, *args = processes.thence("mcp")
+    told: dict[str, Any] = {"command": command, "args": args}
     return told if home == usual else {**told, "env": {"THENCE_HOME": str(home)}}
 
 
@@ -97,7 +95,7 @@ def install(place: Place, wanted: dict[str, Any]) -> Change:
     if now == "installed":
         return Change(place.path, before, before)
     cleared = _without(place, before) if now == "elsewhere" else before
-    after, shown = _with(place, cleared or b"", wanted)
+    after, shown = _with(place, cleared, wanted)
     return Change(place.path, before, after, tuple(f"+{line}" for line in shown))
 
 
@@ -117,7 +115,10 @@ def carry_out(change: Change) -> None:
     path = change.path.resolve()
     if hooking.body_of(change.path) != change.before:
         raise Refused(f"{change.path} was changed meanwhile", hint="do it again")
+    if not change.changes:
+        return
     if change.after is None:
+        path.unlink()
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     mode = path.stat().st_mode & 0o7777 if change.before is not None else 0o600
@@ -145,27 +146,32 @@ def _servers(place: Place, data: dict[str, Any]) -> dict[str, Any]:
 # -- putting in -----------------------------------------------------------------------------
 
 
-def _with(place: Place, body: bytes, told: dict[str, Any]) -> tuple[bytes, list[str]]:
-    """Give the text with our entry, and the entry's own lines."""
+def _with(place: Place, body: bytes | None, told: dict[str, Any]) -> tuple[bytes, list[str]]:
+    """Return the text with our entry, and the entry's own lines.
+
+    A file that ends without a newline still does, and one that was empty: so that it can be told
+    from one that was not there.
+    """
     if place.agent != "claude":
         told = {**told, "startup_timeout_sec": PATIENCE}
     data = _read(place, body)
     wanted = {**data, place.key: {**_servers(place, data), NAME: told}}
-    text = body.decode()
+    text = (body or b"").decode()
+    end = "\n" if body is None or text.endswith("\n") else ""
     if place.agent == "claude":
         shown = json.dumps({NAME: told}, indent=2).splitlines()[1:-1]
-        tries = _into_json(text, told)
+        tries = _into_json(text, told, end)
     else:
         shown = _table(told)
-        gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
-        tries = iter([text + gap + "\n".join(shown) + "\n"])
+        gap = "" if not text.strip() else "\n" if end else "\n\n"
+        tries = iter([text + gap + "\n".join(shown) + end])
     return _checked(place, tries, wanted), shown
 
 
-def _into_json(text: str, told: dict[str, Any]) -> Iterator[str]:
+def _into_json(text: str, told: dict[str, Any], end: str) -> Iterator[str]:
     entry_ = f'"{NAME}": {json.dumps(told)}'
     if not text.strip():
-        yield f'{{\n  "mcpServers": {{\n    {entry_}\n  }}\n}}\n'
+        yield f'{{\n  "mcpServers": {{\n    {entry_}\n  }}\n}}{end}'
         return
     for found in _SERVERS.finditer(text):
         rest = text[found.end() :]
@@ -190,7 +196,14 @@ def _table(told: dict[str, Any]) -> list[str]:
 # -- taking out -----------------------------------------------------------------------------
 
 
-def _without(place: Place, body: bytes | None) -> bytes:
+def _without(place: Place, body: bytes | None) -> bytes | None:
+    """Return the text without our entry; None for a file in which nothing else ever was."""
+    entry_ = _found(place)
+    if isinstance(entry_, dict) and {"command", "args"} <= entry_.keys():
+        ours = {name: told for name, told in entry_.items() if name != "startup_timeout_sec"}
+        for was in (None, b""):
+            if body == _with(place, was, ours)[0]:
+                return was
     data = _read(place, body)
     rest = {name: told for name, told in _servers(place, data).items() if name != NAME}
     wanted = {**data, place.key: rest}
@@ -225,6 +238,8 @@ def _out_of_toml(text: str) -> Iterator[str]:
                 end = start
                 break
         before = text[: found.start()]
+        if end == len(text) and not text.endswith("\n"):
+            yield before.removesuffix("\n\n")
         yield (before[:-1] if before.endswith("\n\n") else before) + text[end:]
         yield before.removesuffix("\n\n") + text[end:]
 
@@ -233,7 +248,8 @@ def _checked(place: Place, tries: Iterator[str], *wanted: dict[str, Any]) -> byt
     """Give the first text that says what it should and nothing else."""
     for text in tries:
         try:
-            data = json.loads(text or "{}") if place.agent == "claude" else tomllib.loads(text)
+            bare = text.removeprefix(hooking.BOM)
+            data = json.loads(bare or "{}") if place.agent == "claude" else tomllib.loads(bare)
         except ValueError:
             continue
         if any(data == one for one in wanted):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from thence.cli import options, wiring
+from thence.cli import options, processes, wiring
 from thence.cli.columns import (
     DIM,
     Cell,
@@ -31,6 +31,7 @@ from thence.cli.columns import (
 from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, cut, padded, say, several, width
 from thence.errors import NotReadable, SessionNotFound
+from thence.format.figures import argument
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -137,15 +138,27 @@ def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
     """Tell how a session is gone on with."""
     session = row.session
     name, flavor = session.native_session_id, session.flavor
-    argv = {
-        "claude": ["claude", "--resume", name],
-        "codex": ["codex", "resume", name],
-        "grok": ["grok", "-r", name],
-    }.get(flavor)
+    argv = _argv(flavor, name)
     if argv is None:
         opened = f"import thence; session = thence.Journal().resume({name!r})"
-        argv = [sys.executable, "-i", "-c", opened]
+        argv = processes.python("-i", "-c", opened)
     return Way(row, argv, _env(row, known), session.cwd or None)
+
+
+def _argv(agent: str, session: str) -> list[str] | None:
+    """Return the command line that resumes a session; None for an agent that we do not know.
+
+    An id is the name of a file that anybody may have written: one that begins with a dash would be
+    an option, such as one that grants all permissions. It is passed as the value of its own option.
+    """
+    is_option = session.startswith("-")
+    return {
+        "claude": ["claude", f"--resume={session}"]
+        if is_option
+        else ["claude", "--resume", session],
+        "codex": ["codex", "resume", *(["--"] if is_option else []), session],
+        "grok": ["grok", f"--resume={session}"] if is_option else ["grok", "-r", session],
+    }.get(agent)
 
 
 def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
@@ -181,7 +194,7 @@ def _check(way: Way, *, run: bool) -> None:
     if gone and not handed:
         raise SessionNotFound(
             f"{session.flavor} has deleted {name}, so it cannot go on with it",
-            hint=f"what thence kept of it: thence show {name}",
+            hint=f"what thence kept of it: thence show {argument(name)}",
         )
     if not run:
         return
@@ -205,13 +218,14 @@ def _notes(way: Way) -> Iterator[str]:
 
 
 def _become(way: Way) -> None:
-    """Turn into the agent."""
+    """Turn into the agent: the program that PATH names here, not one of the session's folder."""
+    program = Path(shutil.which(way.argv[0]) or way.argv[0]).absolute()
     if way.cwd:
         os.chdir(way.cwd)
     os.environ.update(way.env)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvp(way.argv[0], way.argv)  # noqa: S606 - the agent, asked for
+    os.execv(program, way.argv)  # noqa: S606 - the agent, asked for
 
 
 # -- choosing -------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
+from thence.cli import processes
 from thence.cli.hooking import Edit, Refused, carry_out
 
 Every = Literal["hourly", "daily", "weekly"]
@@ -90,12 +90,12 @@ def _has_systemd() -> bool:
 
 def _run(words: list[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - systemctl and crontab, with our own words
-        words, check=False, capture_output=True, text=True, input=given, timeout=30
+        words, check=False, capture_output=True, text=True, input=given, timeout=30, cwd="/"
     )
 
 
 def _program() -> list[str]:
-    return [sys.executable, "-c", "from thence.cli import main; main()", "sweep"]
+    return processes.thence("sweep")
 
 
 def _env() -> Iterator[tuple[str, str]]:
@@ -118,7 +118,7 @@ class Systemd:
         run = " ".join(_quoted(word) for word in _program())
         service = (
             "[Unit]\nDescription=Keep the sessions of coding agents\n\n"
-            f"[Service]\nType=oneshot\n{env}ExecStart={run}\n"
+            f"[Service]\nType=oneshot\nWorkingDirectory=/\n{env}ExecStart={run}\n"
             "SuccessExitStatus=3 11\nNice=10\nIOSchedulingClass=idle\n"
         )
         timer = (
@@ -178,7 +178,7 @@ class Cron:
         """Plan the line."""
         env = "".join(f"{name}={shlex.quote(value)} " for name, value in _env())
         # A percent sign ends the command of a line.
-        run = f"{env}{shlex.join(_program())}".replace("%", "\\%")
+        run = f"cd / && {env}{shlex.join(_program())}".replace("%", "\\%")
         line = f"@{every} {run} >/dev/null 2>&1 {MARK}\n"
         return Plan([self._edit(line)], [["crontab", "-"]])
 

@@ -65,7 +65,7 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
     if must_exist and not has_store():
         raise SessionNotFound("nothing is kept yet", hint="thence sweep reads your agents' logs")
     if not must_exist:
-        home().mkdir(parents=True, exist_ok=True, mode=0o700)  # the mode of what is made inside
+        config.make_private(home())
     opened = _opened(_whole_address())
     try:
         with _telling(opened):

@@ -8,6 +8,7 @@ another one.
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import datetime
 from typing import Final
 
@@ -107,6 +108,12 @@ def short_id(name: str) -> str:
     """Enough of an id to know it by; those that begin with the time need more."""
     timed = len(name) == 36 and name[14] == "7"
     return clean(name[:13] if timed else name[:8])
+
+
+def argument(name: str) -> str:
+    """Return a name as the last word of a shell command, which no program takes for an option."""
+    quoted = shlex.quote(name)
+    return f"-- {quoted}" if name.startswith("-") else quoted
 
 
 def project(cwd: str | None) -> str:

@@ -82,6 +82,15 @@ def take(home: Path, *, only: Collection[str] = ()) -> Taken:
     return Taken(list(found.values()), files)
 
 
+def waiting(home: Path) -> Iterator[tuple[Nudge, float]]:
+    """Yield the nudges that no sweep has finished with, and when each was written."""
+    for path in _waiting(home / FOLDER):
+        nudge = _read(path)
+        with contextlib.suppress(OSError):
+            if nudge is not None:
+                yield nudge, path.stat().st_mtime
+
+
 def _heard(path: Path) -> None:
     """Let a nudge take the place of an earlier one as its agent's last."""
     agent = path.name.removeprefix(TAKEN).partition("-")[0]

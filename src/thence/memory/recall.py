@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thence.errors import NotReadable, SessionNotFound, ThenceError
-from thence.format.figures import project, short_id
+from thence.format.figures import argument, project, short_id
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.records import Notice
@@ -160,5 +160,5 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
     name = session.native_session_id
     raise NotReadable(
         f"{name} was evicted, and its source is gone: only its digest is left",
-        hint=f"thence digest {name[:13]}",
+        hint=f"thence digest {argument(name[:13])}",
     )

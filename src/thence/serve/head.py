@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from thence.format.facts import Edge, text_in
-from thence.format.figures import clean, lasted, money, project, several, short, short_id
+from thence.format.figures import argument, clean, lasted, money, project, several, short, short_id
 from thence.format.normal import one_line
 from thence.format.turn import TurnState
 from thence.memory.descent import tie
@@ -135,7 +135,7 @@ def head(
         cost=money(sum(ticks.values()), row.unpriced).replace("?", "cost unknown"),
         responses=f"{spent.responses:,}",
         tokens=_tokens(row),
-        resume=f"thence resume {short_id(session.native_session_id)}",
+        resume=f"thence resume {argument(short_id(session.native_session_id))}",
         when=_began(row, clock),
         project=project(session.cwd),
         branch=clean(session.git_branch or ""),

@@ -284,7 +284,8 @@ class JournalSubject:
             "    sys.stdout.write(f'{number}\\n')\n"
             "    sys.stdout.flush()\n"
         )
-        return [sys.executable, "-c", script, str(path), str(self.largest), self.durability]
+        arguments = [str(path), str(self.largest), self.durability]
+        return [sys.executable, "-P", "-c", script, *arguments]
 
     def write(self, path: Path, first: int, count: int) -> Iterator[int]:
         """Append numbers, and give each once it is acknowledged."""

@@ -1,0 +1,87 @@
+"""Changes of JSON text in which everything else stays byte for byte: spaces, order, numbers.
+
+A value is named by the keys and indices that lead to it. The text must be valid JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Path = Sequence[str | int]
+
+_decode = json.JSONDecoder().raw_decode
+_SPACE = re.compile(r"[ \t\n\r]*")
+_INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
+
+
+class Item(NamedTuple):
+    """One member of an object or one element of an array: its key or index, and where it lies."""
+
+    name: str | int
+    start: int
+    value: int
+    end: int
+
+
+def append(text: str, path: Path, item: str) -> str:
+    """Return the text with one more item at the end of the object or array at this path."""
+    at = _start_of(text, path)
+    items = _items(text, at)
+    if items:
+        last = items[-1]
+        bare = text[: last.start].rstrip()
+        return f"{text[: last.end]},{text[len(bare) : last.start]}{item}{text[last.end :]}"
+    inner = outer = ""
+    if step := _INDENT.search(text):
+        line = text[text.rfind("\n", 0, at) + 1 : at + 1]
+        indent = line[: len(line) - len(line.lstrip())]
+        inner, outer = f"\n{indent}{step[1]}", f"\n{indent}"
+    close = _skip(text, at + 1)
+    return f"{text[: at + 1]}{inner}{item}{outer}{text[close:]}"
+
+
+def remove(text: str, path: Path) -> str:
+    """Return the text without the item at this path."""
+    at = _start_of(text, path[:-1])
+    items = _items(text, at)
+    (number,) = (n for n, item in enumerate(items) if item.name == path[-1])
+    if number:
+        return text[: items[number - 1].end] + text[items[number].end :]
+    if len(items) > 1:
+        return text[: items[0].start] + text[items[1].start :]
+    return text[: at + 1] + text[_skip(text, items[0].end) :]
+
+
+def _start_of(text: str, path: Path) -> int:
+    """Return where the value at this path begins."""
+    at = _skip(text, 0)
+    for name in path:
+        (at,) = (item.value for item in _items(text, at) if item.name == name)
+    return at
+
+
+def _items(text: str, at: int) -> list[Item]:
+    """Return the items of the object or array that begins there."""
+    items: list[Item] = []
+    is_object = text[at] == "{"
+    position = _skip(text, at + 1)
+    while text[position] not in "}]":
+        start, name = position, len(items)
+        if is_object:
+            name, position = _decode(text, position)
+            position = _skip(text, _skip(text, position) + 1)  # over the colon
+        _, end = _decode(text, position)
+        items.append(Item(name, start, position, end))
+        position = _skip(text, end)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return items
+
+
+def _skip(text: str, at: int) -> int:
+    """Return where the white space that begins there ends."""
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
