@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from thence.errors import NotReadable, SessionNotFound, ThenceError
 from thence.format.figures import argument, project, short_id
 from thence.format.graph import State
@@ -130,6 +132,13 @@ def body(blobs: Blobs, ref: str) -> JSON:
         return load(blobs.read(ref))
     except ThenceError as error:
         return f"(cannot be read: {error.message})"
+
+
+def with_body(blobs: Blobs, event: SessionEvent) -> SessionEvent:
+    """Return an event with its payload, read where the event only refers to it."""
+    if event.payload is not None or event.payload_ref is None:
+        return event
+    return replace(event, payload=body(blobs, event.payload_ref))
 
 
 def loaded(store: Store, row: SessionRow) -> Loaded:

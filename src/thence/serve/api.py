@@ -57,6 +57,7 @@ from thence.serve.answers import (
     Sum,
     Tie,
 )
+from thence.serve.charts import charts_of
 from thence.serve.desk import AtDesk, Desk
 
 PAGE: Final = 50
@@ -285,9 +286,9 @@ def chain(
 ) -> Events:
     """The live chain: what the model sees; with `compacted=false` all that led to it."""
     row = desk.row(uid)
-    whole = desk.whole(row).whole
+    whole = charts_of(desk).get(desk, row).whole
     places = whole.graph.chain(boundaries=compacted)
-    return _events(row, recall.along(whole, places), cursor, limit)
+    return _events(desk, row, recall.along(whole, places), cursor, limit)
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -301,9 +302,9 @@ def branch(
 ) -> Events:
     """The chain that leads to one event, live or dead."""
     row = desk.row(uid)
-    whole = desk.whole(row).whole
+    whole = charts_of(desk).get(desk, row).whole
     places = whole.graph.chain(recall.place_of(whole, event), boundaries=False)
-    return _events(row, recall.along(whole, places), cursor, limit)
+    return _events(desk, row, recall.along(whole, places), cursor, limit)
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
@@ -321,12 +322,12 @@ def events(
     row = desk.row(uid)
     found = [
         event
-        for event in desk.whole(row).whole.events
+        for event in charts_of(desk).get(desk, row).whole.events
         if kind in (None, event.kind)
         and became in (None, event.state)
         and channel in (None, event.channel, agent_name(event.channel))
     ]
-    return _events(row, found, cursor, limit)
+    return _events(desk, row, found, cursor, limit)
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
@@ -341,13 +342,15 @@ def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
 def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
     """One event, whole."""
-    return event_out(recall.event_of(desk.whole(desk.row(uid)).whole, event))
+    whole = charts_of(desk).get(desk, desk.row(uid)).whole
+    return event_out(recall.with_body(desk.store.blobs, recall.event_of(whole, event)))
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
 def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[bytes]:
     """What an event holds, as it is kept: a file to save, never a page to show."""
-    found = recall.event_of(desk.whole(desk.row(uid)).whole, event)
+    whole = charts_of(desk).get(desk, desk.row(uid)).whole
+    found = recall.with_body(desk.store.blobs, recall.event_of(whole, event))
     body = msgspec.json.format(msgspec.json.encode(found.payload), indent=2)
     name = f"{recall.event_name(found.event_id)}.txt"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
@@ -355,10 +358,12 @@ def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Respons
 
 
 def _events(
-    row: SessionRow, found: Sequence[SessionEvent], cursor: str | None, limit: int
+    desk: Desk, row: SessionRow, found: Sequence[SessionEvent], cursor: str | None, limit: int
 ) -> Events:
+    """Return one page of events; only theirs are the payloads that are read."""
     shown, following = paged(found, cursor, limit)
-    return Events([event_out(event) for event in shown], len(found), row.change, following)
+    out = [event_out(recall.with_body(desk.store.blobs, event)) for event in shown]
+    return Events(out, len(found), row.change, following)
 
 
 def event_out(event: SessionEvent) -> EventOut:
@@ -377,11 +382,11 @@ def agent_session(
 ) -> AgentSession:
     """What one subagent of a project did, whichever session started it."""
     row, channel = _started(desk, project, agent)
-    found = [e for e in desk.whole(row).whole.events if channel in (None, e.channel)]
-    found = [event for event in found if event.state != State.INTERNAL]
-    shown, following = paged(found, cursor, limit)
-    out = [event_out(event) for event in shown]
-    return AgentSession(project, agent, row.session.session_uid, out, len(found), following)
+    events = charts_of(desk).get(desk, row).whole.events
+    own = [e for e in events if channel in (None, e.channel) and e.state != State.INTERNAL]
+    page = _events(desk, row, own, cursor, limit)
+    uid = row.session.session_uid
+    return AgentSession(project, agent, uid, page.events, page.total, page.cursor)
 
 
 def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | None]:
@@ -400,7 +405,7 @@ def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | No
     for row in rows:
         # Its file is called after it; a name is compared, never opened.
         if any(agent in Path(file).name for file in row.files[1:]):
-            channels = {event.channel for event in desk.whole(row).whole.events}
+            channels = {event.channel for event in charts_of(desk).get(desk, row).whole.events}
             mine = next((c for c in channels if c != "main" and agent_name(c) == agent), None)
             if mine is not None:
                 return row, mine

@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qs
 
-import msgspec
 from litestar import get
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
@@ -34,7 +33,7 @@ from litestar.types import ASGIApp
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format.whole import Whole
 from thence.memory import standing
-from thence.memory.recall import body, event_name
+from thence.memory.recall import event_name, with_body
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.clients import Client, frame
@@ -43,7 +42,6 @@ from thence.serve.lines import Line, Mark
 from thence.serve.sweeper import Sweeper
 
 if TYPE_CHECKING:
-    from thence.format.normal import SessionEvent
     from thence.serve.desk import Desk
     from thence.serve.gate import Receive, Scope, Send
 
@@ -346,17 +344,18 @@ class Hub:
     def told(self, line: Line, start: int, end: int) -> Iterator[bytes]:
         """Give events of a line as frames, bodies and all."""
         for at in range(start, end):
-            yield frame("event", event_out(self._with_body(line.events[at])), line.mark(at + 1))
+            yield frame(
+                "event",
+                event_out(with_body(self._desk.store.blobs, line.events[at])),
+                line.mark(at + 1),
+            )
 
     def pending(self, line: Line) -> bytes:
         """Say what may be on the line soon."""
-        return frame("pending", [event_out(self._with_body(event)) for event in line.pending])
-
-    def _with_body(self, event: SessionEvent) -> SessionEvent:
-        if event.payload is not None or event.payload_ref is None:
-            return event
-        payload = body(self._desk.store.blobs, event.payload_ref)
-        return msgspec.structs.replace(event, payload=payload)
+        return frame(
+            "pending",
+            [event_out(with_body(self._desk.store.blobs, event)) for event in line.pending],
+        )
 
 
 def rewound(line: Line, count: int) -> bytes:
