@@ -3,8 +3,9 @@
 `run(order)` starts this file in private namespaces (network, mounts, processes) and gives back what
 happened. Inside, the home that was ordered lies at `/mnt/dev`, whatever it is called outside, so
 that two runs say the same words; a scripted model listens; commands run one after another without
-any capability, so that modes of files mean something even to root. When the model is about to give
-its second answer, the agent being in the midst of its work, the order's harm is done to our queue.
+any capability, so that modes of files mean something even to root; `talks` run after them, on a
+terminal. When the model is about to give its second answer, the agent being in the midst of its
+work, the order's harm is done to our queue.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def main() -> None:
     harm = HARMS[order["harm"]]
     models = Models(order["prompt"], answers, lambda at: harm() if at == 1 else None)
     ran = [_ran(command, order["env"]) for command in order["commands"]]
+    ran += [_typed(talk, order["env"]) for talk in order.get("talks", ())]
     json.dump({"ran": ran, "asked": list(models.asked.values())}, sys.stdout)
 
 
@@ -115,6 +117,14 @@ def _ran(command: Sequence[str], env: dict[str, str]) -> dict[str, Any]:
         preexec_fn=_powerless,
     )
     return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+
+
+def _typed(talk: dict[str, str], env: dict[str, str]) -> dict[str, Any]:
+    """Run a command line on a terminal, and type into it."""
+    from tests.e2e import terminal
+
+    env = {"HOME": str(HOME), **env, "TERM": "xterm-256color"}
+    return terminal.converse(cwd=HOME, env=env, prepare=_powerless, **talk)
 
 
 def _powerless() -> None:

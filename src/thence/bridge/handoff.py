@@ -132,6 +132,7 @@ def plan(
         _one_line(whole.title),
         known.model if agent == to else to_grok.usual_model(root) if to == "grok" else None,
         known.git_branch,
+        to_codex.configured_provider(root) if to == "codex" else None,
     )
     writer = _WRITERS[to]
     written = {str(root / name): rows for name, rows in writer.files(bound).items()}

@@ -77,6 +77,8 @@ class Bound(msgspec.Struct, frozen=True):
     title: str | None = None
     model: str | None = None
     git_branch: str | None = None
+    provider: str | None = None
+    """The model provider of the target's settings, where its sessions name one."""
 
     def time(self, after: int) -> str:
         """Give a time so many milliseconds after this one, as every agent writes it."""
