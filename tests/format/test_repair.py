@@ -229,7 +229,7 @@ def test_calls_that_share_an_id_stay_with_their_own_results(name: str) -> None:
     assert [(0, "out 0"), (1, "out 1"), (2, "out 2")] == pairs
     assert names == again
     assert 3 == len(set(names))
-    assert [] == mended.left_out == mended.open_calls
+    assert ([], []) == (mended.left_out, mended.open_calls)
     assert mended.messages[:5] == mend(messages[:5]).messages
 
 

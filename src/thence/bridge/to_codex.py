@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from thence.bridge.portable import Bound
+from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
 LIKE: Final = "0.166.0"
@@ -96,6 +97,10 @@ def _items(message: JSON, texts: Collection[str]) -> Iterator[JSON]:
             call = block["tool_use_id"]
             form = "custom_tool_call_output" if call in texts else "function_call_output"
             yield {"type": form, "call_id": call, "output": _output(block.get("content"))}
+        elif word(block.get("text")).startswith(RECORDED):
+            yield from _message(role, words)
+            words = []
+            yield from _message(role, [_part(block, role)])
         else:
             words.append(_part(block, role))
     yield from _message(role, words)
@@ -150,6 +155,8 @@ def _shown(item: JSON) -> JSON | None:
     if item["type"] != "message":
         return None
     said = "\n".join(word(part.get("text")) for part in item["content"] if part.get("text"))
+    if said.startswith(RECORDED):
+        return None  # the model sees it; it is no prompt of the user's
     if item["role"] == "assistant":
         return {"type": "agent_message", "message": said}
     return {"type": "user_message", "message": said}

@@ -63,6 +63,8 @@ class Mended(msgspec.Struct):
     """A message was put in front because the history began with the model's."""
     renamed: list[str] = []
     """Ids of calls that the API would refuse, or that an earlier call has: they got new ones."""
+    answered: list[str] = []
+    """Ids, in the messages, of calls that were given a result because they had none."""
     reworded: dict[str, int] = {}
     """What the API takes in no form and is told in words, or is a thought without signature."""
 
@@ -280,6 +282,7 @@ def _shown(
                     said.append({"type": "text", "text": _in_words(block.block)})
                 if orphans != "answer":
                     continue
+                out.answered.append(name)
             said.append(_shaped_call(block.block, name))
             result = block.result or synthetic_result(name)
             answers.append(_shaped_result(result, name, out.reworded))

@@ -22,7 +22,7 @@ from thence.format import gather, joins, kinds
 from thence.format.facts import COPIES_OF, WHOLE_OUTPUT, Block, Edge, Fact, Told, words_of
 from thence.format.lineage import SHARED
 from thence.format.normal import KINDS, Session, SessionEvent, in_order, one_line
-from thence.format.records import JSON, Skipped, Usage
+from thence.format.records import JSON, Skipped, Usage, text_of
 from thence.format.whole import Whole
 from thence.memory import spelling
 from thence.memory.packs import Blobs, read_all
@@ -44,7 +44,7 @@ from thence.memory.store import (
     pack_facts,
 )
 
-READER = 2
+READER = 3
 """Version of the readers: raise it when the same bytes give other facts, and all is read again."""
 
 _KIND = {kind: at for at, kind in enumerate(KINDS)}
@@ -657,9 +657,10 @@ def _packed(facts: Iterable[Fact]) -> int:
 
 def _short(told: Told) -> Told:
     """The record itself keeps all of it; here is as much as a list shows."""
-    if not isinstance(told.output, str) or len(told.output) <= _TOLD:
+    text = text_of(told.output) if isinstance(told.output, list) else told.output
+    if not isinstance(text, str) or (text is told.output and len(text) <= _TOLD):
         return told
-    return msgspec.structs.replace(told, output=told.output[:_TOLD])
+    return msgspec.structs.replace(told, output=text[:_TOLD])
 
 
 def _seen(row: EventRow) -> Seen:
