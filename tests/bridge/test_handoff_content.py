@@ -145,7 +145,7 @@ def test_an_image_in_a_result_of_grok_is_read(
         shown = {"type": "image", "data": PNG, "mimeType": "image/png"}
         raw = {"type": "ReadFile", "ImageContent": {"data": PNG, "mime_type": "image/png"}}
         part = {"type": "content", "content": shown}
-        ended = {"toolCallId": "c1", "status": "completed", "rawOutput": raw}
+        ended: dict[str, Any] = {"toolCallId": "c1", "status": "completed", "rawOutput": raw}
         folder.update("tool_call_update", content=[part], **ended)
         folder.said("Red.")
         folder.done()

@@ -7,6 +7,7 @@ handed over, in order, every call with its result.
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import shlex
@@ -31,6 +32,13 @@ READS = {
     "codex": ("update_plan", {"plan": [{"step": "look", "status": "completed"}]}),
 }
 """A second call of each client: one that others do not know by this name."""
+
+LOGO = (
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAeUlEQVR4nO3PQQkAMAzAwCqpfymTNRF7HINABFzm"
+    "7H7dcEEDWtCAFjSgBQ1oQQNa0IAWNKAFDWhBA1rQgBY0oAUNaEEDWtCAFjSgBQ1oQQNa0IAWNKAFDWhBA1rQgBY0"
+    "oAUNaEEDWtCAFjSgBQ1oQQNa0IAWNKAFj13Kp0DxHeM4GQAAAABJRU5ErkJggg=="
+)
+"""A picture that every client takes for large enough, in base64."""
 
 SURROUNDINGS = "<environment_context>"
 """How Codex's words about its sandbox begin, which stay behind."""
@@ -102,6 +110,22 @@ def written(writer: str, home: Path) -> Path:
     logs = {"claude": "projects/*/*.jsonl", "codex": "sessions/*/*/*/*.jsonl"}
     found = (home / agent.folder).glob(logs.get(writer, "sessions/*/*/updates.jsonl"))
     return next(iter(found))
+
+
+def with_an_image(writer: str, home: Path) -> Path:
+    """Have a session written in which a picture was read, and for Claude Code a file was named."""
+    agent = client(writer)
+    agent.settle(home)
+    (home / "project" / "logo.png").write_bytes(base64.b64decode(LOGO))
+    looks = {
+        "claude": ("Read", {"file_path": f"{cell.HOME}/project/logo.png"}),
+        "grok": ("read_file", {"target_file": "logo.png"}),
+    }
+    ask = [f"{word} See @calc.py" if word == PROMPT else word for word in agent.ask()]
+    asked = order(agent, home, PROMPT, [looks[writer], ANSWER], ask)["ran"][0]
+    assert 0 == asked["code"], asked
+    logs = {"claude": "projects/*/*.jsonl", "grok": "sessions/*/*/updates.jsonl"}
+    return next(iter((home / agent.folder).glob(logs[writer])))
 
 
 def _by_our_journal(home: Path) -> Path:
@@ -379,4 +403,55 @@ def test_resume_with_codex_goes_on_in_one_step(tmp_path: Path) -> None:
 
     assert any(PROMPT in said.text for said in sent)
     assert any(ANSWER in said.text for said in sent)
+    assert any(NEXT in said.text for said in sent[-3:])
+
+
+@pytest.mark.parametrize(("writer", "reader"), [("claude", "grok"), ("grok", "claude")])
+def test_an_image_in_a_result_reaches_the_next_model(
+    writer: str, reader: str, tmp_path: Path
+) -> None:
+    """The next client sends the picture itself, in the result of the call that read it."""
+    client(reader)
+    home = tmp_path / "home"
+    done = handed(reader, with_an_image(writer, home), home)
+    items = done.asked[0].get("input") or [
+        block for message in done.asked[0]["messages"] for block in message["content"]
+    ]
+    kinds = ("tool_result", "function_call_output")
+    results = [item for item in items if isinstance(item, dict) and item.get("type") in kinds]
+
+    assert 1 == len(results)
+    assert LOGO in json.dumps(results[0])
+    assert not any("image" in name for name in done.report["left"])
+
+
+@pytest.mark.parametrize("reader", ["claude", OLDER, "codex", "grok"])
+def test_a_file_that_a_prompt_names_reaches_the_next_model(reader: str, tmp_path: Path) -> None:
+    """Its content is sent, and where that is another agent's model not as the user's words."""
+    client(reader)
+    home = tmp_path / "home"
+    done = handed(reader, with_an_image("claude", home), home)
+    told = [said.text for said in parts(done.asked[0]) if "1\tdef add(a, b):" in said.text]
+
+    assert 1 == len(told)
+    if reader in ("codex", "grok"):
+        assert told[0].startswith("[Recorded by claude, not written by the user:]")
+        assert "<user_query>" not in told[0]
+
+
+@pytest.mark.parametrize("reader", ["claude", "codex", "grok"])
+def test_a_session_with_files_and_images_resumes_in_the_clients_own_interface(
+    reader: str, tmp_path: Path
+) -> None:
+    """What the user did not write is no prompt on the screen, and is sent with the next one."""
+    agent = client(reader)
+    home = tmp_path / "home"
+    path = with_an_image("claude", home)
+    used(agent, reader, home)
+    hand = thence("handoff", inside(path, home), "--to", agent.name, "--json")
+    (gave,) = order(agent, home, PROMPT, [ANSWER], hand)["ran"]
+    done = talked(agent, home, json.loads(gave["out"])["command"])
+    sent = list(parts(done["asked"][0]))
+
+    assert any("1\tdef add(a, b):" in said.text for said in sent)
     assert any(NEXT in said.text for said in sent[-3:])
