@@ -69,7 +69,7 @@ class Mended(msgspec.Struct):
     """What the API takes in no form and is told in words, or is a thought without signature."""
 
 
-class _Call(msgspec.Struct, eq=False):
+class _Call(msgspec.Struct, eq=False, gc=False):
     """A call, and the result that was found for it."""
 
     block: Block
@@ -95,7 +95,8 @@ def mend(messages: Iterable[ApiMessage], orphans: Orphans = "answer") -> Mended:
     calls = pairing.finish()
     ids = _new_ids(calls, out)
     turns = _merged(_shown(parts, ids, out, orphans))
-    turns = _merged([_without_last_thought(turn, out) for turn in turns])
+    if any(_ends_in_thought(turn) for turn in turns):
+        turns = _merged([_without_last_thought(turn, out) for turn in turns])
     if turns and turns[0][0] == "assistant":
         turns.insert(0, ("user", [{"type": "text", "text": MISSING_START}]))
         out.opened = True
@@ -293,6 +294,9 @@ def _shown(
 def _shaped_call(call: Block, name: str) -> Block:
     """Give a call with a name and an input as the API takes them."""
     tool, given = content.tool_name(call.get("name")), content.tool_input(call.get("input"))
+    is_same = tool is call.get("name") and given is call.get("input") and call.get("id") == name
+    if is_same and len(call) == 4:
+        return call
     return {"type": "tool_use", "id": name, "name": tool, "input": given}
 
 
@@ -300,14 +304,21 @@ def _shaped_result(result: Block, name: str, reworded: dict[str, int]) -> Block:
     """Give a result whose content is text or blocks and whose error mark is a yes or a no."""
     wrong = result.get("is_error")
     made = content.result_content(result.get("content"), reworded, failed=wrong is True)
+    is_same = made is result.get("content") and result.get("tool_use_id") == name
+    if is_same and len(result) == 3:
+        return result
     shaped = {"type": "tool_result", "tool_use_id": name, "content": made}
     return {**shaped, "is_error": wrong} if isinstance(wrong, bool) else shaped
+
+
+def _ends_in_thought(turn: _Turn) -> bool:
+    return turn[1][-1].get("type") in content.THOUGHTS
 
 
 def _without_last_thought(turn: _Turn, out: Mended) -> _Turn:
     """Give a turn that does not end with a thought, which the API refuses."""
     role, said = turn
-    while said and said[-1].get("type") in ("thinking", "redacted_thinking"):
+    while said and said[-1].get("type") in content.THOUGHTS:
         said = said[:-1]
         out.reworded[content.UNSIGNED] = out.reworded.get(content.UNSIGNED, 0) + 1
     return role, said
