@@ -22,6 +22,7 @@ from tests.adapters.transcripts import (
     whole,
     write,
 )
+from tests.format.messages_api import PNG
 from thence.adapters import Mark
 from thence.adapters.claude.records import Log, is_record
 from thence.format.codec import Found, objects
@@ -184,15 +185,16 @@ def test_false_null_and_no_error_differ(
 
 def test_pictures_and_other_blocks_are_kept(tmp_path: Path) -> None:
     """T10, T11: pictures, documents, redacted thoughts, and kinds nobody knows."""
-    picture = {"type": "image", "source": {"type": "base64", "media_type": "x", "data": "AA=="}}
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "x", "data": PNG}}
     log = Script()
     log.user([picture, text("What is it? [Image #3]")], imagePasteIds=[3])
     log.reply([{"type": "redacted_thinking", "data": "x"}], stop="end_turn")
-    log.reply([{"type": "fallback", "from": "x"}], stop="end_turn")
+    log.reply([{"type": "fallback", "name": "x"}], stop="end_turn")
     session = whole(tmp_path, log)
     sent = [b for m in session.messages().messages for b in m["content"]]
 
-    assert ["image", "text", "redacted_thinking", "fallback"] == [b["type"] for b in sent]
+    assert ["image", "text", "redacted_thinking", "text"] == [b["type"] for b in sent]
+    assert "[fallback: x]" == sent[-1]["text"]
     assert "What is it? [Image #3]" == session.title
     assert 1 == session.session().cost.turns
 

@@ -35,6 +35,7 @@ from tests.adapters.rollouts import (
     tokens,
     user,
 )
+from tests.format.messages_api import PNG
 from thence.adapters import File, Mark, Source
 from thence.adapters.codex.records import CUT_OFF, NO_USAGE, Rollout
 from thence.format import joins, lineage
@@ -303,7 +304,7 @@ def test_pictures_have_no_text(home: Home) -> None:
     """T10: an image is kept as an image; its wrapper does not name the session."""
     content = [
         {"type": "input_text", "text": '<image name=[Image #1] path="dot.png">'},
-        {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"},
         {"type": "input_text", "text": "</image>"},
         {"type": "input_text", "text": "What is it?"},
     ]
@@ -311,7 +312,7 @@ def test_pictures_have_no_text(home: Home) -> None:
     image = whole.messages().messages[0]["content"][1]
 
     assert ("What is it?", 1) == (whole.title, whole.session().cost.turns)
-    assert {"type": "base64", "media_type": "image/png", "data": "iVBORw0"} == image["source"]
+    assert {"type": "base64", "media_type": "image/png", "data": PNG} == image["source"]
 
 
 def test_model_comes_from_the_last_turn_context(home: Home) -> None:

@@ -20,6 +20,7 @@ from tests.adapters.groks import (
     log_lines,
     told,
 )
+from tests.format.messages_api import PNG
 from thence.adapters.grok.updates import COMPACTION, INCOMPLETE, KILLED
 from thence.format import joins
 from thence.format.graph import State
@@ -100,11 +101,11 @@ def test_pieces_of_a_prompt_are_one_prompt(folder: Folder) -> None:
     meta = {"promptIndex": 0}
     folder.update("user_message_chunk", content={"type": "text", "text": "What "}, _meta=meta)
     folder.update("user_message_chunk", content={"type": "text", "text": "is this?"}, _meta=meta)
-    picture = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    picture = {"type": "image", "data": PNG, "mimeType": "image/png"}
     folder.update("user_message_chunk", content=picture, _meta=meta)
     folder.said("A crab.")
 
-    shown = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    shown = {"type": "base64", "media_type": "image/png", "data": PNG}
     first = folder.whole.messages().messages[0]["content"]
     assert [{"type": "text", "text": "What is this?"}, {"type": "image", "source": shown}] == first
     assert 1 == folder.whole.session().cost.turns

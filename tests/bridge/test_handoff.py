@@ -314,6 +314,34 @@ def test_projects_of_claude_are_named_as_the_client_names_them(cwd: str, name: s
     assert name == folder_name(cwd)
 
 
+@pytest.mark.parametrize(
+    ("settings", "provider"),
+    [
+        (None, "openai"),
+        ('model = "m"\n', "openai"),
+        ('model_provider = "mine"\n', "mine"),
+        ('\ufeffmodel_provider = "mine"\n', "mine"),
+        ('model_provider = "mine"\nprofile = "p"\n[profiles.p]\nmodel_provider = "its"\n', "its"),
+        ('model_provider = "mine"\nprofile = "p"\n[profiles.p]\nmodel = "m"\n', "mine"),
+        ('model_provider = "mine"\nprofile = "gone"\n', "mine"),
+        ("model_provider = 3\nprofile = 4\nprofiles = 5\n", "openai"),
+        ("model_provider = ", "openai"),
+    ],
+)
+def test_codex_is_given_the_model_provider_of_its_settings(
+    told: Loaded, settings: str | None, provider: str, tmp_path: Path
+) -> None:
+    """Its database takes the provider from the session, and resumes none without one."""
+    root = tmp_path / "codex"
+    root.mkdir()
+    if settings is not None:
+        (root / "config.toml").write_text(settings)
+    made = handed(told, "codex", root)
+    first = json.loads(next(iter(made.files.values())).splitlines()[0])
+
+    assert provider == first["payload"]["model_provider"]
+
+
 def test_grok_is_told_the_model_of_its_settings(tmp_path: Path) -> None:
     """Without one in the settings, or with settings that are none, the client takes its own."""
     assert usual_model(tmp_path) is None

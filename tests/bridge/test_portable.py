@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.format.messages_api import PNG
 from thence.bridge.portable import call_id, carried, fenced, is_plain, mapped, without_harness
 from thence.format.repair import problems
 
@@ -227,7 +228,7 @@ def test_halves_of_characters_are_replaced() -> None:
 
 def test_pictures_go_along_and_other_things_are_named() -> None:
     """An image stays one in a prompt and in a result; a document is told and counted."""
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "a"}}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
     document = {"type": "document", "source": {}}
     history = asked(
         ("user", [text("See."), image, document]),

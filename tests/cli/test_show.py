@@ -22,7 +22,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.adapters.transcripts import Script, write
 from tests.cli.desk import Ran, in_process
+from tests.format.messages_api import refusals
 from thence import __version__
 from thence.adapters import Source
 from thence.adapters.sessions import Loaded
@@ -502,6 +504,25 @@ def test_version_is_the_version() -> None:
 
 
 # -- hostile content --------------------------------------------------------------------------
+
+
+def test_messages_are_taken_by_the_api_whatever_a_log_holds(tmp_path: Path) -> None:
+    """Ids and names of other servers, pictures it cannot show, an id in two turns: all stay."""
+    svg = base64.b64encode(b"<svg/>").decode()
+    source = {"type": "base64", "media_type": "image/svg+xml", "data": svg}
+    script = Script()
+    script.user([{"type": "text", "text": "Look."}, {"type": "image", "source": source}])
+    for place in ("here", "there"):
+        script.call("functions.exec_command:0", "my server.run it", path=place)
+        script.result("functions.exec_command:0", f"what is {place}")
+    script.say("Done.")
+    path = next(write(tmp_path / "claude", script).glob("*.jsonl"))
+    messages = thence("show", path, "--as", "messages").json
+    results = [b["content"] for m in messages for b in m["content"] if b["type"] == "tool_result"]
+
+    assert [] == refusals(messages)
+    assert ["what is here", "what is there"] == results
+    assert "[image left out: image/svg+xml]" == messages[0]["content"][1]["text"]
 
 
 @pytest.mark.parametrize("form", [[], ["--as", "messages"], ["--as", "events"]], ids=str)

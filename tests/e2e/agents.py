@@ -40,6 +40,9 @@ stream_max_retries = 0
 
 [projects."{cell.HOME}/project"]
 trust_level = "trusted"
+
+[notice.model_migrations]
+"gpt-5.5" = "gpt-6-sol"
 """
 
 GROK = f"""[cli]

@@ -4,8 +4,9 @@
 happened. Inside, the home that was ordered lies at `/mnt/dev`, whatever it is called outside, so
 that two runs say the same words; a scripted model listens; commands run one after another without
 any capability, so that modes of files mean something even to root; a `capable` order leaves
-them, for a client that makes a sandbox of its own. When the model is about to give its second
-answer, the agent being in the midst of its work, the order's harm is done to our queue.
+them, for a client that makes a sandbox of its own; `talks` run after them, on a terminal. When the
+model is about to give its second answer, the agent being in the midst of its work, the order's harm
+is done to our queue.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def main() -> None:
     models = Models(order["prompt"], answers, lambda at: harm() if at == 1 else None)
     before = None if order.get("capable") else _powerless
     ran = [_ran(command, order["env"], before) for command in order["commands"]]
+    ran += [_typed(talk, order["env"]) for talk in order.get("talks", ())]
     json.dump({"ran": ran, "asked": list(models.asked.values())}, sys.stdout)
 
 
@@ -119,6 +121,14 @@ def _ran(
         preexec_fn=before,
     )
     return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+
+
+def _typed(talk: dict[str, str], env: dict[str, str]) -> dict[str, Any]:
+    """Run a command line on a terminal, and type into it."""
+    from tests.e2e import terminal
+
+    env = {"HOME": str(HOME), **env, "TERM": "xterm-256color"}
+    return terminal.converse(cwd=HOME, env=env, prepare=_powerless, **talk)
 
 
 def _powerless() -> None:

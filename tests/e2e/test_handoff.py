@@ -7,9 +7,11 @@ handed over, in order, every call with its result.
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +24,21 @@ from thence import Journal
 pytestmark = pytest.mark.e2e
 
 NEXT = "Then mend it, please."
+DONE = "Mended, it adds now."
+EARLIER = "That was another session."
 READS = {
     "claude": ("Read", {"file_path": f"{cell.HOME}/project/calc.py"}),
     "grok": ("list_dir", {"target_directory": "."}),
     "codex": ("update_plan", {"plan": [{"step": "look", "status": "completed"}]}),
 }
 """A second call of each client: one that others do not know by this name."""
+
+LOGO = (
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAeUlEQVR4nO3PQQkAMAzAwCqpfymTNRF7HINABFzm"
+    "7H7dcEEDWtCAFjSgBQ1oQQNa0IAWNKAFDWhBA1rQgBY0oAUNaEEDWtCAFjSgBQ1oQQNa0IAWNKAFDWhBA1rQgBY0"
+    "oAUNaEEDWtCAFjSgBQ1oQQNa0IAWNKAFj13Kp0DxHeM4GQAAAABJRU5ErkJggg=="
+)
+"""A picture that every client takes for large enough, in base64."""
 
 SURROUNDINGS = "<environment_context>"
 """How Codex's words about its sandbox begin, which stay behind."""
@@ -66,13 +77,19 @@ def going_on(name: str, session: str) -> list[str]:
 
 
 def order(
-    agent: Agent, home: Path, prompt: str, answers: list[Any], *commands: list[str]
+    agent: Agent,
+    home: Path,
+    prompt: str,
+    answers: list[Any],
+    *commands: list[str],
+    talks: Sequence[dict[str, str]] = (),
 ) -> dict[str, Any]:
     """Run commands in the home, with a model that answers so to the prompt."""
     return cell.run(
         {
             "home": str(home),
             "commands": commands,
+            "talks": talks,
             "env": ENV | agent.env,
             "prompt": prompt,
             "answers": answers,
@@ -93,6 +110,22 @@ def written(writer: str, home: Path) -> Path:
     logs = {"claude": "projects/*/*.jsonl", "codex": "sessions/*/*/*/*.jsonl"}
     found = (home / agent.folder).glob(logs.get(writer, "sessions/*/*/updates.jsonl"))
     return next(iter(found))
+
+
+def with_an_image(writer: str, home: Path) -> Path:
+    """Have a session written in which a picture was read, and for Claude Code a file was named."""
+    agent = client(writer)
+    agent.settle(home)
+    (home / "project" / "logo.png").write_bytes(base64.b64decode(LOGO))
+    looks = {
+        "claude": ("Read", {"file_path": f"{cell.HOME}/project/logo.png"}),
+        "grok": ("read_file", {"target_file": "logo.png"}),
+    }
+    ask = [f"{word} See @calc.py" if word == PROMPT else word for word in agent.ask()]
+    asked = order(agent, home, PROMPT, [looks[writer], ANSWER], ask)["ran"][0]
+    assert 0 == asked["code"], asked
+    logs = {"claude": "projects/*/*.jsonl", "grok": "sessions/*/*/updates.jsonl"}
+    return next(iter((home / agent.folder).glob(logs[writer])))
 
 
 def _by_our_journal(home: Path) -> Path:
@@ -134,13 +167,40 @@ class Handed(NamedTuple):
     """The new session, as we read it when the client has gone on with it."""
 
 
+def used(agent: Agent, reader: str, home: Path) -> None:
+    """Make a home one in which a client has run before, as every user's is."""
+    folder = home / agent.folder
+    folder.mkdir(exist_ok=True)
+    settings = folder / "config.toml"
+    if agent.settings and not settings.exists():
+        settings.write_text(agent.settings)
+    ask = [str(CLIENTS / "bin" / reader), *agent.program]
+    (ran,) = order(agent, home, PROMPT, [EARLIER], ask)["ran"]
+    assert 0 == ran["code"], ran
+    if agent.name == "codex":
+        assert list(folder.glob("state_*.sqlite"))
+
+
+def talked(agent: Agent, home: Path, line: str) -> dict[str, Any]:
+    """Run a command line on a terminal; type the next prompt when the history is shown."""
+    card = home / ".claude.json"
+    if agent.name == "claude":  # questions that a client asks once in its life
+        known = json.loads(card.read_text())
+        known |= {"hasCompletedOnboarding": True, "theme": "dark"}
+        known["customApiKeyResponses"] = {"approved": ["none"], "rejected": []}
+        known["projects"] = {f"{cell.HOME}/project": {"hasTrustDialogAccepted": True}}
+        card.write_text(json.dumps(known))
+    line = f"PATH={CLIENTS}/bin:$PATH; export PATH; {line}"
+    talk = {"line": line, "shown": ANSWER, "typed": NEXT, "answer": DONE}
+    done = order(agent, home, NEXT, [DONE], talks=[talk])
+    assert 0 == done["ran"][0]["code"], done["ran"][0]["out"][-3000:]
+    return done
+
+
 def handed(reader: str, path: Path, home: Path, *options: str) -> Handed:
     """Hand a session over and let the other client go on with it."""
     agent = client(reader)
-    settings = home / agent.folder / "config.toml"
-    if agent.settings and not settings.exists():
-        settings.parent.mkdir(exist_ok=True)
-        settings.write_text(agent.settings)
+    used(agent, reader, home)
     before = path.read_bytes()
     here = inside(path, home)
     hand = thence("handoff", here, "--to", agent.name, "--json", *options)
@@ -148,7 +208,7 @@ def handed(reader: str, path: Path, home: Path, *options: str) -> Handed:
     shown, gave = order(agent, home, PROMPT, [ANSWER], show, hand)["ran"]
     assert 0 == gave["code"], gave
     report = json.loads(gave["out"])
-    done = order(agent, home, NEXT, ["Done."], going_on(reader, report["session"]))
+    done = order(agent, home, NEXT, [DONE], going_on(reader, report["session"]))
     assert 0 == done["ran"][0]["code"], done["ran"][0]
     assert before == path.read_bytes()
     log = next(name for name in report["files"] if not name.endswith("summary.json"))
@@ -249,7 +309,7 @@ def counted_once(done: Handed) -> None:
     (edge,) = (edge for edge in done.after["edges"] if edge["link"] == "adopt")
 
     assert ("replayed", "live") == (states[PROMPT], states[NEXT])
-    assert "live" == states["Done."]
+    assert "live" == states[DONE]
     assert [] == [e for e in events if e["kind"] == "tool_call" and e["state"] != "replayed"]
     assert done.report["session_uid"] == f"{edge['agent']}:{edge['session']}"
     assert edge["event"]
@@ -303,3 +363,95 @@ def test_a_session_goes_on_from_an_earlier_event(reader: str, tmp_path: Path) ->
     assert [call["message"]["content"][0]["id"]] == calls == results
     assert [] == [said for said in sent if ANSWER in said.text]
     assert call["uuid"] == done.report["event"]
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [("claude", "codex"), ("grok", "codex"), ("codex", "claude"), ("codex", "grok")],
+)
+def test_the_printed_command_resumes_in_the_clients_own_interface(
+    writer: str, reader: str, tmp_path: Path
+) -> None:
+    """In a home where the client has run: the history is shown, and sent with the next prompt."""
+    agent = client(reader)
+    home = tmp_path / "home"
+    path = written(writer, home)
+    used(agent, reader, home)
+    hand = thence("handoff", inside(path, home), "--to", agent.name, "--json")
+    show = thence("show", inside(path, home), "--as", "messages", "--json")
+    shown, gave = order(agent, home, PROMPT, [ANSWER], show, hand)["ran"]
+    done = talked(agent, home, json.loads(gave["out"])["command"])
+    sent = list(parts(done["asked"][0]))
+    calls, results = pairs(sent)
+
+    assert [] == missing(json.loads(shown["out"]), sent)
+    assert calls == results
+    assert any(NEXT in said.text for said in sent[-3:])
+
+
+def test_resume_with_codex_goes_on_in_one_step(tmp_path: Path) -> None:
+    """`thence resume ID --with codex --exec` hands the session over and runs the client on it."""
+    agent = client("codex")
+    home = tmp_path / "home"
+    path = written("claude", home)
+    used(agent, "codex", home)
+    run = shlex.join(thence("resume", path.stem, "--with", "codex", "--exec"))
+    (swept,) = order(agent, home, PROMPT, [ANSWER], thence("sweep", "--json"))["ran"]
+    assert 0 == swept["code"], swept
+    done = talked(agent, home, run)
+    sent = list(parts(done["asked"][0]))
+
+    assert any(PROMPT in said.text for said in sent)
+    assert any(ANSWER in said.text for said in sent)
+    assert any(NEXT in said.text for said in sent[-3:])
+
+
+@pytest.mark.parametrize(("writer", "reader"), [("claude", "grok"), ("grok", "claude")])
+def test_an_image_in_a_result_reaches_the_next_model(
+    writer: str, reader: str, tmp_path: Path
+) -> None:
+    """The next client sends the picture itself, in the result of the call that read it."""
+    client(reader)
+    home = tmp_path / "home"
+    done = handed(reader, with_an_image(writer, home), home)
+    items = done.asked[0].get("input") or [
+        block for message in done.asked[0]["messages"] for block in message["content"]
+    ]
+    kinds = ("tool_result", "function_call_output")
+    results = [item for item in items if isinstance(item, dict) and item.get("type") in kinds]
+
+    assert 1 == len(results)
+    assert LOGO in json.dumps(results[0])
+    assert not any("image" in name for name in done.report["left"])
+
+
+@pytest.mark.parametrize("reader", ["claude", OLDER, "codex", "grok"])
+def test_a_file_that_a_prompt_names_reaches_the_next_model(reader: str, tmp_path: Path) -> None:
+    """Its content is sent, and where that is another agent's model not as the user's words."""
+    client(reader)
+    home = tmp_path / "home"
+    done = handed(reader, with_an_image("claude", home), home)
+    told = [said.text for said in parts(done.asked[0]) if "1\tdef add(a, b):" in said.text]
+
+    assert 1 == len(told)
+    if reader in ("codex", "grok"):
+        assert told[0].startswith("[Recorded by claude, not written by the user:]")
+        assert "<user_query>" not in told[0]
+
+
+@pytest.mark.parametrize("reader", ["claude", "codex", "grok"])
+def test_a_session_with_files_and_images_resumes_in_the_clients_own_interface(
+    reader: str, tmp_path: Path
+) -> None:
+    """What the user did not write is no prompt on the screen, and is sent with the next one."""
+    agent = client(reader)
+    home = tmp_path / "home"
+    path = with_an_image("claude", home)
+    used(agent, reader, home)
+    hand = thence("handoff", inside(path, home), "--to", agent.name, "--json")
+    (gave,) = order(agent, home, PROMPT, [ANSWER], hand)["ran"]
+    done = talked(agent, home, json.loads(gave["out"])["command"])
+    sent = list(parts(done["asked"][0]))
+
+    assert any("1\tdef add(a, b):" in said.text for said in sent)
+    assert any(NEXT in said.text for said in sent[-3:])

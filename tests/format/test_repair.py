@@ -207,6 +207,70 @@ def test_what_is_left_out_is_listed() -> None:
     }
 
 
+REUSED = "functions.exec_command:0"
+
+
+@pytest.mark.parametrize("name", [REUSED, "call_0", ""])
+def test_calls_that_share_an_id_stay_with_their_own_results(name: str) -> None:
+    """As servers of open models give ids: the same in every turn, or none."""
+    messages = [user({"type": "text", "text": "go"})]
+    for at in range(3):
+        made = {**call(name), "input": {"n": at}}
+        messages += [assistant(made), user(result(name, f"out {at}"))]
+
+    mended = mend(messages)
+    pairs = [
+        (said["content"][0]["input"]["n"], answer["content"][0]["content"])
+        for said, answer in zip(mended.messages[1::2], mended.messages[2::2], strict=True)
+    ]
+    names = [said["content"][0]["id"] for said in mended.messages[1::2]]
+    again = [answer["content"][0]["tool_use_id"] for answer in mended.messages[2::2]]
+
+    assert [(0, "out 0"), (1, "out 1"), (2, "out 2")] == pairs
+    assert names == again
+    assert 3 == len(set(names))
+    assert ([], []) == (mended.left_out, mended.open_calls)
+    assert mended.messages[:5] == mend(messages[:5]).messages
+
+
+def test_parallel_calls_without_ids_are_answered_in_order() -> None:
+    """Nothing but the order tells which result is whose."""
+    one, two = {**call(""), "input": {"n": 1}}, {**call(""), "input": {"n": 2}}
+    messages = [user({"type": "text", "text": "go"}), assistant(one, two)]
+    mended = mend([*messages, user(result("", "first"), result("", "second"))]).messages
+
+    assert ["first", "second"] == [block["content"] for block in mended[2]["content"]]
+
+
+def test_a_call_that_was_cut_off_does_not_take_the_result_of_a_later_one() -> None:
+    """Same id, later turn: the result is the later call's, the first has none."""
+    first, second = {**call(REUSED), "input": {"n": 1}}, {**call(REUSED), "input": {"n": 2}}
+    go = user({"type": "text", "text": "go"})
+    mended = mend([go, assistant(first), go, assistant(second), user(result(REUSED, "late"))])
+
+    assert is_synthetic(mended.messages[2]["content"][0])
+    assert "late" == mended.messages[4]["content"][0]["content"]
+    assert [first] == mended.open_calls
+
+
+def test_the_blocks_of_one_response_are_one_message() -> None:
+    """Though its client wrote the first result before the second call."""
+    go = user({"type": "text", "text": "go"})
+    messages = [
+        go,
+        {**assistant(call("a")), "id": "r1"},
+        user(result("a")),
+        {**assistant(call("b")), "id": "r1"},
+        user(result("b")),
+        {**assistant({"type": "text", "text": "done"}), "id": "r2"},
+    ]
+    mended = mend(messages).messages
+
+    assert [call("a"), call("b")] == mended[1]["content"]
+    assert [result("a"), result("b")] == mended[2]["content"]
+    assert 4 == len(mended)
+
+
 def test_a_history_that_begins_with_the_model_gets_an_opening() -> None:
     """The API wants the user first; nothing of the model's is thrown away for it."""
     mended = mend([assistant({"type": "text", "text": "hello"})])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -132,6 +133,7 @@ def plan(
         _one_line(whole.title),
         known.model if agent == to else to_grok.usual_model(root) if to == "grok" else None,
         known.git_branch,
+        to_codex.configured_provider(root) if to == "codex" else None,
     )
     writer = _WRITERS[to]
     written = {str(root / name): rows for name, rows in writer.files(bound).items()}
@@ -148,8 +150,8 @@ def plan(
         dict(account.kept),
         dict(account.mapped),
         dict(account.told),
-        dict(account.left),
-        [portable.call_id(f"{call['id']}") for call in mended.open_calls],
+        dict(account.left + Counter(mended.reworded)),
+        list(map(portable.call_id, mended.answered)),
         _mended(mended),
         NOT_HANDED,
         list(written),
@@ -175,6 +177,7 @@ def _one_line(title: str | None) -> str | None:
 
 def _mended(mended: repair.Mended) -> list[str]:
     out = [f"{left.why}: {left.id}" if left.id else left.why for left in mended.left_out]
+    out += [f"call got a new id: {name or 'it had none'}" for name in mended.renamed]
     return [*out, *(["history began with the model's words"] if mended.opened else [])]
 
 

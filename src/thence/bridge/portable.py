@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from thence.format import kinds, repair
+from thence.format.facts import recorded
 from thence.format.records import JSON, blocks, word
 
 Block = dict[str, JSON]
@@ -62,6 +63,20 @@ _TAGS: Final = (
 )
 """Texts in the user's mouth that tell a harness's rules, surroundings and permissions."""
 _INSTRUCTIONS: Final = "# AGENTS.md instructions"
+_NOT_WRITTEN: Final = (
+    *("<bash-input>", "<bash-stdout>", "<bash-stderr>", "<local-command-"),
+    *("<command-name>", "<command-message>", "<command-args>", "<task-notification>"),
+    *("<user-prompt-submit-hook>", "<teammate-message", "<subagent_notification>"),
+    *("<user_shell_command>", "<user_action>", "<turn_aborted>", "<hook_prompt"),
+)
+"""How texts in the user's mouth begin that hold output of commands, hooks and other agents."""
+_ATTACHED: Final = re.compile(
+    r"<system-reminder>\n((?:Called the|Result of calling the) \w+ tool.*)\n</system-reminder>",
+    re.DOTALL,
+)
+"""How Claude Code tells of a file that a prompt names."""
+_IMAGE_LABEL: Final = re.compile(r"<image(?: [^>\n]*)?>|</image>")
+"""What Codex puts around an image."""
 _USER_INFO: Final = "<user_info>"
 
 
@@ -77,6 +92,8 @@ class Bound(msgspec.Struct, frozen=True):
     title: str | None = None
     model: str | None = None
     git_branch: str | None = None
+    provider: str | None = None
+    """The model provider of the target's settings, where its sessions name one."""
 
     def time(self, after: int) -> str:
         """Give a time so many milliseconds after this one, as every agent writes it."""
@@ -84,17 +101,18 @@ class Bound(msgspec.Struct, frozen=True):
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
-class Account(msgspec.Struct):
+class Account:
     """What became of the parts of a history."""
 
-    kept: dict[str, int] = {}
-    """Calls that stay as they are, by tool."""
-    mapped: dict[str, int] = {}
-    """Calls under another name, as `Bash → exec_command`."""
-    told: dict[str, int] = {}
-    """Calls told in words with their results, by tool."""
-    left: dict[str, int] = {}
-    """What stayed behind, by what it is."""
+    def __init__(self) -> None:
+        self.kept: Counter[str] = Counter()
+        """Calls that stay as they are, by tool."""
+        self.mapped: Counter[str] = Counter()
+        """Calls under another name, as `Bash → exec_command`."""
+        self.told: Counter[str] = Counter()
+        """Calls told in words with their results, by tool."""
+        self.left: Counter[str] = Counter()
+        """What stayed behind, by what it is."""
 
 
 def carried(messages: Iterable[Block], source: str, target: str) -> tuple[list[Block], Account]:
@@ -120,7 +138,7 @@ class _Carrying:
         self.results: dict[str, Block] = {}
         self.stays: dict[str, str] = {}
         """Calls that stay calls: their id, and their id from now on."""
-        self.account = Account(Counter(), Counter(), Counter(), Counter())
+        self.account = Account()
 
     def message(self, message: Block) -> Block:
         role = message["role"]
@@ -205,16 +223,33 @@ class _Carrying:
     def _user(self, block: Block) -> Block | None:
         kind = block.get("type")
         if kind == "text":
-            said, gone = without_harness(word(block.get("text")))
-            for tag in gone:
-                self._left(f"<{tag}>")
-            return _text(said) if said.strip() else None
+            return self._words(word(block.get("text")))
         if kind == "tool_result":
             return self._result(block)
-        if kind == "image" and isinstance(block.get("source"), dict):
+        if self._goes_along(block):
             return block
         self._left(f"{kind}")
         return _text(f"[{kind}]")
+
+    def _goes_along(self, block: Block) -> bool:
+        """Whether a block that is no text stays as it is."""
+        kinds_kept = ("image", "document") if self.target == "claude" else ("image",)
+        return block.get("type") in kinds_kept and isinstance(block.get("source"), dict)
+
+    def _words(self, text: str) -> Block | None:
+        """Give a text of the user's side; what the user did not write is marked as such."""
+        if (attached := _ATTACHED.fullmatch(text.strip())) is not None:
+            return _text(text if self.same else recorded(attached[1], self.source))
+        if _IMAGE_LABEL.fullmatch(text.strip()) and not self.same:
+            return None  # what it stands before goes along
+        said, gone = without_harness(text)
+        for tag in gone:
+            self._left(f"<{tag}>")
+        if not said.strip():
+            return None
+        if said.lstrip().startswith(_NOT_WRITTEN) and not self.same:
+            return _text(recorded(said.strip(), self.source))
+        return _text(said)
 
     def _result(self, block: Block) -> Block | None:
         new = self.stays.get(block["tool_use_id"])
@@ -235,7 +270,7 @@ class _Carrying:
     def _part(self, part: Block) -> Block:
         if part.get("type") == "text":
             return _text(word(part.get("text")))
-        if part.get("type") == "image" and isinstance(part.get("source"), dict):
+        if self._goes_along(part):
             return part
         self._left(f"{part.get('type')} in a result")
         return _text(f"[{part.get('type')}]")

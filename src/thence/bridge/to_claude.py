@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 from thence.bridge.portable import Bound
-from thence.format.records import JSON, blocks
+from thence.format.facts import RECORDED
+from thence.format.records import JSON, blocks, word
 
 LIKE: Final = "2.1.325"
 """The version whose records these are."""
@@ -71,6 +73,8 @@ def _records(bound: Bound) -> Iterator[JSON]:
             "version": LIKE,
             "gitBranch": bound.git_branch or "HEAD",
             "type": message["role"],
+            # As the client marks what it put into the user's mouth itself.
+            **({"isMeta": True} if _is_recorded(message["content"][0]) else {}),
             "message": _message(message, f"msg_{uuid.replace('-', '')}", bound.model),
             "uuid": uuid,
             # The client's own word for a copy: what was said and paid elsewhere counts there.
@@ -81,13 +85,17 @@ def _records(bound: Bound) -> Iterator[JSON]:
 
 
 def _parts(message: JSON) -> Iterator[JSON]:
-    """Part results from the words behind them, as the client writes them."""
-    given = blocks(message["content"])
-    results = [block for block in given if block.get("type") == "tool_result"]
-    words = [block for block in given if block.get("type") != "tool_result"]
-    for some in (results, words):
-        if some:
-            yield {"role": message["role"], "content": some}
+    """Part results, recorded texts and a user's words, as the client writes them."""
+    for _, group in groupby(blocks(message["content"]), key=_sort):
+        yield {"role": message["role"], "content": list(group)}
+
+
+def _sort(block: JSON) -> tuple[bool, bool]:
+    return block.get("type") == "tool_result", _is_recorded(block)
+
+
+def _is_recorded(block: JSON) -> bool:
+    return word(block.get("text")).startswith(RECORDED)
 
 
 def _message(message: JSON, name: str, model: str | None) -> JSON:

@@ -2,22 +2,28 @@
 
 Written in the legacy form, which every version since 0.39 goes on with: the items that the model
 sees, and beside each message the event that a terminal shows it by. There is no turn context, so
-that nothing says how much was once allowed.
+that nothing says how much was once allowed. The session names the model provider of the user's
+settings: the client's database takes it from there, and refuses to resume a session without one.
 """
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Final
 
 from thence.bridge.portable import Bound
+from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
 LIKE: Final = "0.166.0"
 """The version that these records were tried with."""
 _CUSTOM: Final = frozenset({"apply_patch", "exec"})
 """Tools whose input is a text and no JSON."""
+DEFAULT_PROVIDER: Final = "openai"
+"""The provider that the client uses when its settings name none."""
 
 
 def files(bound: Bound) -> dict[str, list[JSON]]:
@@ -32,6 +38,18 @@ def resume(bound: Bound) -> list[str]:
     return ["codex", "resume", bound.session]
 
 
+def configured_provider(root: Path) -> str:
+    """Return the model provider of the client's settings: the active profile's, else the usual."""
+    try:
+        settings: JSON = tomllib.loads((root / "config.toml").read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return DEFAULT_PROVIDER
+    profiles = settings.get("profiles")
+    profile = profiles.get(word(settings.get("profile"))) if isinstance(profiles, dict) else None
+    own = word(profile.get("model_provider")) if isinstance(profile, dict) else ""
+    return own or word(settings.get("model_provider")) or DEFAULT_PROVIDER
+
+
 def _lines(bound: Bound) -> Iterator[JSON]:
     start = bound.time(0)
     meta = {
@@ -41,6 +59,7 @@ def _lines(bound: Bound) -> Iterator[JSON]:
         "originator": "thence",
         "cli_version": LIKE,
         "source": "cli",
+        "model_provider": bound.provider or DEFAULT_PROVIDER,
     }
     lines = list(_copies(bound, start))
     yield {"timestamp": start, "type": "session_meta", "payload": meta}
@@ -78,6 +97,10 @@ def _items(message: JSON, texts: Collection[str]) -> Iterator[JSON]:
             call = block["tool_use_id"]
             form = "custom_tool_call_output" if call in texts else "function_call_output"
             yield {"type": form, "call_id": call, "output": _output(block.get("content"))}
+        elif word(block.get("text")).startswith(RECORDED):
+            yield from _message(role, words)
+            words = []
+            yield from _message(role, [_part(block, role)])
         else:
             words.append(_part(block, role))
     yield from _message(role, words)
@@ -132,6 +155,8 @@ def _shown(item: JSON) -> JSON | None:
     if item["type"] != "message":
         return None
     said = "\n".join(word(part.get("text")) for part in item["content"] if part.get("text"))
+    if said.startswith(RECORDED):
+        return None  # the model sees it; it is no prompt of the user's
     if item["role"] == "assistant":
         return {"type": "agent_message", "message": said}
     return {"type": "user_message", "message": said}

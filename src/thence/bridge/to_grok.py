@@ -8,13 +8,16 @@ speaks of permissions.
 
 from __future__ import annotations
 
+import itertools
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
 from thence.bridge.portable import Bound
+from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
 
@@ -25,7 +28,7 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     chat = [row for message in bound.messages for row in _rows(message, bound)]
     prompt = 0
     for row in chat:
-        if row["type"] == "user":
+        if row["type"] == "user" and "synthetic_reason" not in row:
             row["prompt_index"] = prompt
             prompt += 1
     updates = list(_updates(bound))
@@ -81,23 +84,44 @@ def _rows(message: JSON, bound: Bound) -> Iterator[JSON]:
         ]
         yield row | ({"tool_calls": calls} if calls else {})
         return
-    words = []
-    for block in given:
-        if block.get("type") == "tool_result":
-            content = _flat(block.get("content"))
-            yield {"type": "tool_result", "tool_call_id": block["tool_use_id"], "content": content}
-        elif block.get("type") == "image":
-            words.append({"type": "image", "url": _url(block["source"])})
-        else:
-            asked = f"<user_query>\n{word(block.get('text'))}\n</user_query>"
-            words.append({"type": "text", "text": asked})
-    if words:
-        yield {"type": "user", "content": words}
+    for kind, run in groupby(given, key=_sort):
+        if kind == "words":
+            yield {"type": "user", "content": [_said(block) for block in run]}
+            continue
+        for block in run:
+            if kind == "result":
+                yield _result(block)
+            else:  # no prompt: the client's own mark for such texts
+                text = {"type": "text", "text": block["text"]}
+                yield {"type": "user", "content": [text], "synthetic_reason": "system_reminder"}
 
 
-def _flat(content: JSON) -> str:
-    parts = blocks(content)
-    return "\n".join(word(p.get("text")) or f"[{p.get('type')}]" for p in parts)
+def _sort(block: JSON) -> str:
+    """Tell results, recorded texts and a user's words apart."""
+    if block.get("type") == "tool_result":
+        return "result"
+    return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
+
+
+def _said(block: JSON) -> JSON:
+    if block.get("type") == "image":
+        return {"type": "image", "url": _url(block["source"])}
+    return {"type": "text", "text": f"<user_query>\n{word(block.get('text'))}\n</user_query>"}
+
+
+def _result(block: JSON) -> JSON:
+    row = {"type": "tool_result", "tool_call_id": block["tool_use_id"]}
+    row["content"] = _texts(block.get("content"))
+    images = [{"type": "image", "url": _url(part["source"])} for part in _images(block)]
+    return row | ({"images": images} if images else {})
+
+
+def _texts(content: JSON) -> str:
+    return "\n".join(word(p.get("text")) for p in blocks(content) if p.get("type") == "text")
+
+
+def _images(block: JSON) -> list[JSON]:
+    return [part for part in blocks(block.get("content")) if part.get("type") == "image"]
 
 
 def _url(source: JSON) -> str:
@@ -111,12 +135,9 @@ def _url(source: JSON) -> str:
 
 def _updates(bound: Bound) -> Iterator[JSON]:
     """Give what a terminal shows."""
-    prompt = 0
-    shown = [update for message in bound.messages for update in _shown(message)]
+    prompts = itertools.count()
+    shown = [update for message in bound.messages for update in _shown(message, prompts)]
     for number, update in enumerate(shown, 1):
-        if update["sessionUpdate"] == "user_message_chunk":
-            update["_meta"] = {"promptIndex": prompt}
-            prompt += 1
         yield _line(bound, number, "session/update", update)
     if bound.messages[-1]["role"] == "assistant":  # at rest, and not still at it
         ended = {
@@ -140,37 +161,64 @@ def _line(bound: Bound, number: int, method: str, update: JSON) -> JSON:
     return {"timestamp": int(moment), "method": method, "params": params}
 
 
-def _shown(message: JSON) -> Iterator[JSON]:
+def _shown(message: JSON, prompts: Iterator[int]) -> Iterator[JSON]:
     """Give a message as its chunks: what is said in one go is one of them."""
-    whose = "agent" if message["role"] == "assistant" else "user"
-    words: list[str] = []
-    for block in blocks(message["content"]):
-        kind = block.get("type")
-        if kind == "text":
-            words.append(word(block.get("text")))
-            continue
-        yield from _chunk(whose, words)
-        words = []
-        if kind == "tool_use":
-            yield {
-                "sessionUpdate": "tool_call",
-                "toolCallId": block["id"],
-                "title": block["name"],
-                "rawInput": block["input"],
-                "_meta": {"x.ai/tool": {"name": block["name"]}},
-            }
-        elif kind == "tool_result":
-            text = {"type": "text", "text": _flat(block.get("content"))}
-            yield {
-                "sessionUpdate": "tool_call_update",
-                "toolCallId": block["tool_use_id"],
-                "status": "failed" if block.get("is_error") else "completed",
-                "content": [{"type": "content", "content": text}],
-            }
-    yield from _chunk(whose, words)
+    for kind, run in groupby(blocks(message["content"]), key=_sort):
+        if kind == "result":
+            yield from map(_ended, run)
+        elif message["role"] == "assistant":
+            yield from _answer(run)
+        elif kind == "recorded":
+            yield from (_chunk("user", {"type": "text", "text": block["text"]}) for block in run)
+        else:
+            meta = {"_meta": {"promptIndex": next(prompts)}}
+            yield from (_chunk("user", part) | meta for part in _spoken(run))
 
 
-def _chunk(whose: str, words: list[str]) -> Iterator[JSON]:
-    if words:
-        content = {"type": "text", "text": "\n\n".join(words)}
-        yield {"sessionUpdate": f"{whose}_message_chunk", "content": content}
+def _answer(run: Iterable[JSON]) -> Iterator[JSON]:
+    for calls, some in groupby(run, key=lambda block: block.get("type") == "tool_use"):
+        if calls:
+            yield from map(_called, some)
+        else:
+            yield from (_chunk("agent", part) for part in _spoken(some))
+
+
+def _spoken(run: Iterable[JSON]) -> Iterator[JSON]:
+    """Give texts joined, and images, as the parts of chunks."""
+    for is_image, some in groupby(run, key=lambda block: block.get("type") == "image"):
+        if is_image:
+            yield from (_shown_image(block["source"]) for block in some)
+        else:
+            yield {"type": "text", "text": "\n\n".join(word(b.get("text")) for b in some)}
+
+
+def _shown_image(source: JSON) -> JSON:
+    if source.get("type") == "url":  # the log has no room for an address
+        return {"type": "text", "text": f"[image: {word(source.get('url'))}]"}
+    data, media = word(source.get("data")), word(source.get("media_type"))
+    return {"type": "image", "data": data, "mimeType": media}
+
+
+def _called(block: JSON) -> JSON:
+    return {
+        "sessionUpdate": "tool_call",
+        "toolCallId": block["id"],
+        "title": block["name"],
+        "rawInput": block["input"],
+        "_meta": {"x.ai/tool": {"name": block["name"]}},
+    }
+
+
+def _ended(block: JSON) -> JSON:
+    text = {"type": "text", "text": _texts(block.get("content"))}
+    parts = [text, *(_shown_image(part["source"]) for part in _images(block))]
+    return {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": block["tool_use_id"],
+        "status": "failed" if block.get("is_error") else "completed",
+        "content": [{"type": "content", "content": part} for part in parts],
+    }
+
+
+def _chunk(whose: str, content: JSON) -> JSON:
+    return {"sessionUpdate": f"{whose}_message_chunk", "content": content}

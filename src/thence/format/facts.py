@@ -31,6 +31,9 @@ COPIES_OF = "copies_of"
 HANDED = "thence handed it over"
 """How a tie is known that a handoff wrote down."""
 
+RECORDED = "[Recorded by "
+"""How a text begins that a handoff took along and that its user never wrote."""
+
 WHOLE_OUTPUT = "whole_output"
 """In the payload of a note beside a result: all that the call gave, where the result is a part."""
 
@@ -83,6 +86,11 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def uid(self, agent: str) -> str:
         """Give the full id of the other session, as a session of this agent tells it."""
         return f"{self.agent or agent}:{self.session}"
+
+
+def recorded(text: str, agent: str) -> str:
+    """Mark a text that an agent put into the user's mouth: output, a file, a notice."""
+    return f"{RECORDED}{agent}, not written by the user:]\n{text}"
 
 
 def handed(uid: JSON, event: JSON) -> tuple[Edge, ...]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from thence.format import joins
-from thence.format.facts import Block, Fact, Share, all_told
+from thence.format.facts import Block, Fact, Share, Told, all_told
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of
@@ -144,6 +144,7 @@ def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
     told = {call: one for call, one in all_told(others).items() if one.output is not None}
     if not told:
         return facts
+    facts = _with_texts(facts, told)
     answered = {call for fact in facts for call in fact.node.answers}
     last: dict[tuple[str, str | None], int] = {}
     for at, fact in enumerate(facts):
@@ -160,6 +161,36 @@ def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
     if not made:
         return facts
     return [one for at, fact in enumerate(facts) for one in (fact, *made.get(at, ()))]
+
+
+def _with_texts(facts: list[Fact], told: dict[str, Told]) -> list[Fact]:
+    """Give results that are images alone the text that another record tells of the same call."""
+    out = facts
+    for at, fact in enumerate(facts):
+        if not fact.node.answers or not any(_is_image_alone(block) for block in fact.blocks):
+            continue
+        made = [
+            _with_text(block, told[block.call].output)
+            if _is_image_alone(block) and block.call in told
+            else block
+            for block in fact.blocks
+        ]
+        out = list(facts) if out is facts else out
+        out[at] = msgspec.structs.replace(fact, blocks=tuple(made))
+    return out
+
+
+def _is_image_alone(block: Block) -> bool:
+    is_list = block.kind == "tool_result" and isinstance(block.payload, list)
+    return is_list and not text_of(block.payload)
+
+
+def _with_text(block: Block, output: JSON) -> Block:
+    said = text_of(output)
+    if not said:
+        return block
+    payload = [{"type": "text", "text": said}, *block.payload]
+    return msgspec.structs.replace(block, summary=one_line(said), payload=payload)
 
 
 def _result(asked: Fact, call: str, output: JSON, failed: bool | None) -> Fact:  # noqa: FBT001 - as told

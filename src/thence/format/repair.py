@@ -2,32 +2,41 @@
 
 `mend` takes messages in the shape of the API and gives messages the API accepts: the first is
 the user's, roles alternate, no content is empty, every `tool_use` is answered directly after its
-message and every `tool_result` answers one, no id twice. Orphans (calls without a result) are
-treated in one of three ways, the caller's choice:
+message and every `tool_result` answers one, no id twice. Blocks of one response are one message.
+Single blocks are put right in `content`. Orphans (calls without a result) are treated in one of
+three ways, the caller's choice:
 
     answer  a synthetic error result stands in for the one that never came (the default)
     drop    the call is left out, as the clients do that leave it on a dead branch
     mark    the call is shown as interrupted, in words
 
-Invariants: results are looked for in the whole list before a call is an orphan; mending what is
-mended changes nothing; a real result always wins over a synthetic one; what was left out or
-added is listed, never silent. Nothing is written here: `synthetic` makes the event that a
-journal may append, with an id that two repairers agree on.
+Invariants: results are looked for in the whole list before a call is an orphan; a call whose id is
+missing, refused or used before stays, under a new one; mending what is mended changes nothing; a
+real result always wins over a synthetic one; what was left out or added is listed, never silent.
+Nothing is written here: `synthetic` makes the event that a journal may append, with an id that two
+repairers agree on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Final, Literal
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
+from thence.format import content
 from thence.format.records import JSON, Event, blocks
 
 Orphans = Literal["answer", "drop", "mark"]
 Block = dict[str, JSON]
 ApiMessage = dict[str, JSON]
+_Turn = tuple[str, list[Block]]
+_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+"""Ids of calls that the API takes."""
 
 INTERRUPTED = (
     "[interrupted: the session ended before a result of this call was recorded. "
@@ -48,82 +57,172 @@ class Mended(msgspec.Struct):
 
     messages: list[ApiMessage]
     open_calls: list[Block]
+    """As they were written, so that whoever wrote them can answer them."""
     left_out: list[Left]
     opened: bool = False
     """A message was put in front because the history began with the model's."""
+    renamed: list[str] = []
+    """Ids of calls that the API would refuse, or that an earlier call has: they got new ones."""
+    answered: list[str] = []
+    """Ids, in the messages, of calls that were given a result because they had none."""
+    reworded: dict[str, int] = {}
+    """What the API takes in no form and is told in words, or is a thought without signature."""
+
+
+class _Call(msgspec.Struct, eq=False, gc=False):
+    """A call, and the result that was found for it."""
+
+    block: Block
+    key: str
+    """Its id as written; empty when it has none."""
+    result: Block | None = None
 
 
 class _Part(msgspec.Struct):
     """Neighbouring messages of one role, taken together."""
 
     role: str
-    blocks: list[Block]
+    blocks: list[Block | _Call]
+    response: JSON = None
+    """The id of the API's response whose blocks these are, where that is known."""
 
 
 def mend(messages: Iterable[ApiMessage], orphans: Orphans = "answer") -> Mended:
     """Make any list of messages valid for the API."""
     out = Mended([], [], [])
-    parts = _turns(messages, out)
-    results = _results(parts)
-    parts = _pair(parts, results, out, orphans)
-    parts = _merged(parts)
-    if parts and parts[0].role == "assistant":
-        parts.insert(0, _Part("user", [{"type": "text", "text": MISSING_START}]))
+    pairing = _Pairing(out)
+    parts = _turns(messages, pairing, out)
+    calls = pairing.finish()
+    ids = _new_ids(calls, out)
+    turns = _merged(_shown(parts, ids, out, orphans))
+    if any(_ends_in_thought(turn) for turn in turns):
+        turns = _merged([_without_last_thought(turn, out) for turn in turns])
+    if turns and turns[0][0] == "assistant":
+        turns.insert(0, ("user", [{"type": "text", "text": MISSING_START}]))
         out.opened = True
-    out.messages = [{"role": part.role, "content": part.blocks} for part in parts]
+    out.messages = [{"role": role, "content": content} for role, content in turns]
     return out
 
 
-def _turns(messages: Iterable[ApiMessage], out: Mended) -> list[_Part]:
-    """Sort usable blocks into alternating parts; each call id is kept once."""
+def _turns(messages: Iterable[ApiMessage], pairing: _Pairing, out: Mended) -> list[_Part]:
+    """Sort usable blocks into parts of one role each; results go to their calls."""
     parts: list[_Part] = []
-    called: set[str] = set()
     for message in messages:
         role = message.get("role")
         if role not in ("user", "assistant"):
             out.left_out.append(Left("role"))
             continue
-        kept = [b for b in blocks(message.get("content")) if _usable(b, role, called, out)]
-        if not kept:
-            continue
-        if not parts or parts[-1].role != role:
-            parts.append(_Part(role, []))
-        parts[-1].blocks += kept
+        given = blocks(message.get("content"))
+        part = _part_for(parts, role, message.get("id"))
+        for block in given:
+            usable = _usable(block, part, pairing, out)
+            if usable is not None:
+                part.blocks.append(usable)
     return parts
 
 
-def _usable(block: Block, role: JSON, called: set[str], out: Mended) -> bool:
-    """Whether a block may stand in a message of this role; what may not is listed."""
+def _part_for(parts: list[_Part], role: str, response: JSON) -> _Part:
+    """Give the part that a message belongs to; a response that results cut in two is one part."""
+    if parts and parts[-1].role == role:
+        return parts[-1]
+    if role == "assistant" and isinstance(response, str) and response:
+        last = parts[-2] if len(parts) > 1 else None
+        if last is not None and last.response == response and not parts[-1].blocks:
+            parts.pop()
+            return last
+    parts.append(_Part(role, [], response))
+    return parts[-1]
+
+
+def _usable(block: Block, part: _Part, pairing: _Pairing, out: Mended) -> Block | _Call | None:
+    """Give a block as it may stand in its part; what may not is listed."""
     kind = block.get("type")
-    if kind == "text":
-        text = block.get("text")
-        return isinstance(text, str) and bool(text.strip())
     if kind == "tool_use":
-        call = block.get("id")
-        if role == "assistant" and isinstance(call, str) and call and call not in called:
-            called.add(call)
-            return True
-        out.left_out.append(Left("call out of place or twice", str(call or "")))
-        return False
+        call = pairing.call(block, part) if part.role == "assistant" else None
+        if call is None:
+            out.left_out.append(Left("call out of place or twice", _key(block.get("id"))))
+        return call
     if kind == "tool_result":
-        if role == "user" and isinstance(block.get("tool_use_id"), str):
-            return True
-        out.left_out.append(Left("result out of place"))
-        return False
-    return isinstance(kind, str) and bool(kind)
+        if part.role == "user":
+            pairing.result(block)
+        else:
+            out.left_out.append(Left("result out of place"))
+        return None
+    return content.accept(block, part.role, out.reworded)
 
 
-def _results(parts: list[_Part]) -> dict[str, Block]:
-    """All results by call, wherever they stand: the first real one, else the first."""
-    found: dict[str, Block] = {}
-    for part in parts:
-        for block in part.blocks:
-            if block.get("type") != "tool_result":
-                continue
-            call = block["tool_use_id"]
-            if call not in found or (is_synthetic(found[call]) and not is_synthetic(block)):
-                found[call] = block
-    return found
+def _key(name: JSON) -> str:
+    return name if isinstance(name, str) else ""
+
+
+class _Pairing:
+    """Which result answers which call, though ids may be used again, or be missing.
+
+    A result answers the call of its id that is still open; of several those of the latest
+    message, the first of them first. One that stands before any call of its id answers the first
+    that gets no other.
+    """
+
+    def __init__(self, out: Mended) -> None:
+        self._out = out
+        self._calls: list[_Call] = []
+        self._open: dict[str, list[tuple[_Part, deque[_Call]]]] = {}
+        self._last: dict[str, _Call] = {}
+        """The last call of each id that has a result."""
+        self._early: dict[str, deque[Block]] = {}
+
+    def call(self, block: Block, part: _Part) -> _Call | None:
+        """Take up a call; None when it is the same as one that is still open."""
+        key = _key(block.get("id"))
+        groups = self._open.setdefault(key, [])
+        if key and groups and _same_call(groups[-1][1][-1].block, block):
+            return None
+        made = _Call(block, key)
+        self._calls.append(made)
+        if not groups or groups[-1][0] is not part:
+            groups.append((part, deque()))
+        groups[-1][1].append(made)
+        return made
+
+    def result(self, block: Block) -> None:
+        """Give a result to its call; a real one takes the place of a synthetic one."""
+        key = _key(block.get("tool_use_id"))
+        groups = self._open.get(key)
+        if groups is None:
+            self._early.setdefault(key, deque()).append(block)
+        elif groups:
+            group = groups[-1][1]
+            answered = self._last[key] = group.popleft()
+            answered.result = block
+            if not group:
+                groups.pop()
+        else:
+            self._again(self._last[key], block, key)
+
+    def _again(self, answered: _Call, block: Block, key: str) -> None:
+        held = answered.result or {}
+        if is_synthetic(held):
+            answered.result = block
+        elif not is_synthetic(block) and held.get("content") != block.get("content"):
+            self._out.left_out.append(Left("second result of a call", key))
+
+    def finish(self) -> list[_Call]:
+        """Give all calls, with the results that stood before them; list what is left over."""
+        for call in self._calls:
+            if call.key in self._early and (call.result is None or is_synthetic(call.result)):
+                early = self._early[call.key]
+                call.result = early.popleft() if early else call.result
+        for key, early in self._early.items():
+            called = key in self._open
+            if early and not called:
+                self._out.left_out.append(Left("result without call", key))
+            elif early:
+                self._out.left_out.append(Left("second result of a call", key))
+        return self._calls
+
+
+def _same_call(one: Block, other: Block) -> bool:
+    return bool(one.get("name") == other.get("name") and one.get("input") == other.get("input"))
 
 
 def is_synthetic(result: Block) -> bool:
@@ -131,85 +230,114 @@ def is_synthetic(result: Block) -> bool:
     return result.get("content") == INTERRUPTED
 
 
-def _pair(
-    parts: list[_Part], results: dict[str, Block], out: Mended, orphans: Orphans
-) -> list[_Part]:
-    """Put every result right after its call's message and treat the calls that have none."""
-    paired: list[_Part] = []
+# -- ids ------------------------------------------------------------------------------------
+
+
+def call_id(name: str, nth: int = 0) -> str:
+    """Give the nth call of an id one that the API takes: its own, else one made of it."""
+    if nth == 0 and _ID.fullmatch(name):
+        return name
+    text = f"{name}\0{nth}" if nth else name
+    return f"call_{blake2b(_utf8(text).encode(), digest_size=12).hexdigest()}"
+
+
+def _new_ids(calls: list[_Call], out: Mended) -> dict[int, str]:
+    """Give every call an id of its own; those that the API takes stay."""
+    written = {call.key for call in calls}
+    times: dict[str, int] = {}
+    ids: dict[int, str] = {}
     used: set[str] = set()
+    for call in calls:
+        key = call.key
+        nth = times.get(key, 0)
+        made = call_id(key, nth)
+        while made in used or (made != key and made in written):
+            nth += 1
+            made = call_id(key, nth)
+        times[key] = nth + 1
+        used.add(made)
+        ids[id(call)] = made
+        if made != key:
+            out.renamed.append(key)
+    return ids
+
+
+# -- messages -------------------------------------------------------------------------------
+
+
+def _shown(
+    parts: list[_Part], ids: dict[int, str], out: Mended, orphans: Orphans
+) -> Iterator[_Turn]:
+    """Give parts with every result right after its call's message; treat calls without one."""
     for part in parts:
-        if part.role == "user":
-            rest = [b for b in part.blocks if b.get("type") != "tool_result"]
-            paired.append(_Part("user", rest))
-            continue
-        said, answers = _answered(part.blocks, results, out, orphans)
-        paired.append(_Part("assistant", said))
-        paired.append(_Part("user", answers))
-        used.update(answer["tool_use_id"] for answer in answers)
-    out.left_out += [Left("result without call", call) for call in results if call not in used]
-    return paired
+        said: list[Block] = []
+        answers: list[Block] = []
+        for block in part.blocks:
+            if not isinstance(block, _Call):
+                said.append(block)
+                continue
+            name = ids[id(block)]
+            if block.result is None:
+                out.open_calls.append(block.block)
+                if orphans == "mark":
+                    said.append({"type": "text", "text": _in_words(block.block)})
+                if orphans != "answer":
+                    continue
+                out.answered.append(name)
+            said.append(_shaped_call(block.block, name))
+            result = block.result or synthetic_result(name)
+            answers.append(_shaped_result(result, name, out.reworded))
+        yield part.role, said
+        yield "user", answers
 
 
-def _answered(
-    said: list[Block], results: dict[str, Block], out: Mended, orphans: Orphans
-) -> tuple[list[Block], list[Block]]:
-    kept: list[Block] = []
-    answers: list[Block] = []
-    for block in said:
-        result = results.get(block["id"]) if block.get("type") == "tool_use" else None
-        if block.get("type") != "tool_use":
-            kept.append(block)
-        elif result is not None:
-            kept.append(_shaped_call(block))
-            answers.append(_shaped_result(result))
-        else:
-            out.open_calls.append(block)
-            if orphans == "answer":
-                kept.append(_shaped_call(block))
-                answers.append(synthetic_result(block["id"]))
-            elif orphans == "mark":
-                kept.append({"type": "text", "text": _in_words(block)})
-    return kept, answers
-
-
-def _shaped_call(call: Block) -> Block:
-    """A call with a name and an object for input, as the API wants it."""
-    name, given = call.get("name"), call.get("input")
-    if isinstance(name, str) and name and isinstance(given, dict):
+def _shaped_call(call: Block, name: str) -> Block:
+    """Give a call with a name and an input as the API takes them."""
+    tool, given = content.tool_name(call.get("name")), content.tool_input(call.get("input"))
+    is_same = tool is call.get("name") and given is call.get("input") and call.get("id") == name
+    if is_same and len(call) == 4:
         return call
-    named = name if isinstance(name, str) and name else "unknown"
-    return {**call, "name": named, "input": given if isinstance(given, dict) else {"input": given}}
+    return {"type": "tool_use", "id": name, "name": tool, "input": given}
 
 
-def _shaped_result(result: Block) -> Block:
-    """A result whose content is text or blocks and whose error mark is a yes or a no."""
-    content, wrong = result.get("content"), result.get("is_error")
-    if isinstance(content, list):
-        content = [part for part in content if isinstance(part, dict)]
-    if (isinstance(content, str) or content == result.get("content")) and isinstance(
-        wrong, (bool, type(None))
-    ):
+def _shaped_result(result: Block, name: str, reworded: dict[str, int]) -> Block:
+    """Give a result whose content is text or blocks and whose error mark is a yes or a no."""
+    wrong = result.get("is_error")
+    made = content.result_content(result.get("content"), reworded, failed=wrong is True)
+    is_same = made is result.get("content") and result.get("tool_use_id") == name
+    if is_same and len(result) == 3:
         return result
-    shaped = {"type": "tool_result", "tool_use_id": result["tool_use_id"]}
-    if isinstance(content, (str, list)):
-        shaped["content"] = content
-    return shaped | ({"is_error": wrong} if isinstance(wrong, bool) else {})
+    shaped = {"type": "tool_result", "tool_use_id": name, "content": made}
+    return {**shaped, "is_error": wrong} if isinstance(wrong, bool) else shaped
+
+
+def _ends_in_thought(turn: _Turn) -> bool:
+    return turn[1][-1].get("type") in content.THOUGHTS
+
+
+def _without_last_thought(turn: _Turn, out: Mended) -> _Turn:
+    """Give a turn that does not end with a thought, which the API refuses."""
+    role, said = turn
+    while said and said[-1].get("type") in content.THOUGHTS:
+        said = said[:-1]
+        out.reworded[content.UNSIGNED] = out.reworded.get(content.UNSIGNED, 0) + 1
+    return role, said
 
 
 def _in_words(call: Block) -> str:
     return f"{INTERRUPTED[:-1]} Call: {call.get('name') or 'a tool'}]"
 
 
-def _merged(parts: list[_Part]) -> list[_Part]:
+def _merged(turns: Iterable[_Turn]) -> list[_Turn]:
     """Join neighbours of one role and let go of what is empty."""
-    out: list[_Part] = []
-    for part in parts:
-        if not part.blocks:
+    out: list[_Turn] = []
+    for role, said in turns:
+        if not said:
             continue
-        if out and out[-1].role == part.role:
-            out[-1].blocks += part.blocks
+        if out and out[-1][0] == role:
+            out[-1][1].extend(said)
         else:
-            out.append(_Part(part.role, list(part.blocks)))
+            out.append((role, list(said)))
     return out
 
 

@@ -19,6 +19,7 @@ from thence.format.facts import Block, Edge, Fact, Told
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.lineage import SHARED
 from thence.format.normal import KINDS, SessionEvent, in_order
+from thence.format.records import text_of
 from thence.format.whole import Whole
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
 from thence.memory.store import (
@@ -303,10 +304,11 @@ def light(fact: Fact) -> Fact:
 
 
 def shortened(told: Told) -> Told:
-    """The record itself keeps all of it; here is as much as a list shows."""
-    if not isinstance(told.output, str) or len(told.output) <= _OUTCOME_CHARS:
+    """Return what is told of a call with as much of its output as a list shows."""
+    text = text_of(told.output) if isinstance(told.output, list) else told.output
+    if not isinstance(text, str) or (text is told.output and len(text) <= _OUTCOME_CHARS):
         return told
-    return msgspec.structs.replace(told, output=told.output[:_OUTCOME_CHARS])
+    return msgspec.structs.replace(told, output=text[:_OUTCOME_CHARS])
 
 
 def seen_of(row: EventRow) -> Seen:

@@ -41,7 +41,7 @@ from thence.memory.store import (
     pack_facts,
 )
 
-READER = 2
+READER = 3
 """Version of the readers: raise it when the same bytes give other facts, and all is read again."""
 
 _INDEXED = 0.35  # bytes of the index per byte of text

@@ -19,7 +19,7 @@ from hashlib import blake2b
 import msgspec
 
 from thence.adapters import File, Mark, Source
-from thence.adapters.claude import blocks, spills
+from thence.adapters.claude import attachments, blocks, spills
 from thence.adapters.claude import text as texts
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed, line_name
@@ -459,6 +459,8 @@ class Log:
         if what != "queued_command" or not isinstance(given, dict):
             if self._under is not None and record.get("parentUuid") == self._under:
                 self._under = word(record.get("uuid")) or None
+            if what in attachments.SENT and isinstance(given, dict):
+                return self._attached(found, record, frame, given, kind)
             return self._note(found, record, frame, kind)
         native = isinstance(record.get("uuid"), str)
         uuid, parent, channel = self._names(found, record, frame, book=True)
@@ -466,6 +468,19 @@ class Log:
         # Without an id of its own nothing can go on from it: it stands beside the line.
         node = Node(uuid, parent, flags if native else flags | Is.INTERNAL)
         return self._told(record, frame, self._fact(found, frame, node, channel, said, kind))
+
+    def _attached(
+        self, found: Found, record: Record, frame: Frame, given: Record, kind: str
+    ) -> tuple[Fact, ...]:
+        """A file that the user named, or that was read again: the model sees what is in it."""
+        native = isinstance(record.get("uuid"), str)
+        uuid, parent, channel = self._names(found, record, frame, book=True)
+        note = Block("lifecycle", "system", kind, attachments.note(record, given, _ENVELOPE))
+        sent = attachments.sent(record, given)
+        # Without an id of its own nothing can go on from it: it stands beside the line.
+        node = Node(uuid, parent, 0 if native and sent else Is.INTERNAL)
+        fact = self._fact(found, frame, node, channel, (note, *sent), kind)
+        return self._told(record, frame, fact)
 
     def _progress(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A sign of life of a running call. What it repeats of a log or a result is left out."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from thence.format import kinds
-from thence.format.facts import Block, Told
+from thence.format.facts import RECORDED, Block, Told
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, word
 
@@ -71,7 +71,7 @@ def request(text: str) -> str | None:
 
 def _after_injected(text: str) -> str | None:
     """Give what follows Codex's own text at the start; None when there is none of it."""
-    if text.startswith(SUMMED_UP):
+    if text.startswith((SUMMED_UP, RECORDED)):
         return ""
     if text.startswith(AGENTS):
         end = _AGENTS_END

@@ -154,8 +154,19 @@ def _backend(told: JSON) -> Iterator[Block]:
         yield Block("tool_result", "tool", status, status, tool, call, failed)
 
 
+def result_content(text: JSON, images: list[dict[str, JSON]]) -> JSON:
+    """Return the content of a result: its text, with the images that go with it behind it."""
+    if not images:
+        return text
+    return [*(part for part in blocks(text) if part.get("text")), *map(picture, images)]
+
+
+def _images(value: dict[str, JSON]) -> list[dict[str, JSON]]:
+    return [part for part in _list(value.get("images")) if part.get("type") == "image"]
+
+
 def _result(value: dict[str, JSON]) -> Block:
-    content = value.get("content")
+    content = result_content(value.get("content"), _images(value))
     call = word(value.get("tool_call_id")) or None
     return Block("tool_result", "tool", one_line(text_of(content)), content, None, call)
 
@@ -203,7 +214,8 @@ class Mirror(Reader):
         value = found.value
         if (value.get("type") or value.get("role")) not in ("tool_result", "tool"):
             return
-        call, output = text(value.get("tool_call_id")), value.get("content")
+        call = text(value.get("tool_call_id"))
+        output = result_content(value.get("content"), _images(value))
         if call is None or output is None or text_of(output).startswith(NOT_RUN):
             return
         node = Node(self._name(found))

@@ -20,12 +20,12 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from thence.adapters import File, Mark, Source, files
-from thence.adapters.grok.chat import picture, replacement
+from thence.adapters.grok.chat import picture, replacement, result_content
 from thence.adapters.grok.folder import within
 from thence.adapters.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format import kinds
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, TurnBill, handed, line_name
+from thence.format.facts import RECORDED, Block, Edge, Fact, Told, TurnBill, handed, line_name
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, time_text, word
@@ -199,6 +199,9 @@ class Updates(Reader):
         line = word(part.get("text")) or word(part.get("type"))
         if meta.get("hostTurn") is True:  # a command to the client; no model saw it
             return self._noted(record, line)
+        if line.startswith(RECORDED):  # taken along by a handoff; no human's words
+            said = Block("lifecycle", "user", one_line(line), part)
+            return [self._event(record, self._node(record), said, model=self._model)]
         index = meta.get("promptIndex")
         numbered = isinstance(index, int) and not isinstance(index, bool)
         piece = f"user {index}" if numbered else None
@@ -259,10 +262,10 @@ class Updates(Reader):
         if status not in _ENDED or call is None:
             return self._noted(record, record.word("title") or record.kind)
         raw = _dict(record.update.get("rawOutput"))
-        said = _output(record.update, raw)
-        blocks = [
-            Block("tool_result", "tool", one_line(said), said, None, call, _failed(status, raw))
-        ]
+        said, images = _output(record.update, raw), _images(record.update.get("content"))
+        line = one_line(said) or ("[image]" if images else "")
+        content = result_content(said, images)
+        blocks = [Block("tool_result", "tool", line, content, None, call, _failed(status, raw))]
         if raw.get("truncated") is True:  # only a name: it is looked for in the own folder
             told = {"file": f"{call}.log", "bytes": count(raw.get("total_bytes"))}
             blocks.append(Block("lifecycle", "system", "the whole output lies in a file", told))
@@ -434,7 +437,13 @@ def _texts(raw: dict[str, JSON]) -> Iterator[str]:
 
 def _content(parts: JSON) -> str:
     inner = (_dict(part).get("content") for part in parts) if isinstance(parts, list) else ()
-    return "\n".join(word(part.get("text")) for part in inner if isinstance(part, dict))
+    texts = (part for part in inner if isinstance(part, dict) and part.get("type") != "image")
+    return "\n".join(word(part.get("text")) for part in texts)
+
+
+def _images(parts: JSON) -> list[dict[str, JSON]]:
+    inner = (_dict(part).get("content") for part in parts) if isinstance(parts, list) else ()
+    return [part for part in inner if isinstance(part, dict) and part.get("type") == "image"]
 
 
 def _bytes(values: JSON) -> str | None:
