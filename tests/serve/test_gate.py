@@ -10,11 +10,21 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from tests.serve.conftest import KEY, LONG, Answer, House
+from tests.serve.conftest import KEY, LONG, Answer, House, empty
 from thence.cli import thence
 from thence.errors import BadConfig
 from thence.serve import gate as gates
-from thence.serve.gate import COOKIE, CSP, ENTER, TICKETS, Gate, authority, is_loopback, key_of
+from thence.serve.gate import (
+    COOKIE_MAX_AGE_S,
+    CSP,
+    ENTER,
+    MAX_SIGNED_IN,
+    TICKETS,
+    Gate,
+    authority,
+    is_loopback,
+    key_of,
+)
 
 
 class Hostile(NamedTuple):
@@ -75,7 +85,7 @@ HOSTILE = [
     Hostile("no token for a page that is not there", "GET /nowhere HTTP/1.1", (HOST,), 401),
     Hostile("wrong token", LIST, (HOST, "Authorization: Bearer {wrong}"), 401),
     Hostile("the right token, called Basic", LIST, (HOST, "Authorization: Basic {token}"), 401),
-    Hostile("the token as the cookie", LIST, (HOST, "Cookie: thence={token}"), 401),
+    Hostile("the token as the cookie", LIST, (HOST, "Cookie: thence-{port}={token}"), 401),
     Hostile("token in the query", "GET /api/sessions?token={token} HTTP/1.1", (HOST,), 400),
     Hostile("token in the query, and in its place", "GET /?access_token={token} HTTP/1.1", KNOWN,
             400),
@@ -106,7 +116,7 @@ def sent(house: House, hostile: Hostile) -> Answer:
         "port": str(house.port),
         "token": house.gate.token,
         "wrong": "0" * 64,
-        "cookie": f"{COOKIE}={house.gate._cookie}",
+        "cookie": cookie_of(entered(house)) if "{cookie}" in str(hostile) else "",
     }
     lines = [hostile.line, *hostile.headers, "Connection: close"]
     if any(line.startswith("Connection: Upgrade") for line in lines):
@@ -165,38 +175,101 @@ def entered(house: House) -> Answer:
     return house.ask(house.gate.url().removeprefix(house.url), bearer=False)
 
 
+def cookie_of(answer: Answer) -> str:
+    """Return the cookie that an answer sets, as a browser sends it back."""
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+def statuses(house: House, cookie: str) -> list[int]:
+    """Return how a page and the API answer to a cookie."""
+    paths = ("/", "/api/sessions")
+    return [house.ask(path, bearer=False, headers={"Cookie": cookie}).status for path in paths]
+
+
 def test_the_printed_url_sets_a_strict_cookie_once(house: House) -> None:
-    """It leads to the first page; whoever finds it later finds it used."""
+    """It leads to the first page; whoever finds it later finds it used. The cookie has an end."""
     url = house.gate.url().removeprefix(house.url)
 
     first, again = (house.ask(url, bearer=False) for _ in range(2))
     flags = first.headers["set-cookie"].split("; ")
 
-    assert (303, "/", "no-store") == (
+    assert (200, "no-store", True) == (
         first.status,
-        first.headers["location"],
         first.headers["cache-control"],
+        b'content="0; url=/"' in first.body,
     )
-    assert ["Path=/", "HttpOnly", "SameSite=Strict"] == flags[1:]
+    assert ["Path=/", "Max-Age=86400", "HttpOnly", "SameSite=Strict"] == flags[1:]
     assert (401, False) == (again.status, "set-cookie" in again.headers)
 
 
 def test_the_cookie_and_the_token_let_in(house: House) -> None:
     """Either is enough."""
-    cookie = entered(house).headers["set-cookie"].partition(";")[0]
+    beside = f'json={{"a": 1}}; "; {cookie_of(entered(house))}; b'
 
-    by_cookie = house.ask("/api/sessions", bearer=False, headers={"Cookie": f"a=b; {cookie}"})
-
-    assert (200, 200) == (by_cookie.status, house.ask("/api/sessions").status)
+    assert ([200, 200], 200) == (statuses(house, beside), house.ask("/api/sessions").status)
 
 
-def test_the_cookie_lets_in_after_a_restart() -> None:
-    """Pages that are open stay open; another home or port has another cookie."""
-    one, again = (Gate("127.0.0.1", 7331, key=KEY) for _ in range(2))
-    port, home = Gate("127.0.0.1", 7332, key=KEY), Gate("127.0.0.1", 7331, key=bytes(32))
+def test_a_used_link_leads_on_who_is_signed_in(house: House) -> None:
+    """The link in the terminal may be opened after the browser that opened by itself."""
+    url = house.gate.url().removeprefix(house.url)
+    cookie = cookie_of(house.ask(url, bearer=False))
 
-    assert one._cookie == again._cookie
-    assert 3 == len({one._cookie, port._cookie, home._cookie})
+    again = house.ask(url, bearer=False, headers={"Cookie": cookie})
+
+    assert (200, False) == (again.status, "set-cookie" in again.headers)
+
+
+def test_a_cookie_ends_with_its_server_and_after_a_day(tmp_path: Path) -> None:
+    """Neither a stolen cookie nor a forgotten browser gets in for ever; each has its own."""
+    now = [1000.0]
+    house = empty(tmp_path)
+    house.gate = Gate("127.0.0.1", house.port, key=KEY, clock=lambda: now[0])
+    with house.serving():
+        early, late = cookie_of(entered(house)), ""
+        first = statuses(house, early)
+        now[0] += COOKIE_MAX_AGE_S - 1
+        late = cookie_of(entered(house))
+        second = [statuses(house, cookie) for cookie in (early, late)]
+        now[0] += 2
+        third = [statuses(house, cookie) for cookie in (early, late)]
+    house.close()
+    again = House(tmp_path, house.port)
+    with again.serving():
+        restarted = statuses(again, late)
+        token = again.ask("/api/sessions").status
+    again.close()
+
+    assert ([200, 200], [[200, 200], [200, 200]]) == (first, second)
+    assert [[401, 401], [200, 200]] == third
+    assert ([401, 401], 200) == (restarted, token)
+
+
+def test_browsers_that_are_signed_in_are_few(tmp_path: Path) -> None:
+    """Nobody can fill the memory with cookies: of too many the oldest is void."""
+    house = empty(tmp_path)
+    with house.serving():
+        cookies = [cookie_of(entered(house)) for _ in range(MAX_SIGNED_IN + 1)]
+        ends = [statuses(house, cookie)[1] for cookie in (cookies[0], cookies[1], cookies[-1])]
+    house.close()
+
+    assert [401, 200, 200] == ends
+
+
+def test_a_browser_that_is_not_signed_in_is_shown_what_to_do(house: House) -> None:
+    """A page with one sentence for people, problem+json for programs; neither sets a cookie."""
+    accept = {"Accept": "text/html,application/xhtml+xml"}
+    page = house.ask("/sessions", bearer=False, headers=accept)
+    part = house.ask("/api/sessions", bearer=False, headers=accept)
+
+    assert (401, 401, "application/problem+json") == (
+        page.status,
+        part.status,
+        part.headers["content-type"],
+    )
+    assert "text/html; charset=utf-8" == page.headers["content-type"]
+    assert b"<h1>Not signed in</h1>" in page.body
+    assert b"Run <code>thence serve</code> and open the link it prints." in page.body
+    assert "set-cookie" not in page.headers
 
 
 def test_a_head_is_answered_as_a_get_without_its_body(house: House) -> None:

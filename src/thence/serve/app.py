@@ -14,9 +14,9 @@ import gzip
 import hashlib
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,8 +105,19 @@ class App:
     def __init__(self, desk: Desk, gate: Gate) -> None:
         self.hub = Hub(desk)
         self.hosted = Hosted(desk, self.hub)
-        inside: ASGIApp = routes(desk, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
+        self.failure: Exception | None = None
+        """Why it could not start."""
+        inside: ASGIApp = routes(desk, self.starting, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
         self._app = gate.around(packed(inside))
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Keep the error that a start ends with: the server would only say that there was one."""
+        try:
+            yield
+        except Exception as error:
+            self.failure = error
+            raise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, as ASGI has it."""
@@ -119,15 +130,29 @@ def create(desk: Desk, gate: Gate) -> App:
 
 
 class Server(uvicorn.Server):
-    """A server that ends its streams when it is told to end: they would keep it up."""
+    """A server that raises what its start fails with, and ends its streams when it ends."""
 
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: App, on_started: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
-        self._streams = app.hub
+        self._served = app
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and call `on_started` once requests are answered."""
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            if self._served.failure is None:
+                raise
+            raise self._served.failure from None
+        if self.started:
+            self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then all else."""
-        self._streams.close()
+        self._served.hub.close()
         await super().shutdown(sockets)
 
 
@@ -144,7 +169,7 @@ def listener(host: str, port: int, *, backlog: int | None = None) -> socket.sock
     return made
 
 
-def server(app: App) -> Server:
+def server(app: App, on_started: Callable[[], None] = lambda: None) -> Server:
     """Make a server for an app, to be run with sockets that listen."""
     options = uvicorn.Config(
         app,
@@ -155,7 +180,7 @@ def server(app: App) -> Server:
         timeout_graceful_shutdown=5,
         limit_concurrency=None,
     )
-    return Server(options, app)
+    return Server(options, app, on_started)
 
 
 def settle() -> None:
@@ -168,15 +193,18 @@ def settle() -> None:
     gc.set_threshold(100_000, 20, 100)
 
 
-def routes(desk: Desk, hub: Hub, hosted: Hosted) -> Litestar:
-    """Make the app without its gate."""
+def routes(
+    desk: Desk, starting: Callable[[], AbstractContextManager[None]], hub: Hub, hosted: Hosted
+) -> Litestar:
+    """Make the app without its gate; what a start does is done `starting`."""
 
     @asynccontextmanager
     async def working(_app: Litestar) -> AsyncIterator[None]:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="thence-serve") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            hub.start()
-            hosted.start()
+            with starting():
+                hub.start()
+                hosted.start()
             try:
                 yield
             finally:
