@@ -7,13 +7,14 @@ import sys
 import threading
 from functools import cache, partial
 from json import dumps
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.columns import tell
+from thence.cli.columns import tell, tilde
 from thence.cli.terminal import clean
 from thence.errors import BadConfig, ThenceError
 
@@ -62,7 +63,8 @@ def command(
         ) from error
     _check(host, token=token, loopback=gate.is_loopback(host))
     home = wiring.home()
-    key = gate.key_of(home)
+    is_read_only = wiring.is_read_only()
+    key = gate.key_of(home) if not is_read_only or (home / gate.KEY).exists() else token_bytes(32)
     try:
         listener = _listener(host, port)
     except PortTaken:
@@ -77,6 +79,10 @@ def command(
 
     def announce() -> None:
         _say(guard, guard.url(ticket), token=token, json=json, loopback=gate.is_loopback(host))
+        if is_read_only and team is None:
+            click.echo(
+                f"note: {clean(tilde(str(home)))} is read-only: no new session is read", err=True
+            )
         if not no_open and not json:
             threading.Thread(target=_open_browser, args=(guard, ticket), daemon=True).start()
 
@@ -97,7 +103,8 @@ def desk(store: Store, *, team: bool = False) -> Desk:
     from thence.serve.desk import Desk
 
     known = {} if team else wiring.adapters()
-    writes = config.persistence() and not team
+    is_read_only = not team and wiring.is_read_only()
+    writes = config.persistence() and not team and not is_read_only
     return Desk(
         store,
         home=wiring.home(),
@@ -110,6 +117,7 @@ def desk(store: Store, *, team: bool = False) -> Desk:
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),
         writes=writes,
+        is_read_only=is_read_only,
     )
 
 

@@ -25,7 +25,7 @@ import msgspec
 
 from thence.adapters import Adapter, Source
 from thence.adapters.files import REWRITTEN, start_of, unchanged
-from thence.errors import ThenceError
+from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
@@ -404,6 +404,8 @@ class Sweep:
                 skipped = tuple(_printable(one) for one in kept.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
                 yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more)
+        except DiskFull:
+            raise  # all other sources would fail as well
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
             yield Piece(Outcome(source.uid, path, "failed", why=_why(error)))
 

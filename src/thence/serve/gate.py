@@ -64,6 +64,7 @@ _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).
 _PAGE: Final = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width, initial-scale=1">{head}'
+    '<link rel="icon" href="/static/favicon.svg" type="image/svg+xml">'
     "<title>{title} · thence</title>"
     f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style></head>"
     "<body><main><h1>{title}</h1><p>{text}</p></main></body></html>"
@@ -74,7 +75,7 @@ _SIGNED_IN: Final = _PAGE.format(
     text='<a href="/">Open thence</a>',
 )
 """A browser that comes from another page, as from a file, sends the cookie only when a page of this
-server asks: so a page leads on, no redirect."""
+server asks: then a page leads on, no redirect."""
 
 CSP: Final = (
     f"default-src 'none'; style-src 'self' 'sha256-{_STYLE_HASH}'; script-src 'self';"
@@ -105,6 +106,7 @@ class Refused(msgspec.Struct, frozen=True):
     title: str
     hint: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    hint_for_programs: str = ""
 
 
 class Gate:
@@ -254,9 +256,9 @@ class Gate:
         return Refused(
             401,
             "Not signed in",
-            "Run `thence serve` and open the link it prints. Programs send the token that"
-            " `thence serve --token` prints as `Authorization: Bearer`.",
+            "Run `thence serve` and open the link it prints.",
             ((b"www-authenticate", f'Bearer realm="{self.realm}"'.encode()),),
+            " Programs send what `thence serve --token` prints as `Authorization: Bearer`.",
         )
 
     def _bears(self, headers: dict[bytes, list[bytes]]) -> bool:
@@ -294,7 +296,12 @@ class Gate:
             hint = "Run `thence serve` once more: it prints and opens a new link."
             await _refuse(Refused(401, "This link was used already", hint), scope, send)
             return
-        await _send_page(200, _SIGNED_IN, send, headers)
+        if _by_name(scope).get(b"sec-fetch-site") == [b"none"]:  # typed, or opened from a terminal
+            fields = [(b"location", b"/"), (b"cache-control", b"no-store"), *headers]
+            await send({"type": "http.response.start", "status": 303, "headers": fields})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await _send_page(200, _SIGNED_IN, send, headers)
 
 
 def _by_name(scope: Scope) -> dict[bytes, list[bytes]]:
@@ -366,7 +373,7 @@ async def _refuse(refused: Refused, scope: Scope, send: Send) -> None:
             "type": "about:blank",
             "title": refused.title,
             "status": refused.status,
-            "hint": refused.hint,
+            "hint": refused.hint + refused.hint_for_programs,
         }
     )
     headers = [

@@ -147,7 +147,9 @@
     stream.onopen = () => says("live", "live");
     stream.onerror = async () => {
       says("lost, trying again", "lost");
-      if (stream?.readyState !== EventSource.CLOSED) return;
+      if (stream?.readyState !== EventSource.CLOSED) return; // else the browser tries again
+      hush();
+      setTimeout(listen, 5000);
       const answer = await fetch("/", { method: "HEAD" }).catch(() => null);
       if (answer?.status === 401) says("signed out: run thence serve", "lost");
     };
