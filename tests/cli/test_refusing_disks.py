@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import random
 import signal
+import sqlite3
 import string
 import subprocess
 import sys
@@ -180,9 +182,12 @@ def test_doctor_warns_of_a_full_disk_though_nothing_is_new(
 def test_serve_says_what_is_wrong_with_a_damaged_store(env: dict[str, str], swept: Path) -> None:
     """As every other command: error, hint and exit code; no URL that leads nowhere."""
     path = swept / "memory" / "thence.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        [(page,)] = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sessions'")
+        [(size,)] = db.execute("PRAGMA page_size")
     with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(bytes(path.stat().st_size - 4096))
+        file.seek((page - 1) * size)
+        file.write(bytes(size))
 
     listed = run(env, "ls")
     served = run(env, "serve", "--port", "0", "--no-open")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import stat
 from pathlib import Path
@@ -61,6 +62,11 @@ HOSTILE = [
     Hostile("ends like us", LIST, ("Host: evil.example@127.0.0.1:{port}", TOKEN), 421),
     Hostile("any address", LIST, ("Host: 0.0.0.0:{port}", TOKEN), 421),
     Hostile("one number for the address", LIST, ("Host: 2130706433:{port}", TOKEN), 421),
+    Hostile("a name below localhost", LIST, ("Host: localhost.evil.example:{port}", TOKEN), 421),
+    Hostile("all of IPv6", LIST, ("Host: [::]:{port}", TOKEN), 421),
+    Hostile("a whole URI of another host", "GET http://evil.example/api/sessions HTTP/1.1",
+            ("Host: evil.example", TOKEN), 421),
+    Hostile("our host with a path", LIST, ("Host: 127.0.0.1:{port}/x", TOKEN), 421),
     # A page of another origin.
     Hostile("foreign origin", LIST, (*KNOWN, "Origin: https://evil.example"), 403),
     Hostile("origin null", LIST, (*KNOWN, "Origin: null"), 403),
@@ -77,6 +83,10 @@ HOSTILE = [
             (*KNOWN, *SOCKET, "Origin: https://evil.example"), 403),
     Hostile("socket with our origin", STREAM,
             (*KNOWN, *SOCKET, "Origin: http://127.0.0.1:{port}"), 400),
+    Hostile("origin of a file", LIST, (*KNOWN, "Origin: file://"), 403),
+    Hostile("a site that nobody knows", LIST, (*KNOWN, "Sec-Fetch-Site: elsewhere"), 403),
+    Hostile("a picture of the entry on another site", f"GET {ENTER}?ticket={{wrong}} HTTP/1.1",
+            (HOST, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: image"), 403),
     # Nobody we know.
     Hostile("no token", LIST, (HOST,), 401),
     Hostile("no token for a page", ROOT, (HOST,), 401),
@@ -90,11 +100,41 @@ HOSTILE = [
     Hostile("token in the query, and in its place", "GET /?access_token={token} HTTP/1.1", KNOWN,
             400),
     Hostile("an entry that nobody drew", f"GET {ENTER}?ticket={{wrong}} HTTP/1.1", (HOST,), 401),
+    Hostile("no token for the API's description", "GET /api/openapi.json HTTP/1.1", (HOST,), 401),
+    Hostile("no token for a picture", "GET /favicon.ico HTTP/1.1", (HOST,), 401),
+    Hostile("an empty token", LIST, (HOST, "Authorization: Bearer"), 401),
+    Hostile("two tokens, one right", LIST, (*KNOWN, "Authorization: Bearer {wrong}"), 401),
+    Hostile("an empty cookie", LIST, (HOST, "Cookie: thence-{port}="), 401),
+    Hostile("an entry that is empty", f"GET {ENTER}?ticket= HTTP/1.1", (HOST,), 401),
     # Another place.
     Hostile("slash in disguise", "GET /api/sessions/..%2f..%2fetc%2fpasswd HTTP/1.1", KNOWN, 404),
     Hostile("backslash in disguise", "GET /api/sessions/..%5c..%5cserve.key HTTP/1.1", KNOWN, 404),
     Hostile("up and out", "GET /static/../../serve.key HTTP/1.1", KNOWN, 404),
+    *(
+        Hostile(f"elsewhere: {path}", f"GET {path} HTTP/1.1", KNOWN, 404)
+        for path in (
+            "/static/..%2f..%2fserve.key", "/static/%2e%2e/gate.py",
+            "/static//etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/..%00/x", "/static/%00",
+            "/sessions/..%2f..%2fserve.key", "/sessions/claude:..%5cx", "/sessions/%2e%2e",
+            "/api/sessions/%2e%2e%2f", "/api/sessions/claude:%2fetc",
+            "/static/C:%5cwindows", "/static/viewer.js/..",
+        )
+    ),
     # Other methods, and changes that nobody meant.
+    *(
+        Hostile(f"method {name}", f"{name} /api/sessions HTTP/1.1", (*KNOWN, JSON_, SMALL), 405,
+                "{}")
+        for name in ("PUT", "PATCH", "TRACE", "PROPFIND", "PURGE")
+    ),
+    Hostile("a body without its length", WRITE, (*KNOWN, JSON_, "Transfer-Encoding: chunked"), 411,
+            "2\r\n{}\r\n0\r\n\r\n"),
+    Hostile("a form with files", WRITE, (*KNOWN, "Content-Type: multipart/form-data; boundary=x",
+                                         SMALL), 415, "{}"),
+    Hostile("a body of no kind", WRITE, (*KNOWN, SMALL), 415, "{}"),
+    Hostile("a body of two kinds", WRITE, (*KNOWN, JSON_, "Content-Type: text/plain", SMALL), 415,
+            "{}"),
+    Hostile("a body that is claimed to be too long", WRITE, (*KNOWN, JSON_,
+                                                             "Content-Length: 5000000"), 413),
     Hostile("preflight", "OPTIONS /api/sessions HTTP/1.1",
             (*KNOWN, "Access-Control-Request-Method: POST"), 405),
     Hostile("delete", "DELETE /api/sessions/claude:x HTTP/1.1", KNOWN, 405),
@@ -162,9 +202,40 @@ def test_a_request_with_two_hosts_has_none_of_ours(house: House) -> None:
 
 
 def test_a_request_that_is_none_gets_no_further_than_the_parser(house: House) -> None:
-    """Bytes that are no HTTP, and a version that nobody speaks."""
-    for line in ("\x16\x03\x01 hello", "GET /api/sessions HTTP/9.9"):
-        assert 400 == sent(house, Hostile("", line, (HOST, TOKEN), 400)).status
+    """Bytes that are no HTTP, bodies of which readers may differ, headers without end."""
+    chunked = "Transfer-Encoding: chunked"
+    twice = (SMALL, "Content-Length: 9")
+    requests = [
+        Hostile("", "\x16\x03\x01 hello", KNOWN, 400),
+        Hostile("", "GET /api/sessions HTTP/9.9", KNOWN, 400),
+        Hostile("", "CONNECT evil.example:443 HTTP/1.1", KNOWN, 400),
+        Hostile("", WRITE, (*KNOWN, JSON_, SMALL, chunked), 400, "0\r\n\r\nGET / HTTP/1.1"),
+        Hostile("", WRITE, (*KNOWN, JSON_, *twice), 400, "{}"),
+        Hostile("", WRITE, (*KNOWN, JSON_, "Content-Length: -1"), 400),
+    ]
+    answers = [sent(house, hostile) for hostile in requests]
+
+    assert [400] * len(requests) == [answer.status for answer in answers]
+    assert [] == [answer for answer in answers if b"session_uid" in answer.body]
+
+
+def test_what_passes_the_gate_leads_to_no_other_place(house: House) -> None:
+    """Names that mean another place after they are decoded twice, or by a shell, mean nothing."""
+    paths = ("/static/%252e%252e%252fx", "/api/sessions/claude:..", "/api/sessions/~root")
+
+    assert [404, 404, 404] == [house.ask(path).status for path in paths]
+
+
+@pytest.mark.parametrize("headers", [{"X-Long": "x" * 200_000}, {f"X-{n}": "x" for n in range(90)}])
+def test_headers_of_any_size_let_nobody_in(house: House, headers: dict[str, str]) -> None:
+    """They are refused as all else that brings no token, or the connection is closed."""
+    try:
+        status = house.ask("/api/sessions", headers=headers, bearer=False).status
+    except (OSError, http.client.HTTPException):
+        status = 400
+
+    assert status in (400, 401, 431)
+    assert 200 == house.ask("/api/sessions").status
 
 
 # -- the ways in ----------------------------------------------------------------------------

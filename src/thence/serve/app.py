@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import logging
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -56,6 +57,12 @@ if TYPE_CHECKING:
 STATIC: Final = Path(__file__).parent / "web" / "static"
 THREADS: Final = 8
 """Requests that are worked on at a time: each thread has a connection to the store of its own."""
+REQUEST_TIMEOUT_S: Final = 30.0
+"""How long a request may take to arrive, headers and body, in seconds."""
+MAX_UNFINISHED: Final = 256
+"""Connections whose request has not arrived whole, at most: then the oldest is closed."""
+TICKS_PER_S: Final = 10
+"""How often the server looks after itself, in a second."""
 SMALL: Final = 1024
 """Bytes under which nothing is compressed."""
 KINDS: Final = {
@@ -138,6 +145,8 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._served = app
         self._on_started = on_started
+        self._waiting: dict[Any, tuple[Any, float]] = {}
+        """Connections whose request has not arrived yet: the one before it, and since when."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and call `on_started` once requests are answered."""
@@ -149,6 +158,27 @@ class Server(uvicorn.Server):
             raise self._served.failure from None
         if self.started:
             self._on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look after the connections once a second, beside what every server does."""
+        if counter % TICKS_PER_S == 0:
+            self._close_unfinished(time.monotonic())
+        return await super().on_tick(counter)
+
+    def _close_unfinished(self, now: float) -> None:
+        """Close connections whose request takes too long to arrive, and the oldest of too many."""
+        waiting: dict[Any, tuple[Any, float]] = {}
+        for connection in self.server_state.connections:
+            request: Any = getattr(connection, "cycle", None)
+            if request is None or request.response_complete or request.more_body:
+                last, since = self._waiting.get(connection, (request, now))
+                waiting[connection] = (request, since if last is request else now)
+        oldest = sorted(waiting, key=lambda one: waiting[one][1])
+        for at, connection in enumerate(oldest):
+            is_late = waiting[connection][1] < now - REQUEST_TIMEOUT_S
+            if is_late or at < len(oldest) - MAX_UNFINISHED:
+                connection.transport.close()
+        self._waiting = waiting
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then all else."""
@@ -222,6 +252,7 @@ def routes(
             ThenceError: _told,
             HTTPException: _refused,
             **dict.fromkeys(BROKEN, _damaged),
+            RecursionError: _nested,
             Exception: _broken,
         },
         lifespan=[working],
@@ -277,6 +308,14 @@ def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
 def _damaged(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     hint = f"thence doctor tells more; {ANEW}"
     return _answer(request, Problem(f"the store is damaged: {error}", 503, hint=hint))
+
+
+def _nested(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """Refuse a body that is nested deeper than Python can follow; elsewhere it is a bug."""
+    if request.method != "POST":
+        return _broken(request, error)
+    hint = "send values that are nested less deeply"
+    return _answer(request, Problem("the body is nested too deeply", 400, hint=hint))
 
 
 def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
