@@ -6,6 +6,8 @@ what to do next. Foreign data never raises: a bad line is a `format.records.Skip
 
 from __future__ import annotations
 
+import errno
+
 SKIPS = 3
 """Exit code of a command that did all it could, and had to skip something."""
 STOPPED = 130
@@ -49,6 +51,22 @@ class Conflict(ThenceError):
 
 class NotAppendable(ThenceError):
     """A log cannot be written: the disk, the mode or the file itself is in the way."""
+
+
+class DiskFull(NotAppendable):
+    """No space is left where something must be written."""
+
+    def __init__(self, what: str) -> None:
+        """Say what cannot be written."""
+        super().__init__(
+            f"the disk is full: {what}",
+            hint="free some space, then try again; nothing that was kept is lost",
+        )
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether the system says that no space is left, on the disk or of the user's quota."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class BudgetExceeded(ThenceError):

@@ -126,7 +126,7 @@ def test_what_a_broken_pack_held_is_read_again(machine: Homes, run: Run, deep: l
     [broken] = [one for one in examined(run, *deep)[1] if one["level"] == "bad"]
     told = run(*str(broken["fix"]).removeprefix("thence ").split(), "--json")
 
-    assert " ".join(["thence doctor", *deep, "--mend"]) == broken["fix"]
+    assert "thence doctor --mend" == broken["fix"]
     assert [session.session_uid] == json.loads(told.stdout)["mended"]
     assert 0 == examined(run, "--deep")[0]
     assert run("doctor", "--mend").stdout.startswith("read 0 sessions again")

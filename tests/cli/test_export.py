@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from tests.cli.conftest import Run
+from tests.cli.desk import in_process
 from thence.adapters.sessions import load
 from thence.cli import export, forms, wiring
 from thence.cli.madeup import Homes, made_id, token
@@ -138,6 +143,72 @@ def test_pages_keep_what_is_said_as_text(tmp_path: Path, run: Run) -> None:
     assert max(map(len, fences)) > 7
     for form in FORMS:
         assert 0 == run("export", str(path), "--as", form, "-o", str(tmp_path / form)).return_value
+
+
+ACTIVE = (
+    "<script>alert(1)</script>", "<img src='http://evil.example/a'>", "<!-- hidden", "<?php",
+    "</p>", "![a](http://evil.example/b)", "![a][r]", "![[http://evil.example/c]]", "<http://evil.example>",
+    "<svg/onload=alert(1)>", "[![a](http://evil.example/d)](http://evil.example)", "`", "``", "```",
+    "```html", "~~~", "````", "\\", "\\`", "|", "|-|-|", "\n", "\n\n", "\r", "    ", "> ", "- ",
+    "1. ", "# ", "[r]: http://evil.example/e", "code", " ", "\t", "*", "<div\n", "&lt;img>",
+    "\u2028",
+)  # fmt: skip
+"""Pieces of texts that readers of Markdown run, load, or are confused by."""
+DRAWS = {"p", "h1", "h2", "h3", "em", "strong", "ul", "ol", "li", "a", "code", "pre", "hr", "br"}
+DRAWS |= {"blockquote", "table", "thead", "tbody", "tr", "th", "td", "s"}
+
+
+def _markdown(folder: Path, text: str) -> str:
+    """Export a session in which everything says this text."""
+    with Journal(folder).create(cwd=text) as s:
+        s.record("user", {"role": "user", "content": text})
+        use = {"type": "tool_use", "id": "t", "name": text[:60], "input": {"x": text}}
+        s.record("assistant", {"role": "assistant", "content": [{"type": "text", "text": text}]})
+        s.record("assistant", {"role": "assistant", "content": [use]})
+        path = Path(str(s.transcript_path))
+    return "\n".join(forms.markdown(load(path).whole))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(st.sampled_from(ACTIVE), min_size=1, max_size=14))
+def test_markdown_holds_no_html_and_loads_nothing(parts: list[str], tmp_path: Path) -> None:
+    """Whatever a log says: two readers that render HTML make no element of it, and no image."""
+    text = _markdown(tmp_path, "".join(parts))
+    for kind in ("commonmark", "gfm-like"):
+        reader = MarkdownIt(kind, {"html": True, "linkify": False})
+        parser = _Tags()
+        parser.feed(reader.render(text))
+
+        assert set() == parser.tags - DRAWS
+
+
+def test_code_in_markdown_stays_readable(tmp_path: Path) -> None:
+    """Tags in blocks and spans of code are code; a block keeps its language, an open one ends."""
+    fenced = "```html\n<div>![a](b)</div>\n```"
+    text = f"Use `List<int>` <b>now</b> ![a](http://evil.example)\n\n{fenced}\n~~~mermaid\n<x>"
+    lines = _markdown(tmp_path, text).splitlines()
+
+    assert "Use `List<int>` &lt;b>now&lt;/b> &#33;[a](http://evil.example)" in lines
+    at = lines.index("```html")
+    assert ["<div>![a](b)</div>", "```"] == lines[at + 1 : at + 3]
+    assert ["```text", "<x>", "```"] == lines[at + 6 : at + 9]
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_an_export_on_a_terminal_steers_nothing(tmp_path: Path, form: str) -> None:
+    """Escapes that write the clipboard, the title or the screen are marks; a pipe gets the text."""
+    evil = "\x1b]52;c;ZXZpbA==\x07 \x1b]0;title\x07 \x1b[2J \x9b2J \u202e \x00 tab\there\nnext"
+    with Journal(tmp_path).create(cwd="/x") as s:
+        s.record("user", {"role": "user", "content": evil})
+        path = Path(str(s.transcript_path))
+    env = {**os.environ, "THENCE_HOME": str(tmp_path)}
+    shown = in_process("export", path, "--as", form, env=env, tty=True)
+    piped = in_process("export", path, "--as", form, env=env)
+
+    assert (0, 0) == (shown.code, piped.code)
+    assert [] == [c for c in shown.out if not c.isprintable() and c not in "\n\t"]
+    assert "tab\there\nnext" in shown.out
+    assert evil in piped.out
 
 
 class _Tags(HTMLParser):

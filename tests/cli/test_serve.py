@@ -6,9 +6,13 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +20,29 @@ from urllib.parse import urlsplit
 import pytest
 
 LONG = 60.0
+NOBODY = 65534
+"""The uid of a user of this machine who may read nothing of ours."""
+
+BROWSER = """
+import html, json, os, pathlib, re, sys, time, urllib.request
+from http.cookiejar import CookieJar
+folder = pathlib.Path(sys.argv[0]).parent
+(folder / "started").touch()
+while folder.exists() and not (folder / "go").exists():
+    time.sleep(0.02)
+opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+url = sys.argv[1]
+if url.startswith("file:"):
+    page = opener.open(url).read().decode()
+    url = html.unescape(re.search('url=([^"]+)', page)[1])
+statuses = [opener.open(url, timeout=50).status]
+statuses.append(opener.open(url.partition("/enter")[0] + "/", timeout=50).status)
+(folder / ".seen").write_text(json.dumps(statuses))
+(folder / ".seen").rename(folder / "seen")
+while (folder / "stay").exists():
+    time.sleep(0.02)
+"""
+"""A browser in the foreground, as w3m is: it ends when its user ends it."""
 
 
 @pytest.fixture
@@ -94,8 +121,91 @@ def test_it_says_so_on_a_terminal(env: dict[str, str], tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=LONG)
 
-    assert (0, [303, 303]) == (again.returncode, entered)
+    assert (0, [200, 200]) == (again.returncode, entered)
     assert "thence serves, and listens to this machine only" == lines[0]
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/enter\?ticket=[\w-]{43}", lines[2])
     assert (11, True) == (other.returncode, f"cannot listen on 127.0.0.1 port {port}" in err)
     assert "--port" in err
+
+
+@pytest.fixture
+def town(env: dict[str, str]) -> Iterator[Path]:
+    """A folder that every user can enter, with a home in it and a browser that waits for `go`."""
+    folder = Path(tempfile.mkdtemp(prefix="thence-test-"))
+    folder.chmod(0o755)
+    program = folder / "browser.py"
+    program.write_text(BROWSER, encoding="utf-8")
+    env |= {
+        "HOME": str(folder),
+        "THENCE_HOME": str(folder / "home"),
+        "BROWSER": f"{sys.executable} {program} %s",
+    }
+    yield folder
+    shutil.rmtree(folder)
+
+
+def await_(path: Path) -> None:
+    """Wait until a file exists."""
+    until = time.monotonic() + LONG
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_a_browser_in_the_foreground_gets_its_page(env: dict[str, str], town: Path) -> None:
+    """Neither its start nor its end is waited for; the file that it was given is removed."""
+    (town / "go").touch()
+    (town / "stay").touch()
+    process = started(env, "--port", "0")
+    await_(town / "seen")
+    seen = json.loads((town / "seen").read_text(encoding="utf-8"))
+    files = [path.name for path in (town / "home").glob("*.html")]
+    process.send_signal(signal.SIGINT)
+    process.wait(LONG)
+    (town / "stay").unlink()
+    _, err = process.communicate(timeout=LONG)
+
+    assert ([200, 200], [], "") == (seen, files, err.strip())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("again", [False, True], ids=["first", "while one serves"])
+def test_another_user_of_the_machine_learns_nothing_that_lets_in(
+    env: dict[str, str], town: Path, again: bool
+) -> None:
+    """Neither the list of processes nor any file that he can read holds a link or a secret."""
+    script = (
+        'while [ ! -e "$0/stop" ]; do cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" " "; done;'
+        ' find "$0/home" -type f -exec cat {} + 2>/dev/null'
+    )
+    with tempfile.TemporaryFile() as seen:
+        spy = subprocess.Popen(
+            ["/bin/sh", "-c", script, str(town)],
+            user=NOBODY, group=NOBODY, extra_groups=[], stdout=seen,
+        )  # fmt: skip
+        process = started(env, "--port", "0", *(["--no-open"] if again else []))
+        assert process.stdout is not None
+        lines = [process.stdout.readline().strip() for _ in range(4)]
+        second = started(env, "--port", f"{urlsplit(lines[2]).port}") if again else None
+        await_(town / "started")
+        modes = {
+            path.relative_to(town): stat.S_IMODE(path.lstat().st_mode)
+            for path in (town / "home", *(town / "home").rglob("*"))
+        }
+        (town / "go").touch()
+        await_(town / "seen")
+        (town / "stop").touch()
+        process.send_signal(signal.SIGTERM)
+        for one in (process, second) if second else (process,):
+            one.communicate(timeout=LONG)
+        spy.wait(LONG)
+        seen.seek(0)
+        read = seen.read().decode(errors="replace")
+
+    where = urlsplit(lines[2])
+    assert "browser.py" in read
+    assert (False, False) == (f":{where.port}/" in read, where.query in read)
+    assert [] == [f"{path}: {mode:o}" for path, mode in modes.items() if mode & 0o077]
+    assert [200, 200] == json.loads((town / "seen").read_text(encoding="utf-8"))
+    assert [] == [path.name for path in (town / "home").glob("*.html")]

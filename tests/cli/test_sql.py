@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +240,35 @@ def test_no_secret_of_the_made_up_machine_is_exported(looked_at: Homes, run: Run
 
     assert token() not in told
     assert made_id("gauge-import") in told
+
+
+def _forever(env: dict[str, str], folder: Path, number: int) -> subprocess.Popen[bytes]:
+    """Ask a question whose answer never comes, and wait until the engine is at it."""
+    program = [sys.executable, "-c", "from thence.cli import main; main()", "sql"]
+    question = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
+    process = subprocess.Popen([*program, question], env=env, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while len(list(folder.glob("thence-sql-*"))) < number and time.monotonic() < until:
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.slow
+def test_a_killed_question_leaves_nothing_for_ever(looked_at: Homes, tmp_path: Path) -> None:
+    """The next one removes its folder; that of a question that still runs stays."""
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = _forever(env, tmp_path, 1)
+    killed.kill()
+    killed.wait()
+    [left] = tmp_path.glob("thence-sql-*")
+    running = _forever(env, tmp_path, 2)
+    for path in tmp_path.glob("thence-sql-*"):
+        os.utime(path, (1000, 1000))
+    program = [sys.executable, "-c", "from thence.cli import main; main()", "sql", "SELECT 1"]
+    done = subprocess.run(program, env=env, check=False, capture_output=True)
+    folders = list(tmp_path.glob("thence-sql-*"))
+    running.kill()
+    running.wait()
+
+    assert 0 == done.returncode
+    assert (1, False) == (len(folders), left in folders)

@@ -379,7 +379,7 @@ def test_a_full_disk_leaves_no_tail_and_harms_no_ref(
     with monkeypatch.context() as patched:
         halves = failing(lambda handle, data: write(handle, data[:5]), after=1, code=errno.ENOSPC)
         patched.setattr(os, "write", halves)
-        with pytest.raises(NotAppendable, match="No space") as caught:
+        with pytest.raises(NotAppendable, match="the disk is full") as caught:
             packs.append(UID, [text(5, 1000)])
     with pytest.raises(NotAppendable):
         packs.sync()

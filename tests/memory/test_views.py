@@ -30,6 +30,16 @@ ELSEWHERE = (
     "SELECT * FROM parquet_metadata('/x.parquet')",
     "SELECT * FROM sniff_csv('/x.csv')",
     "SELECT * FROM hidden",
+    f"SELECT * FROM read_blob('{NOT_READ}')",
+    "SELECT * FROM read_json_auto('/x.json')",
+    "SELECT * FROM read_ndjson('DIR/_manifest.json')",
+    "SELECT * FROM read_parquet('/x.parquet')",
+    "SELECT * FROM parquet_schema('/x.parquet')",
+    "SELECT * FROM glob('~/.thence/serve.key')",
+    "SELECT * FROM sqlite_scan('/x.db', 'sessions')",
+    "SELECT * FROM read_text('s3://bucket/x')",
+    "SELECT getenv('HOME')",
+    "SELECT * FROM which_secret('s3://bucket', 's3')",
 )
 NO_QUESTIONS = (
     "COPY usage TO 'DIR/x.parquet'",
@@ -49,6 +59,14 @@ NO_QUESTIONS = (
     "CALL pragma_version()",
     "SELECT 1; COPY usage TO 'DIR/x.parquet'",
     "SELECT 1; SELECT 2",
+    "SET home_directory='/'",
+    "PRAGMA enable_profiling",
+    "DETACH memory",
+    "CREATE MACRO f(x) AS x",
+    "IMPORT DATABASE 'DIR/x'",
+    "INSERT INTO usage SELECT * FROM usage",
+    "DELETE FROM usage",
+    "CHECKPOINT",
 )
 
 

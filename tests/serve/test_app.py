@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import http.client
 import logging
 import socket
 from pathlib import Path
@@ -11,7 +13,7 @@ import apsw
 import pytest
 import zstandard
 
-from tests.serve.conftest import House
+from tests.serve.conftest import LONG, House
 from thence.memory.packs import pack_name
 from thence.memory.store import Filter
 from thence.serve import app as serving
@@ -94,6 +96,94 @@ def test_what_breaks_is_told_without_its_reason(
     assert (500, False) == (answer.status, b"secret" in answer.body)
     assert "request.failed path=/api/plan" in caplog.text
     assert "secret reason" in caplog.text
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_a_body_that_is_nested_too_deeply_is_refused(
+    own_house: House, caplog: pytest.LogCaptureFixture, opening: str
+) -> None:
+    """As the client's mistake: no traceback, nothing written, and the server goes on."""
+    body = b'{"type": "user", "payload": {"content": %s' % (opening.encode() * 100_000)
+    headers = {"Authorization": f"Bearer {own_house.gate.token}"}
+    answers = []
+    begun = own_house.ask("/api/sessions", method="POST", body={}).json["session_uid"]
+    for path in ("/api/sessions", f"/api/sessions/{begun}/events"):
+        link = http.client.HTTPConnection("127.0.0.1", own_house.port, timeout=LONG)
+        link.request("POST", path, body, {**headers, "Content-Type": "application/json"})
+        answers.append(link.getresponse().status)
+        link.close()
+
+    assert [400, 400] == answers
+    assert "Traceback" not in caplog.text
+    assert 200 == own_house.ask("/api/sessions").status
+
+
+HALVES = (
+    b"",
+    b"GET /api/sessions HTT",
+    b"GET /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n",
+    (
+        b"POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{"
+    ),
+)
+
+
+def _half(house: House, data: bytes) -> socket.socket:
+    """Send half a request."""
+    link = socket.create_connection(("127.0.0.1", house.port), timeout=LONG)
+    values = (house.port, house.gate.token.encode())
+    link.sendall(data % values[: data.count(b"%")])
+    return link
+
+
+def _is_open(link: socket.socket) -> bool:
+    """Whether the other side has not closed a connection."""
+    link.settimeout(0.5)
+    try:
+        while link.recv(65536):
+            pass
+    except TimeoutError:
+        return True
+    return False
+
+
+@pytest.mark.slow
+def test_half_a_request_is_not_waited_for(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither headers nor a body that never come hold a connection; a stream goes on."""
+    monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 1.0)
+    stream = http.client.HTTPConnection("127.0.0.1", house.port, timeout=LONG)
+    stream.request("GET", "/api/live", headers={"Authorization": f"Bearer {house.gate.token}"})
+    opened = stream.getresponse()
+    links = [_half(house, data) for data in HALVES]
+    ends = []
+    for link in links:
+        with contextlib.suppress(ConnectionResetError):
+            ends.append(link.recv(65536))  # returns when the server closes it
+        link.close()
+    is_open = _is_open(stream.sock)
+    stream.close()
+
+    assert (200, True) == (opened.status, is_open)
+    assert [] == [end for end in ends if b"200" in end]
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.slow
+def test_of_too_many_half_requests_the_oldest_are_closed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has no token can keep nobody out by opening connections."""
+    monkeypatch.setattr(serving, "MAX_UNFINISHED", 4)
+    links = [_half(house, HALVES[1]) for _ in range(20)]
+    ends = [link.recv(65536) for link in links[:12]]
+    status = house.ask("/api/sessions").status
+    for link in links:
+        link.close()
+
+    assert ([b""] * 12, 200) == (ends, status)
 
 
 def test_the_openapi_needs_nothing_from_elsewhere(house: House) -> None:

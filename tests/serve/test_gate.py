@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import stat
 from pathlib import Path
@@ -10,11 +11,21 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from tests.serve.conftest import KEY, LONG, Answer, House
+from tests.serve.conftest import KEY, LONG, Answer, House, empty
 from thence.cli import thence
 from thence.errors import BadConfig
 from thence.serve import gate as gates
-from thence.serve.gate import COOKIE, CSP, ENTER, TICKETS, Gate, authority, is_loopback, key_of
+from thence.serve.gate import (
+    COOKIE_MAX_AGE_S,
+    CSP,
+    ENTER,
+    MAX_SIGNED_IN,
+    TICKETS,
+    Gate,
+    authority,
+    is_loopback,
+    key_of,
+)
 
 
 class Hostile(NamedTuple):
@@ -51,6 +62,11 @@ HOSTILE = [
     Hostile("ends like us", LIST, ("Host: evil.example@127.0.0.1:{port}", TOKEN), 421),
     Hostile("any address", LIST, ("Host: 0.0.0.0:{port}", TOKEN), 421),
     Hostile("one number for the address", LIST, ("Host: 2130706433:{port}", TOKEN), 421),
+    Hostile("a name below localhost", LIST, ("Host: localhost.evil.example:{port}", TOKEN), 421),
+    Hostile("all of IPv6", LIST, ("Host: [::]:{port}", TOKEN), 421),
+    Hostile("a whole URI of another host", "GET http://evil.example/api/sessions HTTP/1.1",
+            ("Host: evil.example", TOKEN), 421),
+    Hostile("our host with a path", LIST, ("Host: 127.0.0.1:{port}/x", TOKEN), 421),
     # A page of another origin.
     Hostile("foreign origin", LIST, (*KNOWN, "Origin: https://evil.example"), 403),
     Hostile("origin null", LIST, (*KNOWN, "Origin: null"), 403),
@@ -67,6 +83,10 @@ HOSTILE = [
             (*KNOWN, *SOCKET, "Origin: https://evil.example"), 403),
     Hostile("socket with our origin", STREAM,
             (*KNOWN, *SOCKET, "Origin: http://127.0.0.1:{port}"), 400),
+    Hostile("origin of a file", LIST, (*KNOWN, "Origin: file://"), 403),
+    Hostile("a site that nobody knows", LIST, (*KNOWN, "Sec-Fetch-Site: elsewhere"), 403),
+    Hostile("a picture of the entry on another site", f"GET {ENTER}?ticket={{wrong}} HTTP/1.1",
+            (HOST, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: image"), 403),
     # Nobody we know.
     Hostile("no token", LIST, (HOST,), 401),
     Hostile("no token for a page", ROOT, (HOST,), 401),
@@ -75,16 +95,46 @@ HOSTILE = [
     Hostile("no token for a page that is not there", "GET /nowhere HTTP/1.1", (HOST,), 401),
     Hostile("wrong token", LIST, (HOST, "Authorization: Bearer {wrong}"), 401),
     Hostile("the right token, called Basic", LIST, (HOST, "Authorization: Basic {token}"), 401),
-    Hostile("the token as the cookie", LIST, (HOST, "Cookie: thence={token}"), 401),
+    Hostile("the token as the cookie", LIST, (HOST, "Cookie: thence-{port}={token}"), 401),
     Hostile("token in the query", "GET /api/sessions?token={token} HTTP/1.1", (HOST,), 400),
     Hostile("token in the query, and in its place", "GET /?access_token={token} HTTP/1.1", KNOWN,
             400),
     Hostile("an entry that nobody drew", f"GET {ENTER}?ticket={{wrong}} HTTP/1.1", (HOST,), 401),
+    Hostile("no token for the API's description", "GET /api/openapi.json HTTP/1.1", (HOST,), 401),
+    Hostile("no token for a picture", "GET /favicon.ico HTTP/1.1", (HOST,), 401),
+    Hostile("an empty token", LIST, (HOST, "Authorization: Bearer"), 401),
+    Hostile("two tokens, one right", LIST, (*KNOWN, "Authorization: Bearer {wrong}"), 401),
+    Hostile("an empty cookie", LIST, (HOST, "Cookie: thence-{port}="), 401),
+    Hostile("an entry that is empty", f"GET {ENTER}?ticket= HTTP/1.1", (HOST,), 401),
     # Another place.
     Hostile("slash in disguise", "GET /api/sessions/..%2f..%2fetc%2fpasswd HTTP/1.1", KNOWN, 404),
     Hostile("backslash in disguise", "GET /api/sessions/..%5c..%5cserve.key HTTP/1.1", KNOWN, 404),
     Hostile("up and out", "GET /static/../../serve.key HTTP/1.1", KNOWN, 404),
+    *(
+        Hostile(f"elsewhere: {path}", f"GET {path} HTTP/1.1", KNOWN, 404)
+        for path in (
+            "/static/..%2f..%2fserve.key", "/static/%2e%2e/gate.py",
+            "/static//etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/..%00/x", "/static/%00",
+            "/sessions/..%2f..%2fserve.key", "/sessions/claude:..%5cx", "/sessions/%2e%2e",
+            "/api/sessions/%2e%2e%2f", "/api/sessions/claude:%2fetc",
+            "/static/C:%5cwindows", "/static/viewer.js/..",
+        )
+    ),
     # Other methods, and changes that nobody meant.
+    *(
+        Hostile(f"method {name}", f"{name} /api/sessions HTTP/1.1", (*KNOWN, JSON_, SMALL), 405,
+                "{}")
+        for name in ("PUT", "PATCH", "TRACE", "PROPFIND", "PURGE")
+    ),
+    Hostile("a body without its length", WRITE, (*KNOWN, JSON_, "Transfer-Encoding: chunked"), 411,
+            "2\r\n{}\r\n0\r\n\r\n"),
+    Hostile("a form with files", WRITE, (*KNOWN, "Content-Type: multipart/form-data; boundary=x",
+                                         SMALL), 415, "{}"),
+    Hostile("a body of no kind", WRITE, (*KNOWN, SMALL), 415, "{}"),
+    Hostile("a body of two kinds", WRITE, (*KNOWN, JSON_, "Content-Type: text/plain", SMALL), 415,
+            "{}"),
+    Hostile("a body that is claimed to be too long", WRITE, (*KNOWN, JSON_,
+                                                             "Content-Length: 5000000"), 413),
     Hostile("preflight", "OPTIONS /api/sessions HTTP/1.1",
             (*KNOWN, "Access-Control-Request-Method: POST"), 405),
     Hostile("delete", "DELETE /api/sessions/claude:x HTTP/1.1", KNOWN, 405),
@@ -106,7 +156,7 @@ def sent(house: House, hostile: Hostile) -> Answer:
         "port": str(house.port),
         "token": house.gate.token,
         "wrong": "0" * 64,
-        "cookie": f"{COOKIE}={house.gate._cookie}",
+        "cookie": cookie_of(entered(house)) if "{cookie}" in str(hostile) else "",
     }
     lines = [hostile.line, *hostile.headers, "Connection: close"]
     if any(line.startswith("Connection: Upgrade") for line in lines):
@@ -152,9 +202,40 @@ def test_a_request_with_two_hosts_has_none_of_ours(house: House) -> None:
 
 
 def test_a_request_that_is_none_gets_no_further_than_the_parser(house: House) -> None:
-    """Bytes that are no HTTP, and a version that nobody speaks."""
-    for line in ("\x16\x03\x01 hello", "GET /api/sessions HTTP/9.9"):
-        assert 400 == sent(house, Hostile("", line, (HOST, TOKEN), 400)).status
+    """Bytes that are no HTTP, bodies of which readers may differ, headers without end."""
+    chunked = "Transfer-Encoding: chunked"
+    twice = (SMALL, "Content-Length: 9")
+    requests = [
+        Hostile("", "\x16\x03\x01 hello", KNOWN, 400),
+        Hostile("", "GET /api/sessions HTTP/9.9", KNOWN, 400),
+        Hostile("", "CONNECT evil.example:443 HTTP/1.1", KNOWN, 400),
+        Hostile("", WRITE, (*KNOWN, JSON_, SMALL, chunked), 400, "0\r\n\r\nGET / HTTP/1.1"),
+        Hostile("", WRITE, (*KNOWN, JSON_, *twice), 400, "{}"),
+        Hostile("", WRITE, (*KNOWN, JSON_, "Content-Length: -1"), 400),
+    ]
+    answers = [sent(house, hostile) for hostile in requests]
+
+    assert [400] * len(requests) == [answer.status for answer in answers]
+    assert [] == [answer for answer in answers if b"session_uid" in answer.body]
+
+
+def test_what_passes_the_gate_leads_to_no_other_place(house: House) -> None:
+    """Names that mean another place after they are decoded twice, or by a shell, mean nothing."""
+    paths = ("/static/%252e%252e%252fx", "/api/sessions/claude:..", "/api/sessions/~root")
+
+    assert [404, 404, 404] == [house.ask(path).status for path in paths]
+
+
+@pytest.mark.parametrize("headers", [{"X-Long": "x" * 200_000}, {f"X-{n}": "x" for n in range(90)}])
+def test_headers_of_any_size_let_nobody_in(house: House, headers: dict[str, str]) -> None:
+    """They are refused as all else that brings no token, or the connection is closed."""
+    try:
+        status = house.ask("/api/sessions", headers=headers, bearer=False).status
+    except (OSError, http.client.HTTPException):
+        status = 400
+
+    assert status in (400, 401, 431)
+    assert 200 == house.ask("/api/sessions").status
 
 
 # -- the ways in ----------------------------------------------------------------------------
@@ -165,38 +246,101 @@ def entered(house: House) -> Answer:
     return house.ask(house.gate.url().removeprefix(house.url), bearer=False)
 
 
+def cookie_of(answer: Answer) -> str:
+    """Return the cookie that an answer sets, as a browser sends it back."""
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+def statuses(house: House, cookie: str) -> list[int]:
+    """Return how a page and the API answer to a cookie."""
+    paths = ("/", "/api/sessions")
+    return [house.ask(path, bearer=False, headers={"Cookie": cookie}).status for path in paths]
+
+
 def test_the_printed_url_sets_a_strict_cookie_once(house: House) -> None:
-    """It leads to the first page; whoever finds it later finds it used."""
+    """It leads to the first page; whoever finds it later finds it used. The cookie has an end."""
     url = house.gate.url().removeprefix(house.url)
 
     first, again = (house.ask(url, bearer=False) for _ in range(2))
     flags = first.headers["set-cookie"].split("; ")
 
-    assert (303, "/", "no-store") == (
+    assert (200, "no-store", True) == (
         first.status,
-        first.headers["location"],
         first.headers["cache-control"],
+        b'content="0; url=/"' in first.body,
     )
-    assert ["Path=/", "HttpOnly", "SameSite=Strict"] == flags[1:]
+    assert ["Path=/", "Max-Age=86400", "HttpOnly", "SameSite=Strict"] == flags[1:]
     assert (401, False) == (again.status, "set-cookie" in again.headers)
 
 
 def test_the_cookie_and_the_token_let_in(house: House) -> None:
     """Either is enough."""
-    cookie = entered(house).headers["set-cookie"].partition(";")[0]
+    beside = f'json={{"a": 1}}; "; {cookie_of(entered(house))}; b'
 
-    by_cookie = house.ask("/api/sessions", bearer=False, headers={"Cookie": f"a=b; {cookie}"})
-
-    assert (200, 200) == (by_cookie.status, house.ask("/api/sessions").status)
+    assert ([200, 200], 200) == (statuses(house, beside), house.ask("/api/sessions").status)
 
 
-def test_the_cookie_lets_in_after_a_restart() -> None:
-    """Pages that are open stay open; another home or port has another cookie."""
-    one, again = (Gate("127.0.0.1", 7331, key=KEY) for _ in range(2))
-    port, home = Gate("127.0.0.1", 7332, key=KEY), Gate("127.0.0.1", 7331, key=bytes(32))
+def test_a_used_link_leads_on_who_is_signed_in(house: House) -> None:
+    """The link in the terminal may be opened after the browser that opened by itself."""
+    url = house.gate.url().removeprefix(house.url)
+    cookie = cookie_of(house.ask(url, bearer=False))
 
-    assert one._cookie == again._cookie
-    assert 3 == len({one._cookie, port._cookie, home._cookie})
+    again = house.ask(url, bearer=False, headers={"Cookie": cookie})
+
+    assert (200, False) == (again.status, "set-cookie" in again.headers)
+
+
+def test_a_cookie_ends_with_its_server_and_after_a_day(tmp_path: Path) -> None:
+    """Neither a stolen cookie nor a forgotten browser gets in for ever; each has its own."""
+    now = [1000.0]
+    house = empty(tmp_path)
+    house.gate = Gate("127.0.0.1", house.port, key=KEY, clock=lambda: now[0])
+    with house.serving():
+        early, late = cookie_of(entered(house)), ""
+        first = statuses(house, early)
+        now[0] += COOKIE_MAX_AGE_S - 1
+        late = cookie_of(entered(house))
+        second = [statuses(house, cookie) for cookie in (early, late)]
+        now[0] += 2
+        third = [statuses(house, cookie) for cookie in (early, late)]
+    house.close()
+    again = House(tmp_path, house.port)
+    with again.serving():
+        restarted = statuses(again, late)
+        token = again.ask("/api/sessions").status
+    again.close()
+
+    assert ([200, 200], [[200, 200], [200, 200]]) == (first, second)
+    assert [[401, 401], [200, 200]] == third
+    assert ([401, 401], 200) == (restarted, token)
+
+
+def test_browsers_that_are_signed_in_are_few(tmp_path: Path) -> None:
+    """Nobody can fill the memory with cookies: of too many the oldest is void."""
+    house = empty(tmp_path)
+    with house.serving():
+        cookies = [cookie_of(entered(house)) for _ in range(MAX_SIGNED_IN + 1)]
+        ends = [statuses(house, cookie)[1] for cookie in (cookies[0], cookies[1], cookies[-1])]
+    house.close()
+
+    assert [401, 200, 200] == ends
+
+
+def test_a_browser_that_is_not_signed_in_is_shown_what_to_do(house: House) -> None:
+    """A page with one sentence for people, problem+json for programs; neither sets a cookie."""
+    accept = {"Accept": "text/html,application/xhtml+xml"}
+    page = house.ask("/sessions", bearer=False, headers=accept)
+    part = house.ask("/api/sessions", bearer=False, headers=accept)
+
+    assert (401, 401, "application/problem+json") == (
+        page.status,
+        part.status,
+        part.headers["content-type"],
+    )
+    assert "text/html; charset=utf-8" == page.headers["content-type"]
+    assert b"<h1>Not signed in</h1>" in page.body
+    assert b"Run <code>thence serve</code> and open the link it prints." in page.body
+    assert "set-cookie" not in page.headers
 
 
 def test_a_head_is_answered_as_a_get_without_its_body(house: House) -> None:

@@ -437,7 +437,7 @@ def test_now_shows_what_begins_to_run(browser: Browser, own_house: House) -> Non
 
 
 def test_a_page_catches_up_after_a_restart_of_the_server(browser: Browser, tmp_path: Path) -> None:
-    """What was said meanwhile is there once: no gap, no double."""
+    """Who signs in again finds what was said meanwhile in the open page: no gap, no double."""
     first = built(tmp_path)
     uid = uid_of(first, "What does clock.py do?")
     with ExitStack() as stack:
@@ -453,6 +453,8 @@ def test_a_page_catches_up_after_a_restart_of_the_server(browser: Browser, tmp_p
         stack.callback(second.close)
         second.swept()
         with second.serving():
+            expect(page.locator(".beat")).to_have_text("signed out: run thence serve")
+            page.context.new_page().goto(second.gate.url())
             expect(page.locator("#thread .ev", has_text="Were you away?")).to_have_count(1)
             expect(page.locator(".beat")).to_have_attribute("data-state", "live")
             assert before + 1 == page.locator("#thread > .ev[id]").count()

@@ -14,7 +14,7 @@ import click
 
 from thence import __version__
 from thence.cli import screen
-from thence.errors import STOPPED, ThenceError
+from thence.errors import STOPPED, DiskFull, ThenceError, is_disk_full
 
 COMMANDS = {
     "sweep": "Keep what the agents of this machine wrote since the last time.",
@@ -162,6 +162,8 @@ def _of_the_system(error: OSError) -> ThenceError:
     import io
 
     sys.stdout = io.StringIO()
+    if is_disk_full(error):
+        return DiskFull(f"{error.filename or 'the answer'} cannot be written")
     where = f": {error.filename}" if error.filename else ""
     hint = "is the disk full, the folder yours, the name right? THENCE_HOME names another home"
     return ThenceError(f"{error.strerror or error}{where}", hint=hint)

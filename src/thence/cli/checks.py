@@ -33,6 +33,11 @@ AHEAD: Final = 300
 """Seconds that an event may be in the future before the clock is doubted."""
 SILENT: Final = 86_400
 """Seconds that a hook may be silent while its agent's sessions go on."""
+FULL_DISK_BYTES: Final = 16 << 20
+"""Free bytes below which a sweep may not end: a transaction and its log need some room."""
+LOW_DISK_BYTES: Final = 1 << 30
+LOW_DISK_SHARE: Final = 0.05
+"""A disk with less free than both, in bytes and as a share of all, is nearly full."""
 FAR: Final = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "glusterfs", "vboxsf")
 """Kinds of file systems that do not lock or sync as a store needs it."""
 
@@ -193,22 +198,27 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
         return
     import apsw
 
-    from thence.memory.sqlite import ANEW
+    from thence.memory.sqlite import ANEW, BROKEN
 
-    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    # On a disk that cannot be written to SQLite cannot lock, and nobody can write meanwhile.
+    is_fixed = not os.access(path.parent, os.W_OK)
+    db = apsw.Connection(
+        f"{path.as_uri()}{'?immutable=1' if is_fixed else ''}",
+        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+    )
     try:
         check = "integrity_check" if deep else "quick_check"
-        found = [str(row[0]) for row in db.execute(f"PRAGMA {check}(10)")]
-    except apsw.Error as error:
-        found = [str(error)]
+        results = [str(row[0]) for row in db.execute(f"PRAGMA {check}(10)")]
+    except BROKEN as error:
+        results = [str(error)]
     finally:
         db.close()
-    if found == ["ok"]:
+    if results == ["ok"]:
         where = clean(tilde(str(path)))
         yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)} in {where}")
         return
-    for one in found:
-        yield Finding("store", "bad", clean(" ".join(one.split())), ANEW)
+    for result in results:
+        yield Finding("store", "bad", clean(" ".join(result.split())), ANEW)
 
 
 def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
@@ -232,9 +242,7 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
     for uid, why in broken:
         name = short_id(uid.partition(":")[2])
         there = os.path.lexists(paths[uid] or "")
-        fix = (
-            f"thence doctor{' --deep' * deep} --mend" if there else f"thence evict {argument(name)}"
-        )
+        fix = "thence doctor --mend" if there else f"thence evict {argument(name)}"
         words = f"{name}: {clean(why)}" + ("" if there else ", and its source is gone")
         yield Finding("packs", "bad", words, fix, {"session_uid": uid})
     strays = 0
@@ -320,6 +328,33 @@ def place(home: Path, mounts: str = "/proc/self/mountinfo") -> Iterator[Finding]
         yield Finding(
             "place", "ok", f"{clean(tilde(str(home)))} on {clean(kind or 'a local disk')}"
         )
+
+
+def access(home: Path) -> Iterator[Finding]:
+    """Tell when nothing can be written: what is kept can be read, and nothing is added."""
+    if wiring.is_read_only():
+        where = clean(tilde(str(home)))
+        words = f"{where} is read-only: what is kept can be read, nothing is added"
+        yield Finding("access", "warning", words, f"make {where} writable, then thence sweep")
+
+
+def space(home: Path, unread: int) -> Iterator[Finding]:
+    """Tell how much room is left for the home, and whether new logs wait for it."""
+    place = next(path for path in (home, *home.parents) if path.is_dir())
+    disk = os.statvfs(place)
+    free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    words = f"{size(free)} free of {size(total)}"
+    told: dict[str, JSON] = {"free_bytes": free, "total_bytes": total}
+    fix = "free some space, then thence sweep"
+    if free < FULL_DISK_BYTES and unread:
+        words = f"the disk is full: {words}; {size(unread)} of logs cannot be read into the store"
+        yield Finding("disk", "bad", words, fix, told)
+    elif free < FULL_DISK_BYTES:
+        yield Finding("disk", "warning", f"the disk is full: {words}", fix, told)
+    elif free < LOW_DISK_BYTES and free < LOW_DISK_SHARE * total:
+        yield Finding("disk", "warning", f"the disk is nearly full: {words}", fix, told)
+    else:
+        yield Finding("disk", "ok", words, None, told)
 
 
 def _kind(home: Path, mounts: str) -> str | None:
@@ -429,10 +464,10 @@ def everything(*, deep: bool) -> list[Finding]:
             known = wiring.adapters()
             store = stack.enter_context(wiring.store()) if wiring.has_store() else None
         except ThenceError as error:
-            return [Finding("setup", "bad", error.message, error.hint), *_run(_homely(home))]
-        checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
-            ("sources", lambda: sources(store, known))
-        ]
+            return [Finding("setup", "bad", error.message, error.hint), *_run(_homely(home, 0))]
+        read = list(_run([("sources", lambda: sources(store, known))]))
+        unread = sum(finding.told.get("unread", 0) for finding in read)
+        checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = []
         if store is not None:
             held = store
             checks += [
@@ -445,15 +480,17 @@ def everything(*, deep: bool) -> list[Finding]:
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
-            *_homely(home),
+            *_homely(home, unread),
         ]
-        return [*_run(checks), *out]
+        return [*read, *_run(checks), *out]
 
 
-def _homely(home: Path) -> Sequence[tuple[str, Callable[[], Iterable[Finding]]]]:
+def _homely(home: Path, unread: int) -> Sequence[tuple[str, Callable[[], Iterable[Finding]]]]:
     return (
         ("queue", lambda: waiting(home)),
         ("modes", lambda: modes(home)),
+        ("access", lambda: access(home)),
+        ("disk", lambda: space(home, unread)),
         ("place", lambda: place(home)),
     )
 

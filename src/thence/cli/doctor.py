@@ -33,12 +33,17 @@ _MARKS = {
     epilog="Exit codes: 0 all is well, 3 something to look at, 1 something is broken.",
 )
 @click.option("--deep", is_flag=True, help="Also read every payload and every damaged source.")
-@click.option("--mend", is_flag=True, help="Read what lies in broken packs again from its logs.")
+@click.option(
+    "--mend",
+    is_flag=True,
+    help="Look as --deep does, and read what lies in broken packs again from its logs.",
+)
 @options.as_json
 def command(*, deep: bool, mend: bool, json: bool) -> int:
     """Look at everything, and say what to do; with `mend` do what can be done."""
     from thence.cli import checks
 
+    deep = deep or mend
     findings = checks.everything(deep=deep)
     mended: list[str] | None = None
     if mend:

@@ -18,6 +18,7 @@ from thence.cli.columns import tell, tilde
 from thence.cli.reading import exit_code
 from thence.cli.terminal import as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
+from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
     from thence.adapters.sessions import Loaded
@@ -100,8 +101,9 @@ def command(
         say(as_json(_object(loaded, form, body, output, redactor)))
         return exit_code(loaded.skipped)
     if output is None:
+        is_terminal = sys.stdout.isatty()
         for line in body:
-            sys.stdout.write(f"{line}\n")
+            sys.stdout.write(f"{clean_text(line) if is_terminal else line}\n")
         sys.stdout.flush()
     else:
         _write(output, body)

@@ -1,8 +1,8 @@
 """A session in the forms that leave the machine: lines, one flat journal, Markdown, a page.
 
-Pure: a session goes in, texts come out. Whatever a log says stays text: Markdown fences are longer
-than any run of backticks inside them, and in HTML everything is escaped, with no script, no link
-and nothing that is loaded from elsewhere.
+Pure: a session goes in, texts come out. Whatever a log says stays text: in Markdown, tags and
+images are escaped outside of code, and fences are longer than any run of backticks inside them; in
+HTML everything is escaped, with no script, no link and nothing that is loaded from elsewhere.
 """
 
 from __future__ import annotations
@@ -152,27 +152,121 @@ def left_out(whole: Whole, branch: Branch = LIVE) -> str:
 
 def markdown(whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC) -> Iterator[str]:
     """Give a session as Markdown."""
-    yield f"# {_one_line(whole.title or 'Session')}"
+    yield f"# {_escape_inline(_one_line(whole.title or 'Session'))}"
     yield ""
-    yield from (f"- {name}: {value}" for name, value in _about(whole))
+    yield from (f"- {name}: {_escape_inline(value)}" for name, value in _about(whole))
     for piece in pieces(whole, branch):
         moment = f" ({told})" if (told := _moment(piece.ts, zone)) else ""
-        off = f", {_one_line(piece.off)}" if piece.off else ""
+        off = f", {_escape_inline(_one_line(piece.off))}" if piece.off else ""
         yield ""
         if piece.kind in ("user_msg", "assistant_msg"):
             yield f"## {piece.title}{off}{moment}"
             yield ""
-            yield piece.text.rstrip()
+            yield from _inert_markdown(piece.text.rstrip())
             continue
-        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", piece.text)), default=0))
-        yield f"**{_one_line(piece.title)}{off}**"
+        yield f"**{_escape_inline(_one_line(piece.title))}{off}**"
         yield ""
-        yield f"{fence}{'json' if piece.kind == 'tool_call' else 'text'}"
-        yield piece.text.rstrip("\n")
-        yield fence
+        yield from _fenced(piece.text.rstrip("\n"), "json" if piece.kind == "tool_call" else "text")
     if told := left_out(whole, branch):
         yield ""
         yield f"*{told}*"
+
+
+# -- Markdown of logs, made inert -----------------------------------------------------------
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)")
+_LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,24}")
+_DRAWN = frozenset(
+    {"dataview", "dataviewjs", "dot", "geojson", "graphviz"}
+    | {"math", "mermaid", "plantuml", "stl", "topojson"}
+)
+"""Languages that some readers run or draw instead of showing them."""
+_ACTIVE = re.compile(r"<(?=[A-Za-z/!?])|!(?=\[)")
+"""Where a tag, a comment, an automatic link or an image begins."""
+_TICKS = re.compile("`+")
+MAX_TICKS = 200
+"""Runs of backticks in a line of which the code is looked for."""
+
+
+def _inert_markdown(text: str) -> Iterator[str]:
+    """Return the lines of a Markdown text without HTML or images; code stays as it is.
+
+    Code in fences is written anew, so that every reader sees it begin and end in the same places.
+    """
+    prose: list[str] = []
+    code: list[str] = []
+    fence = language = ""
+    for line in _LINE_END.split(text):
+        mark = _FENCE.fullmatch(line)
+        if fence and mark and mark[1].startswith(fence) and not mark[2].strip():
+            yield from ("", *_fenced("\n".join(code), language), "")
+            fence, code = "", []
+        elif fence:
+            code.append(line)
+        elif mark:
+            yield from _inert_prose(prose)
+            prose, fence, language = [], mark[1], mark[2].strip()
+        else:
+            prose.append(line)
+    if fence:
+        yield from ("", *_fenced("\n".join(code), language), "")
+    yield from _inert_prose(prose)
+
+
+def _fenced(text: str, language: str) -> Iterator[str]:
+    """Return the lines of a block of code that ends nowhere inside its text."""
+    fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
+    is_shown = _LANGUAGE.fullmatch(language) and language.lower() not in _DRAWN
+    yield f"{fence}{language if is_shown else 'text'}"
+    yield text
+    yield fence
+
+
+def _inert_prose(lines: list[str]) -> Iterator[str]:
+    """Return the lines between blocks of code, escaped paragraph by paragraph."""
+    paragraph: list[str] = []
+    for line in [*lines, ""]:
+        if line.strip():
+            paragraph.append(line)
+            continue
+        spans = [_code_spans(part) for part in paragraph]
+        # Where one line leaves a backtick open, readers differ in what is code after it.
+        is_clear = None not in spans
+        for part, spans_of_part in zip(paragraph, spans, strict=True):
+            yield _escape_inline(part, spans_of_part if is_clear else None)
+        paragraph = []
+        yield line
+
+
+def _code_spans(line: str) -> list[tuple[int, int]] | None:
+    """Return where code begins and ends in a line; None if readers may differ."""
+    runs = [match.span() for match in _TICKS.finditer(line)]
+    spans: list[tuple[int, int]] = []
+    if len(runs) > MAX_TICKS:
+        return None
+    while runs:
+        start, end = runs.pop(0)
+        lengths = [close - begin for begin, close in runs]
+        if line[:start].endswith("\\") or end - start not in lengths:
+            return None
+        at = lengths.index(end - start)
+        spans.append((start, runs[at][1]))
+        if "|" in line[start : runs[at][1]]:  # a table would cut it there
+            return None
+        del runs[: at + 1]
+    return spans
+
+
+def _escape_inline(text: str, code: list[tuple[int, int]] | None = None) -> str:
+    """Return a line in which no tag and no image begins, outside of the code in it."""
+
+    def escaped(match: re.Match[str]) -> str:
+        if any(start <= match.start() < end for start, end in code or ()):
+            return match[0]
+        return "&lt;" if match[0] == "<" else "&#33;"
+
+    return _ACTIVE.sub(escaped, text)
 
 
 def page(whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC) -> Iterator[str]:

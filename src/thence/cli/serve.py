@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 from functools import cache, partial
 from json import dumps
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.columns import tell
+from thence.cli.columns import tell, tilde
+from thence.cli.terminal import clean
 from thence.errors import BadConfig, ThenceError
 
 if TYPE_CHECKING:
@@ -52,28 +55,46 @@ def command(
 ) -> int:
     """Serve until it is stopped."""
     try:
-        from thence.serve import app, gate
+        from thence.serve import app, gate, sign_in
     except ModuleNotFoundError as error:
         raise BadConfig(
             f"serving needs {error.name}, which is not installed",
             hint="pip install 'thence[serve]'",
         ) from error
     _check(host, token=token, loopback=gate.is_loopback(host))
-    key = gate.key_of(wiring.home())
+    home = wiring.home()
+    is_read_only = wiring.is_read_only()
+    key = gate.key_of(home) if not is_read_only or (home / gate.KEY).exists() else token_bytes(32)
     try:
         listener = _listener(host, port)
     except PortTaken:
         there = gate.Gate(host, port, key=key)
         if not _is_ours(there):
             raise
-        return _opened(there.url(there.signed()), json=json, opens=not no_open)
-    guard = gate.Gate(host, listener.getsockname()[1], key=key)
+        return _open_again(there, json=json, opens=not no_open)
+    guard = gate.Gate(
+        host, listener.getsockname()[1], key=key, on_sign_in=partial(sign_in.remove, home)
+    )
+    ticket = guard.ticket()
+
+    def announce() -> None:
+        _say(guard, guard.url(ticket), token=token, json=json, loopback=gate.is_loopback(host))
+        if is_read_only and team is None:
+            click.echo(
+                f"note: {clean(tilde(str(home)))} is read-only: no new session is read", err=True
+            )
+        if not no_open and not json:
+            threading.Thread(target=_open_browser, args=(guard, ticket), daemon=True).start()
+
+    sign_in.remove_leftovers(home)
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
         made = app.create(desk(store, team=team is not None), guard)
-        _say(guard, token=token, json=json, loopback=gate.is_loopback(host), opens=not no_open)
         app.settle()
-        with listener:
-            app.server(made).run([listener])
+        try:
+            with listener:
+                app.server(made, announce).run([listener])
+        finally:
+            sign_in.remove(home, ticket)
     return 0
 
 
@@ -82,7 +103,8 @@ def desk(store: Store, *, team: bool = False) -> Desk:
     from thence.serve.desk import Desk
 
     known = {} if team else wiring.adapters()
-    writes = config.persistence() and not team
+    is_read_only = not team and wiring.is_read_only()
+    writes = config.persistence() and not team and not is_read_only
     return Desk(
         store,
         home=wiring.home(),
@@ -95,6 +117,7 @@ def desk(store: Store, *, team: bool = False) -> Desk:
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),
         writes=writes,
+        is_read_only=is_read_only,
     )
 
 
@@ -139,20 +162,39 @@ def _is_ours(guard: Gate) -> bool:
     return guard.realm in told
 
 
-def _opened(url: str, *, json: bool, opens: bool) -> int:
+def _open_again(guard: Gate, *, json: bool, opens: bool) -> int:
+    """Sign one more browser in at the server that runs; a browser in the terminal is waited for."""
+    ticket = guard.signed()
+    url = guard.url(ticket)
     if json:
         click.echo(dumps({"url": url, "running": True}))
-    else:
-        tell(["thence serves already; this URL lets one more browser in, once", "", f"  {url}"])
-        if opens:
-            import webbrowser
-
-            webbrowser.open(url)
+        return 0
+    tell(["thence serves already; this URL lets one more browser in, once", "", f"  {url}"])
+    sys.stdout.flush()
+    if opens:
+        _open_browser(guard, ticket)
     return 0
 
 
-def _say(guard: Gate, *, token: bool, json: bool, loopback: bool, opens: bool) -> None:
-    url = guard.url()
+def _open_browser(guard: Gate, ticket: str) -> None:
+    """Open the user's browser at a file that leads to the one-time URL.
+
+    The URL itself would stand in the list of processes, which every user of this machine can read.
+    """
+    import webbrowser
+
+    from thence.serve import sign_in
+
+    try:
+        page = sign_in.write(wiring.home(), guard.url(ticket), ticket)
+    except OSError as error:
+        reason = clean(error.strerror or f"{error}")
+        click.echo(f"note: no browser was opened ({reason}): open the link above", err=True)
+        return
+    webbrowser.open(page.as_uri())
+
+
+def _say(guard: Gate, url: str, *, token: bool, json: bool, loopback: bool) -> None:
     if json:
         click.echo(dumps({"url": url, "token": guard.token if token else None, "port": guard.port}))
     else:
@@ -164,7 +206,3 @@ def _say(guard: Gate, *, token: bool, json: bool, loopback: bool, opens: bool) -
             tell([f"  Authorization: Bearer {guard.token}"])
         tell(["", "Ctrl-C stops it"])
     sys.stdout.flush()
-    if opens and not json:
-        import webbrowser
-
-        webbrowser.open(url)

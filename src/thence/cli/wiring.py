@@ -43,6 +43,15 @@ def has_store() -> bool:
     return not address.startswith("sqlite:") or Path(_path(address)).exists()
 
 
+def is_read_only() -> bool:
+    """Whether the home, or the file of the store, exists and cannot be written to."""
+    told: str = settings()["session_memory.store"]
+    paths = [home()]
+    if told.startswith("sqlite:"):
+        paths += [Path(_path(told)), Path(_path(told)).parent]
+    return any(path.exists() and not os.access(path, os.W_OK) for path in paths)
+
+
 def address() -> str:
     """Give where the store is."""
     told: str = settings()["session_memory.store"]

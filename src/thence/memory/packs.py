@@ -35,7 +35,7 @@ from typing import Final, NamedTuple, Protocol
 
 import zstandard
 
-from thence.errors import NotAppendable, SessionBusy, ThenceError
+from thence.errors import DiskFull, NotAppendable, SessionBusy, ThenceError, is_disk_full
 from thence.memory import disk
 
 FRAME: Final = 64 * 1024
@@ -607,6 +607,8 @@ class Packs:
                 hint="wait for the other sweep to end, then try again",
             ) from error
         except OSError as error:
+            if is_disk_full(error):
+                raise DiskFull(f"{what} cannot be written") from error
             raise NotAppendable(
                 f"{what} cannot be written: {error.strerror or error}",
                 hint="nothing that rows name was changed; free space or mend the disk, then sweep "

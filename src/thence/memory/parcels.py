@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from thence.errors import ThenceError
+from thence.errors import DiskFull, ThenceError, is_disk_full
 
 WAITING = 8
 """Parcels that may lie between reader and writer."""
@@ -39,6 +39,13 @@ Piece = TypeVar("Piece")
 
 class SweepBroken(ThenceError):
     """The process that reads for a sweep ended before its time."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a reading process cannot go on, in words for the user."""
+
+    message: str
+    hint: str | None
 
 
 def may_fork() -> bool:
@@ -150,7 +157,9 @@ class Parcels(Generic[Piece]):
             # Asked before the queue is: what a process sent before it ended is there then.
             ended = [process.exitcode for process in processes if process.exitcode]
             if not self._ready.empty():
-                name: str | None = self._ready.get()
+                name: str | Failure | None = self._ready.get()
+                if isinstance(name, Failure):
+                    raise SweepBroken(name.message, hint=name.hint)
                 if name is None:
                     running -= 1
                 else:
@@ -169,7 +178,7 @@ class Parcels(Generic[Piece]):
         calm()
         parcel: list[Piece] = []
         size = number = 0
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError), self._sending_failures():
             for piece, weight in self._made(self._turns):
                 parcel.append(piece)
                 size += weight
@@ -178,6 +187,19 @@ class Parcels(Generic[Piece]):
                     parcel, size, number = [], 0, number + 1
             self._send(place, writer, f"{reader}-{number}", parcel)
             self._ready.put(None)
+
+    @contextlib.contextmanager
+    def _sending_failures(self) -> Iterator[None]:
+        """Send the writer what a user can mend, as a full disk: it says so in one place."""
+        try:
+            yield
+        except ThenceError as error:
+            self._ready.put(Failure(error.message, error.hint))
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            full = DiskFull(f"{error.filename or 'what was read'} cannot be written")
+            self._ready.put(Failure(full.message, full.hint))
 
     def _send(self, place: str, writer: int, name: str, pieces: list[Piece]) -> None:
         told = self._closed()

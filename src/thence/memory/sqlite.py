@@ -21,7 +21,14 @@ from typing import Any
 import apsw
 import msgspec
 
-from thence.errors import BadConfig, NotAppendable, NotReadable, SessionNotFound, ThenceError
+from thence.errors import (
+    BadConfig,
+    DiskFull,
+    NotAppendable,
+    NotReadable,
+    SessionNotFound,
+    ThenceError,
+)
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.memory import disk, runs
@@ -274,6 +281,8 @@ class Sqlite:
         )
 
     def _unwritten(self, error: Exception) -> NotAppendable:
+        if isinstance(error, apsw.FullError):
+            return DiskFull(f"the store {self.path} cannot be written")
         return NotAppendable(
             f"cannot write to the store {self.path}: {error}",
             hint="nothing that was kept is lost; free space or make it writable, then try again",

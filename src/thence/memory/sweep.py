@@ -26,7 +26,7 @@ import msgspec
 
 from thence.adapters import Adapter, Source
 from thence.adapters.files import REWRITTEN, start_of, unchanged
-from thence.errors import ThenceError
+from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of
 from thence.format.records import Skipped, Usage
@@ -415,6 +415,8 @@ class Sweep:
                 outcome = Outcome(source.uid, path, what, events, skipped)
                 rebuilt = kept.rebuilt is not None
                 yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more, rebuilt)
+        except DiskFull:
+            raise  # all other sources would fail as well
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
             yield Piece(Outcome(source.uid, path, "failed", why=_why(error)))
 

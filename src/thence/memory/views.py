@@ -9,13 +9,17 @@ that read are let through.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from thence.errors import NotReadable, ThenceError
+from thence.memory import disk
 from thence.memory.analytics import TABLES
 from thence.memory.exports import MANIFEST, Folder, Manifest, own_folder, read_manifest
 from thence.memory.parquet import load_duckdb
@@ -24,6 +28,9 @@ _READS: Final = frozenset({"SELECT", "MULTI"})  # several: what a PIVOT is made 
 _EXPLAIN = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
 _REST = re.compile(r"\n\s*\n|\s*Candidate functions:")  # where an error goes on for experts
 _TRIES: Final = 3
+_SCRATCH: Final = "thence-sql-"
+LEFTOVER_AGE_S: Final = 60.0
+"""Age after which a folder that nobody holds is a leftover, in seconds."""
 
 
 class BadQuestion(ThenceError):
@@ -97,9 +104,36 @@ def _check(db: Any, question: str) -> None:
 
 
 @contextlib.contextmanager
+def _scratch() -> Iterator[str]:
+    """Make a folder for what does not fit into memory; those of killed processes are removed.
+
+    Its owner holds a lock on it, which the system takes back when the owner ends in whatever way.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(OSError):  # another user's, or gone by now
+            if left.lstat().st_mtime < time.time() - LEFTOVER_AGE_S:
+                with _lock(left):
+                    shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH) as passing, _lock(Path(passing)):
+        yield passing
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder of ours; OSError when somebody else does."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(handle).st_uid != os.getuid() or not disk.locked(handle):
+            raise BlockingIOError(f"{folder} is in use")
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
 def _opened(engine: Any, source: Folder, manifest: Manifest) -> Iterator[Any]:
     """Open the views of an export; nothing else can be read, and nothing written."""
-    with tempfile.TemporaryDirectory(prefix="thence-sql-") as passing:
+    with _scratch() as passing:
         db = engine.connect(
             ":memory:",
             config={

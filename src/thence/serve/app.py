@@ -14,9 +14,10 @@ import gzip
 import hashlib
 import logging
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,6 +57,12 @@ if TYPE_CHECKING:
 STATIC: Final = Path(__file__).parent / "web" / "static"
 THREADS: Final = 8
 """Requests that are worked on at a time: each thread has a connection to the store of its own."""
+REQUEST_TIMEOUT_S: Final = 30.0
+"""How long a request may take to arrive, headers and body, in seconds."""
+MAX_UNFINISHED: Final = 256
+"""Connections whose request has not arrived whole, at most: then the oldest is closed."""
+TICKS_PER_S: Final = 10
+"""How often the server looks after itself, in a second."""
 SMALL: Final = 1024
 """Bytes under which nothing is compressed."""
 KINDS: Final = {
@@ -105,8 +112,19 @@ class App:
     def __init__(self, desk: Desk, gate: Gate) -> None:
         self.hub = Hub(desk)
         self.hosted = Hosted(desk, self.hub)
-        inside: ASGIApp = routes(desk, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
+        self.failure: Exception | None = None
+        """Why it could not start."""
+        inside: ASGIApp = routes(desk, self.starting, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
         self._app = gate.around(packed(inside))
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Keep the error that a start ends with: the server would only say that there was one."""
+        try:
+            yield
+        except Exception as error:
+            self.failure = error
+            raise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, as ASGI has it."""
@@ -119,15 +137,52 @@ def create(desk: Desk, gate: Gate) -> App:
 
 
 class Server(uvicorn.Server):
-    """A server that ends its streams when it is told to end: they would keep it up."""
+    """A server that raises what its start fails with, and ends its streams when it ends."""
 
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: App, on_started: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
-        self._streams = app.hub
+        self._served = app
+        self._on_started = on_started
+        self._waiting: dict[Any, tuple[Any, float]] = {}
+        """Connections whose request has not arrived yet: the one before it, and since when."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and call `on_started` once requests are answered."""
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            if self._served.failure is None:
+                raise
+            raise self._served.failure from None
+        if self.started:
+            self._on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look after the connections once a second, beside what every server does."""
+        if counter % TICKS_PER_S == 0:
+            self._close_unfinished(time.monotonic())
+        return await super().on_tick(counter)
+
+    def _close_unfinished(self, now: float) -> None:
+        """Close connections whose request takes too long to arrive, and the oldest of too many."""
+        waiting: dict[Any, tuple[Any, float]] = {}
+        for connection in self.server_state.connections:
+            request: Any = getattr(connection, "cycle", None)
+            if request is None or request.response_complete or request.more_body:
+                last, since = self._waiting.get(connection, (request, now))
+                waiting[connection] = (request, since if last is request else now)
+        oldest = sorted(waiting, key=lambda one: waiting[one][1])
+        for at, connection in enumerate(oldest):
+            is_late = waiting[connection][1] < now - REQUEST_TIMEOUT_S
+            if is_late or at < len(oldest) - MAX_UNFINISHED:
+                connection.transport.close()
+        self._waiting = waiting
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then all else."""
-        self._streams.close()
+        self._served.hub.close()
         await super().shutdown(sockets)
 
 
@@ -144,7 +199,7 @@ def listener(host: str, port: int, *, backlog: int | None = None) -> socket.sock
     return made
 
 
-def server(app: App) -> Server:
+def server(app: App, on_started: Callable[[], None] = lambda: None) -> Server:
     """Make a server for an app, to be run with sockets that listen."""
     options = uvicorn.Config(
         app,
@@ -155,7 +210,7 @@ def server(app: App) -> Server:
         timeout_graceful_shutdown=5,
         limit_concurrency=None,
     )
-    return Server(options, app)
+    return Server(options, app, on_started)
 
 
 def settle() -> None:
@@ -168,15 +223,18 @@ def settle() -> None:
     gc.set_threshold(100_000, 20, 100)
 
 
-def routes(desk: Desk, hub: Hub, hosted: Hosted) -> Litestar:
-    """Make the app without its gate."""
+def routes(
+    desk: Desk, starting: Callable[[], AbstractContextManager[None]], hub: Hub, hosted: Hosted
+) -> Litestar:
+    """Make the app without its gate; what a start does is done `starting`."""
 
     @asynccontextmanager
     async def working(_app: Litestar) -> AsyncIterator[None]:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="thence-serve") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            hub.start()
-            hosted.start()
+            with starting():
+                hub.start()
+                hosted.start()
             try:
                 yield
             finally:
@@ -194,6 +252,7 @@ def routes(desk: Desk, hub: Hub, hosted: Hosted) -> Litestar:
             ThenceError: _told,
             HTTPException: _refused,
             **dict.fromkeys(BROKEN, _damaged),
+            RecursionError: _nested,
             Exception: _broken,
         },
         lifespan=[working],
@@ -249,6 +308,14 @@ def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
 def _damaged(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     hint = f"thence doctor tells more; {ANEW}"
     return _answer(request, Problem(f"the store is damaged: {error}", 503, hint=hint))
+
+
+def _nested(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """Refuse a body that is nested deeper than Python can follow; elsewhere it is a bug."""
+    if request.method != "POST":
+        return _broken(request, error)
+    hint = "send values that are nested less deeply"
+    return _answer(request, Problem("the body is nested too deeply", 400, hint=hint))
 
 
 def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:

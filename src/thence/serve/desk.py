@@ -76,13 +76,14 @@ class Desk:
         idle_timeout: float = config.TIMEOUT,
         approval_timeout: float = config.TIMEOUT,
         writes: bool = True,
+        is_read_only: bool = False,
         room: int = WHOLES,
     ) -> None:
         """Lay everything out; without `sweeps` what is written meanwhile is not swept here.
 
         What is read from a source, because it was evicted, is redacted by the `redactor`. The
         timeouts, by `ticks`, are those of sessions that clients write into; 0 means never.
-        Without `writes` nobody may.
+        Without `writes` nobody may; pages say so where the home `is_read_only`.
         """
         self.store = store
         self.home = home
@@ -98,6 +99,7 @@ class Desk:
         self.idle_timeout = idle_timeout
         self.approval_timeout = approval_timeout
         self.writes = writes
+        self.is_read_only = is_read_only
         self._now = _Kept(NOW, lambda: standing.now(self.known, self.roots))
         self._risks = _Kept(RISKS, self._at_risk)
         self._wholes: Shelf[Loaded] = Shelf(room)

@@ -2,9 +2,10 @@
 
 A page in the user's browser can send requests to this machine, names can be made to lead here,
 and other users share the loopback. So every request, whatever its path, must name this server
-exactly, come from one of its own pages or from none, and bring the cookie or the bearer token of
-this home. The cookie is set by a URL that is printed once and works once. The secrets follow from
-a key that only the user can read, so that pages stay open over a restart of the server.
+exactly, come from one of its own pages or from none, and bring a cookie of this server or the
+bearer token of this home. A cookie is set by a URL that works once; it is random, is stored
+nowhere, and ends after a day or with the server. The token follows from a key that only the user
+can read.
 
 Invariants: hosts and origins are compared whole, never by how they begin or end; secrets are
 compared in constant time; a token in a query is refused, right or wrong; what is not asked for by
@@ -13,15 +14,16 @@ a page of ours can change nothing; every answer carries the strict headers, refu
 
 from __future__ import annotations
 
-import contextlib
+import base64
 import hashlib
 import hmac
+import html
 import ipaddress
+import re
 import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -44,12 +46,41 @@ TICKETS: Final = 16
 """Entries that may be open at a time."""
 FRESH: Final = 60.0
 """Seconds for which an entry of another process may be used."""
+COOKIE_MAX_AGE_S: Final = 86_400
+"""How long a browser stays signed in, in seconds."""
+MAX_SIGNED_IN: Final = 64
+"""Browsers that are signed in at a time, at most."""
 BODY: Final = 4 << 20
 """Bytes of a request's body, at most."""
 
+_STYLE: Final = (
+    ":root{color-scheme:light dark}"
+    "body{font:1rem/1.6 system-ui,sans-serif;max-width:36rem;margin:18vh auto 0;padding:0 1.5rem}"
+    "h1{font-size:1.375rem;line-height:1.25;margin:0 0 .5rem}p{margin:.5rem 0}"
+    "code{font:.9em ui-monospace,monospace}"
+)
+"""The style of the pages below: who is not signed in gets none of our files."""
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_PAGE: Final = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">{head}'
+    '<link rel="icon" href="/static/favicon.svg" type="image/svg+xml">'
+    "<title>{title} · thence</title>"
+    f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style></head>"
+    "<body><main><h1>{title}</h1><p>{text}</p></main></body></html>"
+)
+_SIGNED_IN: Final = _PAGE.format(
+    head='<meta http-equiv="refresh" content="0; url=/">',
+    title="Signed in",
+    text='<a href="/">Open thence</a>',
+)
+"""A browser that comes from another page, as from a file, sends the cookie only when a page of this
+server asks: then a page leads on, no redirect."""
+
 CSP: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
-    " font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    f"default-src 'none'; style-src 'self' 'sha256-{_STYLE_HASH}'; script-src 'self';"
+    " img-src 'self'; connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'"
 )
 HEADERS: Final = (
     (b"content-security-policy", CSP.encode()),
@@ -75,22 +106,33 @@ class Refused(msgspec.Struct, frozen=True):
     title: str
     hint: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    hint_for_programs: str = ""
 
 
 class Gate:
     """Lets in who may, for one address; `around` stands before an app."""
 
     def __init__(
-        self, host: str, port: int, *, key: bytes, clock: Callable[[], float] = time.time
+        self,
+        host: str,
+        port: int,
+        *,
+        key: bytes,
+        clock: Callable[[], float] = time.time,
+        on_sign_in: Callable[[str], None] = lambda _ticket: None,
     ) -> None:
-        """Guard host and port; what is let in follows from the key."""
+        """Guard host and port; the token follows from the key. Used tickets go to `on_sign_in`."""
         self.host, self.port = host, port
         self.realm = f"thence {_derived(key, 'home')[:16]}"
         """What tells this home's server from others', without a secret."""
         self._key = key
         self._clock = clock
         self._signed: dict[str, float] = {}
-        self._cookie = _derived(key, f"cookie:{port}")
+        self._on_sign_in = on_sign_in
+        self._cookies: dict[str, float] = {}
+        """The cookies of browsers that are signed in, and when each ends."""
+        self.cookie_name = f"{COOKIE}-{port}"
+        """Cookies are shared by all ports of a host: each server needs a name of its own."""
         self.token = _derived(key, "bearer")
         """What a program gives as `Authorization: Bearer …`."""
         self._authorities = frozenset(_authorities(host, port))
@@ -123,13 +165,16 @@ class Gate:
         return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={entry}"
 
     def _used(self, query: bytes) -> bool:
-        """Take the entry that a query names; False when there is none, or no longer."""
-        given = dict(_pairs(query)).get(TICKET, "")
+        """Use up the ticket that a query names; False when it is unknown or was used."""
+        ticket = dict(_pairs(query)).get(TICKET, "")
         with self._mutex:
-            found = [one for one in self._tickets if _same(given, one)]
-            for one in found:
-                del self._tickets[one]
-            return bool(found) or self._is_signed(given)
+            matches = [drawn for drawn in self._tickets if _same(ticket, drawn)]
+            for drawn in matches:
+                del self._tickets[drawn]
+            is_valid = bool(matches) or self._is_signed(ticket)
+        if is_valid:
+            self._on_sign_in(ticket)
+        return is_valid
 
     def _is_signed(self, given: str) -> bool:
         """Whether an entry was signed a moment ago and not used since."""
@@ -170,12 +215,10 @@ class Gate:
 
     def refusal(self, scope: Scope) -> Refused | None:
         """Tell why a request may not go on; None when it may."""
-        headers: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.lower(), []).append(value)
+        headers = _by_name(scope)
         return (
             self._misdirected(headers)
-            or self._foreign(headers)
+            or self._foreign(scope, headers)
             or _odd(scope, headers)
             or self._unknown(scope, headers)
             or _unasked(scope, headers)
@@ -187,11 +230,15 @@ class Gate:
             return None
         return Refused(421, "this server has another name", "use the URL that thence serve printed")
 
-    def _foreign(self, headers: dict[bytes, list[bytes]]) -> Refused | None:
-        """Refuse what a page of another origin sends; a program sends no origin."""
+    def _foreign(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
+        """Refuse what a page of another origin sends; a program sends no origin.
+
+        The file that signs a browser in is a page of another origin: it brings a ticket.
+        """
         hint = "open the page itself; no other page may ask for it"
         sites = headers.get(b"sec-fetch-site", [])
-        if any(site not in _OWN_SITES for site in sites):
+        is_sign_in = scope["path"] == ENTER and headers.get(b"sec-fetch-dest") == [b"document"]
+        if not is_sign_in and any(site not in _OWN_SITES for site in sites):
             return Refused(403, "asked for by another site", hint)
         own = b"http://" + headers[b"host"][0]
         if any(origin != own for origin in headers.get(b"origin", [])):
@@ -208,9 +255,10 @@ class Gate:
             return None
         return Refused(
             401,
-            "nobody is known to be asking",
-            "thence serve prints a URL that lets a browser in once; programs send a bearer token",
+            "Not signed in",
+            "Run `thence serve` and open the link it prints.",
             ((b"www-authenticate", f'Bearer realm="{self.realm}"'.encode()),),
+            " Programs send what `thence serve --token` prints as `Authorization: Bearer`.",
         )
 
     def _bears(self, headers: dict[bytes, list[bytes]]) -> bool:
@@ -221,24 +269,47 @@ class Gate:
         return scheme.lower() == "bearer" and _same(token.strip(), self.token)
 
     def _is_cookie(self, headers: dict[bytes, list[bytes]]) -> bool:
-        given = _cookies(headers.get(b"cookie", []))
-        return any(_same(value, self._cookie) for value in given)
+        """Whether a request brings the cookie of a browser that is signed in."""
+        values = _cookies(headers.get(b"cookie", []), self.cookie_name)
+        now = self._clock()
+        with self._mutex:
+            self._cookies = {value: end for value, end in self._cookies.items() if end > now}
+            return any(_same(value, cookie) for value in values for cookie in self._cookies)
+
+    def _sign_in(self) -> str:
+        """Return a new cookie; of too many the oldest is void."""
+        cookie = secrets.token_urlsafe(32)
+        with self._mutex:
+            self._cookies[cookie] = self._clock() + COOKIE_MAX_AGE_S
+            while len(self._cookies) > MAX_SIGNED_IN:
+                del self._cookies[next(iter(self._cookies))]
+        return cookie
 
     async def _enter(self, scope: Scope, send: Send) -> None:
-        """Let a browser in that brings an entry, and have it forget the URL."""
-        if scope["method"] != "GET" or not self._used(scope["query_string"]):
-            hint = "run thence serve once more: it prints and opens a new one"
-            await _refuse(Refused(401, "this URL was used already", hint), scope, send)
+        """Sign a browser in that brings a ticket, and lead it on to the first page."""
+        headers: tuple[tuple[bytes, bytes], ...] = ()
+        if scope["method"] == "GET" and self._used(scope["query_string"]):
+            flags = f"Path=/; Max-Age={COOKIE_MAX_AGE_S}; HttpOnly; SameSite=Strict"
+            cookie = f"{self.cookie_name}={self._sign_in()}; {flags}"
+            headers = ((b"set-cookie", cookie.encode()),)
+        elif not self._is_cookie(_by_name(scope)):
+            hint = "Run `thence serve` once more: it prints and opens a new link."
+            await _refuse(Refused(401, "This link was used already", hint), scope, send)
             return
-        cookie = f"{COOKIE}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
-        headers = [
-            (b"location", b"/"),
-            (b"set-cookie", cookie.encode()),
-            (b"cache-control", b"no-store"),
-            (b"content-length", b"0"),
-        ]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+        if _by_name(scope).get(b"sec-fetch-site") == [b"none"]:  # typed, or opened from a terminal
+            fields = [(b"location", b"/"), (b"cache-control", b"no-store"), *headers]
+            await send({"type": "http.response.start", "status": 303, "headers": fields})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await _send_page(200, _SIGNED_IN, send, headers)
+
+
+def _by_name(scope: Scope) -> dict[bytes, list[bytes]]:
+    """Return the headers of a request: all values of each name, in small letters."""
+    headers: dict[bytes, list[bytes]] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.lower(), []).append(value)
+    return headers
 
 
 def _odd(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
@@ -291,12 +362,18 @@ def _with_headers(send: Send) -> Send:
 
 
 async def _refuse(refused: Refused, scope: Scope, send: Send) -> None:
+    """Send why a request is refused: a page to a browser that asks for one, else problem+json."""
+    if scope["method"] == "GET" and _wants_page(scope):
+        text = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(refused.hint))
+        page = _PAGE.format(head="", title=html.escape(refused.title), text=text)
+        await _send_page(refused.status, page, send, refused.headers)
+        return
     body = msgspec.json.encode(
         {
             "type": "about:blank",
             "title": refused.title,
             "status": refused.status,
-            "hint": refused.hint,
+            "hint": refused.hint + refused.hint_for_programs,
         }
     )
     headers = [
@@ -308,6 +385,27 @@ async def _refuse(refused: Refused, scope: Scope, send: Send) -> None:
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     shown = b"" if scope["method"] == "HEAD" else body
     await send({"type": "http.response.body", "body": shown})
+
+
+def _wants_page(scope: Scope) -> bool:
+    """Whether a browser asks for a page to show."""
+    headers = dict(scope["headers"])
+    is_part = scope["path"].startswith(("/api", "/static")) or b"hx-request" in headers
+    return not is_part and b"text/html" in headers.get(b"accept", b"")
+
+
+async def _send_page(
+    status: int, page: str, send: Send, headers: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    body = page.encode()
+    fields = [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        *headers,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
 
 
 # -- secrets and names ----------------------------------------------------------------------
@@ -350,15 +448,10 @@ def _same(given: str, right: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), right.encode())
 
 
-def _cookies(headers: Iterable[bytes]) -> list[str]:
-    out: list[str] = []
-    for header in headers:
-        jar: SimpleCookie = SimpleCookie()
-        with contextlib.suppress(CookieError):
-            jar.load(_text(header))
-        if COOKIE in jar:
-            out.append(jar[COOKIE].value)
-    return out
+def _cookies(headers: Iterable[bytes], name: str) -> list[str]:
+    """Return the values of the cookies with this name; those of other servers may be anything."""
+    pairs = [part.partition("=") for header in headers for part in _text(header).split(";")]
+    return [value.strip() for key, _, value in pairs if key.strip() == name]
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:

@@ -176,6 +176,10 @@ class Hosted:
         return Begun(session_uid(AGENT, session.id), session.tip)
 
     def _may_write(self) -> None:
+        if self._desk.is_read_only:
+            raise NotAppendable(
+                f"{self._desk.home} is read-only", hint="make it writable, then restart the server"
+            )
         if not self._desk.writes:
             raise NotAppendable(
                 "keeping sessions is switched off", hint="unset THENCE_NO_PERSISTENCE"

@@ -103,6 +103,7 @@ def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Resp
         kept=size(desk.store.totals()[0].raw_bytes),
         clock=f"{datetime.fromtimestamp(desk.clock(), UTC).astimezone():%H:%M}",
         json=json,
+        is_read_only=desk.is_read_only,
         **given,
     )
 
@@ -440,6 +441,7 @@ def problem(
         kept="…",
         clock="now",
         json="",
+        is_read_only=False,
         status=status,
         title=title,
         hint=hint or "",

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from thence.errors import DiskFull, ThenceError, is_disk_full
 from thence.memory import nudges
+from thence.memory.sqlite import BROKEN, damaged
 from thence.memory.store import Filter, StoreLocked
 from thence.memory.watching import changes, narrowed
 
@@ -58,6 +60,8 @@ class Sweeper:
         self._stop = threading.Event()
         self._told: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
         self._undigested: set[str] = set()
+        self._reported = ""
+        """Why the last sweep failed."""
         self._watched = threading.Event()
         """What is written from now on will be told, so what was written before can be swept."""
         self._threads = [
@@ -119,8 +123,8 @@ class Sweeper:
                     self._digest()
                     digested = now
                 self._hub.stand()
-            except Exception:  # noqa: BLE001 - the next change must be heard of, whatever this was
-                _log.exception("live.failed paths=%d", len(paths))
+            except Exception as error:  # noqa: BLE001 - the next change must be heard of
+                self._report(error)
                 self._stop.wait(TICK)
 
     def _caught_up(self) -> bool:
@@ -133,13 +137,25 @@ class Sweeper:
                 self._desk.sweeps(self._desk.known, digests=not before).run(self._desk.roots)
         except StoreLocked:
             return False
-        except Exception:  # noqa: BLE001 - what changes from now on must be heard of
-            _log.exception("live.failed first=1")
+        except Exception as error:  # noqa: BLE001 - what changes from now on must be heard of
+            self._report(error)
         after = self._desk.store.known().sessions
         changed = {uid for uid, one in after.items() if before.get(uid) != one.change}
         self._undigested |= changed
         self._hub.changed(changed)
         return True
+
+    def _report(self, error: Exception) -> None:
+        """Say why a sweep failed, once in a row; only a bug needs the places in the code."""
+        if isinstance(error, BROKEN):
+            error = damaged(getattr(self._desk.store, "path", Path()), error)
+        elif is_disk_full(error):
+            error = DiskFull(f"the store {getattr(self._desk.store, 'path', '')} cannot be written")
+        if not isinstance(error, ThenceError):
+            _log.error("live.failed", exc_info=error)
+        elif error.message != self._reported:
+            _log.error("New sessions are not read: %s\nhint: %s", error.message, error.hint)
+        self._reported = error.message if isinstance(error, ThenceError) else ""
 
     def _taken(self) -> tuple[set[Path], list[threading.Event]]:
         """Take all that waits, or nothing after a while."""

@@ -145,7 +145,14 @@
     if (!source || !window.EventSource || document.hidden || stream) return;
     stream = new EventSource(source);
     stream.onopen = () => says("live", "live");
-    stream.onerror = () => says("lost, trying again", "lost");
+    stream.onerror = async () => {
+      says("lost, trying again", "lost");
+      if (stream?.readyState !== EventSource.CLOSED) return; // else the browser tries again
+      hush();
+      setTimeout(listen, 5000);
+      const answer = await fetch("/", { method: "HEAD" }).catch(() => null);
+      if (answer?.status === 401) says("signed out: run thence serve", "lost");
+    };
     for (const kind of ["event", "rewound", "agent", "ready", "pending", "changed", "standing"]) stream.addEventListener(kind, refresh);
   }
   function hush() { stream?.close(); stream = null; }
