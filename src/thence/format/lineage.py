@@ -32,6 +32,8 @@ class Shared(msgspec.Struct, frozen=True):
     """Usage keys that another session owns."""
     edges: dict[str, list[Edge]]
     """Forks that are known by their shared records alone."""
+    without_own: frozenset[str] = frozenset()
+    """Sessions that share all of their records: the first of their own may change who owns what."""
 
 
 def key_of(fact: Fact) -> str | None:
@@ -65,6 +67,7 @@ def shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
         replayed,
         _others(bills, _oldest(_holders(bills), age)),
         {name: _forks(found, replayed[name], owner) for name, found in facts.items()},
+        frozenset(name for name, (is_unknown, _, _) in age.items() if is_unknown),
     )
 
 

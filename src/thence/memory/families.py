@@ -63,7 +63,10 @@ def _settled(held: Mapping[str, Held], *, evicted: bool) -> list[Change]:
         changes[0].owned = list(_owned(held, shared))
     changed = {change.row.session.session_uid for change in changes}
     same = (one for uid, one in held.items() if uid not in changed)
-    return changes + [Change(one.row, one.cursor, settled=True) for one in same]
+    changes += [Change(one.row, one.cursor, settled=True) for one in same]
+    for change in changes:
+        change.without_own = change.row.session.native_session_id in shared.without_own
+    return changes
 
 
 def _with_owner(facts: Sequence[Fact], told: Mapping[str, Sequence[Fact]]) -> list[Fact]:

@@ -18,7 +18,16 @@ from msgspec.structs import force_setattr as set_field
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
 from thence.errors import ThenceError
 from thence.format import gather, kinds
-from thence.format.facts import COPIES_OF, WHOLE_OUTPUT, Block, Edge, Fact, Told, words_of
+from thence.format.facts import (
+    COPIES_OF,
+    WHOLE_OUTPUT,
+    Block,
+    Edge,
+    Fact,
+    Told,
+    is_line_name,
+    words_of,
+)
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped
 from thence.format.sealing import calls_in
@@ -344,6 +353,9 @@ class Keeper:
         known = growth.grown.tail.row.edges if growth.grown is not None else None
         if known != change.row.edges:
             change.claims += _ties(growth.uid, change.row.edges, growth.delta.about)
+        if growth.grown is not None:
+            names = (fact.node.id for fact in stored.full if fact.blocks)
+            change.records = [name for name in names if not is_line_name(name)]
         events = growth.delta.events
         wanted = {event.event_id for event in change.events}
         change.words = list(_words(growth.uid, [e for e in events if e.event_id in wanted]))

@@ -42,10 +42,10 @@ from thence.memory.postgres_search import Vector, VectorDumper, part_of, search
 from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
     CURSOR,
+    FOR_LATER,
     NAMES,
     PACK,
     PLACES,
-    REPACK,
     ROW,
     SETTLE,
     SHARES,
@@ -532,7 +532,7 @@ class Postgres:
         rows = self._every(
             "SELECT name FROM pending WHERE tenant=%s AND machine=%s", self.tenant, self.machine
         )
-        names = [name for (name,) in rows if not name.startswith((REPACK, SETTLE))]
+        names = [name for (name,) in rows if not name.startswith(FOR_LATER)]
         done = []
         for name in names:
             if name.startswith(PACK):

@@ -24,8 +24,12 @@ ROW: Final = msgspec.msgpack.Decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
 SHARES: Final = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
 
-PACK, REPACK, SETTLE = "pack:", "repack:", "settle:"
-"""What is pending for a session: payloads to delete, to write anew, kin to compare."""
+PACK, REPACK, SETTLE, WITHOUT_OWN = "pack:", "repack:", "settle:", "without own:"
+"""What is pending for a session: payloads to delete, to write anew, kin to compare; to compare
+when it grows, as it has no records of its own yet."""
+
+FOR_LATER: Final = (REPACK, SETTLE, WITHOUT_OWN)
+"""What of it is not done when pages are given back."""
 
 PARTS: Final = 64
 """Pieces of a session's facts, before they are put together."""
@@ -126,7 +130,7 @@ def inventory(
             for name in names
             if name.startswith(SETTLE)
         },
-        any(not name.startswith((REPACK, SETTLE)) for name in names),
+        any(not name.startswith(FOR_LATER) for name in names),
     )
 
 

@@ -30,18 +30,21 @@ from thence.errors import (
     ThenceError,
 )
 from thence.format.facts import Fact
+from thence.format.normal import event_id
 from thence.format.records import JSON
 from thence.memory import disk, runs
 from thence.memory.index import Search, Words, digest_text, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
     CURSOR,
+    FOR_LATER,
     NAMES,
     PACK,
     REPACK,
     ROW,
     SETTLE,
     SHARES,
+    WITHOUT_OWN,
     clean,
     columns,
     inventory,
@@ -390,13 +393,20 @@ class Sqlite:
                     _rename(db, session, change)
                 elif not restated:
                     _put_events(db, words, session, change)
-                    is_shared = _claim(db, session, change)
+                    is_shared = (
+                        _claim(db, session, change)
+                        or _is_copied(db, session, change)
+                        or first(db, "SELECT 1 FROM pending WHERE name=?", WITHOUT_OWN + uid)
+                    )
                     # Growth that shares nothing new leaves the family as it was compared last.
                     if (is_shared or change.fresh) and (others := _kin(db, session)):
                         conflicts[uid] = others
                         db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (SETTLE + uid,))
                 if change.settled:
-                    db.execute("DELETE FROM pending WHERE name=?", (SETTLE + uid,))
+                    names = (SETTLE + uid, WITHOUT_OWN + uid)
+                    db.execute("DELETE FROM pending WHERE name IN (?, ?)", names)
+                if change.without_own:
+                    db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (WITHOUT_OWN + uid,))
             at = now()
             for one in digests:
                 there = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
@@ -591,7 +601,7 @@ class Sqlite:
                     db.execute(f"INSERT INTO {name}({name}) VALUES('optimize')")
                     db.execute("DELETE FROM pending WHERE name=?", (name,))
         with self._transaction(full=True):
-            done = [(name,) for name in pending if not name.startswith((REPACK, SETTLE))]
+            done = [(name,) for name in pending if not name.startswith(FOR_LATER)]
             db.executemany("DELETE FROM pending WHERE name=?", done)
         if busy := self._shrink():
             with self._transaction():
@@ -880,6 +890,20 @@ def _claim(db: apsw.Connection, session: int, change: Change) -> bool:
     return bool(others)
 
 
+def _is_copied(db: apsw.Connection, session: int, change: Change) -> bool:
+    """Return whether kin hold copies of new records that nobody claims, such as prompts."""
+    if not change.records:
+        return False
+    kin = every(
+        db, "SELECT id, uid FROM kin JOIN sessions ON id=other WHERE kin.session=?", session
+    )
+    return any(
+        first(db, "SELECT 1 FROM events WHERE session=? AND event_id=?", other, event_id(uid, name))
+        for other, uid in kin
+        for name in change.records
+    )
+
+
 def _kin(db: apsw.Connection, session: int) -> set[str]:
     """Give all sessions that have claims in common with one, directly or through others."""
     if first(db, "SELECT 1 FROM kin WHERE session=?", session) is None:
@@ -913,7 +937,8 @@ def _foreign(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozen
 def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None:
     for table in (*_TIER_1, "spend", "digests", "signals") if forget else _TIER_1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-    db.execute("DELETE FROM pending WHERE name IN (?, ?)", (REPACK + uid, SETTLE + uid))
+    names = [(kind + uid,) for kind in FOR_LATER]
+    db.executemany("DELETE FROM pending WHERE name=?", names)
     if forget:
         db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
         db.execute("INSERT INTO digest_words(digest_words) VALUES('optimize')")

@@ -163,6 +163,8 @@ class Change(msgspec.Struct):
     """All of the session's, in place of what was there."""
     calls: list[int] = []
     """Keys of the calls that new records make, answer or tell of."""
+    records: list[str] = []
+    """Ids of new records of a session that grew, for the sessions that may hold copies of them."""
     fold: bytes = b""
     """The state by which the session can be continued, as `pack_fold` gives it; empty: none."""
     claims: list[int] = []
@@ -172,6 +174,8 @@ class Change(msgspec.Struct):
     """What other sessions own of this one's records and bills, when that has been worked out."""
     ties: tuple[Edge, ...] = ()
     """Edges that were found together with it."""
+    without_own: bool = False
+    """Of a compared session: it shares all of its records, and is compared again when it grows."""
     settled: bool = False
     """It has been compared with its kin; with the number of the stored change nothing else."""
     owned: list[tuple[int, str]] = []

@@ -1,0 +1,152 @@
+"""Stored sessions that grow: what is stored equals a fresh read, and the work does not grow."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from tests.adapters.transcripts import Script
+from tests.format.test_fold import counted
+from tests.memory import logs
+from tests.memory.stored import KEY, dump, opened, sweep
+from thence.adapters import adapters
+from thence.format.whole import Whole
+from thence.memory.redact import Redactor
+from thence.memory.sweep import Report, Sweep
+from thence.serve.lines import Line
+
+WHOLE = settings.get_current_profile_name() == "whole"
+SIZES = (100, 1000, 4000) if WHOLE else (60, 600)
+"""Turns of the sessions that are compared; a turn is four events."""
+
+
+def grow(home: Path, script: Script, text: str = "and one thing more") -> None:
+    """Append one prompt to the log of a session."""
+    script.user(text)
+    with logs.path(home, script).open("ab") as file:
+        file.write(json.dumps(script.records[-1]).encode() + b"\n")
+
+
+def swept(folder: Path, home: Path) -> tuple[int, Report]:
+    """Sweep without digests, and count the lines that are executed."""
+    store = opened(folder)
+    reports: list[Report] = []
+    with store.sweeping():
+        run = Sweep(store, adapters(), Redactor(key=KEY), digests=False)
+        number = counted(lambda: reports.append(run.run({"claude": [home]})))
+    store.close()
+    return number, reports[0]
+
+
+def test_a_line_more_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -> None:
+    """For a sweep, counted in executed lines; nothing is rebuilt."""
+    work = []
+    for turns in SIZES:
+        home, folder = tmp_path / f"home{turns}", tmp_path / f"store{turns}"
+        script = logs.script(1, turns)
+        logs.write(home, script)
+        sweep(folder, {"claude": [home]}, digests=False)
+        for _ in range(3):
+            grow(home, script)
+            number, report = swept(folder, home)
+
+            assert (1, 0) == (report.events, report.rebuilt)
+        work.append(number)
+
+    assert max(work) <= 1.2 * min(work)
+
+
+def test_a_line_more_in_a_family_of_six_costs_what_one_session_costs(tmp_path: Path) -> None:
+    """Forks are compared with their originals when they share something new, and only then."""
+    work = []
+    for forks in (0, 5):
+        home, folder = tmp_path / f"home{forks}", tmp_path / f"store{forks}"
+        first = logs.script(1, 60)
+        logs.write(home, first, *(logs.fork(2 + n, first, 100 + n) for n in range(forks)))
+        sweep(folder, {"claude": [home]}, digests=False)
+        grow(home, first)
+        swept(folder, home)  # the first line after the comparison rebuilds the session
+        for _ in range(2):
+            grow(home, first)
+            number, report = swept(folder, home)
+
+            assert (1, 0) == (report.events, report.rebuilt)
+        work.append(number)
+
+    # Six files instead of one are looked for and found unchanged.
+    assert work[1] <= 1.5 * work[0]
+
+
+def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
+    """For the live stream: the line that was sent is continued, and equals one made anew."""
+    work = []
+    for turns in SIZES:
+        home, folder = tmp_path / f"home{turns}", tmp_path / f"store{turns}"
+        script = logs.script(1, turns)
+        logs.write(home, script)
+        sweep(folder, {"claude": [home]}, digests=False)
+        grow(home, script)
+        sweep(folder, {"claude": [home]}, digests=False)
+        uid = f"claude:{script.session}"
+        store = opened(folder)
+        line = Line(whole(store, uid))
+        grow(home, script, "then this")
+        sweep(folder, {"claude": [home]}, digests=False)
+        tail = store.tail(uid)
+        assert tail is not None
+        assert tail.state is not None
+        state = tail.state
+        window = Whole(uid, [*state.anchors, *state.facts])
+        made: list[Line | None] = []
+
+        def go_on(
+            made: list[Line | None] = made,
+            line: Line = line,
+            window: Whole = window,
+            state: Any = state,
+        ) -> None:
+            made.append(line.continued(window, state, lambda: window))
+
+        work.append(counted(go_on))
+        again, anew = made[0], Line(whole(store, uid))
+        store.close()
+
+        assert again is not None
+        assert (anew.ids, anew.mark(), anew.agents) == (again.ids, again.mark(), again.agents)
+        assert len(line.ids) + 1 == len(again.ids)
+    assert max(work) <= 1.2 * min(work)
+
+
+def whole(store: Any, uid: str) -> Whole:
+    """Put a session together from all that is stored of it."""
+    held = store.held(uid)
+    return Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("seed", range(24))
+def test_a_session_swept_after_random_pieces_is_the_session_swept_once(
+    tmp_path: Path, seed: int
+) -> None:
+    """Rows, states, spend, words and facts; with branches, subagents' bills and forks."""
+    chance = random.Random(seed)
+    first = logs.script(1, 8, seed)
+    scripts = [first, logs.script(2, 5, seed), logs.fork(3, first, 9)]
+    home = tmp_path / "home"
+    left = {script.session: script.data.splitlines(keepends=True) for script in scripts}
+    folder = logs.path(home, first).parent
+    folder.mkdir(parents=True)
+    while any(left.values()):
+        name = chance.choice([name for name, lines in left.items() if lines])
+        with (folder / f"{name}.jsonl").open("ab") as file:
+            for _ in range(chance.randint(1, 4)):
+                file.write(left[name].pop(0) if left[name] else b"")
+        sweep(tmp_path / "grown", {"claude": [home]})
+    sweep(tmp_path / "once", {"claude": [home]})
+
+    assert dump(tmp_path / "once") == dump(tmp_path / "grown")
