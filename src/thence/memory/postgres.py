@@ -37,7 +37,7 @@ from thence.format.records import JSON
 from thence.memory.index import time_told
 from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
-from thence.memory.postgres_schema import SCHEMA, TABLES, admit, lock_key, migrate
+from thence.memory.postgres_schema import SCHEMA, TABLES, admit, is_migrated, lock_key, migrate
 from thence.memory.postgres_search import Vector, VectorDumper, part_of, search
 from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
@@ -102,8 +102,11 @@ class StoreLost(ThenceError):
 class Postgres:
     """A store in a Postgres database: one tenant of it, seen from one machine."""
 
-    def __init__(self, url: str) -> None:
-        """Open the store, making its tables when there are none."""
+    def __init__(self, url: str, *, must_exist: bool = False) -> None:
+        """Open the store, making its tables when there are none.
+
+        With `must_exist` nothing is made: SessionNotFound where the database has no tables of ours.
+        """
         self.address, told = _own_words(url)
         self.tenant = told.get("tenant") or "default"
         self.machine = told.get("machine") or text(socket.gethostname()) or "unknown"
@@ -113,6 +116,11 @@ class Postgres:
         self.blobs: Blobs = Objects(Rack(self))
         try:
             with self._telling():
+                if must_exist and not is_migrated(self._db):
+                    raise SessionNotFound(
+                        f"the database at {self.shown} holds no store",
+                        hint="check the address; nothing was made",
+                    )
                 migrate(self._db)
         except ThenceError as error:
             self.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -360,18 +361,27 @@ class Store(Protocol):
         ...
 
 
+_OWN = ("sqlite", "postgresql", "postgres")  # others know nothing of `must_exist`
+
 OBJECTS = "#objects="
 """What may follow the address of a store: where its payloads lie, if not with the rest."""
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, must_exist: bool = False) -> Store:
     """Open the store at an address: a path or sqlite:PATH, or what an entry point answers to.
 
-    `ADDRESS#objects=URL` keeps payloads in an object store.
+    `ADDRESS#objects=URL` keeps payloads in an object store. With `must_exist` a store of ours that
+    is not there is an error, and nothing is made.
     """
     url, _, objects = url.partition(OBJECTS)
-    store = _opened(url)
+    store = _opened(url, must_exist=must_exist)
     return with_objects(store, objects) if objects else store
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file of the store at an address; None for a store that is no file."""
+    scheme, rest = _scheme(url.partition(OBJECTS)[0])
+    return Path(rest).expanduser().resolve() if scheme == "sqlite" else None
 
 
 def with_objects(store: Store, url: str) -> Store:
@@ -382,10 +392,14 @@ def with_objects(store: Store, url: str) -> Store:
     return store
 
 
-def _opened(url: str) -> Store:
+def _scheme(url: str) -> tuple[str, str]:
+    """Return what comes before the colon of an address, and what after it; a path is SQLite's."""
     scheme, colon, rest = url.partition(":")
-    if not colon or "/" in scheme:
-        scheme, rest = "sqlite", url
+    return (scheme, rest) if colon and "/" not in scheme else ("sqlite", url)
+
+
+def _opened(url: str, *, must_exist: bool) -> Store:
+    scheme, rest = _scheme(url)
     points = {point.name: point for point in entry_points(GROUP)}
     if scheme not in points:
         raise BadConfig(
@@ -399,7 +413,8 @@ def _opened(url: str) -> Store:
             f"a store at {scheme}: needs a package that is not installed: {error.name}",
             hint="pip install 'thence[postgres]'",
         ) from error
-    store: Store = made(rest if scheme == "sqlite" else url)
+    where = rest if scheme == "sqlite" else url
+    store: Store = made(where, must_exist=True) if must_exist and scheme in _OWN else made(where)
     return store
 
 
