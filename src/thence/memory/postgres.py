@@ -43,6 +43,7 @@ from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_o
 from thence.memory.rows import (
     CURSOR,
     NAMES,
+    OBJECT,
     PACK,
     PLACES,
     REPACK,
@@ -189,7 +190,8 @@ class Postgres:
                 with self._telling(), self._staged() as db, db.transaction():
                     if not full:
                         db.execute("SET LOCAL synchronous_commit = off")
-                    return work(Writer(db, self.tenant, self.machine))
+                    shared = isinstance(self.blobs, Objects) and self.blobs.tenant is not None
+                    return work(Writer(db, self.tenant, self.machine, shared_objects=shared))
             except StoreLost as error:
                 if not left or not isinstance(
                     error.__cause__, errors.DeadlockDetected | errors.SerializationFailure
@@ -526,6 +528,10 @@ class Postgres:
             if name.startswith(PACK):
                 self.blobs.evict(name.removeprefix(PACK))
                 done.append(name)
+        objects = [name for name in names if name.startswith(OBJECT)]
+        if objects and isinstance(self.blobs, Objects):
+            self.blobs.delete([name.removeprefix(OBJECT) for name in objects])
+            done += objects
         tables = [name.removeprefix(REWRITE) for name in names if name.startswith(REWRITE)]
         done += [f"{REWRITE}{table}" for table in tables if self._rewrite(table)]
         self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, done)

@@ -24,7 +24,7 @@ ROW: Final = msgspec.msgpack.Decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
 SHARES: Final = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
 
-PACK, REPACK, SETTLE = "pack:", "repack:", "settle:"
+PACK, OBJECT, REPACK, SETTLE = "pack:", "object:", "repack:", "settle:"
 """What is pending for a session: payloads to delete, to write anew, kin to compare."""
 
 PARTS: Final = 64

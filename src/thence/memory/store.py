@@ -388,7 +388,7 @@ def with_objects(store: Store, url: str) -> Store:
     """Let the payloads of a store lie in an object store."""
     from thence.memory.objects import Objects, shelf_at
 
-    store.blobs = Objects(shelf_at(url))
+    store.blobs = Objects(shelf_at(url), tenant=getattr(store, "tenant", None))
     return store
 
 
