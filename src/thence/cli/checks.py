@@ -411,6 +411,32 @@ def waiting(home: Path) -> Iterator[Finding]:
         yield Finding("queue", "note", words, "thence sweep")
 
 
+# -- other packages -------------------------------------------------------------------------
+
+
+def extensions() -> Iterator[Finding]:
+    """Name what of other packages cannot be used: adapters, stores, digesters."""
+    from thence.adapters import packages
+    from thence.memory import digest, store
+
+    digest.digesters()
+    for point in packages.entry_points(store.GROUP):
+        if not packages.is_ours(point):
+            try:
+                with packages.foreign():
+                    point.load()
+            except packages.ForeignFailure as error:
+                packages.note_problem(point, str(error))
+    for problem in packages.problems():
+        what = problem.group.rpartition(".")[2].removesuffix("s")
+        package = problem.package.partition(" ")[0]
+        yield Finding(
+            *("packages", "warning"),
+            f"{what} {problem.name} of {problem.package} is not used: {problem.why}",
+            f"pip install -U {package}, or pip uninstall {package}",
+        )
+
+
 # -- all ------------------------------------------------------------------------------------
 
 
@@ -442,6 +468,7 @@ def everything(*, deep: bool) -> list[Finding]:
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
+            ("packages", extensions),
             *_homely(home),
         ]
         return [*_run(checks), *out]

@@ -14,13 +14,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 import zstandard
 
 from thence.adapters import Cursor
-from thence.adapters.packages import entry_points
+from thence.adapters.packages import (
+    ForeignFailure,
+    entry_points,
+    foreign,
+    is_ours,
+    note_problem,
+)
 from thence.errors import BadConfig, ThenceError
 from thence.format.facts import Edge, Fact
 from thence.format.graph import State
@@ -30,6 +36,9 @@ from thence.format.normal import Session
 from thence.format.records import JSON, Usage
 from thence.memory.packs import Blobs
 from thence.memory.search import Answer, Query
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "thence.stores"
 
@@ -361,8 +370,6 @@ class Store(Protocol):
         ...
 
 
-_OWN = ("sqlite", "postgresql", "postgres")  # others know nothing of `must_exist`
-
 OBJECTS = "#objects="
 """What may follow the address of a store: where its payloads lie, if not with the rest."""
 
@@ -400,22 +407,44 @@ def _scheme(url: str) -> tuple[str, str]:
 
 def _opened(url: str, *, must_exist: bool) -> Store:
     scheme, rest = _scheme(url)
-    points = {point.name: point for point in entry_points(GROUP)}
+    points = {point.name: point for point in sorted(entry_points(GROUP), key=is_ours)}
     if scheme not in points:
         raise BadConfig(
             f"no store answers to {scheme}:",
             hint=f"stores here: {', '.join(sorted(points)) or 'none'}; a path is an SQLite file",
         )
+    point = points[scheme]
+    where = rest if scheme == "sqlite" else url
+    if not is_ours(point):
+        return _foreign_store(point, where)
     try:
-        made = points[scheme].load()
+        made = point.load()
     except ImportError as error:
         raise BadConfig(
             f"a store at {scheme}: needs a package that is not installed: {error.name}",
             hint="pip install 'thence[postgres]'",
         ) from error
-    where = rest if scheme == "sqlite" else url
-    store: Store = made(where, must_exist=True) if must_exist and scheme in _OWN else made(where)
+    store: Store = made(where, must_exist=must_exist)
     return store
+
+
+def _foreign_store(point: EntryPoint, where: str) -> Store:
+    """Open a store of another package; BadConfig names the package where it fails."""
+    try:
+        with foreign():
+            store: Store = point.load()(where)
+            lacks = [name for name in vars(Store) if name[0] != "_" and not hasattr(store, name)]
+            if lacks or not hasattr(store, "blobs"):
+                raise TypeError(f"it lacks {', '.join(lacks or ['blobs'])}")
+            return store
+    except ForeignFailure as error:
+        if isinstance(error.__cause__, ThenceError):
+            raise error.__cause__ from None
+        note_problem(point, str(error))
+        raise BadConfig(
+            f"the store {point.name} ({point.value}) cannot be opened: {error}",
+            hint="update or uninstall its package, or name another store",
+        ) from error
 
 
 _FACTS = msgspec.msgpack.Decoder(list[Fact])

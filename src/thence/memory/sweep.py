@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from thence.adapters import Adapter, Source
+from thence.adapters import Adapter, Source, packages
 from thence.adapters.files import REWRITTEN, start_of, unchanged
 from thence.errors import ThenceError
 from thence.format.facts import Fact
@@ -123,6 +123,8 @@ class Report(msgspec.Struct):
     notes: list[str] = []
     """What the user must be told: data that was lost, alerts of the retention."""
     outcomes: list[Outcome] = []
+    problems: list[packages.Problem] = []
+    """What of other packages was left out, and why."""
 
 
 class Piece(msgspec.Struct):
@@ -210,6 +212,7 @@ class Sweep:
         idle = not (jobs or self._again or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
+        self.report.problems = packages.problems()
         self.report.seconds = time.monotonic() - began
         self._progress(Progress("done", sessions=self._sessions))
         return self.report
@@ -451,6 +454,10 @@ class Sweep:
 
     def _put_digests(self) -> None:
         if self._digests:
+            from thence.memory.digest import note_failures
+
+            for made in self._digests:
+                note_failures(made)
             self._store.write(digests=self._digests)
             self.report.digested += len(self._digests)
             self._digests = []
