@@ -319,6 +319,10 @@ def said(report: Report, room: int) -> Iterator[str]:
     else:
         yield _kept(report, took, room)
     yield from _redacted(report, room)
+    if report.vanished:
+        deleted = several(report.vanished, "session")
+        were = "was" if report.vanished == 1 else "were"
+        yield cut(f"  {deleted} {were} deleted before they could be read", room)
     yield from _left_out(report, room)
     if report.evicted:
         yield f"  {several(report.evicted, 'session')} evicted; their digests stay"

@@ -91,7 +91,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     uid: str
     path: str
-    what: Literal["new", "changed", "failed", "gone", "undigested", "excluded"]
+    what: Literal["new", "changed", "failed", "gone", "undigested", "excluded", "vanished"]
     events: int = 0
     skipped: tuple[Skipped, ...] = ()
     why: str | None = None
@@ -105,6 +105,8 @@ class Report(msgspec.Struct):
     unchanged: int = 0
     excluded: int = 0
     gone: int = 0
+    vanished: int = 0
+    """Sessions whose files were deleted after they were found and before they were read."""
     sessions_new: int = 0
     sessions_changed: int = 0
     events: int = 0
@@ -380,7 +382,7 @@ class Sweep:
             elif before is not None:
                 held = self._store.held(source.uid)
             again = before is not None and self._is_stale(source, before)
-            what: Literal["new", "changed"] = "changed" if before else "new"
+            what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:
                 kept = self._keeper.keep(
@@ -393,6 +395,9 @@ class Sweep:
                     more=not first,
                     recall=self._digesting,
                 )
+                if first and not kept.bytes and _is_deleted(source):
+                    yield Piece(Outcome(source.uid, path, "vanished"))
+                    return
                 more, carried, again, first = kept.more, None, False, False
                 held = kept.held if more else None
                 if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
@@ -408,7 +413,8 @@ class Sweep:
                 outcome = Outcome(source.uid, path, what, events, skipped)
                 yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more)
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
-            yield Piece(Outcome(source.uid, path, "failed", why=_why(error)))
+            what = "vanished" if _is_deleted(source) else "failed"
+            yield Piece(Outcome(source.uid, path, what, why=_why(error)))
 
     def _carried(self, adapter: Adapter, source: Source, before: Known) -> Carried | None:
         """Give what an evicted session took, if its source no longer holds all that was read."""
@@ -473,6 +479,7 @@ class Sweep:
         elif not piece.more:
             report.read += 1
             report.failed += outcome.what == "failed"
+            report.vanished += outcome.what == "vanished"
             if piece.change is not None:
                 report.sessions_new += outcome.what == "new"
                 report.sessions_changed += outcome.what == "changed"
@@ -695,6 +702,11 @@ def _spend_of(told: Mapping[str, object]) -> Spend:
 def _why(error: Exception) -> str:
     why = error.message if isinstance(error, ThenceError) else repr(error)
     return why.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_deleted(source: Source) -> bool:
+    """Whether no file of a session is there any more."""
+    return not any(os.path.lexists(file.path) for file in source.files)
 
 
 def _stats(source: Source) -> Iterator[os.stat_result]:
