@@ -100,6 +100,12 @@ class StoreLost(ThenceError):
     """The database cannot be reached, or refused what it was asked."""
 
 
+class NotPermitted(StoreLost):
+    """The role may not do this in this tenant; trying again does not help."""
+
+    exit_code = 2
+
+
 class Postgres:
     """A store in a Postgres database: one tenant of it, seen from one machine."""
 
@@ -174,6 +180,11 @@ class Postgres:
             raise StoreLost(
                 f"lost the store at {self.shown}: {_why(error)}",
                 hint="what was committed is kept; try again when the server is back",
+            ) from error
+        except errors.InsufficientPrivilege as error:
+            raise NotPermitted(
+                f"permission denied for tenant {self.tenant} at {self.shown}: {_why(error)}",
+                hint="its owner admits you, with writes=True to push; see docs/scale.md",
             ) from error
         except psycopg.Error as error:
             raise StoreLost(
