@@ -101,6 +101,9 @@ class Seen:
 
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Compare bytes seen with bytes read, agent by agent."""
+    from thence.adapters.files import SKIPPED_LINKS
+
+    SKIPPED_LINKS.clear()  # those that are met now are told of by `links`
     inventory = store.known() if store is not None else None
     roots = wiring.roots(known)
     every = {agent: Seen(agent) for agent in known}
@@ -411,6 +414,21 @@ def waiting(home: Path) -> Iterator[Finding]:
         yield Finding("queue", "note", words, "thence sweep")
 
 
+# -- links ----------------------------------------------------------------------------------
+
+
+def links() -> Iterator[Finding]:
+    """Name links below the agents' folders: what lies behind them is not read."""
+    from thence.adapters.files import SKIPPED_LINKS
+
+    paths = sorted(SKIPPED_LINKS)
+    if paths:
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        words = f"{several(len(paths), 'link')} not followed: {_end(tilde(paths[0]))}{more}"
+        fix = "move the folder back, or link the agent's whole folder instead"
+        yield Finding("links", "warning", words, fix, {"links": [clean(path) for path in paths]})
+
+
 # -- other packages -------------------------------------------------------------------------
 
 
@@ -468,6 +486,7 @@ def everything(*, deep: bool) -> list[Finding]:
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
+            ("links", links),
             ("packages", extensions),
             *_homely(home),
         ]

@@ -198,7 +198,7 @@ class Run:
             return
         there = {name: [p for p in paths if p.is_dir()] for name, paths in self._roots.items()}
         yield from looked(self._known, {name: paths for name, paths in there.items() if paths})
-        yield from _problems(report, room)
+        yield from _not_used(report, room)
 
     def _note(self, progress: Progress) -> None:
         if progress.stage == "read":
@@ -283,7 +283,7 @@ def _progress_line(progress: Progress) -> None:
 
 def code(report: Report, *, strict: bool = False) -> int:
     """Return how a sweep ends: 3 for what was lost or not read, if `strict` for any skip."""
-    skips = report.skipped or report.problems
+    skips = report.skipped or report.problems or report.links
     return SKIPS if report.failed or report.lost or (strict and skips) else 0
 
 
@@ -328,11 +328,16 @@ def said(report: Report, room: int) -> Iterator[str]:
         yield f"  {several(report.evicted, 'session')} evicted; their digests stay"
     for note in report.notes:
         yield style(cut(f"  {clean(note)}", room), fg="yellow")
-    yield from _problems(report, room)
+    yield from _not_used(report, room)
 
 
-def _problems(report: Report, room: int) -> Iterator[str]:
-    """Name what of other packages was left out."""
+def _not_used(report: Report, room: int) -> Iterator[str]:
+    """Name links that were not followed, and what of other packages was left out."""
+    if report.links:
+        first = clean(tilde(report.links[0]))
+        more = f" and {len(report.links) - 1:,} more" if len(report.links) > 1 else ""
+        words = f"  {several(len(report.links), 'link')} not followed: {first}{more}"
+        yield style(cut(words, room), fg="yellow")
     for problem in report.problems:
         what = problem.group.rpartition(".")[2].removesuffix("s")
         words = f"  {what} {problem.name} of {problem.package} is not used: {problem.why}"

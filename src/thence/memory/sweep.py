@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence.adapters import Adapter, Source, packages
-from thence.adapters.files import REWRITTEN, start_of, unchanged
+from thence.adapters.files import REWRITTEN, SKIPPED_LINKS, start_of, unchanged
 from thence.errors import ThenceError
 from thence.format.facts import Fact
 from thence.format.records import Skipped, Usage
@@ -125,6 +125,8 @@ class Report(msgspec.Struct):
     notes: list[str] = []
     """What the user must be told: data that was lost, alerts of the retention."""
     outcomes: list[Outcome] = []
+    links: list[str] = []
+    """Links to folders or logs below the roots, which are not followed."""
     problems: list[packages.Problem] = []
     """What of other packages was left out, and why."""
 
@@ -228,6 +230,7 @@ class Sweep:
     def _jobs(self, roots: Mapping[str, Sequence[Path]], known: Inventory) -> list[Job]:
         """Find the sources that have to be read, the oldest first."""
         found: dict[str, tuple[str, Source]] = {}
+        SKIPPED_LINKS.clear()
         for name, places in roots.items():
             for place in places:
                 for source in map(named, self._adapters[name].find(place)):
@@ -237,6 +240,7 @@ class Sweep:
                     if uid not in found or _size(source) > _size(found[uid][1]):
                         found[uid] = name, source
                 self._progress(Progress("find", all_sources=self.report.sources))
+        self.report.links = sorted(map(printable, SKIPPED_LINKS))
         self._mark_gone(found, roots, known)
         jobs = [job for name, source in found.values() if (job := self._job(name, source, known))]
         self.report.unchanged = self.report.sources - len(jobs) - self.report.excluded
