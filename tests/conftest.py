@@ -100,3 +100,11 @@ def postgres() -> Iterator[Cluster]:
 
     with cluster() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _no_problems_of_packages() -> None:
+    """Forget what other tests' packages broke: a process remembers it as long as it runs."""
+    packages = sys.modules.get("thence.adapters.packages")
+    if packages is not None:
+        packages._PROBLEMS.clear()

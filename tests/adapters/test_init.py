@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 import thence.adapters
-from thence.adapters import Adapter, Batch, Cursor, File, Mark, Source, adapters
-from thence.errors import BadConfig
+from thence.adapters import Adapter, Batch, Cursor, File, Mark, Source, adapters, packages
 from thence.format.records import Notice
 
 
@@ -38,38 +37,38 @@ def test_another_package_comes_in_by_its_entry_point(monkeypatch: pytest.MonkeyP
     assert ["thence"] == list(adapters())
 
 
-def test_what_is_no_adapter_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever installed it learns which package it is, and what to do."""
-    installed(monkeypatch, "pathlib:Path")
-
-    with pytest.raises(BadConfig, match=r"other \(pathlib:Path\)") as caught:
-        adapters()
-
-    assert "docs/adapters.md" in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize("value", ["no.such.module:Adapter", "thence.adapters.native:Nothing"])
-def test_a_package_that_cannot_be_loaded_is_told_by_name(
-    monkeypatch: pytest.MonkeyPatch, value: str
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("pathlib:Path", "docs/adapters.md"),
+        ("no.such.module:Adapter", "ModuleNotFoundError"),
+        ("thence.adapters.native:Nothing", "AttributeError"),
+    ],
+)
+def test_what_is_no_adapter_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, value: str, why: str
 ) -> None:
-    """A broken package is a matter of the installation, not a trace of ours."""
+    """Whoever installed it learns which package it is, and what is wrong with it."""
     installed(monkeypatch, value)
+    usable = adapters()
+    [problem] = packages.problems()
 
-    with pytest.raises(BadConfig, match="other"):
-        adapters()
+    assert {} == usable
+    assert ("thence.adapters", "other", value) == (problem.group, problem.name, problem.package)
+    assert why in problem.why
 
 
-def test_two_adapters_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_adapters_of_one_name_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which of them reads a log must not depend on chance; the same one twice does no harm."""
     native, other = "thence.adapters.native:Native", "thence.adapters.grok:Grok"
     installed(monkeypatch, native, native)
-    found = list(adapters())
+    twice = list(adapters()), packages.problems()
     monkeypatch.setattr("thence.adapters.grok.Grok.name", "thence")
     installed(monkeypatch, native, other)
 
-    assert ["thence"] == found
-    with pytest.raises(BadConfig, match="two adapters are called thence"):
-        adapters()
+    assert (["thence"], []) == twice
+    assert ["Native"] == [type(one).__name__ for one in adapters().values()]
+    assert [True] == ["is called thence" in problem.why for problem in packages.problems()]
 
 
 def test_a_session_is_named_by_its_agent_and_stands_for_its_first_file() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +199,61 @@ def test_a_session_of_our_own_goes_with_its_files_and_prompts(machine: Homes, ru
     assert not list(machine.thence.rglob(f"*{made.id}*"))
     assert [] == forget.prove(machine.thence, [made.id, "about barnacles"]).traces
     assert ["something else"] == [one.prompt for one in journal.history.recent(9)]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from thence.journal.history import History
+folder, name, least = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+history = History(folder, limit_entries=1_000)
+print("ready", flush=True)
+number, stop = 0, folder / "stop"
+while number < least or (number < 100_000 and not stop.exists()):
+    history.add(f"{name} {number}", session_id=name)
+    number += 1
+history.close()
+print(number)
+"""
+
+
+@pytest.mark.parametrize("least", [300, pytest.param(3_000, marks=pytest.mark.slow)])
+def test_no_prompt_of_another_session_is_lost_by_forgetting(
+    machine: Homes, run: Run, least: int
+) -> None:
+    """Two programs add prompts all the while, and the history rolls over under them."""
+    journal = Journal(machine.thence)
+    made = []
+    for number in range(8):
+        with journal.create(cwd=str(machine.work)) as session:
+            session.record("user", {"role": "user", "content": f"question {number}"})
+            journal.history.add(f"question {number}", session_id=session.id)
+            session.flush()
+            made.append(session.id)
+    run("sweep")
+    writers = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(machine.thence), name, str(least)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("one", "two")
+    }
+    for writer in writers.values():
+        assert writer.stdout is not None
+        writer.stdout.readline()
+    try:
+        for session_id in made:
+            run("forget", session_id, "--yes")
+    finally:
+        (machine.thence / "stop").touch()
+    counts = {name: int(writer.communicate()[0]) for name, writer in writers.items()}
+    left = Counter(one.session_id for one in journal.history.recent(10**9))
+
+    assert counts == {name: left[name] for name in counts}
+    assert not left.keys() & set(made)
+    assert min(counts.values()) >= least
+    assert 0 == journal.history.skipped
 
 
 def test_the_proof_can_fail(tmp_path: Path) -> None:

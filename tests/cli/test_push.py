@@ -146,3 +146,25 @@ def test_what_push_notes_is_the_users_alone(desk: Desk, url: str) -> None:
 
     assert (desk.home / "memory" / "pushed").is_dir()
     assert [] == noted
+
+
+@pytest.mark.parametrize("admitted", ["reads this tenant", "writes another tenant"])
+def test_push_where_one_may_not_write_says_so(
+    desk: Desk, url: str, postgres: Cluster, admitted: str
+) -> None:
+    """Permission denied, and who can change that; not that the next push will go on."""
+    role = f"r{abs(hash((url, admitted)))}"
+    postgres.sql(f"CREATE ROLE {role} LOGIN")
+    other = url.replace("&machine", "%20other&machine")
+    for tenant in (url, other):
+        Postgres(tenant).close()
+    store = Postgres(url if admitted == "reads this tenant" else other)
+    store.admit(role, writes=admitted != "reads this tenant")
+    store.close()
+    ran = desk.run("push", url.replace("thence@", f"{role}@"))
+
+    assert (2, "") == (ran.code, ran.out), ran
+    assert "permission denied for tenant" in ran.err
+    assert "its owner admits you" in ran.err
+    assert "not reachable" not in ran.err
+    assert "the next push" not in ran.err

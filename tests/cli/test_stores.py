@@ -106,3 +106,35 @@ def test_store_is_copied_and_compared(
     assert (2, 0, 2) == tuple(again.json[name] for name in ("sessions", "copied", "unchanged"))
     assert 2 == same.code
     assert before == told(desk, "ls", "--json")
+
+
+def test_forgetting_in_one_tenant_leaves_the_payloads_of_another(
+    tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have the same session, and its payloads under one prefix of an object store."""
+    desk = Desk(tmp_path, monkeypatch)
+    desk.write_claude(windows(), alerts())
+    desk.sweep()
+    folder = tmp_path / "objects"
+    stores = {name: postgres.url(tenant=f"{name} {tmp_path}") for name in ("one", "two")}
+    pushed = [desk.run("push", f"{url}#objects=file://{folder}") for url in stores.values()]
+    home = tmp_path / "home of the team"
+    home.mkdir()
+    config = home / "config.toml"
+    config.write_text(f"session_memory.objects = 'file://{folder}'\n", encoding="utf-8")
+    monkeypatch.setenv("THENCE_HOME", str(home))
+    before = {path for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setenv("THENCE_STORE", stores["one"])
+    forgotten = desk.run("forget", "7f3a91c2", "--yes")
+    left = {path for path in folder.rglob("*") if path.is_file()}
+    gone = desk.run("show", "7f3a91c2")
+    monkeypatch.setenv("THENCE_STORE", stores["two"])
+    shown = desk.run("show", "7f3a91c2")
+    looked = desk.run("doctor", "--deep", "--json")
+
+    assert [0, 0] == [ran.code for ran in pushed]
+    assert (0, 10) == (forgotten.code, gone.code)
+    assert (4, 3) == (len(before), len(left))
+    assert (0, "") == (shown.code, shown.err)
+    assert "lighthouse keeper" in shown.out
+    assert [] == [one for one in looked.json["findings"] if one["topic"] == "packs" and one["fix"]]

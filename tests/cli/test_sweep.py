@@ -90,7 +90,7 @@ def test_our_own_adapters_are_those_of_the_packages_files(
 
     assert own == {name: type(one) for name, one in installed().items()}
     monkeypatch.syspath_prepend(tmp_path)
-    assert {**own, "silent": Silent} == {n: type(one) for n, one in wiring.adapters().items()}
+    assert [*own, "silent"] == list(wiring.adapters())
 
 
 class Silent(Native):
@@ -168,16 +168,18 @@ def test_one_agent_or_one_folder_can_be_swept_alone(desk: Desk, tmp_path: Path) 
     assert 2 == desk.run("sweep", "--agent", "nobody").code
 
 
-def test_skipped_lines_are_named_and_change_the_exit_code(desk: Desk) -> None:
-    """A script notices that something was left out; the rest is kept."""
+def test_skipped_lines_are_named_and_change_the_exit_code_if_asked(desk: Desk) -> None:
+    """Everything else is kept, so that it is no failure; `--strict` makes it one."""
     script = alerts()
     folder = desk.write_claude(script)
     path = folder / f"{ALERTS}.jsonl"
     path.write_bytes(b'{"torn": \n' + script.data)
 
-    ran = desk.run("sweep")
+    ran = desk.run("sweep", "--strict")
+    path.write_bytes(b'{"torn": \n' + path.read_bytes())
 
     assert 3 == ran.code
+    assert 0 == desk.run("sweep").code
     assert "  1 line skipped in 1 file; the rest of it is kept" in ran.lines
     assert f"{ALERTS}.jsonl:1 " in ran.out
     assert 80 >= max(map(columns, ran.lines))
@@ -526,3 +528,36 @@ def test_what_the_system_refuses_is_told_in_two_lines(
 
     assert (1, "") == (ran.code, ran.out)
     assert ["error:", "hint: "] == [line[:6] for line in ran.err.splitlines()]
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_sessions_deleted_while_sweeping_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, growing: bool
+) -> None:
+    """They are counted and told of; the lists hold those that were read, and no skipped line."""
+    desk = Desk(tmp_path, monkeypatch)
+    names = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(6)]
+    folder = desk.write_claude(*(alerts(name, f"question {name}") for name in names))
+    if growing:
+        desk.sweep()
+        for name in names:
+            with (folder / f"{name}.jsonl").open("ab") as file:
+                file.write(b'{"type": "summary", "summary": "later"}\n')
+
+    def delete(progress: Progress) -> None:
+        if progress.stage == "find":
+            for name in names[1:]:
+                (folder / f"{name}.jsonl").unlink(missing_ok=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_telling", lambda *_, **__: sweep.Telling(delete))
+        ran = desk.run("sweep")
+    listed = desk.run("ls", "--json").json
+    looked = desk.run("doctor", "--json").json["findings"]
+
+    assert (0, "") == (ran.code, ran.err)
+    assert "  5 sessions were deleted before they could be read" in ran.lines
+    assert (6 if growing else 1) == len(listed)
+    assert [] == [one for one in listed if not one["events"]]
+    skips = [one["words"] for one in looked if one["topic"] == "skips"]
+    assert ["no line was ever skipped"] == skips

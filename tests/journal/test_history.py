@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -906,3 +907,26 @@ def test_a_forked_child_finds_its_history_at_rest(tmp_path: Path) -> None:
     assert 0 == process.returncode
     expected = {f"parent {n}" for n in range(400)} | {f"child {n}" for n in range(20)}
     assert (420, expected) == (len(found := everything(tmp_path)), set(found))
+
+
+def test_forgotten_prompts_are_gone_from_all_files_and_others_stay(tmp_path: Path) -> None:
+    """Rolled files too, a torn line as well; an id that another prompt quotes is no reason."""
+    history = History(tmp_path, limit_entries=4)
+    for number in range(10):
+        history.add(f"secret {number}", session_id="gone")
+        history.add(f"kept {number}", session_id="stays")
+    history.add('{"session_id":"gone"} is what I mean', session_id="stays")
+    history.add("gone", session_id="stays", project="gone")
+    history.close()
+    with (tmp_path / "history.jsonl").open("ab") as file:
+        file.write(b'{"type":"prompt","ts":"","session_id":"gone","prompt":"secret half')
+    size = sum(path.stat().st_size for path in tmp_path.glob("history.jsonl*"))
+    counts = [history.forget("gone") for _ in range(2)]
+    body = b"".join(path.read_bytes() for path in tmp_path.glob("history.jsonl*"))
+
+    assert [11, 0] == counts
+    assert b"secret" not in body
+    assert size == len(body)
+    assert {"stays": 12} == Counter(one.session_id for one in history.recent(EVERYTHING))
+    assert 0 == history.skipped
+    assert 0 == History(tmp_path / "nowhere").forget("gone")

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.adapters import adapters
+from thence.adapters import adapters, packages
 from thence.adapters.packages import entry_points
-from thence.errors import BadConfig
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
 from thence.format.normal import KINDS
@@ -417,7 +416,7 @@ def test_a_digester_that_fails_costs_its_own_part_only() -> None:
     whole = Whole(UID, shipped())
     made = digest(whole, row_of(whole), others={"breaks": Breaks()})
 
-    assert {"breaks": {"failed": "RuntimeError('out of order')"}} == made.digest["more"]
+    assert {"breaks": {"failed": "RuntimeError: out of order"}} == made.digest["more"]
     assert "abandoned" == made.outcome
 
 
@@ -431,22 +430,22 @@ def test_ours_comes_through_the_same_door() -> None:
 
 @pytest.mark.parametrize(
     ("value", "why"),
-    [("thence.memory.nothing:None", "cannot be loaded"), ("builtins:dict", "lacks a method")],
+    [("thence.memory.nothing:None", "ModuleNotFoundError"), ("builtins:dict", "lacks a name")],
 )
-def test_a_digester_that_is_none_is_told_with_a_hint(
+def test_a_digester_that_is_none_is_left_out_and_named(
     value: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broken package names itself."""
-    point = EntryPoint("odd", value, module.GROUP)
+    """The others are used."""
+    points = [EntryPoint("odd", value, module.GROUP), *entry_points(module.GROUP)]
     monkeypatch.setattr(module, "others_offer", lambda _group: True)
-    monkeypatch.setattr(module, "entry_points", lambda _group: [point])
+    monkeypatch.setattr(module, "entry_points", lambda _group: points)
     digesters.cache_clear()
-
-    with pytest.raises(BadConfig, match=why) as raised:
-        digesters()
-
-    assert raised.value.hint
+    usable = list(digesters())
     digesters.cache_clear()
+    [problem] = packages.problems()
+
+    assert ["thence"] == usable
+    assert ("odd", True) == (problem.name, why in problem.why)
 
 
 def test_tasks_are_found_by_the_users_patterns() -> None:

@@ -15,11 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
+from tests.memory import logs
+from tests.memory.stored import KEY
+from tests.postgres import Cluster
+from thence.adapters import adapters
 from thence.errors import BadConfig, NotAppendable
 from thence.memory import objects as module
 from thence.memory.objects import Absent, Bucket, ObjectRef, Objects, Shelf, ShelfError, shelf_at
 from thence.memory.packs import Blobs, PackDamaged, PackMissing, pack_name
+from thence.memory.postgres import Postgres
+from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
+from thence.memory.store import Store, open_store
+from thence.memory.sweep import Sweep
 from thence.testing.stores import CHECKS, StoreSuite
 
 UID = "claude:17092961"
@@ -281,3 +289,49 @@ def suite(tmp_path: Path) -> StoreSuite:
 def test_story(suite: StoreSuite, check: str) -> None:
     """What every store must do, it does with objects too."""
     assert [] == suite.complaints(check)
+
+
+def test_objects_named_without_a_tenant_go_with_their_own_tenant_alone(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    """Older programs named them so; they are read and repacked, and go with their own tenant."""
+    url = f"file://{tmp_path}/shelf"
+    home = tmp_path / "home"
+    logs.write(home, logs.script(1), logs.script(2))
+    uids = [f"claude:{logs.name(number)}" for number in (1, 2)]
+    addresses = [postgres.url(tenant=f"{name} {tmp_path}") for name in ("one", "two")]
+    for address in addresses:
+        store = Postgres(address)
+        store.blobs = Objects(shelf_at(url))
+        with store.sweeping():
+            Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [home]})
+        store.close()
+    shelf = shelf_at(url)
+    before = set(shelf.sizes(""))
+    one, two = (open_store(f"{address}#objects={url}") for address in addresses)
+    read = [_payloads(store, uid) for store in (one, two) for uid in uids]
+    one.remove(uids[:1], why={}, forget=True)
+    after_forget = set(shelf.sizes(""))
+    held = one.held(uids[1])
+    assert held is not None
+    refs = [block.ref for fact in held.facts for block in fact.blocks if block.ref]
+    with one.blobs.repack(uids[1], refs) as renamed:
+        pass
+    others = [_payloads(two, uid) for uid in uids]
+    sizes = [two.blobs.size(uid) > 0 for uid in uids]
+    one.close()
+    two.close()
+
+    assert 4 == len(before)
+    assert read[:2] == read[2:] == others
+    assert 3 == len(after_forget & before)
+    assert 2 == len(set(shelf.sizes("")) & before)
+    assert {ref.partition("/")[0] for ref in renamed} == {pack_name(uids[1])}
+    assert pack_name(uids[1]) not in {ref.partition("/")[0] for ref in renamed.values()}
+    assert [True, True] == sizes
+
+
+def _payloads(store: Store, uid: str) -> list[bytes]:
+    held = store.held(uid)
+    assert held is not None
+    return [store.blobs.read(b.ref) for fact in held.facts for b in fact.blocks if b.ref]

@@ -568,6 +568,64 @@ def test_member_sees_nothing_of_another_team(teams: dict[str, Postgres]) -> None
     assert (0, True) == (of_blue, of_red > 1)
 
 
+TRICKS = (
+    "SET row_security = off; SELECT tenant FROM sessions",
+    "SET ROLE thence; SELECT tenant FROM sessions",
+    "SET SESSION AUTHORIZATION thence; SELECT tenant FROM sessions",
+    "SELECT set_config('role', 'thence', false); SELECT tenant FROM sessions",
+    (
+        "CREATE TEMP TABLE members(tenant text, role text, writes boolean); "
+        "INSERT INTO pg_temp.members VALUES('blue', current_user, true); "
+        "SET search_path TO pg_temp, thence; SELECT tenant FROM thence.sessions"
+    ),
+    (
+        "CREATE FUNCTION pg_temp.leak(text) RETURNS boolean COST 0.0001 LANGUAGE plpgsql AS"
+        " 'BEGIN RAISE NOTICE ''%%'', $1;RETURN true;END'; "
+        "SELECT tenant FROM thence.sessions WHERE pg_temp.leak(tenant)"
+    ),
+    "UPDATE sessions SET tenant = 'blue'; SELECT tenant FROM sessions",
+    "SELECT most_common_vals::text FROM pg_stats WHERE schemaname = 'thence'",
+    "SELECT uid FROM found('blue', '''#'':*', false, NULL, NULL, NULL, 10)",
+)
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("trick", TRICKS)
+@pytest.mark.parametrize("role", ["red", "red_writer"])
+def test_no_trick_of_a_member_shows_another_team(
+    teams: dict[str, Postgres], postgres: Cluster, role: str, trick: str
+) -> None:
+    """Roles, settings, tables and functions of her own: refused, or her own team alone."""
+    postgres.sql("ANALYZE", teams["red"].address.partition("@/")[2].partition("?")[0])
+    seen: list[str] = []
+    with psycopg.connect(teams[role].address, autocommit=True) as db:
+        db.execute("SET search_path TO thence, pg_temp")
+        db.add_notice_handler(lambda notice: seen.append(str(notice.message_primary)))
+        try:
+            for statement in trick.replace("%%", "%").split("; "):
+                rows = db.execute(statement.encode())
+                seen += map(str, rows.fetchall() if rows.description else [])
+        except psycopg.Error as error:
+            refused = str(error)
+            assert "row-level security" in refused or "permission denied" in refused, refused
+
+    assert [] == [text for text in seen if "blue" in text]
+
+
+@pytest.mark.parametrize(
+    "asked", ["'; DROP TABLE words; --", "\\'", "a' & 'b", ":* | !x", '"unended', "file:')", "\0z"]
+)
+def test_no_search_reaches_another_team_or_breaks_out(
+    teams: dict[str, Postgres], asked: str
+) -> None:
+    """Whatever signs the words hold, they are words."""
+    found = [one.session_uid for one in teams["red"].search(parse(asked)).found]
+    again = [one.session_uid for one in teams["red"].search(parse(CANARY)).found]
+
+    assert [] == [uid for uid in found if uid != "claude:red"]
+    assert ["claude:red"] == again
+
+
 def _looked(store: Postgres, tenant: str) -> int:
     """How much the function that searches tells of a tenant, by whatever store it is asked."""
     asked = Asked(parse(CANARY), tenant)

@@ -17,8 +17,13 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from thence.adapters.packages import entry_points
-from thence.errors import BadConfig
+from thence.adapters.packages import (
+    ForeignFailure,
+    entry_points,
+    foreign,
+    is_ours,
+    note_problem,
+)
 from thence.format.facts import Fact
 from thence.format.normal import session_uid
 from thence.format.records import JSON, Notice, Skipped
@@ -162,20 +167,26 @@ class Adapter(Protocol):
 
 
 def adapters() -> dict[str, Adapter]:
-    """Find all adapters that are installed, by name."""
+    """Return all adapters that are installed and can be used, by name.
+
+    One of somebody else that cannot be loaded, lacks a method or has the name of another is left
+    out and noted (`packages.problems`).
+    """
+    from thence.adapters.guard import GuardedAdapter
+
     out: dict[str, Adapter] = {}
     whose: dict[str, str] = {}
-    for point in entry_points(GROUP):
+    for point in sorted(entry_points(GROUP), key=lambda point: not is_ours(point)):
         try:
-            made = point.load()()
-        except (ImportError, AttributeError) as error:
-            message = f"the adapter {point.name} ({point.value}) cannot be loaded: {error}"
-            raise BadConfig(message, hint="install its package anew, or uninstall it") from error
-        if not isinstance(made, Adapter):
-            message = f"the adapter {point.name} ({point.value}) lacks a method of the protocol"
-            raise BadConfig(message, hint="see docs/adapters.md, or uninstall its package")
-        if whose.setdefault(made.name, point.value) != point.value:
-            message = f"two adapters are called {made.name}: {whose[made.name]}, {point.value}"
-            raise BadConfig(message, hint="uninstall one of their packages")
-        out[made.name] = made
+            with foreign():
+                made = point.load()()
+                if not isinstance(made, Adapter) or not isinstance(made.name, str):
+                    raise TypeError("it lacks a method of the protocol; see docs/adapters.md")
+                name = made.name
+                if whose.setdefault(name, point.value) != point.value:
+                    raise TypeError(f"another adapter is called {name}: {whose[name]}")
+        except ForeignFailure as error:
+            note_problem(point, str(error))
+            continue
+        out[name] = made if is_ours(point) else GuardedAdapter(made, point)
     return out

@@ -14,6 +14,7 @@ the reader's back, even while it reads, is another generation next time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -594,6 +595,17 @@ def document(path: str, limit: int = DOCUMENT_LIMIT) -> dict[str, JSON]:
     return value if isinstance(value, dict) else {}
 
 
+SKIPPED_LINKS: set[str] = set()
+"""Links that were met while looking for sessions since this was cleared; none was followed."""
+
+
+def note_link(entry: os.DirEntry[str]) -> None:
+    """Note an entry if it is a link to a folder or to a log: sessions may lie behind it."""
+    with contextlib.suppress(OSError):  # a link to itself
+        if entry.is_symlink() and (entry.is_dir() or (".jsonl" in entry.name and entry.is_file())):
+            SKIPPED_LINKS.add(entry.path)
+
+
 def walk(root: str, depth: int = DEPTH) -> Iterator[os.DirEntry[str]]:
     """Give the regular files below a folder, sorted by name; links are not followed."""
     try:
@@ -606,3 +618,5 @@ def walk(root: str, depth: int = DEPTH) -> Iterator[os.DirEntry[str]]:
             yield entry
         elif depth > 0 and entry.is_dir(follow_symlinks=False):
             yield from walk(entry.path, depth - 1)
+        else:
+            note_link(entry)

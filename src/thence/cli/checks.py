@@ -107,6 +107,9 @@ class Seen:
 
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Compare bytes seen with bytes read, agent by agent."""
+    from thence.adapters.files import SKIPPED_LINKS
+
+    SKIPPED_LINKS.clear()  # those that are met now are told of by `links`
     inventory = store.known() if store is not None else None
     roots = wiring.roots(known)
     every = {agent: Seen(agent) for agent in known}
@@ -449,6 +452,47 @@ def waiting(home: Path) -> Iterator[Finding]:
         yield Finding("queue", "note", words, "thence sweep")
 
 
+# -- links ----------------------------------------------------------------------------------
+
+
+def links() -> Iterator[Finding]:
+    """Name links below the agents' folders: what lies behind them is not read."""
+    from thence.adapters.files import SKIPPED_LINKS
+
+    paths = sorted(SKIPPED_LINKS)
+    if paths:
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        words = f"{several(len(paths), 'link')} not followed: {_end(tilde(paths[0]))}{more}"
+        fix = "move the folder back, or link the agent's whole folder instead"
+        yield Finding("links", "warning", words, fix, {"links": [clean(path) for path in paths]})
+
+
+# -- other packages -------------------------------------------------------------------------
+
+
+def extensions() -> Iterator[Finding]:
+    """Name what of other packages cannot be used: adapters, stores, digesters."""
+    from thence.adapters import packages
+    from thence.memory import digest, store
+
+    digest.digesters()
+    for point in packages.entry_points(store.GROUP):
+        if not packages.is_ours(point):
+            try:
+                with packages.foreign():
+                    point.load()
+            except packages.ForeignFailure as error:
+                packages.note_problem(point, str(error))
+    for problem in packages.problems():
+        what = problem.group.rpartition(".")[2].removesuffix("s")
+        package = problem.package.partition(" ")[0]
+        yield Finding(
+            *("packages", "warning"),
+            f"{what} {problem.name} of {problem.package} is not used: {problem.why}",
+            f"pip install -U {package}, or pip uninstall {package}",
+        )
+
+
 # -- all ------------------------------------------------------------------------------------
 
 
@@ -480,6 +524,8 @@ def everything(*, deep: bool) -> list[Finding]:
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
+            ("links", links),
+            ("packages", extensions),
             *_homely(home, unread),
         ]
         return [*read, *_run(checks), *out]

@@ -31,13 +31,21 @@ WAIT = 30.0
 @options.as_json
 def command(source: str, target: str, *, json: bool) -> int:
     """Copy everything, then say whether both are the same."""
-    from thence.errors import BadConfig
+    from thence.errors import BadConfig, SessionNotFound
     from thence.memory import copying
+    from thence.memory.store import Filter, file_of
 
-    if source == target:
+    file = file_of(source)
+    if source == target or (file is not None and file == file_of(target)):
         raise BadConfig("a store cannot be copied into itself", hint="give another address")
-    with contextlib.ExitStack() as held:
-        ours, theirs = (_held(held, address) for address in (source, target))
+    with contextlib.ExitStack() as stack:
+        ours = _opened(stack, source, must_exist=True)
+        if not (any(ours.sessions(Filter(limit=1))) or ours.known().forgotten):
+            raise SessionNotFound(
+                "FROM holds no sessions; nothing was copied",
+                hint="check its address, and the tenant of a store in Postgres",
+            )
+        theirs = _opened(stack, target)
         shown = sys.stderr.isatty() and not json
         report = copying.copy(ours, theirs, _progress if shown else lambda _: None)
     if json:
@@ -47,11 +55,11 @@ def command(source: str, target: str, *, json: bool) -> int:
     return 1 if report.different else 0
 
 
-def _held(stack: contextlib.ExitStack, address: str) -> Store:
+def _opened(stack: contextlib.ExitStack, address: str, *, must_exist: bool = False) -> Store:
     """Open a store, and keep sweeps out of it until the copy is over."""
     from thence.memory.store import open_store
 
-    store = open_store(address)
+    store = open_store(address, must_exist=must_exist)
     stack.callback(store.close)
     stack.enter_context(store.sweeping(WAIT))
     return store

@@ -101,33 +101,13 @@ def _forget(store: Store, row: SessionRow) -> list[str]:
 
 def _remove_own(home: Path, name: str) -> None:
     """Remove the files of a session of our own."""
-    from thence.format import layout
-    from thence.journal import cleanup, permissions
+    from thence.journal import cleanup, history, permissions
 
     for held in cleanup.inventory(home):
         if held.session == name:
             cleanup.remove(held)
     permissions.remove_notes(home, name)
-    for path in home.glob(f"{layout.HISTORY}*"):
-        if not path.name.endswith((".lock", ".tmp")):
-            _drop_lines(path, name)
-
-
-def _drop_lines(path: Path, name: str) -> None:
-    """Write a history without the prompts of a session; what is added meanwhile is not lost."""
-    told = f'"{name}"'.encode()
-    while True:
-        body = path.read_bytes()
-        lines = body.splitlines(keepends=True)
-        kept = b"".join(line for line in lines if told not in line)
-        if kept == body:
-            return
-        passing = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        passing.write_bytes(kept)
-        passing.chmod(0o600)
-        if path.stat().st_size == len(body):
-            passing.replace(path)
-            return
+    history.History(home).forget(name)
 
 
 def own_files(row: SessionRow) -> Iterator[Path]:

@@ -39,7 +39,7 @@ class NotReachable(ThenceError):
     " elsewhere; left out, it is session_memory.push.url.",
     epilog="Projects in session_memory.push.private and session_memory.exclude never leave. A push"
     " that was cut short goes on with the next one. Exit codes: 0 done, 1 not reachable,"
-    " 11 another push of this machine is running.",
+    " 2 not permitted, 11 another push of this machine is running.",
 )
 @click.argument("url", required=False)
 @click.option(
@@ -108,7 +108,7 @@ class Noted:
 def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
     from thence.cli.bar import Bar
     from thence.cli.sweep import interruptible
-    from thence.memory.postgres import StoreLost, Unreachable
+    from thence.memory.postgres import NotPermitted, StoreLost, Unreachable
     from thence.memory.pushing import Pusher
 
     bar = Bar(sys.stderr, width)
@@ -119,6 +119,8 @@ def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json:
         with interruptible(), _opened(address) as target, target.sweeping(WAIT):
             pusher = Pusher(store, target, wiring.redactor(), exclude=exclude, progress=progress)
             pusher.run()
+    except NotPermitted:
+        raise
     except (Unreachable, StoreLost) as error:
         if pusher is not None:
             noted.write(pusher.marks)
@@ -197,12 +199,14 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
     """Say what would be sent, by what the other side has, or had when it was last reached."""
     import msgspec
 
-    from thence.memory.postgres import StoreLost, Unreachable
+    from thence.memory.postgres import NotPermitted, StoreLost, Unreachable
     from thence.memory.pushing import marks_in
 
     try:
         with _opened(address) as target:
             marks, reached = marks_in(target.pushed()), True
+    except NotPermitted:
+        raise
     except (Unreachable, StoreLost):
         marks, reached = noted.read(), False
     plan = _plan(store, marks, exclude)

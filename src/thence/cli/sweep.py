@@ -49,8 +49,9 @@ class NotKept(ThenceError):
 @click.command(
     "sweep",
     help="Keep what the agents of this machine wrote since the last time.",
-    epilog="Exit codes: 0 done, 3 done but something was skipped, 11 another sweep is running,"
-    " 130 stopped; what was read by then is kept.",
+    epilog="Exit codes: 0 done, skipped lines included; 3 a session was not read or was lost, or"
+    " with --strict anything was skipped; 11 another sweep is running; 130 stopped; what was read"
+    " by then is kept.",
 )
 @click.option("--watch", is_flag=True, help="Go on, and sweep whenever something is written.")
 @click.option("--agent", "agents", multiple=True, help="Only this agent; may be repeated.")
@@ -58,6 +59,7 @@ class NotKept(ThenceError):
     "--root", "given", multiple=True, metavar="AGENT=PATH", help="Sweep this folder instead."
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be read; write nothing.")
+@click.option("--strict", is_flag=True, help="End with 3 if anything was skipped.")
 @click.option("--progress", type=click.Choice(["json"]), help="Progress as lines on stderr.")
 @options.as_json
 def command(
@@ -67,6 +69,7 @@ def command(
     *,
     watch: bool,
     dry_run: bool,
+    strict: bool,
     json: bool,
 ) -> int:
     """Sweep once, or again and again."""
@@ -79,6 +82,7 @@ def command(
         hint = f"unset {config.OFF} and {config.OFF_ELSEWHERE}, or look only: thence sweep -n"
         raise NotKept("keeping sessions is switched off", hint=hint)
     run = Run(known, roots, agents, _telling(progress, json=json), json=json, asked=bool(given))
+    run.strict = strict
     with interruptible(), wiring.store(must_exist=False) as store:
         before = store.totals()[0].sessions
         try:
@@ -133,6 +137,7 @@ class Run:
         self._asked = asked
         self._report: Report | None = None
         self._far: Progress | None = None
+        self.strict = False
 
     def once(self, store: Store) -> int:
         """Sweep everything, and say what was done."""
@@ -143,7 +148,7 @@ class Run:
             say(as_json(_object(report)))
         else:
             tell(self._said(report, width()))
-        return code(report)
+        return code(report, strict=self.strict)
 
     def stopped(self, kept: int, *, watching: bool) -> None:
         """Say what is kept of a sweep that was stopped: what was read last may not be."""
@@ -189,9 +194,11 @@ class Run:
     def _said(self, report: Report, room: int) -> Iterator[str]:
         """Say what was done, or where nothing was found to do."""
         if report.sources:
-            return said(report, room)
+            yield from said(report, room)
+            return
         there = {name: [p for p in paths if p.is_dir()] for name, paths in self._roots.items()}
-        return looked(self._known, {name: paths for name, paths in there.items() if paths})
+        yield from looked(self._known, {name: paths for name, paths in there.items() if paths})
+        yield from _not_used(report, room)
 
     def _note(self, progress: Progress) -> None:
         if progress.stage == "read":
@@ -274,9 +281,10 @@ def _progress_line(progress: Progress) -> None:
 # -- what was done --------------------------------------------------------------------------
 
 
-def code(report: Report) -> int:
-    """Tell how a sweep ends: a script must notice what was left out."""
-    return SKIPS if report.skipped or report.failed else 0
+def code(report: Report, *, strict: bool = False) -> int:
+    """Return how a sweep ends: 3 for what was lost or not read, if `strict` for any skip."""
+    skips = report.skipped or report.problems or report.links
+    return SKIPS if report.failed or report.lost or (strict and skips) else 0
 
 
 def _object(report: Report) -> dict[str, JSON]:
@@ -311,11 +319,29 @@ def said(report: Report, room: int) -> Iterator[str]:
     else:
         yield _kept(report, took, room)
     yield from _redacted(report, room)
+    if report.vanished:
+        deleted = several(report.vanished, "session")
+        were = "was" if report.vanished == 1 else "were"
+        yield cut(f"  {deleted} {were} deleted before they could be read", room)
     yield from _left_out(report, room)
     if report.evicted:
         yield f"  {several(report.evicted, 'session')} evicted; their digests stay"
     for note in report.notes:
         yield style(cut(f"  {clean(note)}", room), fg="yellow")
+    yield from _not_used(report, room)
+
+
+def _not_used(report: Report, room: int) -> Iterator[str]:
+    """Name links that were not followed, and what of other packages was left out."""
+    if report.links:
+        first = clean(tilde(report.links[0]))
+        more = f" and {len(report.links) - 1:,} more" if len(report.links) > 1 else ""
+        words = f"  {several(len(report.links), 'link')} not followed: {first}{more}"
+        yield style(cut(words, room), fg="yellow")
+    for problem in report.problems:
+        what = problem.group.rpartition(".")[2].removesuffix("s")
+        words = f"  {what} {problem.name} of {problem.package} is not used: {problem.why}"
+        yield style(cut(clean(words), room), fg="yellow")
 
 
 def _kept(report: Report, took: str, room: int) -> str:

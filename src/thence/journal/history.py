@@ -7,7 +7,9 @@ Promises, each with a test: a prompt is one line, written at once and whole; rea
 the end backwards in blocks and stops when it has enough; at its limits the file is renamed to
 `history.jsonl.1`, the former `.1` to `.2` and so on, under a lock, and whoever dies in between
 leaves a gap in the numbers and loses nothing; writers in other processes notice and go on in the
-new file. A prompt written in the very moment of a rollover may stand in the rolled file.
+new file. A prompt written in the very moment of a rollover may stand in the rolled file. The
+prompts of a session that is forgotten are overwritten with blanks where they stand, so that no
+line moves and whoever adds one meanwhile loses nothing.
 
 Nothing that stands in these files raises: a bad line is passed over and counted in `skipped`, a
 file that cannot be read leaves a notice in `notes`, and neither hides the rest. Bad lines are
@@ -25,6 +27,7 @@ import math
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from itertools import count, islice
@@ -44,9 +47,11 @@ NOWHERE = -1  # the offset of a prompt that is not kept: the history is switched
 DAY = 86_400.0
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_REWRITE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _GUARD = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STRAYS = 100  # prompts in a row past `retain_days` that end a read: one clock gone wrong must not
+_PAUSE_S = 0.01
 _TRIES = 100  # looks at a folder whose files are being renamed all the while
 _File = tuple[int, int]  # device and inode: what a name leads to
 
@@ -266,6 +271,46 @@ class History:
                 raise self._error("sweep", error) from error
         return old
 
+    def forget(self, session_id: str) -> int:
+        """Overwrite the prompts of a session with blanks in all files; return how many they were.
+
+        Files are not rolled over meanwhile. A kill leaves some of them, for the next call.
+        """
+        try:
+            while True:
+                with self._guard() as ours:
+                    if ours:
+                        paths = [self.folder / rollover(number) for number in self._names()]
+                        return sum(self._blank(path, session_id) for path in paths)
+                time.sleep(_PAUSE_S)
+        except FileNotFoundError:  # no folder, no history
+            return 0
+        except OSError as error:
+            raise self._error("remove prompts from", error) from error
+
+    def _blank(self, path: Path, session_id: str) -> int:
+        """Overwrite the lines of a session in one file; return how many they were.
+
+        A line that is written is never moved, and others add theirs behind it: its bytes are ours.
+        """
+        handle = self._disk.open(path, _REWRITE)
+        try:
+            here = os.fstat(handle)
+            if not stat.S_ISREG(here.st_mode):
+                return 0
+            lines = b"".join(_forwards(self._disk, handle, 0, here.st_size)).split(b"\n")
+            offset = count = 0
+            for line in lines:
+                if _is_of(line, session_id):
+                    _overwrite(handle, b" " * len(line), offset)
+                    count += 1
+                offset += len(line) + 1
+            if count:
+                self._disk.datasync(handle)
+            return count
+        finally:
+            self._disk.close(handle)
+
     def _old(self) -> list[Path]:
         least = self._now().timestamp() - 31 * DAY
         old = []
@@ -446,6 +491,23 @@ def _line(ts: JSON, session_id: str, project: str | None, prompt: str) -> bytes:
         return msgspec.json.encode(line) + b"\n"
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form; JSON has a way to spell it
         return json.dumps(msgspec.to_builtins(line), separators=(",", ":")).encode() + b"\n"
+
+
+def _is_of(line: bytes, session_id: str) -> bool:
+    """Whether a line is a prompt of a session; of a damaged one, whether it names the session."""
+    name = msgspec.json.encode({"session_id": session_id})[1:-1]
+    if name not in line:
+        return False
+    try:
+        return msgspec.json.decode(line, type=_Line).session_id == session_id
+    except (ValueError, RecursionError):
+        return True
+
+
+def _overwrite(handle: int, data: bytes, offset: int) -> None:
+    while data:
+        written = os.pwrite(handle, data, offset)
+        data, offset = data[written:], offset + written
 
 
 def _prompt(found: Found | Skipped) -> Prompt | None:

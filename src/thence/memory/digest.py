@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from thence.adapters.packages import entry_points, others_offer
+from thence.adapters.packages import (
+    ForeignFailure,
+    entry_points,
+    foreign,
+    is_ours,
+    note_problem,
+    others_offer,
+)
 from thence.errors import BadConfig
 from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory.account import account
-from thence.memory.course import Course, short
+from thence.memory.course import Course
 from thence.memory.growth import event_row
 from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.signals import Signal, signals
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "thence.digesters"
+FAILED: Final = "failed"
+"""The only key of the part of a digester that failed; its value is the reason."""
 
 
 class Part(msgspec.Struct):
@@ -66,9 +75,10 @@ class BuiltIn:
 
 @cache
 def digesters(wanted: tuple[str, ...] | None = None) -> Mapping[str, Digester]:
-    """Give all digesters that are installed, by name; or ours and those that are `wanted`.
+    """Return all digesters that are installed, by name; or ours and those that are `wanted`.
 
-    A wanted one is named as its package names it, or by where it is: `package.module:Class`.
+    A wanted one is named as its package names it, or by where it is: `package.module:Class`. One
+    that cannot be loaded or has the name of another is left out and noted (`packages.problems`).
     """
     if not wanted and not others_offer(GROUP):
         return {BuiltIn.name: BuiltIn()}
@@ -77,8 +87,19 @@ def digesters(wanted: tuple[str, ...] | None = None) -> Mapping[str, Digester]:
         points = [point for point in points if point.name == BuiltIn.name] + [
             _point(name, points) for name in wanted if name != BuiltIn.name
         ]
-    made = [_made(point) for point in points]
-    return {one.name: one for one in made}
+    out: dict[str, Digester] = {}
+    for point in sorted(points, key=lambda point: not is_ours(point)):
+        try:
+            with foreign():
+                made = point.load()()
+                if not isinstance(made, Digester) or not isinstance(made.name, str):
+                    raise TypeError("it lacks a name or digest(course, row)")
+                if made.name in out:
+                    raise TypeError(f"another digester is called {made.name}")
+                out[made.name] = made
+        except ForeignFailure as error:
+            note_problem(point, str(error))
+    return out
 
 
 def _point(name: str, installed: Iterable[EntryPoint]) -> EntryPoint:
@@ -92,19 +113,6 @@ def _point(name: str, installed: Iterable[EntryPoint]) -> EntryPoint:
     known = ", ".join(point.name for point in installed)
     message = f"session_memory.digesters: no digester {name!r} is installed"
     raise BadConfig(message, hint=f"installed: {known}; or write package.module:Class")
-
-
-def _made(point: EntryPoint) -> Digester:
-    told = point.name if point.name == point.value else f"{point.name} ({point.value})"
-    try:
-        made = point.load()()
-    except Exception as error:  # somebody else's code, which may do anything
-        message = f"the digester {told} cannot be loaded: {error}"
-        raise BadConfig(message, hint="install its package anew, or uninstall it") from error
-    if not isinstance(made, Digester):
-        message = f"the digester {told} lacks a method of the protocol"
-        raise BadConfig(message, hint="it needs a name and digest(course, row)")
-    return made
 
 
 def digest(
@@ -140,8 +148,22 @@ def digest(
 
 def _asked(other: Digester, course: Course, row: SessionRow) -> Part:
     try:
-        said = msgspec.to_builtins(other.digest(course, row))
-        msgspec.msgpack.encode(said)
-        return msgspec.convert(said, Part)
-    except Exception as error:  # noqa: BLE001 - somebody else's code must not cost the digest
-        return Part({"failed": short(repr(error), 300)})
+        with foreign():
+            part = msgspec.to_builtins(other.digest(course, row))
+            msgspec.msgpack.encode(part)
+            return msgspec.convert(part, Part)
+    except ForeignFailure as error:
+        return Part({FAILED: str(error)})
+
+
+def note_failures(made: Digested) -> None:
+    """Note the digesters of other packages that failed at a session."""
+    more = made.digest.get("more") or {}
+    failed = {name: part[FAILED] for name, part in more.items() if part.keys() == {FAILED}}
+    if not failed:
+        return
+    from importlib.metadata import EntryPoint
+
+    points = {point.name: point for point in entry_points(GROUP)}
+    for name, why in failed.items():
+        note_problem(points.get(name) or EntryPoint(name, name, GROUP), why)

@@ -132,10 +132,16 @@ class ObjectRef(NamedTuple):
 
 
 class Objects:
-    """Payloads on a shelf. Use from any number of threads and processes."""
+    """Payloads on a shelf. Use from any number of threads and processes.
 
-    def __init__(self, shelf: Shelf, *, cached: int = CACHED) -> None:
+    Several tenants may share a shelf: the name of a session's objects then holds its tenant too.
+    Objects of older programs are named after the session alone; they are read where refs lead to
+    them, and deleted by their names (`delete`), never by what their names begin with.
+    """
+
+    def __init__(self, shelf: Shelf, *, tenant: str | None = None, cached: int = CACHED) -> None:
         self.shelf = shelf
+        self.tenant = tenant
         self._frames = Frames(cached)
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self._pool: ThreadPoolExecutor | None = None
@@ -150,7 +156,7 @@ class Objects:
     ) -> list[str]:
         """Keep payloads and give a ref for each; durable on return, or after `sync()`."""
         refs: list[str] = []
-        for name, body, named in self._objects(pack_name(session_uid), payloads):
+        for name, body, named in self._objects(self.pack_of(session_uid), payloads):
             self._send(name, body, wait=sync)
             refs += map(str, named)
         return refs
@@ -262,19 +268,35 @@ class Objects:
 
     # -- keeping ----------------------------------------------------------------------------
 
+    def pack_of(self, session_uid: str) -> str:
+        """Return the name that all objects of a session begin with."""
+        return object_pack(self.tenant, session_uid)
+
     def size(self, session_uid: str) -> int:
-        """Bytes that a session takes here, objects that no row names included."""
+        """Bytes that a session takes here, objects that no row names included.
+
+        Where there are only objects of older programs, it is their bytes, of all tenants.
+        """
         with _telling():
-            return sum(self.shelf.sizes(_prefix(session_uid)).values())
+            there = self.shelf.sizes(f"{self.pack_of(session_uid)}/")
+            return sum((there or self.shelf.sizes(f"{pack_name(session_uid)}/")).values())
 
     def evict(self, session_uid: str) -> int:
         """Delete all payloads of a session for good; the bytes that were freed."""
         self.sync()
+        pack = self.pack_of(session_uid)
         with _telling():
-            there = self.shelf.sizes(_prefix(session_uid))
+            there = self.shelf.sizes(f"{pack}/")
             self.shelf.delete(sorted(there))
-        self._frames.drop(pack_name(session_uid))
+        self._frames.drop(pack)
         return sum(there.values())
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete objects by their names; those that are gone already do not matter."""
+        with _telling():
+            self.shelf.delete(sorted(names))
+        for name in names:
+            self._frames.drop(name)
 
     @contextlib.contextmanager
     def repack(self, session_uid: str, refs: Iterable[str]) -> Iterator[dict[str, str]]:
@@ -284,20 +306,18 @@ class Objects:
         inside the `with`, durably: when it ends well, the old objects are deleted.
         """
         self.sync()
-        pack = pack_name(session_uid)
+        pack = self.pack_of(session_uid)
         wanted = sorted({ObjectRef.parse(ref) for ref in refs})
-        if any(ref.pack != pack for ref in wanted):
+        if any(ref.pack not in (pack, pack_name(session_uid)) for ref in wanted):
             raise ValueError("a ref of another session")
         with _telling():
-            old = sorted(self.shelf.sizes(_prefix(session_uid)))
+            old = {*self.shelf.sizes(f"{pack}/"), *(ref.name for ref in wanted)}
         new: list[ObjectRef] = []
         for name, body, named in self._objects(pack, (self.read(str(ref)) for ref in wanted)):
             self._send(name, body, wait=True)
             new += named
         yield {str(before): str(after) for before, after in zip(wanted, new, strict=True)}
-        with _telling():
-            self.shelf.delete(old)
-        self._frames.drop(pack)
+        self.delete(sorted(old))
 
     def close(self) -> None:
         """Wait for what is on its way, and let go of the threads."""
@@ -306,8 +326,9 @@ class Objects:
             self._pool = None
 
 
-def _prefix(session_uid: str) -> str:
-    return f"{pack_name(session_uid)}/"
+def object_pack(tenant: str | None, session_uid: str) -> str:
+    """Return the name that the objects of a session of a tenant begin with."""
+    return pack_name(session_uid if tenant is None else f"{tenant}\0{session_uid}")
 
 
 def _damaged(where: ObjectRef, why: str) -> PackDamaged:

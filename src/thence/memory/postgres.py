@@ -37,13 +37,14 @@ from thence.format.records import JSON
 from thence.memory.index import time_told
 from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
-from thence.memory.postgres_schema import SCHEMA, TABLES, admit, lock_key, migrate
+from thence.memory.postgres_schema import SCHEMA, TABLES, admit, is_migrated, lock_key, migrate
 from thence.memory.postgres_search import Vector, VectorDumper, part_of, search
 from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
     CURSOR,
     FOR_LATER,
     NAMES,
+    OBJECT,
     PACK,
     PLACES,
     ROW,
@@ -101,11 +102,20 @@ class StoreLost(ThenceError):
     """The database cannot be reached, or refused what it was asked."""
 
 
+class NotPermitted(StoreLost):
+    """The role may not do this in this tenant; trying again does not help."""
+
+    exit_code = 2
+
+
 class Postgres:
     """A store in a Postgres database: one tenant of it, seen from one machine."""
 
-    def __init__(self, url: str) -> None:
-        """Open the store, making its tables when there are none."""
+    def __init__(self, url: str, *, must_exist: bool = False) -> None:
+        """Open the store, making its tables when there are none.
+
+        With `must_exist` nothing is made: SessionNotFound where the database has no tables of ours.
+        """
         self.address, told = _own_words(url)
         self.tenant = told.get("tenant") or "default"
         self.machine = told.get("machine") or text(socket.gethostname()) or "unknown"
@@ -115,6 +125,11 @@ class Postgres:
         self.blobs: Blobs = Objects(Rack(self))
         try:
             with self._telling():
+                if must_exist and not is_migrated(self._db):
+                    raise SessionNotFound(
+                        f"the database at {self.shown} holds no store",
+                        hint="check the address; nothing was made",
+                    )
                 migrate(self._db)
         except ThenceError as error:
             self.close()
@@ -168,6 +183,11 @@ class Postgres:
                 f"lost the store at {self.shown}: {_why(error)}",
                 hint="what was committed is kept; try again when the server is back",
             ) from error
+        except errors.InsufficientPrivilege as error:
+            raise NotPermitted(
+                f"permission denied for tenant {self.tenant} at {self.shown}: {_why(error)}",
+                hint="its owner admits you, with writes=True to push; see docs/scale.md",
+            ) from error
         except psycopg.Error as error:
             raise StoreLost(
                 f"the store at {self.shown} refused: {_why(error)}",
@@ -183,7 +203,8 @@ class Postgres:
                 with self._telling(), self._staged() as db, db.transaction():
                     if not full:
                         db.execute("SET LOCAL synchronous_commit = off")
-                    return work(Writer(db, self.tenant, self.machine))
+                    shared = isinstance(self.blobs, Objects) and self.blobs.tenant is not None
+                    return work(Writer(db, self.tenant, self.machine, shared_objects=shared))
             except StoreLost as error:
                 if not left or not isinstance(
                     error.__cause__, errors.DeadlockDetected | errors.SerializationFailure
@@ -538,6 +559,10 @@ class Postgres:
             if name.startswith(PACK):
                 self.blobs.evict(name.removeprefix(PACK))
                 done.append(name)
+        objects = [name for name in names if name.startswith(OBJECT)]
+        if objects and isinstance(self.blobs, Objects):
+            self.blobs.delete([name.removeprefix(OBJECT) for name in objects])
+            done += objects
         tables = [name.removeprefix(REWRITE) for name in names if name.startswith(REWRITE)]
         done += [f"{REWRITE}{table}" for table in tables if self._rewrite(table)]
         self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, done)

@@ -497,6 +497,11 @@ def _make(db: psycopg.Connection[tuple[object, ...]], number: int, step: Migrati
         db.execute("INSERT INTO versions(version, oldest) VALUES(%s, %s)", (number, step.oldest))
 
 
+def is_migrated(db: psycopg.Connection[tuple[object, ...]]) -> bool:
+    """Whether a database has tables of ours, of whatever schema."""
+    return _version(db) > 0
+
+
 def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
     """Give the schema of a database, 0 for none; refuse one that has left this program behind."""
     # The catalog itself, not what this session remembers of it: another may just have made them.

@@ -10,6 +10,7 @@ the database itself sends them, in lots, and it puts one in while the next is ma
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,13 +18,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 import psycopg
+import zstandard
 from psycopg import errors
 
 from thence.memory.index import digest_text
+from thence.memory.objects import object_pack
 from thence.memory.packs import pack_name
 from thence.memory.postgres_schema import TIER1
 from thence.memory.postgres_search import digest_vector, marks_of, vectors
 from thence.memory.rows import (
+    OBJECT,
     PARTS,
     REPACK,
     ROW,
@@ -115,8 +119,10 @@ class Sent(NamedTuple):
 class Writer:
     """One transaction of one machine into one tenant; its connection has made `STAGE`."""
 
-    def __init__(self, db: Db, tenant: str, machine: str) -> None:
+    def __init__(self, db: Db, tenant: str, machine: str, *, shared_objects: bool = False) -> None:
+        """With `shared_objects` payloads lie in a place that other tenants may use as well."""
         self._db = db
+        self._shared_objects = shared_objects
         self._tenant = tenant
         self._machine = machine
         self._pending: set[str] = set()
@@ -338,6 +344,7 @@ class Writer:
             (self._tenant, list(uids)),
         )
         there = [uid for (uid,) in rows.fetchall()]
+        self._pending |= self._old_objects(there)
         for table in TIER1 if there else ():
             self._delete(table, there)
         if there:
@@ -660,6 +667,7 @@ class Writer:
                 "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
                 (now(), self._tenant, there),
             )
+        self.pend(self._old_objects(there))
         for table in tables:
             self._delete(table, there)
         self._unpend([kind + uid for uid in there for kind in (REPACK, SETTLE)])
@@ -667,6 +675,26 @@ class Writer:
         self.pend({f"{REWRITE}{table}" for table in touched} if there else set())
         self._tell(dict.fromkeys(there, 0))
         return sizes
+
+    def _old_objects(self, uids: Sequence[str]) -> set[str]:
+        """Return the deletions due of objects that sessions have under names without a tenant.
+
+        Other tenants may have objects under the same beginning: only those that facts name go.
+        """
+        if not self._shared_objects or not uids:
+            return set()
+        rows = self._db.execute(
+            "SELECT uid, body FROM facts WHERE tenant=%s AND uid=ANY(%s)",
+            (self._tenant, list(uids)),
+        )
+        names: set[str] = set()
+        for uid, body in rows:
+            pack = f"{object_pack(self._tenant, uid)}/"
+            with contextlib.suppress(zstandard.ZstdError, msgspec.DecodeError):  # damaged facts
+                refs = (block.ref for fact in unpack_facts(body) for block in fact.blocks)
+                named = {ref.partition("#")[0] for ref in refs if ref is not None}
+                names |= {f"{OBJECT}{name}" for name in named if not name.startswith(pack)}
+        return names
 
     def bury(self, hashes: Sequence[bytes]) -> None:
         """Remember what must not come back."""

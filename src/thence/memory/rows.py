@@ -24,9 +24,11 @@ ROW: Final = msgspec.msgpack.Decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
 SHARES: Final = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
 
-PACK, REPACK, SETTLE, WITHOUT_OWN = "pack:", "repack:", "settle:", "without own:"
-"""What is pending for a session: payloads to delete, to write anew, kin to compare; to compare
-when it grows, as it has no records of its own yet."""
+PACK, OBJECT, REPACK, SETTLE = "pack:", "object:", "repack:", "settle:"
+"""What is pending for a session: payloads to delete, to write anew, kin to compare."""
+
+WITHOUT_OWN = "without own:"
+"""Pending for a session that shares all of its records: compare it again when it grows."""
 
 FOR_LATER: Final = (REPACK, SETTLE, WITHOUT_OWN)
 """What of it is not done when pages are given back."""

@@ -90,6 +90,7 @@ TOGETHER = 250
 SMALL_PARTS, SMALL_PART_BYTES = 64, 64 << 10
 """So many small pieces of facts are joined to one; what is larger is left alone."""
 
+_OLD_LOCK = "sweep.lock"
 _PIECE = 8192  # pages that are given back at once where there is little room
 _MANY = 20_000  # free pages from which on they are given back all together
 
@@ -167,18 +168,6 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
-_SWEEPING: set[int] = set()
-
-
-def _let_go() -> None:
-    """A process that was forked off a sweep must not hold the right to it when that has ended."""
-    while _SWEEPING:
-        os.close(_SWEEPING.pop())
-
-
-os.register_at_fork(after_in_child=_let_go)
-
-
 BROKEN = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
 """What SQLite raises, anywhere, where its file is damaged."""
 
@@ -205,20 +194,40 @@ def telling(path: Path) -> Iterator[None]:
 class Sqlite:
     """A store in one file, with its packs beside it."""
 
-    def __init__(self, path: str) -> None:
-        """Open the store, making it when there is none."""
+    def __init__(self, path: str, *, must_exist: bool = False) -> None:
+        """Open the store, making it when there is none; with `must_exist` SessionNotFound then."""
         self.path = Path(path).expanduser().absolute()
+        if must_exist and not self.path.is_file():
+            raise SessionNotFound(
+                f"there is no store at {self.path}", hint="check the path; nothing was made"
+            )
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.blobs: Blobs = Packs(self.path.parent / "packs")
         self._own = threading.local()
         self._writing = threading.RLock()
         self._open: list[apsw.Connection] = []
         try:
             with telling(self.path):
                 self._migrate()
+                self.blobs: Blobs = Packs(self._packs_folder())
         except StoreDamaged:
             self.close()
             raise
+
+    def _packs_folder(self) -> Path:
+        """Return the folder of this store's packs, and make it if the folder has two stores.
+
+        Packs are named after sessions alone: in one folder, two stores would delete each other's.
+        A store that is alone has `packs`; one that was begun beside another has one of its own.
+        """
+        own = self.path.with_name(f"{self.path.name}.packs")
+        if own.is_dir():
+            return own
+        has_sessions = first(self._db, "SELECT count(*) FROM (SELECT 1 FROM sessions LIMIT 1)")
+        if has_sessions or not disk.databases_beside(self.path):
+            return self.path.with_name("packs")
+        with contextlib.suppress(OSError):  # a read-only disk: there is nothing to write there
+            own.mkdir(mode=0o700, exist_ok=True)
+        return own
 
     # -- connections --------------------------------------------------------------------
 
@@ -331,24 +340,22 @@ class Sqlite:
     @contextlib.contextmanager
     def sweeping(self, wait: float = 0.0) -> Iterator[None]:
         """Hold the right to sweep; StoreLocked when somebody else has it."""
-        lock = self.path.with_name("sweep.lock")
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        _SWEEPING.add(handle)
         until = time.monotonic() + wait
-        try:
-            while not disk.locked(handle):
-                if time.monotonic() >= until:
-                    raise StoreLocked(
-                        f"another sweep into {self.path} is running",
-                        hint="wait for it, or read what is there",
-                    )
-                time.sleep(0.05)
+        with contextlib.ExitStack() as locks:
+            try:
+                # Older programs lock the whole folder, whichever store of it they sweep into.
+                locks.enter_context(disk.lock(self.path.with_name(_OLD_LOCK), until, shared=True))
+                locks.enter_context(disk.lock(self.path.with_name(f"{self.path.name}.lock"), until))
+            except TimeoutError as error:
+                raise StoreLocked(
+                    f"another sweep into {self.path} is running",
+                    hint="wait for it, or read what is there",
+                ) from error
             self._db.execute(f"PRAGMA cache_size=-{_SWEEP_KB}")
-            yield
-        finally:
-            self._db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
-            _SWEEPING.discard(handle)
-            os.close(handle)
+            try:
+                yield
+            finally:
+                self._db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
 
     def close(self) -> None:
         """Close the connections of all threads."""

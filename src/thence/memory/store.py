@@ -13,13 +13,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
-from typing import Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 import zstandard
 
 from thence.adapters import Cursor
-from thence.adapters.packages import entry_points
+from thence.adapters.packages import (
+    ForeignFailure,
+    entry_points,
+    foreign,
+    is_ours,
+    note_problem,
+)
 from thence.errors import BadConfig, ThenceError
 from thence.format.facts import Edge, Fact
 from thence.format.fold import FoldState, Index
@@ -30,6 +37,9 @@ from thence.format.normal import Session
 from thence.format.records import JSON, Usage
 from thence.memory.packs import Blobs
 from thence.memory.search import Answer, Query
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "thence.stores"
 
@@ -420,43 +430,77 @@ OBJECTS = "#objects="
 """What may follow the address of a store: where its payloads lie, if not with the rest."""
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, must_exist: bool = False) -> Store:
     """Open the store at an address: a path or sqlite:PATH, or what an entry point answers to.
 
-    `ADDRESS#objects=URL` keeps payloads in an object store.
+    `ADDRESS#objects=URL` keeps payloads in an object store. With `must_exist` a store of ours that
+    is not there is an error, and nothing is made.
     """
     url, _, objects = url.partition(OBJECTS)
-    store = _opened(url)
+    store = _opened(url, must_exist=must_exist)
     return with_objects(store, objects) if objects else store
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file of the store at an address; None for a store that is no file."""
+    scheme, rest = _scheme(url.partition(OBJECTS)[0])
+    return Path(rest).expanduser().resolve() if scheme == "sqlite" else None
 
 
 def with_objects(store: Store, url: str) -> Store:
     """Let the payloads of a store lie in an object store."""
     from thence.memory.objects import Objects, shelf_at
 
-    store.blobs = Objects(shelf_at(url))
+    store.blobs = Objects(shelf_at(url), tenant=getattr(store, "tenant", None))
     return store
 
 
-def _opened(url: str) -> Store:
+def _scheme(url: str) -> tuple[str, str]:
+    """Return what comes before the colon of an address, and what after it; a path is SQLite's."""
     scheme, colon, rest = url.partition(":")
-    if not colon or "/" in scheme:
-        scheme, rest = "sqlite", url
-    points = {point.name: point for point in entry_points(GROUP)}
+    return (scheme, rest) if colon and "/" not in scheme else ("sqlite", url)
+
+
+def _opened(url: str, *, must_exist: bool) -> Store:
+    scheme, rest = _scheme(url)
+    points = {point.name: point for point in sorted(entry_points(GROUP), key=is_ours)}
     if scheme not in points:
         raise BadConfig(
             f"no store answers to {scheme}:",
             hint=f"stores here: {', '.join(sorted(points)) or 'none'}; a path is an SQLite file",
         )
+    point = points[scheme]
+    where = rest if scheme == "sqlite" else url
+    if not is_ours(point):
+        return _foreign_store(point, where)
     try:
-        made = points[scheme].load()
+        made = point.load()
     except ImportError as error:
         raise BadConfig(
             f"a store at {scheme}: needs a package that is not installed: {error.name}",
             hint="pip install 'thence[postgres]'",
         ) from error
-    store: Store = made(rest if scheme == "sqlite" else url)
+    store: Store = made(where, must_exist=must_exist)
     return store
+
+
+def _foreign_store(point: EntryPoint, where: str) -> Store:
+    """Open a store of another package; BadConfig names the package where it fails."""
+    try:
+        with foreign():
+            store: Store = point.load()(where)
+            lacks = [name for name in vars(Store) if name[0] != "_" and not hasattr(store, name)]
+            if lacks or not hasattr(store, "blobs"):
+                raise TypeError(f"it lacks {', '.join(lacks or ['blobs'])}")
+            return store
+    except ForeignFailure as error:
+        if isinstance(error.__cause__, ThenceError):
+            raise error.__cause__ from None
+        note_problem(point, str(error))
+        raise BadConfig(
+            f"the store {point.name} ({point.value}) cannot be opened: {error}",
+            hint="update or uninstall its package, or name another store",
+        ) from error
 
 
 _FACTS = msgspec.msgpack.Decoder(list[Fact])

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from thence.adapters import Adapter, Source
-from thence.adapters.files import REWRITTEN, start_of, unchanged
+from thence.adapters import Adapter, Source, packages
+from thence.adapters.files import REWRITTEN, SKIPPED_LINKS, start_of, unchanged
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of
@@ -97,7 +97,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     uid: str
     path: str
-    what: Literal["new", "changed", "failed", "gone", "undigested", "excluded"]
+    what: Literal["new", "changed", "failed", "gone", "undigested", "excluded", "vanished"]
     events: int = 0
     skipped: tuple[Skipped, ...] = ()
     why: str | None = None
@@ -111,6 +111,8 @@ class Report(msgspec.Struct):
     unchanged: int = 0
     excluded: int = 0
     gone: int = 0
+    vanished: int = 0
+    """Sessions whose files were deleted after they were found and before they were read."""
     sessions_new: int = 0
     sessions_changed: int = 0
     events: int = 0
@@ -131,6 +133,10 @@ class Report(msgspec.Struct):
     notes: list[str] = []
     """What the user must be told: data that was lost, alerts of the retention."""
     outcomes: list[Outcome] = []
+    links: list[str] = []
+    """Links to folders or logs below the roots, which are not followed."""
+    problems: list[packages.Problem] = []
+    """What of other packages was left out, and why."""
 
 
 class Piece(msgspec.Struct):
@@ -221,6 +227,7 @@ class Sweep:
         idle = not (jobs or self._again or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
+        self.report.problems = packages.problems()
         self.report.seconds = time.monotonic() - began
         self._progress(Progress("done", sessions=self._sessions))
         return self.report
@@ -234,6 +241,7 @@ class Sweep:
     def _jobs(self, roots: Mapping[str, Sequence[Path]], known: Inventory) -> list[Job]:
         """Find the sources that have to be read, the oldest first."""
         found: dict[str, tuple[str, Source]] = {}
+        SKIPPED_LINKS.clear()
         for name, places in roots.items():
             for place in places:
                 for source in map(named, self._adapters[name].find(place)):
@@ -243,6 +251,7 @@ class Sweep:
                     if uid not in found or _size(source) > _size(found[uid][1]):
                         found[uid] = name, source
                 self._progress(Progress("find", all_sources=self.report.sources))
+        self.report.links = sorted(map(printable, SKIPPED_LINKS))
         self._mark_gone(found, roots, known)
         jobs = [job for name, source in found.values() if (job := self._job(name, source, known))]
         self.report.unchanged = self.report.sources - len(jobs) - self.report.excluded
@@ -388,7 +397,7 @@ class Sweep:
             elif before is not None and (tail := self._store.tail(source.uid)) is not None:
                 grown = Growing(tail, partial(self._store.held, source.uid))
             again = before is not None and self._is_stale(source, before)
-            what: Literal["new", "changed"] = "changed" if before else "new"
+            what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:
                 kept = self._keeper.keep(
@@ -400,6 +409,9 @@ class Sweep:
                     again=again,
                     more=not first,
                 )
+                if first and not kept.bytes and _is_deleted(source):
+                    yield Piece(Outcome(source.uid, path, "vanished"))
+                    return
                 more, carried, again, first = kept.more, None, False, False
                 grown = kept.rest
                 if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
@@ -418,7 +430,8 @@ class Sweep:
         except DiskFull:
             raise  # all other sources would fail as well
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
-            yield Piece(Outcome(source.uid, path, "failed", why=_why(error)))
+            what = "vanished" if _is_deleted(source) else "failed"
+            yield Piece(Outcome(source.uid, path, what, why=_why(error)))
 
     def _carried(self, adapter: Adapter, source: Source, before: Known) -> Carried | None:
         """Give what an evicted session took, if its source no longer holds all that was read."""
@@ -464,6 +477,10 @@ class Sweep:
 
     def _put_digests(self) -> None:
         if self._digests:
+            from thence.memory.digest import note_failures
+
+            for made in self._digests:
+                note_failures(made)
             self._store.write(digests=self._digests)
             self.report.digested += len(self._digests)
             self._digests = []
@@ -480,6 +497,7 @@ class Sweep:
         elif not piece.more:
             report.read += 1
             report.failed += outcome.what == "failed"
+            report.vanished += outcome.what == "vanished"
             if piece.change is not None:
                 report.sessions_new += outcome.what == "new"
                 report.sessions_changed += outcome.what == "changed"
@@ -717,6 +735,11 @@ def _spend_of(told: Mapping[str, object]) -> Spend:
 def _why(error: Exception) -> str:
     why = error.message if isinstance(error, ThenceError) else repr(error)
     return why.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_deleted(source: Source) -> bool:
+    """Whether no file of a session is there any more."""
+    return not any(os.path.lexists(file.path) for file in source.files)
 
 
 def _stats(source: Source) -> Iterator[os.stat_result]:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from thence.adapters import File, Source
-from thence.adapters.files import Plain, open_regular, walk
+from thence.adapters.files import Plain, note_link, open_regular, walk
 from thence.format.codec import Found, objects
 from thence.format.records import JSON
 
@@ -201,6 +201,8 @@ def units(folders: Iterable[str]) -> dict[str, Unit]:
         for entry in _listed(folder):
             if entry.is_dir(follow_symlinks=False):
                 _add_project(out, entry.path)
+            else:
+                note_link(entry)
     return out
 
 
@@ -211,6 +213,8 @@ def _add_project(out: dict[str, Unit], folder: str) -> None:
                 _unit(out, entry.name).add_folder(entry.path)
         elif entry.name.endswith(_LOG) and entry.is_file(follow_symlinks=False):
             _add_log(out, entry.path)
+        elif entry.name.endswith(_LOG) or is_uuid(entry.name):
+            note_link(entry)
 
 
 def _add_log(out: dict[str, Unit], path: str) -> None:

@@ -65,7 +65,7 @@ class Grok:
     def find(self, root: Path) -> Iterator[Source]:
         """Find all sessions, project by project."""
         base = _sessions(root)
-        for group in names(base):
+        for group in names(base, may_be_link=True):
             for name in names(base / group):
                 if is_session(base / group / name):
                     yield source_of(base / group / name, str(root))
@@ -101,7 +101,7 @@ class Grok:
         """Give the prompts of all projects; commands to the client are not among them."""
         base = _sessions(root)
         found: list[Prompt] = []
-        for group in names(base):
+        for group in names(base, may_be_link=True):
             path = within(base / group, "prompt_history.jsonl")
             if path is not None:
                 found += _prompts(path, _cwd(base / group))

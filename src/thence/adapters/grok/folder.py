@@ -100,13 +100,21 @@ def _children(folder: Path) -> list[File]:
     return sorted(out, key=lambda file: file.key)
 
 
-def names(folder: Path, limit: int | None = None) -> list[str]:
-    """The names of the folders in a folder, sorted; links are none. Empty when it is a link."""
+def names(folder: Path, limit: int | None = None, *, may_be_link: bool = False) -> list[str]:
+    """Return the names of the folders in a folder, sorted; links are none of them.
+
+    Nothing where the folder itself is a link, unless it `may_be_link`: the user's own may lie on
+    another disk.
+    """
     try:
-        if not stat.S_ISDIR(folder.lstat().st_mode):
+        status = folder.stat() if may_be_link else folder.lstat()
+        if not stat.S_ISDIR(status.st_mode):
             return []
         with os.scandir(folder) as listing:
-            found = sorted(e.name for e in listing if e.is_dir(follow_symlinks=False))
+            entries = list(listing)
+        for entry in entries:
+            files.note_link(entry)
+        found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except (OSError, ValueError):
         return []
     return found[:limit]
