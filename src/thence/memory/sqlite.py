@@ -14,7 +14,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,37 +29,43 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
-from thence.format.facts import Fact
-from thence.format.normal import event_id
 from thence.format.records import JSON
 from thence.memory import disk, runs
-from thence.memory.index import Search, Words, digest_text, every, first, time_told
+from thence.memory.index import Search, Words, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
     CURSOR,
     FOR_LATER,
     NAMES,
     PACK,
-    REPACK,
     ROW,
     SETTLE,
     SHARES,
     WITHOUT_OWN,
-    clean,
-    columns,
     inventory,
-    judged,
     now,
     numbers,
-    spend_values,
     with_marks,
 )
 from thence.memory.search import Answer, Found, Query
+from thence.memory.sqlite_rows import (
+    DIGESTS,
+    SessionIndex,
+    claim,
+    empty_session,
+    foreign_claims,
+    is_copied,
+    kin_of,
+    note_removal,
+    put_digest,
+    put_events,
+    put_session,
+    rename_refs,
+)
 from thence.memory.store import (
     DATA_LOSS,
     Change,
     Digested,
-    EventRow,
     Filter,
     Group,
     Held,
@@ -71,11 +77,6 @@ from thence.memory.store import (
     Tail,
     Tier2,
     Total,
-    call_key,
-    claims,
-    owner_key,
-    pack_facts,
-    uid_hash,
     unpack_facts,
     unpack_fold,
 )
@@ -87,8 +88,6 @@ _CACHE_KB, _SWEEP_KB = 32_768, 12_288
 TOGETHER = 250
 """Sessions that are removed at once, at most: what they leave must fit into the log."""
 
-SMALL_PARTS, SMALL_PART_BYTES = 64, 64 << 10
-"""So many small pieces of facts are joined to one; what is larger is left alone."""
 
 _OLD_LOCK = "sweep.lock"
 _PIECE = 8192  # pages that are given back at once where there is little room
@@ -383,7 +382,7 @@ class Sqlite:
 
     def _kin_of(self, uid: str) -> set[str]:
         session = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
-        return set() if session is None else _kin(self._db, session)
+        return set() if session is None else kin_of(self._db, session)
 
     def write(
         self, changes: Sequence[Change] = (), digests: Sequence[Digested] = ()
@@ -394,19 +393,19 @@ class Sqlite:
         with self._transaction(full=full) as db:
             words = Words(db)
             for change in changes:
-                session, restated = _put_session(db, change)
+                session, restated = put_session(db, change)
                 uid = change.row.session.session_uid
                 if change.renamed:
-                    _rename(db, session, change)
+                    rename_refs(db, session, change)
                 elif not restated:
-                    _put_events(db, words, session, change)
+                    put_events(db, words, session, change)
                     is_shared = (
-                        _claim(db, session, change)
-                        or _is_copied(db, session, change)
+                        claim(db, session, change)
+                        or is_copied(db, session, change)
                         or first(db, "SELECT 1 FROM pending WHERE name=?", WITHOUT_OWN + uid)
                     )
                     # Growth that shares nothing new leaves the family as it was compared last.
-                    if (is_shared or change.fresh) and (others := _kin(db, session)):
+                    if (is_shared or change.fresh) and (others := kin_of(db, session)):
                         conflicts[uid] = others
                         db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (SETTLE + uid,))
                 if change.settled:
@@ -418,7 +417,7 @@ class Sqlite:
             for one in digests:
                 there = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
                 if there is not None:
-                    _put_digest(db, words, there, one, at)
+                    put_digest(db, words, there, one, at)
         return conflicts
 
     def held(self, uid: str) -> Held | None:
@@ -435,7 +434,7 @@ class Sqlite:
             rows = runs.events(db, session, "event_id, ts, kind, state, tool, tokens")
             events = {event: Seen(*seen) for event, *seen in rows}
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
-            foreign = _foreign(db, session, facts)
+            foreign = foreign_claims(db, session, facts)
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         return Held(ROW.decode(row), CURSOR.decode(cursor), facts, events, *shared, foreign)
 
@@ -575,10 +574,10 @@ class Sqlite:
                 pending = {PACK + uid for uid in some.values()} | Words(db).delete(some)
                 for session, uid in some.items():
                     size = first(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
-                    _empty(db, session, forget=forget, uid=uid)
+                    empty_session(db, session, forget=forget, uid=uid)
                     name = "(forgotten)" if forget else uid
                     told = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
-                    _note_removal(db, what, told)
+                    note_removal(db, what, told)
                 db.executemany(
                     "INSERT OR IGNORE INTO pending VALUES(?)", [(one,) for one in pending]
                 )
@@ -603,7 +602,7 @@ class Sqlite:
             if name.startswith(PACK):
                 self.blobs.evict(name.removeprefix(PACK))
         for name in pending:
-            if name == _DIGESTS or first(db, "SELECT 1 FROM tables WHERE name=?", name):
+            if name == DIGESTS or first(db, "SELECT 1 FROM tables WHERE name=?", name):
                 with self._transaction(full=True):
                     db.execute(f"INSERT INTO {name}({name}) VALUES('optimize')")
                     db.execute("DELETE FROM pending WHERE name=?", (name,))
@@ -641,35 +640,8 @@ class Sqlite:
         return here.f_bavail * here.f_frsize > 2 * pages * size
 
 
-class SessionIndex:
-    """What is stored of one session, looked up by id, call and bill."""
-
-    def __init__(self, connection: Callable[[], apsw.Connection], session: int) -> None:
-        self._connection = connection
-        self._session = session
-
-    def _has(self, sql: str, *values: int) -> bool:
-        return self._connection().execute(sql, values).fetchone() is not None
-
-    def has_event(self, event_id: int) -> bool:
-        """Return whether an event has this id."""
-        sql = "SELECT 1 FROM events WHERE session=? AND event_id=?"
-        return self._has(sql, self._session, event_id)
-
-    def has_call(self, call: str) -> bool:
-        """Return whether a call or a result has this id."""
-        sql = "SELECT 1 FROM calls WHERE session=? AND key=?"
-        return self._has(sql, self._session, call_key(call))
-
-    def has_bill(self, usage_key: str) -> bool:
-        """Return whether a record of this session, or of another one, has this usage key."""
-        return self._has("SELECT 1 FROM owners WHERE key=?", owner_key("bill", usage_key))
-
-
 # -- rows -----------------------------------------------------------------------------------
 
-_DIGESTS = "digest_words"
-_TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
 _ORDER = {
     "recent": "ended DESC, id DESC",
     "oldest": "ended, id",
@@ -713,253 +685,6 @@ def _sums(keys: str, where: str) -> str:
         f" LEFT JOIN spend ON spend.session=sessions.id WHERE {where}"
     )
     return f"{sql} GROUP BY {keys}" if keys else sql
-
-
-def _put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
-    """Write the row of a session; its number, and whether that was all there is to write."""
-    row = change.row
-    known = db.execute(
-        "SELECT id, change, redactor FROM sessions WHERE uid=?", (clean(row.session.session_uid),)
-    ).fetchone()
-    if known is not None and known[1] == row.change:
-        if change.settled:
-            return known[0], True
-        if known[2] != row.redactor:  # its digest was made anew by newer rules
-            db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (_DIGESTS,))
-        db.execute(
-            "UPDATE sessions SET gone=?, pinned=?, redactor=?, path=?, row=? WHERE id=?",
-            (
-                *(row.gone, row.pinned, row.redactor, row.session.source_path or ""),
-                *(msgspec.msgpack.encode(row), known[0]),
-            ),
-        )
-        return known[0], True
-    told = columns(change)
-    if known is not None:
-        sets = ", ".join(f"{name}=?" for name in told)
-        db.execute(f"UPDATE sessions SET {sets} WHERE id=?", (*told.values(), known[0]))  # noqa: S608
-        return known[0], False
-    told["discovered"] = told["ingested"]
-    names, marks = ", ".join(told), ", ".join("?" * len(told))
-    db.execute(f"INSERT INTO sessions({names}) VALUES({marks})", tuple(told.values()))
-    return db.last_insert_rowid(), False
-
-
-def _put_events(db: apsw.Connection, words: Words, session: int, change: Change) -> None:
-    if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
-        # What is replaced may have been kept by rules that did not know a secret.
-        stale = {REPACK + change.row.session.session_uid, _DIGESTS, *words.delete([session])}
-        for table in _TIER_1:
-            db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-        db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
-    elif change.events:
-        # What the last digest derived is derived anew; until then it would stand in between.
-        db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
-    if change.facts:
-        _put_facts(db, session, change.facts)
-    _put_fold(db, session, change)
-    start, before = words.next_id, db.total_changes()
-    ids = _put_rows(db, words, session, change.events)
-    gaps = db.total_changes() - before < len(change.events)
-    words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
-    if change.vanished:
-        words.drop(session, change.vanished)
-    if change.row.shuffled:
-        runs.forget(db, session)
-    elif gaps or change.vanished:
-        runs.find(db, session)
-    elif ids:
-        runs.add(db, session, start, len(ids))
-    db.executemany(
-        "UPDATE events SET ts=?, kind=?, state=?, tool=?, tokens=? WHERE session=? AND event_id=?",
-        [(e.ts, e.kind, e.state, e.tool, e.tokens, session, e.event_id) for e in change.altered],
-    )
-    db.execute("DELETE FROM spend WHERE session=?", (session,))
-    db.executemany(
-        "INSERT INTO spend VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        [(session, *spend_values(spend)) for spend in change.spend],
-    )
-    if change.replayed is not None:
-        shared = (change.replayed, change.billed or frozenset(), change.ties)
-        body = msgspec.msgpack.encode(shared)
-        db.execute("INSERT OR REPLACE INTO shares VALUES(?,?)", (session, body))
-
-
-def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
-    """Add a piece of facts; small ones, as a live session makes them, are joined to larger ones."""
-    last = every(
-        db,
-        "SELECT part, body FROM facts WHERE session=? AND part > ("
-        " SELECT ifnull(max(part), 0) FROM facts WHERE session=? AND length(body)>=?"
-        ") ORDER BY part",
-        *(session, session, SMALL_PART_BYTES),
-    )
-    part = (first(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
-    if len(last) >= SMALL_PARTS:
-        facts = [fact for _, small in [*last, (0, body)] for fact in unpack_facts(small)]
-        body, part = pack_facts(facts), last[0][0]
-        db.execute("DELETE FROM facts WHERE session=? AND part>=?", (session, part))
-    db.execute("INSERT INTO facts VALUES(?,?,?)", (session, part, body))
-
-
-def _put_fold(db: apsw.Connection, session: int, change: Change) -> None:
-    """Write the state by which a session is continued, or that there is none."""
-    if change.fold:
-        db.execute("INSERT OR REPLACE INTO folds VALUES(?,?)", (session, change.fold))
-    else:
-        db.execute("DELETE FROM folds WHERE session=?", (session,))
-    db.executemany(
-        "INSERT OR IGNORE INTO calls VALUES(?,?)", [(session, key) for key in change.calls]
-    )
-
-
-def _rename(db: apsw.Connection, session: int, change: Change) -> None:
-    """Let refs lead to where payloads lie now."""
-    db.execute("DELETE FROM facts WHERE session=?", (session,))
-    db.execute("DELETE FROM folds WHERE session=?", (session,))
-    db.execute("INSERT INTO facts VALUES(?,?,?)", (session, 1, change.facts))
-    db.executemany(
-        "UPDATE events SET ref=? WHERE session=? AND ref=?",
-        [(new, session, old) for old, new in change.renamed.items() if new != old],
-    )
-    uid = change.row.session.session_uid
-    db.execute("DELETE FROM pending WHERE name=?", (REPACK + uid,))
-
-
-def _put_rows(
-    db: apsw.Connection,
-    words: Words,
-    session: int,
-    events: Sequence[EventRow],
-    *,
-    derived: bool = False,
-) -> dict[int, int]:
-    """Write rows of events in their order, and say which row each has."""
-    ids = {event.event_id: at for at, event in enumerate(events, start=words.next_id)}
-    db.executemany(
-        f"INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?,{int(derived)})",
-        [
-            (number, session, *msgspec.structs.astuple(event))
-            for number, event in enumerate(events, start=words.next_id)
-        ],
-    )
-    words.next_id += len(events)
-    return ids
-
-
-def _put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, now: int) -> None:
-    body = msgspec.msgpack.encode(one.digest)
-    db.execute("INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, one.change, now, body))
-    db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
-    db.execute(
-        "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
-        " WHERE id=?",
-        (digest_text(body), session),
-    )
-    db.execute("DELETE FROM signals WHERE session=?", (session,))
-    signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals]
-    db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
-    db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
-    _put_rows(db, words, session, one.events, derived=True)
-    row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
-    told = msgspec.structs.replace(row, session=judged(row.session, one))
-    db.execute(
-        "UPDATE sessions SET outcome=?, distilled=?, row=? WHERE id=?",
-        (
-            one.outcome,
-            len(body) + sum(len(signal) for *_, signal in signals),
-            msgspec.msgpack.encode(told),
-            session,
-        ),
-    )
-    # A session that went on since it was read stays un-analysed: the digest does not cover it.
-    db.execute("UPDATE sessions SET analysed=? WHERE id=? AND change=?", (now, session, one.change))
-
-
-def _claim(db: apsw.Connection, session: int, change: Change) -> bool:
-    """Claim what nobody owns yet, and return whether other sessions own some of it: kin."""
-    keys = change.claims
-    db.executemany("INSERT OR IGNORE INTO owners VALUES(?,?)", [(k, session) for k in keys])
-    others: set[int] = set()
-    for at in range(0, len(keys), 500):
-        some = keys[at : at + 500]
-        marks = ",".join("?" * len(some))
-        found = db.execute(
-            f"SELECT DISTINCT session FROM owners WHERE key IN ({marks}) AND session!=?",  # noqa: S608
-            (*some, session),
-        )
-        others |= {owner for (owner,) in found}
-    pairs = [pair for other in others for pair in ((session, other), (other, session))]
-    db.executemany("INSERT OR IGNORE INTO kin VALUES(?,?)", pairs)
-    db.executemany(
-        "INSERT OR REPLACE INTO owners SELECT ?, id FROM sessions WHERE uid=?", change.owned
-    )
-    return bool(others)
-
-
-def _is_copied(db: apsw.Connection, session: int, change: Change) -> bool:
-    """Return whether kin hold copies of new records that nobody claims, such as prompts."""
-    if not change.records:
-        return False
-    kin = every(
-        db, "SELECT id, uid FROM kin JOIN sessions ON id=other WHERE kin.session=?", session
-    )
-    return any(
-        first(db, "SELECT 1 FROM events WHERE session=? AND event_id=?", other, event_id(uid, name))
-        for other, uid in kin
-        for name in change.records
-    )
-
-
-def _kin(db: apsw.Connection, session: int) -> set[str]:
-    """Give all sessions that have claims in common with one, directly or through others."""
-    if first(db, "SELECT 1 FROM kin WHERE session=?", session) is None:
-        return set()
-    rows = every(
-        db,
-        "WITH RECURSIVE near(id) AS (VALUES(?) UNION SELECT other FROM kin, near WHERE session=id)"
-        " SELECT uid FROM sessions JOIN near USING(id) WHERE id!=?",
-        *(session, session),
-    )
-    return {uid for (uid,) in rows}
-
-
-def _foreign(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozenset[int]:
-    """Give the claims of a session that evicted ones own: these are counted in their digests."""
-    evicted = every(
-        db,
-        "SELECT other FROM kin JOIN sessions ON id=other WHERE session=? AND evicted IS NOT NULL",
-        session,
-    )
-    if not evicted:
-        return frozenset()
-    marks = ",".join(str(other) for (other,) in evicted)
-    keys = {
-        key
-        for (key,) in every(db, f"SELECT key FROM owners WHERE session IN ({marks})")  # noqa: S608
-    }
-    return frozenset(keys.intersection(claims(facts)))
-
-
-def _empty(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None:
-    for table in (*_TIER_1, "spend", "digests", "signals") if forget else _TIER_1:
-        db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-    names = [(kind + uid,) for kind in FOR_LATER]
-    db.executemany("DELETE FROM pending WHERE name=?", names)
-    if forget:
-        db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
-        db.execute("INSERT INTO digest_words(digest_words) VALUES('optimize')")
-        db.execute("DELETE FROM owners WHERE session=?", (session,))
-        db.execute("DELETE FROM kin WHERE session=? OR other=?", (session, session))
-        db.execute("DELETE FROM sessions WHERE id=?", (session,))
-        db.execute("INSERT OR IGNORE INTO tombstones VALUES(?)", (uid_hash(uid),))
-    else:
-        db.execute("UPDATE sessions SET evicted=?, raw_bytes=0 WHERE id=?", (now(), session))
-
-
-def _note_removal(db: apsw.Connection, what: str, told: dict[str, JSON]) -> None:
-    body = msgspec.json.encode(told).decode()
-    db.execute("INSERT INTO removals(at, what, body) VALUES(?,?,?)", (now(), what, body))
 
 
 def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:

@@ -1,0 +1,321 @@
+"""Rows of the SQLite store: what one change writes, inside the transaction of who calls.
+
+Every function takes the connection. Rows of a session and its cursor move together; what is
+replaced is deleted here and overwritten by SQLite (`secure_delete`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import apsw
+import msgspec
+
+from thence.format.facts import Fact
+from thence.format.normal import event_id
+from thence.format.records import JSON
+from thence.memory import runs
+from thence.memory.index import Words, digest_text, every, first
+from thence.memory.rows import (
+    FOR_LATER,
+    REPACK,
+    ROW,
+    clean,
+    columns,
+    judged,
+    now,
+    spend_values,
+)
+from thence.memory.store import (
+    Change,
+    Digested,
+    EventRow,
+    call_key,
+    claims,
+    owner_key,
+    pack_facts,
+    uid_hash,
+    unpack_facts,
+)
+
+DIGESTS = "digest_words"
+TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
+
+SMALL_PARTS, SMALL_PART_BYTES = 64, 64 << 10
+"""So many small pieces of facts are joined to one; what is larger is left alone."""
+
+
+class SessionIndex:
+    """What is stored of one session, looked up by id, call and bill."""
+
+    def __init__(self, connection: Callable[[], apsw.Connection], session: int) -> None:
+        self._connection = connection
+        self._session = session
+
+    def _has(self, sql: str, *values: int) -> bool:
+        return self._connection().execute(sql, values).fetchone() is not None
+
+    def has_event(self, event_id: int) -> bool:
+        """Return whether an event has this id."""
+        sql = "SELECT 1 FROM events WHERE session=? AND event_id=?"
+        return self._has(sql, self._session, event_id)
+
+    def has_call(self, call: str) -> bool:
+        """Return whether a call or a result has this id."""
+        sql = "SELECT 1 FROM calls WHERE session=? AND key=?"
+        return self._has(sql, self._session, call_key(call))
+
+    def has_bill(self, usage_key: str) -> bool:
+        """Return whether a record of this session, or of another one, has this usage key."""
+        return self._has("SELECT 1 FROM owners WHERE key=?", owner_key("bill", usage_key))
+
+
+def put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
+    """Write the row of a session; its number, and whether that was all there is to write."""
+    row = change.row
+    known = db.execute(
+        "SELECT id, change, redactor FROM sessions WHERE uid=?", (clean(row.session.session_uid),)
+    ).fetchone()
+    if known is not None and known[1] == row.change:
+        if change.settled:
+            return known[0], True
+        if known[2] != row.redactor:  # its digest was made anew by newer rules
+            db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (DIGESTS,))
+        db.execute(
+            "UPDATE sessions SET gone=?, pinned=?, redactor=?, path=?, row=? WHERE id=?",
+            (
+                *(row.gone, row.pinned, row.redactor, row.session.source_path or ""),
+                *(msgspec.msgpack.encode(row), known[0]),
+            ),
+        )
+        return known[0], True
+    told = columns(change)
+    if known is not None:
+        sets = ", ".join(f"{name}=?" for name in told)
+        db.execute(f"UPDATE sessions SET {sets} WHERE id=?", (*told.values(), known[0]))  # noqa: S608
+        return known[0], False
+    told["discovered"] = told["ingested"]
+    names, marks = ", ".join(told), ", ".join("?" * len(told))
+    db.execute(f"INSERT INTO sessions({names}) VALUES({marks})", tuple(told.values()))
+    return db.last_insert_rowid(), False
+
+
+def put_events(db: apsw.Connection, words: Words, session: int, change: Change) -> None:
+    """Write the events, facts, words and sums that a change brings."""
+    if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
+        # What is replaced may have been kept by rules that did not know a secret.
+        stale = {REPACK + change.row.session.session_uid, DIGESTS, *words.delete([session])}
+        for table in TIER_1:
+            db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
+        db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
+    elif change.events:
+        # What the last digest derived is derived anew; until then it would stand in between.
+        db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
+    if change.facts:
+        _put_facts(db, session, change.facts)
+    _put_fold(db, session, change)
+    start, before = words.next_id, db.total_changes()
+    ids = _put_rows(db, words, session, change.events)
+    gaps = db.total_changes() - before < len(change.events)
+    words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
+    if change.vanished:
+        words.drop(session, change.vanished)
+    if change.row.shuffled:
+        runs.forget(db, session)
+    elif gaps or change.vanished:
+        runs.find(db, session)
+    elif ids:
+        runs.add(db, session, start, len(ids))
+    db.executemany(
+        "UPDATE events SET ts=?, kind=?, state=?, tool=?, tokens=? WHERE session=? AND event_id=?",
+        [(e.ts, e.kind, e.state, e.tool, e.tokens, session, e.event_id) for e in change.altered],
+    )
+    db.execute("DELETE FROM spend WHERE session=?", (session,))
+    db.executemany(
+        "INSERT INTO spend VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        [(session, *spend_values(spend)) for spend in change.spend],
+    )
+    if change.replayed is not None:
+        shared = (change.replayed, change.billed or frozenset(), change.ties)
+        body = msgspec.msgpack.encode(shared)
+        db.execute("INSERT OR REPLACE INTO shares VALUES(?,?)", (session, body))
+
+
+def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
+    """Add a piece of facts; small ones, as a live session makes them, are joined to larger ones."""
+    last = every(
+        db,
+        "SELECT part, body FROM facts WHERE session=? AND part > ("
+        " SELECT ifnull(max(part), 0) FROM facts WHERE session=? AND length(body)>=?"
+        ") ORDER BY part",
+        *(session, session, SMALL_PART_BYTES),
+    )
+    part = (first(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
+    if len(last) >= SMALL_PARTS:
+        facts = [fact for _, small in [*last, (0, body)] for fact in unpack_facts(small)]
+        body, part = pack_facts(facts), last[0][0]
+        db.execute("DELETE FROM facts WHERE session=? AND part>=?", (session, part))
+    db.execute("INSERT INTO facts VALUES(?,?,?)", (session, part, body))
+
+
+def _put_fold(db: apsw.Connection, session: int, change: Change) -> None:
+    """Write the state by which a session is continued, or that there is none."""
+    if change.fold:
+        db.execute("INSERT OR REPLACE INTO folds VALUES(?,?)", (session, change.fold))
+    else:
+        db.execute("DELETE FROM folds WHERE session=?", (session,))
+    db.executemany(
+        "INSERT OR IGNORE INTO calls VALUES(?,?)", [(session, key) for key in change.calls]
+    )
+
+
+def rename_refs(db: apsw.Connection, session: int, change: Change) -> None:
+    """Let refs lead to where payloads lie now."""
+    db.execute("DELETE FROM facts WHERE session=?", (session,))
+    db.execute("DELETE FROM folds WHERE session=?", (session,))
+    db.execute("INSERT INTO facts VALUES(?,?,?)", (session, 1, change.facts))
+    db.executemany(
+        "UPDATE events SET ref=? WHERE session=? AND ref=?",
+        [(new, session, old) for old, new in change.renamed.items() if new != old],
+    )
+    uid = change.row.session.session_uid
+    db.execute("DELETE FROM pending WHERE name=?", (REPACK + uid,))
+
+
+def _put_rows(
+    db: apsw.Connection,
+    words: Words,
+    session: int,
+    events: Sequence[EventRow],
+    *,
+    derived: bool = False,
+) -> dict[int, int]:
+    """Write rows of events in their order, and say which row each has."""
+    ids = {event.event_id: at for at, event in enumerate(events, start=words.next_id)}
+    db.executemany(
+        f"INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?,{int(derived)})",
+        [
+            (number, session, *msgspec.structs.astuple(event))
+            for number, event in enumerate(events, start=words.next_id)
+        ],
+    )
+    words.next_id += len(events)
+    return ids
+
+
+def put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, now: int) -> None:
+    """Write a digest, its signals and the events it derives, in place of earlier ones."""
+    body = msgspec.msgpack.encode(one.digest)
+    db.execute("INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, one.change, now, body))
+    db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
+    db.execute(
+        "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
+        " WHERE id=?",
+        (digest_text(body), session),
+    )
+    db.execute("DELETE FROM signals WHERE session=?", (session,))
+    signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals]
+    db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
+    db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
+    _put_rows(db, words, session, one.events, derived=True)
+    row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
+    told = msgspec.structs.replace(row, session=judged(row.session, one))
+    db.execute(
+        "UPDATE sessions SET outcome=?, distilled=?, row=? WHERE id=?",
+        (
+            one.outcome,
+            len(body) + sum(len(signal) for *_, signal in signals),
+            msgspec.msgpack.encode(told),
+            session,
+        ),
+    )
+    # A session that went on since it was read stays un-analysed: the digest does not cover it.
+    db.execute("UPDATE sessions SET analysed=? WHERE id=? AND change=?", (now, session, one.change))
+
+
+def claim(db: apsw.Connection, session: int, change: Change) -> bool:
+    """Claim what nobody owns yet, and return whether other sessions own some of it: kin."""
+    keys = change.claims
+    db.executemany("INSERT OR IGNORE INTO owners VALUES(?,?)", [(k, session) for k in keys])
+    others: set[int] = set()
+    for at in range(0, len(keys), 500):
+        some = keys[at : at + 500]
+        marks = ",".join("?" * len(some))
+        found = db.execute(
+            f"SELECT DISTINCT session FROM owners WHERE key IN ({marks}) AND session!=?",  # noqa: S608
+            (*some, session),
+        )
+        others |= {owner for (owner,) in found}
+    pairs = [pair for other in others for pair in ((session, other), (other, session))]
+    db.executemany("INSERT OR IGNORE INTO kin VALUES(?,?)", pairs)
+    db.executemany(
+        "INSERT OR REPLACE INTO owners SELECT ?, id FROM sessions WHERE uid=?", change.owned
+    )
+    return bool(others)
+
+
+def is_copied(db: apsw.Connection, session: int, change: Change) -> bool:
+    """Return whether kin hold copies of new records that nobody claims, such as prompts."""
+    if not change.records:
+        return False
+    kin = every(
+        db, "SELECT id, uid FROM kin JOIN sessions ON id=other WHERE kin.session=?", session
+    )
+    return any(
+        first(db, "SELECT 1 FROM events WHERE session=? AND event_id=?", other, event_id(uid, name))
+        for other, uid in kin
+        for name in change.records
+    )
+
+
+def kin_of(db: apsw.Connection, session: int) -> set[str]:
+    """Give all sessions that have claims in common with one, directly or through others."""
+    if first(db, "SELECT 1 FROM kin WHERE session=?", session) is None:
+        return set()
+    rows = every(
+        db,
+        "WITH RECURSIVE near(id) AS (VALUES(?) UNION SELECT other FROM kin, near WHERE session=id)"
+        " SELECT uid FROM sessions JOIN near USING(id) WHERE id!=?",
+        *(session, session),
+    )
+    return {uid for (uid,) in rows}
+
+
+def foreign_claims(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozenset[int]:
+    """Give the claims of a session that evicted ones own: these are counted in their digests."""
+    evicted = every(
+        db,
+        "SELECT other FROM kin JOIN sessions ON id=other WHERE session=? AND evicted IS NOT NULL",
+        session,
+    )
+    if not evicted:
+        return frozenset()
+    marks = ",".join(str(other) for (other,) in evicted)
+    keys = {
+        key
+        for (key,) in every(db, f"SELECT key FROM owners WHERE session IN ({marks})")  # noqa: S608
+    }
+    return frozenset(keys.intersection(claims(facts)))
+
+
+def empty_session(db: apsw.Connection, session: int, *, forget: bool, uid: str) -> None:
+    """Delete tier 1 of a session; with `forget` all of it, leaving a tombstone."""
+    for table in (*TIER_1, "spend", "digests", "signals") if forget else TIER_1:
+        db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
+    names = [(kind + uid,) for kind in FOR_LATER]
+    db.executemany("DELETE FROM pending WHERE name=?", names)
+    if forget:
+        db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
+        db.execute("INSERT INTO digest_words(digest_words) VALUES('optimize')")
+        db.execute("DELETE FROM owners WHERE session=?", (session,))
+        db.execute("DELETE FROM kin WHERE session=? OR other=?", (session, session))
+        db.execute("DELETE FROM sessions WHERE id=?", (session,))
+        db.execute("INSERT OR IGNORE INTO tombstones VALUES(?)", (uid_hash(uid),))
+    else:
+        db.execute("UPDATE sessions SET evicted=?, raw_bytes=0 WHERE id=?", (now(), session))
+
+
+def note_removal(db: apsw.Connection, what: str, told: dict[str, JSON]) -> None:
+    """Add a line to the list of removals."""
+    body = msgspec.json.encode(told).decode()
+    db.execute("INSERT INTO removals(at, what, body) VALUES(?,?,?)", (now(), what, body))
