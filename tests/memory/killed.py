@@ -25,12 +25,12 @@ BROKEN = 5
 _SWEEPING = (
     *((Sqlite, name) for name in ("write", "_migrate")),
     *((Packs, name) for name in ("append", "_sync", "evict")),
-    *((sqlite, name) for name in ("_put_session", "_put_events", "_put_digest", "_claim")),
+    *((sqlite, name) for name in ("put_session", "put_events", "put_digest", "claim")),
 )
 _REMOVING = (
     *((Sqlite, name) for name in ("settle",)),
     *((Packs, name) for name in ("evict", "_unlink")),
-    *((sqlite, name) for name in ("_note_removal", "_empty")),
+    *((sqlite, name) for name in ("note_removal", "empty_session")),
 )
 
 
