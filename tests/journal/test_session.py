@@ -140,13 +140,12 @@ def test_an_error_in_the_block_is_the_reason_of_the_end(journal: Journal) -> Non
         "a\u2028b\u2029c",
         "next\u0085line",
         "nul\x00byte",
-        "\ud800 lone \udfff",
         '"\\\n\r\t\x1b',
         "𐀀é",
     ],
 )
 def test_odd_text_comes_back_as_it_was(journal: Journal, text: str) -> None:
-    """Line separators of all kinds, NUL and lone surrogates: content is content."""
+    """Line separators of all kinds and NUL: content is content."""
     session = journal.create()
     say(session, text)
     session.close()
@@ -154,6 +153,18 @@ def test_odd_text_comes_back_as_it_was(journal: Journal, text: str) -> None:
 
     assert before == journal.resume(session.id).messages
     assert [text] == texts(journal.resume(session.id, mode="continue"))
+
+
+def test_a_lone_surrogate_stays_in_the_log_and_no_request_holds_it(journal: Journal) -> None:
+    """The line has it as it was said; messages have U+FFFD, since it has no UTF-8 form."""
+    session = journal.create()
+    say(session, "\ud800 lone \udfff")
+    session.close()
+
+    assert any(b"\\ud800 lone \\udfff" in line for line in lines_of(session))
+    assert ["\N{REPLACEMENT CHARACTER} lone \N{REPLACEMENT CHARACTER}"] == texts(
+        journal.resume(session.id, mode="continue")
+    )
 
 
 @settings(max_examples=50)
