@@ -107,6 +107,8 @@ def inventory(
     distilled: int,
     pending: Iterable[str],
     kin_of: Callable[[str], set[str]],
+    *,
+    takes_older: bool = False,
 ) -> Inventory:
     """Put together what a sweep must know; rows are the fields of `Known` after the uid."""
     sessions = {
@@ -127,6 +129,7 @@ def inventory(
             if name.startswith(SETTLE)
         },
         any(not name.startswith((REPACK, SETTLE)) for name in names),
+        takes_older,
     )
 
 

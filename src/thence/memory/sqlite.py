@@ -360,6 +360,7 @@ class Sqlite:
             first(db, "SELECT sum(distilled) FROM sessions") or 0,
             (name for (name,) in every(db, "SELECT name FROM pending")),
             self._kin_of,
+            takes_older=True,
         )
 
     def _kin_of(self, uid: str) -> set[str]:
@@ -374,13 +375,13 @@ class Sqlite:
         full = bool(digests) or any(change.renamed for change in changes)
         with self._transaction(full=full) as db:
             words = Words(db)
-            for change in changes:
+            for change, start in words.arrange(changes):
                 session, restated = _put_session(db, change)
                 uid = change.row.session.session_uid
                 if change.renamed:
                     _rename(db, session, change)
                 elif not restated:
-                    _put_events(db, words, session, change)
+                    _put_events(db, words, session, change, start)
                     _claim(db, session, change)
                     if others := _kin(db, session):
                         conflicts[uid] = others
@@ -644,17 +645,17 @@ class SessionIndex:
 _DIGESTS = "digest_words"
 _TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
 _ORDER = {
-    "recent": "ended DESC, id DESC",
-    "oldest": "ended, id",
-    "cost": "ticks DESC, id DESC",
-    "tokens": "tokens DESC, id DESC",
-    "size": "raw_bytes DESC, id DESC",
+    "recent": "ended DESC, uid DESC",
+    "oldest": "ended, uid",
+    "cost": "ticks DESC, uid DESC",
+    "tokens": "tokens DESC, uid DESC",
+    "size": "raw_bytes DESC, uid DESC",
 }
 _KEPT: dict[str, str] = {
     "digests": "SELECT uid, digests.change, digests.at, body FROM digests"
-    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY sessions.id",
-    "signals": "SELECT uid, kind, body FROM signals"
-    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY signals.id",
+    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY ended, uid",
+    "signals": "SELECT uid, kind, body FROM sessions"
+    " CROSS JOIN signals ON sessions.id=session WHERE {where} ORDER BY ended, uid, signals.id",
     "spend": "SELECT uid, agent, project, day, spend.model, place, input, output, cache_creation,"
     " cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY day, uid",
@@ -718,7 +719,10 @@ def _put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
     return db.last_insert_rowid(), False
 
 
-def _put_events(db: apsw.Connection, words: Words, session: int, change: Change) -> None:
+def _put_events(
+    db: apsw.Connection, words: Words, session: int, change: Change, start: int
+) -> None:
+    """Write what a read found of a session's events, from row `start` on if there is one."""
     if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
         # What is replaced may have been kept by rules that did not know a secret.
         stale = {REPACK + change.row.session.session_uid, _DIGESTS, *words.delete([session])}
@@ -731,8 +735,8 @@ def _put_events(db: apsw.Connection, words: Words, session: int, change: Change)
     if change.facts:
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
-    start, before = words.next_id, db.total_changes()
-    ids = _put_rows(db, words, session, change.events)
+    start, before = start or words.place(session, change), db.total_changes()
+    ids = _put_rows(db, words, session, change.events, start)
     gaps = db.total_changes() - before < len(change.events)
     words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
     if change.vanished:
@@ -804,19 +808,20 @@ def _put_rows(
     words: Words,
     session: int,
     events: Sequence[EventRow],
+    start: int,
     *,
     derived: bool = False,
 ) -> dict[int, int]:
-    """Write rows of events in their order, and say which row each has."""
-    ids = {event.event_id: at for at, event in enumerate(events, start=words.next_id)}
+    """Write rows of events in their order from `start` on, and return the row of each."""
+    ids = {event.event_id: at for at, event in enumerate(events, start)}
     db.executemany(
         f"INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?,{int(derived)})",
         [
             (number, session, *msgspec.structs.astuple(event))
-            for number, event in enumerate(events, start=words.next_id)
+            for number, event in enumerate(events, start)
         ],
     )
-    words.next_id += len(events)
+    words.next_id = max(words.next_id, start + len(events))
     return ids
 
 
@@ -833,7 +838,7 @@ def _put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, 
     signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals]
     db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
     db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
-    _put_rows(db, words, session, one.events, derived=True)
+    _put_rows(db, words, session, one.events, words.next_id, derived=True)
     row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
     told = msgspec.structs.replace(row, session=judged(row.session, one))
     db.execute(
