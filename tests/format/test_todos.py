@@ -22,6 +22,7 @@ from thence.format.todos import Step, Todo, pending, todos
 
 PLANTED = Path(__file__).parents[1] / "data" / "todos" / "planted.json"
 STATUSES = {"pending", "in_progress", "done", "dropped"}
+OPEN = {"pending", "in_progress"}
 ORIGINS = {"tool", "checklist", "intention"}
 
 Finder = Callable[[list[Step]], list[Todo]]
@@ -63,8 +64,13 @@ def statuses(*parts: dict[str, Any]) -> dict[str, str]:
 
 
 def open_texts(*parts: dict[str, Any]) -> list[str]:
-    """What is still to be done in a chain."""
-    return [todo.text for todo in pending(chain(*parts))]
+    """What nothing in a chain has settled, whoever said it and when."""
+    return [todo.text for todo in todos(chain(*parts)) if todo.status in OPEN]
+
+
+def pending_texts(*parts: dict[str, Any], ended_well: bool = False) -> list[str]:
+    """What is shown as still to be done in a chain."""
+    return [todo.text for todo in pending(chain(*parts), ended_well=ended_well)]
 
 
 # --- the planted conversations -----------------------------------------------------------------
@@ -421,6 +427,38 @@ def test_an_announcement_cut_short_is_pending() -> None:
         assert ["fix the parser"] == open_texts(said, *cut)
 
 
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([user("go"), says("I still need to add a test for `fetch`.")], 1),
+        ([says("I still need to add a test for `fetch`."), says("The parser is fast.")], 0),
+        ([says("I still need to add a test for `fetch`."), user("and now?")], 0),
+        ([says("I'll add a test for `fetch`."), user("[Request interrupted by user]")], 1),
+        ([says("I'll add a test for `fetch`."), edit("tests/fetch.py", "test fetch")], 0),
+        ([says("I still need to test.")], 0),
+    ],
+)
+def test_only_the_last_answer_of_the_last_turn_promises(
+    parts: list[dict[str, Any]], expected: int
+) -> None:
+    """With a verb and an object, and unless a call after it fulfils it."""
+    assert expected == len(pending_texts(*parts))
+
+
+def test_words_of_a_session_that_ended_well_promise_nothing() -> None:
+    """Its lists still do: of a tool and of boxes in any answer."""
+    parts = (
+        says("- [x] Add the flag\n- [ ] Write the manual"),
+        todo_write(("Translate error messages", "pending")),
+        says("Done. I still need to add a test for `fetch`."),
+    )
+
+    assert ["Write the manual", "Translate error messages"] == pending_texts(
+        *parts, ended_well=True
+    )
+    assert 3 == len(pending_texts(*parts))
+
+
 def test_an_account_at_the_end_of_the_turn_settles_its_announcements() -> None:
     """The agent looked, and then said why there was nothing to fix."""
     look = call("Read", {"file_path": "src/parser.py"})
@@ -562,12 +600,10 @@ wild_steps = st.lists(
 @given(wild_steps)
 @example([Step("1", "assistant", "", "update_plan", "[" * 100_000)])
 def test_nothing_raises_and_pending_is_part_of_todos(steps: list[Step]) -> None:
-    """Whatever the data, every answer is well formed and the open ones are among all."""
+    """Whatever the data, every answer is well formed and what is pending is open."""
     everything = todos(steps)
 
-    assert [todo for todo in everything if todo.status in ("pending", "in_progress")] == pending(
-        steps
-    )
+    assert OPEN >= {todo.status for todo in pending(steps)}
     for todo in everything:
         assert todo.status in STATUSES
         assert todo.origin in ORIGINS

@@ -90,20 +90,26 @@ def test_sample_has_its_header() -> None:
     )
 
 
-def test_sample_owes_one_thing() -> None:
-    """What the agent said it still needs to do survives its crash."""
-    transcript = Transcript.read(sample())
-    promised = next(e for e in transcript.events if "I still need" in str(e.payload))
+def test_promise_of_the_last_answer_is_owed() -> None:
+    """What the agent said it still needs to do, if nothing came after it."""
+    draft = begun()
+    draft.reply("Windows are cut in UTC now. I still need to add a test for Lord Howe.")
+    transcript = read(draft)
 
     assert [
         Todo(
             "add a test for Lord Howe",
             "pending",
             "intention",
-            promised.uuid,
+            transcript.events[-1].uuid,
             key="add a test for lord howe",
         )
     ] == transcript.pending
+
+
+def test_sample_owes_nothing() -> None:
+    """What it still needed to do was said before the last prompt."""
+    assert [] == Transcript.read(sample()).pending
 
 
 def test_sample_stopped_in_a_call() -> None:
@@ -449,13 +455,13 @@ def test_state_that_is_not_understood_is_folded_from_the_root(state: Any) -> Non
 
 
 def test_promise_from_before_a_compaction_is_still_owed() -> None:
-    """The summary need not repeat it."""
+    """The summary need not repeat it; the next prompt makes it old news."""
     draft = begun()
-    draft.reply("I still need to add a test for leap years.")
+    draft.reply("- [ ] Add a test for leap years")
     draft.compact("so far")
     draft.prompt("and now")
 
-    assert ["add a test for leap years"] == [todo.text for todo in read(draft).pending]
+    assert ["Add a test for leap years"] == [todo.text for todo in read(draft).pending]
 
 
 def test_line_holds_what_the_chain_leaves_out() -> None:

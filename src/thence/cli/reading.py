@@ -42,7 +42,10 @@ def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
 
 
 def promises(whole: Whole) -> list[Todo]:
-    """Give what was promised on the live line, compacted parts included, and is not done yet."""
+    """Return what is open on the live line, compacted parts included; see `format.todos`."""
+    from thence.memory.course import Course
+    from thence.memory.outcome import judge
+
     results = {pair.call.call: pair for pair in joins.calls(whole.events)}
     steps: list[Step] = []
     for place in whole.graph.chain(boundaries=False):
@@ -53,7 +56,7 @@ def promises(whole: Whole) -> list[Todo]:
                 steps.append(Step(fact.node.id, role, text_in(block)))
             elif block.kind == "tool_call":
                 steps.append(_step(fact.node.id, block, results.get(block.call)))
-    return pending(steps)
+    return pending(steps, ended_well=judge(Course(whole)).outcome == "success")
 
 
 def _step(event: str, block: Block, pair: joins.Call | None) -> Step:

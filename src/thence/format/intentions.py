@@ -66,6 +66,13 @@ def statements(text: str) -> Iterator[Statement]:
             yield from _clauses(line[bullet.end() :] if bullet else line, listed=listed)
 
 
+def boxes_of(text: str) -> str:
+    """Return the lines of a text that are boxes of a check list."""
+    if "[ ]" not in text and "[x]" not in text and "[X]" not in text:
+        return ""
+    return "\n".join(line for line in _prose(text) if _BOX.match(line))
+
+
 def _words(words: str) -> frozenset[str]:
     return frozenset(words.split())
 

@@ -55,6 +55,8 @@ class View:
 def calls_in(fact: Fact) -> set[str]:
     """Return the ids of all calls that a record makes, answers or tells of."""
     named = {block.call for block in fact.blocks if block.call is not None}
+    if not (fact.node.calls or fact.node.answers or fact.told):
+        return named
     return named.union(fact.node.calls, fact.node.answers, (told.call for told in fact.told))
 
 
@@ -122,12 +124,15 @@ def cuts_of(view: View) -> dict[str, Cut]:
     facts = view.whole.facts
     for place in view.own:
         logs.setdefault(log_of(facts[place]), []).append(place)
-    across = _cross_links(view, logs)
+    long = {
+        log: least
+        for log, places in logs.items()
+        if len(places) > 2 * (least := WINDOW_RECORDS if log == "main" else SIDE_RECORDS)
+    }
+    across = _cross_links(view, logs) if long and len(logs) > 1 else {}
     out: dict[str, Cut] = {}
-    for log, places in logs.items():
-        least = WINDOW_RECORDS if log == "main" else SIDE_RECORDS
-        if len(places) <= 2 * least:
-            continue
+    for log, least in long.items():
+        places = logs[log]
         cut = _cut(view, places, least, across.get(log, len(places)), main=log == "main")
         if cut is not None:
             out[log] = cut

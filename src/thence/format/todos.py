@@ -5,6 +5,10 @@ assistant's prose, and intentions it stated ("I still need to ...") with whether
 or a later successful call fulfilled them. An announcement ("I'll fix it") lives only as long as
 its turn: a call of its kind, or an account given after the work, settles it.
 
+What is `pending` are open entries of lists, and intentions of the last answer alone, if it belongs
+to the last turn of a session that did not end well: what was said before is old news, and what a
+session that ended well says in closing is an outlook. An intention needs a verb and an object.
+
 Invariants: pure, and the answer depends on nothing but the steps; todos come in the order in which
 they were opened; a failed call changes nothing; foreign data of any shape is tolerated, never
 raised on; the work per text is bounded, so hostile prose costs linear time.
@@ -29,6 +33,7 @@ from thence.format.intentions import (
     THEN,
     Terms,
     aim,
+    boxes_of,
     called,
     statements,
     terms,
@@ -74,11 +79,25 @@ def todos(steps: Iterable[Step]) -> list[Todo]:
     ]
 
 
-def pending(steps: Iterable[Step]) -> list[Todo]:
-    """Only what is still to be done."""
-    return [todo for todo in todos(steps) if todo.status in _OPEN]
+def pending(steps: Iterable[Step], *, ended_well: bool = False) -> list[Todo]:
+    """Return what is still to be done: open entries of lists, intentions of the last answer."""
+    return [todo for todo in todos(_closing(list(steps), ended_well)) if todo.status in _OPEN]
 
 
+def _closing(steps: list[Step], ended_well: bool) -> Iterator[Step]:  # noqa: FBT001
+    """Return the steps without sentences that cannot be pending; check lists stay."""
+    last = None
+    for at, step in enumerate(steps):
+        if not step.tool and (text := _string(step.text).strip()) and not text.startswith(_STOPPED):
+            last = at if step.role == "assistant" and not ended_well else None
+    for at, step in enumerate(steps):
+        if at != last and step.role == "assistant" and step.text:
+            yield msgspec.structs.replace(step, text=boxes_of(_string(step.text)))
+        else:
+            yield step
+
+
+_STOPPED: Final = "[Request interrupted"  # what a harness writes in the user's name
 _OPEN: Final = frozenset({"pending", "in_progress"})
 _NO_TODO: Final = ""  # status of an announcement that its own turn settled
 
@@ -264,7 +283,7 @@ class _Ledger:
             same = same or (other.origin != "intention" and mine <= theirs)
             if same:
                 return  # said before, or on a list: the earlier one stands
-        if mine:
+        if about.verb and (about.named or about.words - {about.verb}):
             self.fresh = self._add(text[:_SHOWN], "intention", where, _normal(text))
             self.fresh.due = due
 

@@ -31,9 +31,8 @@ _SAID = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "err
 _LONE = re.compile("[\ud800-\udfff]")  # half a character, which nothing can store
 _MESSY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
-_LATELY = 3  # turns whose closing words are read for promises
+_LATELY = 3  # turns whose closing words are read for check lists
 _CLOSING = 2_000  # characters of such words; what is left to do stands at their end
-_PROMPT = 80  # characters of a prompt: that it was there is all a reader of promises needs
 _REQUEST = "## My request for Codex:"
 """Where the prompt begins behind what Codex's editor plug-in tells of open files."""
 
@@ -385,32 +384,44 @@ class Course:
     # -- promises -----------------------------------------------------------------------
 
     @cached_property
-    def todos(self) -> list[Todo]:
-        """What was promised on the line and is not done yet."""
+    def listed_todos(self) -> list[Todo]:
+        """What is open on the lists of the line: of todo tools, of plans, and check lists."""
+        return pending(self._steps(), ended_well=True)
+
+    def todos(self, *, ended_well: bool) -> list[Todo]:
+        """Return what is open: entries of lists, and what the last answer says is still to do.
+
+        The words of a session that ended well promise nothing.
+        """
+        if ended_well or self._last_answer is None:
+            return self.listed_todos
         return pending(self._steps())
 
-    def _steps(self) -> Iterator[Step]:
-        """The calls that keep lists, and of late all calls and the words that may promise.
+    @cached_property
+    def _last_answer(self) -> SessionEvent | None:
+        """The last answer of the last turn."""
+        last = self.turns[-1].events if self.turns else ()
+        return next((event for event in reversed(last) if event.kind == "assistant_msg"), None)
 
-        What an agent announces while it works is settled by its turn; what it owes stands in
-        the closing words of a turn, and is old news some turns later. Reading all prose would
-        take longer than reading the log did.
+    def _steps(self) -> Iterator[Step]:
+        """Return the closing words of the last turns, calls that keep lists, and the last calls.
+
+        A call fulfils what the last answer says only if it comes after it.
         """
-        late = self.turns[-_LATELY:]
-        heard = {
+        closing = {
             reply.event_id
-            for back, turn in enumerate(reversed(late))
-            for reply in [e for e in turn.events if e.kind == "assistant_msg"][-1 if back else -3 :]
+            for turn in self.turns[-_LATELY:]
+            for reply in [e for e in turn.events if e.kind == "assistant_msg"][-1:]
         }
-        done = {event.event_id for turn in late for event in turn.events}
+        last = self._last_answer
+        is_late = False
         for event in self.told:
             name = f"{event.event_id}"
-            if event.kind == "user_msg":
-                yield Step(name, "user", said(event)[:_PROMPT])
-            elif event.event_id in heard:
+            if event.event_id in closing:
                 yield Step(name, "assistant", said(event)[-_CLOSING:])
+                is_late = is_late or event is last
             elif (pair := self._pairs.get(event.event_id)) is not None and (
-                event.event_id in done or kinds.tool_kind(event.tool or "") == "plan"
+                is_late or kinds.tool_kind(event.tool or "") == "plan"
             ):
                 yield _call_step(name, pair)
 

@@ -1,8 +1,10 @@
 """The words of a store in SQLite: FTS5 tables of bounded size, and questions to them.
 
-The newest table takes what comes; when it is full a new one begins, so that evicting a session
-rewrites no more than the tables it stands in, and a search may stop at any table, going back
-from the newest. Rows of the index are numbered as rows of events are.
+A full table is followed by a new one, so that evicting a session rewrites no more than the tables
+it stands in, and a search may stop at any table, going back from the newest. Rows of the index are
+numbered as rows of events are. The numbers rise with the time of sessions, so that a search may go
+by them: what is new is numbered above all others, what a first sweep reads later, since it is
+older, below them. Each table has a range of numbers, from its `first` up to that of the next.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import heapq
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -20,53 +22,97 @@ import msgspec
 from thence.format.normal import KINDS
 from thence.format.records import JSON, time_text
 from thence.memory.search import BUDGET, CAP, Answer, Found, Query
-from thence.memory.store import STATES
+from thence.memory.store import STATES, Change
 
 TABLE_BYTES = 32 << 20
 """Text that one table of the index holds; evicting a session rewrites no more than that."""
+
+FIRST_ROW = 1 << 27
+"""The number of the first row of a store: as many fit below, for sessions that are older."""
 
 _MERGES = 10  # percent of a table that may be marked as deleted, unless many go at once
 
 
 class Words:
-    """The tables of the index, inside one transaction. The newest takes what comes."""
+    """The tables of the index, inside one transaction."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
-        self._name, self._bytes = "", TABLE_BYTES
-        last = db.execute("SELECT name, bytes FROM tables ORDER BY name DESC LIMIT 1").fetchone()
-        if last is not None:
-            self._name, self._bytes = last
-        self.next_id = (first(db, "SELECT max(id) FROM events") or 0) + 1
+        self.next_id = (first(db, "SELECT max(id) FROM events") or FIRST_ROW - 1) + 1
+
+    def arrange(self, changes: Sequence[Change]) -> list[tuple[Change, int]]:
+        """Return changes in the order of their rows, each with the number of its first row.
+
+        A table takes rows of rising numbers cheaply: of sessions that go below all others, of
+        which the newest comes first, the last one is written first. A number of 0 leaves it to
+        `place`.
+        """
+        older: dict[str, Change] = {}
+        for change in changes:
+            uid = change.row.session.session_uid
+            stored = "SELECT 1 FROM sessions WHERE uid=?"
+            if change.older and uid not in older and not first(self._db, stored, uid):
+                older[uid] = change
+        sizes = {uid: max(len(change.events), change.room) for uid, change in older.items()}
+        lowest = first(self._db, "SELECT min(id) FROM events") or FIRST_ROW
+        start = lowest - sum(sizes.values())
+        if start < 1:
+            return [(change, 0) for change in changes]
+        arranged = []
+        for uid, change in reversed(older.items()):
+            arranged.append((change, start))
+            start += sizes[uid]
+        rest = (c for c in changes if older.get(c.row.session.session_uid) is not c)
+        return arranged + [(change, 0) for change in rest]
+
+    def place(self, session: int, change: Change) -> int:
+        """Return the number of the first row: after the session's own if there is room, or last."""
+        if change.older:
+            last = "SELECT max(id) FROM events WHERE session=? AND NOT derived"
+            start = (first(self._db, last, session) or self.next_id) + 1
+            other = first(self._db, "SELECT min(id) FROM events WHERE id>=?", start)
+            if other is not None and start + len(change.events) <= other:
+                return int(start)
+        return self.next_id
 
     def add(self, rows: Iterable[tuple[int, str, str]]) -> None:
-        """Index texts by the row of their event."""
+        """Index texts by the row of their event, in the order of these."""
         batch: list[tuple[int, str, str]] = []
-        size = 0
+        name, size, is_last = "", 0, False
         for row in rows:
+            if not name:
+                name, size, is_last = self._table(row[0])
             batch.append(row)
             size += len(row[1])
-            if self._bytes + size >= TABLE_BYTES:
-                self._flush(batch, size)
-                batch, size = [], 0
-        self._flush(batch, size)
+            if is_last and size >= TABLE_BYTES:
+                self._flush(name, batch, size)
+                batch, name = [], ""
+        if batch:
+            self._flush(name, batch, size)
 
-    def _flush(self, batch: list[tuple[int, str, str]], size: int) -> None:
-        if not batch:
-            return
-        if self._bytes >= TABLE_BYTES:
-            self._begin(batch[0][0])
-        self._db.executemany(
-            f"INSERT INTO {self._name}(rowid, body, meta) VALUES(?,?,?)",
-            batch,
-        )
-        self._bytes += size
-        self._db.execute("UPDATE tables SET bytes=? WHERE name=?", (self._bytes, self._name))
+    def _table(self, row: int) -> tuple[str, int, bool]:
+        """Return the table of a row, the bytes of its text, and whether no other comes after it."""
+        tables = every(self._db, "SELECT name, bytes, first FROM tables ORDER BY first")
+        at = bisect_right(tables, row, key=lambda table: int(table[2])) - 1
+        is_last = at == len(tables) - 1
+        if at < 0 and tables and tables[0][1] < TABLE_BYTES:
+            name, size, _ = tables[0]
+            self._db.execute("UPDATE tables SET first=? WHERE name=?", (row, name))
+            return name, size, False
+        if at < 0 or (is_last and tables[at][1] >= TABLE_BYTES):
+            self._begin(row)
+            return self._table(row)
+        return tables[at][0], tables[at][1], is_last
+
+    def _flush(self, name: str, batch: list[tuple[int, str, str]], size: int) -> None:
+        insert = f"INSERT INTO {name}(rowid, body, meta) VALUES(?,?,?)"
+        self._db.executemany(insert, batch)
+        self._db.execute("UPDATE tables SET bytes=? WHERE name=?", (size, name))
 
     def _begin(self, start: int) -> None:
-        number = int(self._name.rpartition("_")[2] or 0) + 1
-        self._name, self._bytes = f"words_{number:06d}", 0
-        db, name = self._db, self._name
+        db = self._db
+        last = first(db, "SELECT max(name) FROM tables") or "_0"
+        name = f"words_{int(last.rpartition('_')[2]) + 1:06d}"
         db.execute(
             f"CREATE VIRTUAL TABLE {name} USING fts5(body, meta, content='',"
             " contentless_delete=1, tokenize='unicode61')"

@@ -235,7 +235,7 @@ def came_to_rest(seen: Evidence) -> Verdict | None:
     if red:
         reasons.append(f"the last run of {red[-1].runner} was red")
         confidence -= 0.2
-    left = [todo for todo in seen.course.todos if todo.origin == "tool"]
+    left = [todo for todo in seen.course.listed_todos if todo.origin == "tool"]
     if left:
         reasons.append(f"{len(left)} on the list of todos is left open")
         confidence -= 0.1

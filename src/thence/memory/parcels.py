@@ -29,6 +29,7 @@ from thence.errors import DiskFull, ThenceError, is_disk_full
 WAITING = 8
 """Parcels that may lie between reader and writer."""
 
+_FIRST_SHARE = 8  # the first parcel is so many times smaller: something is to be seen soon
 _PREFIX = "sweep-"
 _PAUSE = 0.002  # seconds between two looks for a parcel
 _SELDOM = 100_000, 20, 100  # how often garbage is looked for while pieces pass: they are no cycles
@@ -178,13 +179,15 @@ class Parcels(Generic[Piece]):
         calm()
         parcel: list[Piece] = []
         size = number = 0
+        limit = self._size // _FIRST_SHARE
         with contextlib.suppress(BrokenPipeError), self._sending_failures():
             for piece, weight in self._made(self._turns):
                 parcel.append(piece)
                 size += weight
-                if size >= self._size:
+                if size >= limit:
                     self._send(place, writer, f"{reader}-{number}", parcel)
                     parcel, size, number = [], 0, number + 1
+                    limit = min(2 * limit, self._size)
             self._send(place, writer, f"{reader}-{number}", parcel)
             self._ready.put(None)
 

@@ -113,6 +113,8 @@ def inventory(
     distilled: int,
     pending: Iterable[str],
     kin_of: Callable[[str], set[str]],
+    *,
+    takes_older: bool = False,
 ) -> Inventory:
     """Put together what a sweep must know; rows are the fields of `Known` after the uid."""
     sessions = {
@@ -133,6 +135,7 @@ def inventory(
             if name.startswith(SETTLE)
         },
         any(not name.startswith(FOR_LATER) for name in names),
+        takes_older,
     )
 
 

@@ -378,6 +378,7 @@ class Sqlite:
             first(db, "SELECT sum(distilled) FROM sessions") or 0,
             (name for (name,) in every(db, "SELECT name FROM pending")),
             self._kin_of,
+            takes_older=True,
         )
 
     def _kin_of(self, uid: str) -> set[str]:
@@ -392,13 +393,13 @@ class Sqlite:
         full = bool(digests) or any(change.renamed for change in changes)
         with self._transaction(full=full) as db:
             words = Words(db)
-            for change in changes:
+            for change, start in words.arrange(changes):
                 session, restated = put_session(db, change)
                 uid = change.row.session.session_uid
                 if change.renamed:
                     rename_refs(db, session, change)
                 elif not restated:
-                    put_events(db, words, session, change)
+                    put_events(db, words, session, change, start)
                     is_shared = (
                         claim(db, session, change)
                         or is_copied(db, session, change)
@@ -643,17 +644,17 @@ class Sqlite:
 # -- rows -----------------------------------------------------------------------------------
 
 _ORDER = {
-    "recent": "ended DESC, id DESC",
-    "oldest": "ended, id",
-    "cost": "ticks DESC, id DESC",
-    "tokens": "tokens DESC, id DESC",
-    "size": "raw_bytes DESC, id DESC",
+    "recent": "ended DESC, uid DESC",
+    "oldest": "ended, uid",
+    "cost": "ticks DESC, uid DESC",
+    "tokens": "tokens DESC, uid DESC",
+    "size": "raw_bytes DESC, uid DESC",
 }
 _KEPT: dict[str, str] = {
     "digests": "SELECT uid, digests.change, digests.at, body FROM digests"
-    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY sessions.id",
-    "signals": "SELECT uid, kind, body FROM signals"
-    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY signals.id",
+    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY ended, uid",
+    "signals": "SELECT uid, kind, body FROM sessions"
+    " CROSS JOIN signals ON sessions.id=session WHERE {where} ORDER BY ended, uid, signals.id",
     "spend": "SELECT uid, agent, project, day, spend.model, place, input, output, cache_creation,"
     " cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY day, uid",

@@ -100,8 +100,8 @@ def put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
     return db.last_insert_rowid(), False
 
 
-def put_events(db: apsw.Connection, words: Words, session: int, change: Change) -> None:
-    """Write the events, facts, words and sums that a change brings."""
+def put_events(db: apsw.Connection, words: Words, session: int, change: Change, start: int) -> None:
+    """Write the events, facts, words and sums of a change, from row `start` on if there is one."""
     if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
         # What is replaced may have been kept by rules that did not know a secret.
         stale = {REPACK + change.row.session.session_uid, DIGESTS, *words.delete([session])}
@@ -114,8 +114,8 @@ def put_events(db: apsw.Connection, words: Words, session: int, change: Change) 
     if change.facts:
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
-    start, before = words.next_id, db.total_changes()
-    ids = _put_rows(db, words, session, change.events)
+    start, before = start or words.place(session, change), db.total_changes()
+    ids = _put_rows(db, words, session, change.events, start)
     gaps = db.total_changes() - before < len(change.events)
     words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
     if change.vanished:
@@ -187,19 +187,20 @@ def _put_rows(
     words: Words,
     session: int,
     events: Sequence[EventRow],
+    start: int,
     *,
     derived: bool = False,
 ) -> dict[int, int]:
-    """Write rows of events in their order, and say which row each has."""
-    ids = {event.event_id: at for at, event in enumerate(events, start=words.next_id)}
+    """Write rows of events in their order from `start` on, and return the row of each."""
+    ids = {event.event_id: at for at, event in enumerate(events, start)}
     db.executemany(
         f"INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?,{int(derived)})",
         [
             (number, session, *msgspec.structs.astuple(event))
-            for number, event in enumerate(events, start=words.next_id)
+            for number, event in enumerate(events, start)
         ],
     )
-    words.next_id += len(events)
+    words.next_id = max(words.next_id, start + len(events))
     return ids
 
 
@@ -217,7 +218,7 @@ def put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, n
     signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals]
     db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
     db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
-    _put_rows(db, words, session, one.events, derived=True)
+    _put_rows(db, words, session, one.events, words.next_id, derived=True)
     row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
     told = msgspec.structs.replace(row, session=judged(row.session, one))
     db.execute(

@@ -194,6 +194,11 @@ class Change(msgspec.Struct):
     """Refs that lead elsewhere now; where there are any, nothing else changes."""
     fresh: bool = False
     """Read from the start: what was kept of it in tier 1 is replaced."""
+    older: bool = False
+    """The session is older than all that were stored when the sweep began: its rows are numbered
+    below theirs, so that the numbers of rows rise with time whatever is read first."""
+    room: int = 0
+    """Rows of an older session that later changes of the same sweep add, estimated."""
 
 
 class Held(msgspec.Struct):
@@ -285,6 +290,8 @@ class Inventory(msgspec.Struct):
     """Sessions that were not compared with their kin since they changed, and these."""
     pending: bool = False
     """An eviction is not yet in every page: `remove` nothing more to have it tried again."""
+    takes_older: bool = False
+    """The store numbers rows of older sessions below the others (`Change.older`)."""
 
     def is_forgotten(self, uid: str) -> bool:
         """Whether a session must not come back: its uid was kept as a hash only."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import tempfile
 import time
@@ -67,6 +68,12 @@ BATCH = 2 << 20
 
 COMMIT = 8 << 20
 """Source bytes that go into one transaction: fewer of them leave the index in fewer pieces."""
+
+FIRST_COMMIT = 1 << 20
+"""Source bytes of the first transaction of a sweep: what is in it can be listed and searched."""
+
+ROW_SOURCE_BYTES = 64
+"""Source bytes of a row of an event, at the least; nearly all take far more."""
 
 READERS = 2
 """Processes that read; the writer has less to do than either, and memory is bounded."""
@@ -160,6 +167,8 @@ class Job(msgspec.Struct):
     source: Source
     size: int
     modified: float
+    older: bool = False
+    """Older than all sessions that were stored when the sweep began."""
 
 
 Told = Callable[[Progress], None]
@@ -239,7 +248,12 @@ class Sweep:
     # -- finding ------------------------------------------------------------------------
 
     def _jobs(self, roots: Mapping[str, Sequence[Path]], known: Inventory) -> list[Job]:
-        """Find the sources that have to be read, the oldest first."""
+        """Return the sources that have to be read, in the order in which they are read.
+
+        First those that are new since the last sweep, the oldest first, as they were written;
+        then those that are older than all that is stored, the newest first. A first sweep has
+        nothing but these: the sessions of the last days are there within its first seconds.
+        """
         found: dict[str, tuple[str, Source]] = {}
         SKIPPED_LINKS.clear()
         for name, places in roots.items():
@@ -255,7 +269,14 @@ class Sweep:
         self._mark_gone(found, roots, known)
         jobs = [job for name, source in found.values() if (job := self._job(name, source, known))]
         self.report.unchanged = self.report.sources - len(jobs) - self.report.excluded
-        return sorted(jobs, key=lambda job: (job.modified, job.source.uid))
+        if known.takes_older:
+            stored = map(_modified_ns, known.sessions.values())
+            oldest = min(stored, default=math.inf)
+            for job in jobs:
+                job.older = job.source.uid not in known.sessions and job.modified * 1e9 < oldest
+        jobs.sort(key=lambda job: (job.modified, job.source.uid))
+        older = [job for job in jobs if job.older]
+        return [job for job in jobs if not job.older] + older[::-1]
 
     def _job(self, name: str, source: Source, known: Inventory) -> Job | None:
         if known.forgotten and known.is_forgotten(source.uid):
@@ -385,7 +406,11 @@ class Sweep:
 
     def _read(self, jobs: Iterable[Job], known: Inventory) -> Iterator[Piece]:
         for job in jobs:
-            yield from self._read_one(job, known.sessions.get(job.source.uid))
+            for piece in self._read_one(job, known.sessions.get(job.source.uid)):
+                if job.older and piece.change is not None:
+                    piece.change.older = True
+                    piece.change.room = job.size // ROW_SOURCE_BYTES if piece.more else 0
+                yield piece
 
     def _read_one(self, job: Job, before: Known | None) -> Iterator[Piece]:
         source, adapter = job.source, self._adapters[job.adapter]
@@ -449,13 +474,13 @@ class Sweep:
         conflicts: dict[str, set[str]] = {}
         total = sum(job.size for job in jobs)
         batch: list[Piece] = []
-        size = 0
+        size, limit = 0, min(FIRST_COMMIT, COMMIT)
         for piece in pieces:
             batch.append(piece)
             size += piece.bytes
-            if size >= COMMIT:
+            if size >= limit:
                 self._commit(batch, conflicts)
-                batch, size = [], 0
+                batch, size, limit = [], 0, min(2 * limit, COMMIT)
             self._count(piece)
             done = self.report
             self._progress(
@@ -746,6 +771,11 @@ def _stats(source: Source) -> Iterator[os.stat_result]:
     for file in source.files:
         with contextlib.suppress(OSError):
             yield os.lstat(file.path)
+
+
+def _modified_ns(known: Known) -> int:
+    """Return when the files of a stored session were changed last."""
+    return max((mark.mtime_ns for mark in known.cursor.marks.values()), default=0)
 
 
 def _size(source: Source) -> int:
