@@ -37,6 +37,7 @@ from thence.memory.rows import (
     SHARES,
     clean,
     columns,
+    digest_version,
     inventory,
     judged,
     now,
@@ -153,6 +154,11 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE calls(
         session INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(session, key)
     ) WITHOUT ROWID;
+    """,
+    # By which versions of the fold and of the digest a session was derived.
+    """
+    ALTER TABLE sessions ADD COLUMN fold INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sessions ADD COLUMN digest INTEGER NOT NULL DEFAULT 0;
     """,
 )
 
@@ -352,7 +358,7 @@ class Sqlite:
         rows = every(
             db,
             "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
-            " ingested, analysed, evicted FROM sessions",
+            " ingested, analysed, evicted, fold, digest FROM sessions",
         )
         return inventory(
             rows,
@@ -837,10 +843,11 @@ def _put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, 
     row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
     told = msgspec.structs.replace(row, session=judged(row.session, one))
     db.execute(
-        "UPDATE sessions SET outcome=?, distilled=?, row=? WHERE id=?",
+        "UPDATE sessions SET outcome=?, distilled=?, digest=?, row=? WHERE id=?",
         (
             one.outcome,
             len(body) + sum(len(signal) for *_, signal in signals),
+            digest_version(one),
             msgspec.msgpack.encode(told),
             session,
         ),
