@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from functools import cache, partial
+from functools import partial
 from json import dumps
 from typing import TYPE_CHECKING
 
@@ -90,7 +90,7 @@ def desk(store: Store, *, team: bool = False) -> Desk:
         known=known,
         roots=wiring.roots(known, later=True),
         policy=wiring.policy(),
-        redactor=cache(wiring.redactor),
+        redactor=wiring.latest_redactor,
         sweeps=partial(wiring.sweep_of, store) if writes else None,
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),

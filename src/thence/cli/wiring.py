@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -235,6 +236,20 @@ def redactor() -> Redactor:
     # Never copied anywhere: equal secrets have equal marks in this home alone.
     hint = "remove it to draw a new one; equal secrets before and after will then differ"
     return Redactor(key=config.key(home() / "memory" / KEY, hint=hint), extra=_user_rules())
+
+
+def latest_redactor() -> Redactor:
+    """Return the redactor of this home; made again only when the settings have changed."""
+    try:
+        file = (home() / config.FILE).stat()
+    except OSError:
+        return _redactor_of(home(), 0, 0)
+    return _redactor_of(home(), file.st_mtime_ns, file.st_size)
+
+
+@lru_cache(maxsize=1)
+def _redactor_of(_home: Path, _modified_ns: int, _size: int) -> Redactor:
+    return redactor()
 
 
 def policy() -> Policy:
