@@ -171,6 +171,25 @@ def test_a_rule_that_is_taken_back_brings_words_back_from_sources(desk: Desk) ->
     assert VALUE not in desk.run("show", GONE).out
 
 
+@pytest.mark.parametrize("how", ["shortened", "rewritten"])
+def test_a_new_rule_loses_nothing_of_a_log_that_changed_meanwhile(desk: Desk, how: str) -> None:
+    """What the log no longer has stays in the store, redacted."""
+    path = desk.claude / "projects" / "-home-dev-project" / f"{PRESENT}.jsonl"
+    before = desk.run("show", PRESENT, "--json").json
+    lines = path.read_bytes().splitlines(keepends=True)
+    other = Script(PRESENT, "other", cwd="/home/dev/tidepool")
+    other.user("Something else")
+    path.write_bytes(b"".join(lines[:3]) if how == "shortened" else other.data)
+    _add_rule(desk)
+    desk.run("sweep")
+    after = desk.run("show", PRESENT, "--json").json
+    written = {event["event_id"] for event in before["events"] if "derived_from" not in event}
+
+    assert written
+    assert written <= {event["event_id"] for event in after["events"]}
+    assert [] == _holding(desk.home, VALUE)
+
+
 KILLED = """
 import os, signal, sys
 from thence import cli

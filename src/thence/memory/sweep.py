@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence.adapters import Adapter, Source
-from thence.adapters.files import REWRITTEN, start_of, unchanged
+from thence.adapters.files import REWRITTEN, SOURCE_GONE, start_of, unchanged
 from thence.errors import ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of
@@ -207,6 +207,7 @@ class Sweep:
         self._fingerprint = fingerprint(redactor.version)
         self._in_store: dict[str, Part] = {}  # what is derived again without reading a source
         self._reread: dict[str, Part] = {}  # what is read again because a part changed
+        self._altered: set[str] = set()  # sources without all that was read: never from the start
         self.redacted_again: set[str] = set()
         """Stored sessions that other redaction rules were applied to."""
         self._digests: list[Digested] = []
@@ -219,8 +220,9 @@ class Sweep:
         known = self._store.known()
         jobs = self._jobs(places, known)
         self._plan_reprocessing(jobs, known)
-        conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
         self._reprocess(known)
+        conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
+        self._check_reread(known)
         for changes in families.settled(self._store, conflicts):
             self._store.write(changes)
         if self._digesting:
@@ -261,6 +263,13 @@ class Sweep:
         if known.forgotten and known.is_forgotten(source.uid):
             return None
         before = known.sessions.get(source.uid)
+        if (
+            before is not None
+            and self._is_stale(source, before)
+            and source.uid not in self._anew
+            and not self._is_intact(self._adapters[name], source, before)
+        ):
+            self._altered.add(source.uid)
         if before is not None and not self._is_due(source, before):
             return None
         if self._exclude and self._is_excluded(source):
@@ -283,7 +292,27 @@ class Sweep:
 
     def _is_stale(self, source: Source, before: Known) -> bool:
         """Whether a session is read again from the start."""
-        return source.uid in self._anew or self._fingerprint.needs_source(before)
+        return source.uid in self._anew or (
+            source.uid not in self._altered and self._fingerprint.needs_source(before)
+        )
+
+    def _is_intact(self, adapter: Adapter, source: Source, before: Known) -> bool:
+        """Return whether a source still has all that was read of it.
+
+        If not, reading it from the start would lose what only the store has.
+        """
+        paths = {file.key: file.path for file in source.files}
+        for key, mark in before.cursor.marks.items():
+            if mark.size > 0 and not (key in paths and os.access(paths[key], os.R_OK)):
+                return False
+        if unchanged(source, before.cursor):
+            return True
+        batch = adapter.read(source, before.cursor)
+        notices = list(batch.notices)
+        while not batch.done:
+            batch = adapter.read(source, batch.cursor)
+            notices += batch.notices
+        return all(notice.what not in (REWRITTEN, SOURCE_GONE) for notice in notices)
 
     def _is_excluded(self, source: Source) -> bool:
         if self._exclude.means_source(source):
@@ -501,7 +530,7 @@ class Sweep:
             parts = self._fingerprint.changed(stored)
             if not parts or parts == ("digest",):
                 continue
-            if uid in reading:
+            if uid in reading and uid not in self._altered:
                 self._reread[uid] = parts[0]
             elif "redaction" in parts:
                 self._in_store[uid] = "redaction"
@@ -510,13 +539,6 @@ class Sweep:
 
     def _reprocess(self, known: Inventory) -> None:
         """Derive again, from the store alone, what other rules or another fold derived."""
-        stored = self._store.known().sessions if self._reread else {}
-        for uid, part in self._reread.items():
-            left = self._fingerprint.changed(stored[uid])
-            if "redaction" in left:  # its source could not be read; its secrets go all the same
-                self._in_store[uid] = "redaction"
-            elif part not in left:
-                self._count_reprocessed(uid, part)
         for number, (uid, part) in enumerate(self._in_store.items()):
             self._progress(
                 Progress(
@@ -528,6 +550,20 @@ class Sweep:
             )
             self._reprocess_one(uid, part, known.sessions[uid])
             self._count_reprocessed(uid, part)
+
+    def _check_reread(self, known: Inventory) -> None:
+        """Count what was read again; where that failed its secrets go from the store all the same.
+
+        So a source that cannot be read today does not keep what the rules of today take out.
+        """
+        stored = self._store.known().sessions if self._reread else {}
+        for uid, part in self._reread.items():
+            left = self._fingerprint.changed(stored[uid])
+            if "redaction" in left:
+                self._in_store[uid] = part
+                self._reprocess_one(uid, "redaction", known.sessions[uid])
+            if "redaction" in left or part not in left:
+                self._count_reprocessed(uid, part)
 
     def _count_reprocessed(self, uid: str, part: Part) -> None:
         self.report.reprocessed[part] += 1
