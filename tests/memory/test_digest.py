@@ -19,8 +19,9 @@ from thence.format.normal import KINDS
 from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory import digest as module
-from thence.memory.account import LIMIT, SNIPPETS, VERSION, Digest, account, noteworthy, relative
+from thence.memory.account import LIMIT, SNIPPETS, Digest, account, noteworthy, relative
 from thence.memory.course import Course, short
+from thence.memory.derivation import DIGEST
 from thence.memory.digest import BuiltIn, Part, digest, digesters
 from thence.memory.growth import restated
 from thence.memory.outcome import TaskPattern
@@ -95,7 +96,7 @@ def test_the_sample_is_told_in_full() -> None:
     whole = Whole(UID, shipped())
     seen = account(Course(whole), row_of(whole))
 
-    assert (VERSION, "thence", "abandoned") == (seen.version, seen.agent, seen.outcome)
+    assert (DIGEST, "thence", "abandoned") == (seen.version, seen.agent, seen.outcome)
     assert ("ENT-109", "branch") == (seen.task_ref, seen.task_from)
     assert (3, 334.0, 1) == (seen.turns, seen.seconds, seen.compactions)
     assert (11520, 2560) == (seen.cost.live.tokens, seen.cost.dead.tokens)

@@ -500,9 +500,10 @@ def test_member_of_the_schema_before_searches_after_a_migration(
         patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
         owner = opened(postgres, database, tenant="early")
         owner.admit(role)
-        owner.write([session(owner, "one", "hello")])
         owner.close()
-    opened(postgres, database, tenant="early").close()
+    owner = opened(postgres, database, tenant="early")
+    owner.write([session(owner, "one", "hello")])
+    owner.close()
     member = Postgres(postgres.url(database, role, tenant="early"))
     found = member.search(parse("hello")).found
     member.close()

@@ -37,6 +37,8 @@ SAME = (
     "test_one_bad_source_does_not_end_the_sweep",
     "test_newer_rules_go_over_everything_again",
     "test_newer_readers_read_again",
+    "test_another_fold_rebuilds_rows_from_the_store",
+    "test_another_digest_version_digests_again_and_reads_nothing",
     "test_evicted_session_is_read_again_only_when_it_grows",
     "test_evicted_session_that_lost_its_beginning_goes_on",
     "test_what_an_evicted_member_owns_is_not_counted_again",

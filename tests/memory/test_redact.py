@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import pickle
 import random
 import re
@@ -19,7 +21,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from thence.errors import BadConfig
-from thence.memory.redact import RULES, VERSION, Redactor
+from thence.memory.redact import RULES, Redactor, rules_version
 from thence.memory.rules import FILLERS, Rule, rule_of, sample
 
 KEY = b"a key for tests"
@@ -121,7 +123,65 @@ def test_the_table_is_in_order() -> None:
     assert 60 <= len(RULES) == len({rule.name for rule in RULES})
     assert [word.lower() for word in words] == words
     assert list(range(len(RULES))) == suspects
-    assert isinstance(VERSION, int)
+
+
+def _variants(rule: Rule) -> Iterator[Rule]:
+    """Yield a rule with each field changed that decides what it finds."""
+    for field in dataclasses.fields(rule):
+        if field.name in {"example", "near_miss"}:
+            continue
+        value = getattr(rule, field.name)
+        other: Any = f"{value}x"
+        if isinstance(value, bool):
+            other = not value
+        elif isinstance(value, float):
+            other = value + 0.5
+        elif isinstance(value, tuple):
+            other = (*value, "x")
+        yield dataclasses.replace(rule, **{field.name: other})
+
+
+def test_any_change_of_any_rule_is_another_version() -> None:
+    """Nobody raises a number: the text, the options and the order of all rules are the version."""
+    versions = [
+        rules_version((*RULES[:at], changed, *RULES[at + 1 :]))
+        for at, rule in enumerate(RULES)
+        for changed in _variants(rule)
+    ]
+    more = rule_of("ticket", "ACME-[0-9]{6}")
+    versions += [rules_version(RULES[1:]), rules_version((RULES[1], RULES[0], *RULES[2:]))]
+    versions += [rules_version((*RULES, more)), rules_version(RULES)]
+
+    assert len(versions) == len(set(versions))
+    assert all(0 <= version < 1 << 63 for version in versions)
+    assert rules_version((*RULES, more)) == Redactor(key=KEY, extra=[more]).version
+
+
+def test_examples_are_no_part_of_the_version() -> None:
+    """They are data of the tests: stored sessions stay as they are when one is added."""
+    first = dataclasses.replace(RULES[0], example="another", near_miss="none")
+
+    assert rules_version(RULES) == rules_version((first, *RULES[1:]))
+
+
+def test_every_process_computes_the_same_version_and_compiles_nothing() -> None:
+    """Otherwise every sweep would process all sessions again, or would take longer."""
+    code = (
+        "import sys; from thence.memory.redact import RULES, rules_version;"
+        "print(rules_version(RULES), 're2' in sys.modules)"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert {f"{rules_version(RULES)} False\n"} == outputs
 
 
 def test_the_table_holds_no_secret() -> None:

@@ -28,11 +28,11 @@ from tests.memory.stored import KEY, dump, opened, spent, sweep
 from thence.adapters import Source, adapters, files
 from thence.adapters.sessions import read_all
 from thence.errors import ThenceError
-from thence.format import lineage
+from thence.format import fold, lineage
 from thence.format.facts import COPIES_OF
 from thence.format.normal import numbered
 from thence.format.whole import Whole
-from thence.memory import keep
+from thence.memory import derivation, keep
 from thence.memory import sweep as module
 from thence.memory.digest import digest
 from thence.memory.packs import pack_name
@@ -457,22 +457,20 @@ def _with_secret(home: Path, number: int = 6) -> str:
     return one.session
 
 
-def _sweep_newer(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
-    monkeypatch.setattr(keep, "VERSION", 99)
-    monkeypatch.setattr(module, "VERSION", 99)
-    newer = Redactor(key=KEY, extra=[rule_of("word", CANARY, keywords=(CANARY,))])
+NEWER = Redactor(key=KEY, extra=[rule_of("word", CANARY, keywords=(CANARY,))])
+
+
+def _sweep_newer(folder: Path, home: Path) -> Report:
     store = opened(folder)
     with store.sweeping():
-        report = Sweep(store, adapters(), newer).run({"claude": [home]})
+        report = Sweep(store, adapters(), NEWER).run({"claude": [home]})
     store.close()
     return report
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("case", ["there", "gone", "evicted"])
-def test_newer_rules_go_over_everything_again(
-    home: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_rules_go_over_everything_again(home: Path, tmp_path: Path, case: str) -> None:
     """From the source, or in the store where that is all there is; nothing old stays behind."""
     session = _with_secret(home)
     folder = tmp_path / "s"
@@ -484,7 +482,7 @@ def test_newer_rules_go_over_everything_again(
         store = opened(folder)
         store.remove([f"claude:{session}"], why={})
         store.close()
-    _sweep_newer(folder, home, monkeypatch)
+    _sweep_newer(folder, home)
     store = opened(folder)
     found = store.search(parse(CANARY)).found
     known = store.known()
@@ -492,16 +490,14 @@ def test_newer_rules_go_over_everything_again(
     store.close()
 
     assert [] == found
-    assert {99} == {one.redactor for one in known.sessions.values()}
+    assert {NEWER.version} == {one.redactor for one in known.sessions.values()}
     assert frozenset() == known.untidy
     assert [] == files_with(folder, CANARY)
     assert before == dump(folder)["spend"]
-    assert 0 == _sweep_newer(folder, home, monkeypatch).lines
+    assert 0 == _sweep_newer(folder, home).lines
 
 
-def test_newer_rules_pass_over_what_a_broken_pack_held(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_rules_pass_over_what_a_broken_pack_held(home: Path, tmp_path: Path) -> None:
     """Its source is gone, so it is in the store alone; all else is gone over, and it is told."""
     session = _with_secret(home)
     folder = tmp_path / "s"
@@ -509,12 +505,12 @@ def test_newer_rules_pass_over_what_a_broken_pack_held(
     logs.path(home, Script(session)).unlink()
     for pack in (folder / "packs").glob(f"{pack_name(f'claude:{session}')}-*"):
         pack.write_bytes(bytes(pack.stat().st_size))
-    told = _sweep_newer(folder, home, monkeypatch)
+    told = _sweep_newer(folder, home)
     store = opened(folder)
     known = store.known()
     store.close()
 
-    assert {99} == {one.redactor for one in known.sessions.values()}
+    assert {NEWER.version} == {one.redactor for one in known.sessions.values()}
     assert [f"claude:{session}"] == [one.uid for one in told.outcomes if one.skipped]
     assert told.skipped > 0
     assert _is_whole(folder, f"claude:{session}")
@@ -541,15 +537,67 @@ def test_newer_readers_read_again(
     """From the start; and come to the same."""
     sweep(tmp_path, {"claude": [home]})
     before = dump(tmp_path)
-    monkeypatch.setattr(keep, "READER", 99)
-    monkeypatch.setattr(module, "READER", 99)
+    monkeypatch.setattr(derivation, "READER", 99)
     report = sweep(tmp_path, {"claude": [home]})
     after = dump(tmp_path)
     for told in (*before["sessions"].values(), *after["sessions"].values()):
         told.pop("reader")
 
     assert 5 == report.read
+    assert 5 == report.reprocessed["reader"]
     assert before == after
+
+
+def test_another_fold_rebuilds_rows_from_the_store(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No source is read, no state of the older fold is continued, and the rows are the same."""
+    sweep(tmp_path, {"claude": [home]})
+    before = dump(tmp_path)
+    monkeypatch.setattr(fold, "VERSION", 99)
+    report = sweep(tmp_path, {"claude": [home]})
+    after = dump(tmp_path)
+    again = sweep(tmp_path, {"claude": [home]})
+    for told in (*before["sessions"].values(), *after["sessions"].values()):
+        told.pop("fold")
+
+    assert (0, 5) == (report.lines, report.reprocessed["fold"])
+    assert 0 == sum(again.reprocessed.values())
+    assert before == after
+
+
+def test_a_session_of_an_older_fold_that_grows_is_rebuilt(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stored state means something else today: it is not continued."""
+    sweep(tmp_path, {"claude": [home]})
+    monkeypatch.setattr(fold, "VERSION", 99)
+    one = logs.script(3, turns=7)
+    logs.write(home, one)
+    report = sweep(tmp_path, {"claude": [home]})
+
+    assert report.rebuilt >= 1
+    assert 5 == report.reprocessed["fold"]
+
+
+def test_another_digest_version_digests_again_and_reads_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every session that is in the store, once; what was evicted keeps the digest it has."""
+    sweep(tmp_path, {"claude": [home]})
+    _evict(tmp_path, 2)
+    monkeypatch.setattr(derivation, "DIGEST", 99)
+    stages: list[tuple[str, int]] = []
+    report = sweep(
+        tmp_path, {"claude": [home]}, progress=lambda p: stages.append((p.stage, p.all_sources))
+    )
+    again = sweep(tmp_path, {"claude": [home]})
+    versions = [told["version"] for told in dump(tmp_path)["digests"].values()]
+
+    assert (0, 4, 4) == (report.lines, report.digested, report.reprocessed["digest"])
+    assert [1, 99, 99, 99, 99] == sorted(versions)
+    assert 4 == stages.count(("digest", 4))
+    assert (0, 0) == (again.digested, again.reprocessed["digest"])
 
 
 # -- evicted --------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ UNPACKED_LIMIT = 4 << 30
 """Most bytes that are unpacked from one compressed file."""
 
 REWRITTEN = "rewritten"
+SOURCE_GONE = "source gone"
 
 _CHUNK = 1 << 20
 _WINDOW = 128 << 20
@@ -146,7 +147,7 @@ class _Reading:
             if mark is None:
                 self._skip("no such file")
             else:
-                self._batch.notices.append(Notice("source gone", self._file.path))
+                self._batch.notices.append(Notice(SOURCE_GONE, self._file.path))
             return False
         except (OSError, ValueError) as error:
             self._skip(_why(error))

@@ -271,6 +271,25 @@ def _read_all(store: Store, uid: str) -> tuple[int, str | None]:
     return len(refs), None
 
 
+def rules(store: Store) -> Iterator[Finding]:
+    """Compare the rules by which sessions were stored with those of today."""
+    fingerprint = wiring.fingerprint()
+    counts: Counter[str] = Counter()
+    for stored in store.known().sessions.values():
+        parts = [one for one in fingerprint.changed(stored) if one != "reader" or not stored.gone]
+        counts.update(parts[:1])
+    told: dict[str, JSON] = {"outdated": dict(counts)}
+    if not counts:
+        yield Finding("rules", "ok", "all sessions were stored by the rules of today", None, told)
+        return
+    if number := counts["redaction"]:
+        words = f"{several(number, 'session')} stored under other redaction rules"
+        yield Finding("rules", "warning", words, "thence sweep", told)
+    if number := counts.total() - counts["redaction"]:
+        words = f"{several(number, 'session')} stored by an older version of thence"
+        yield Finding("rules", "note", words, "thence sweep", told)
+
+
 def caps(store: Store | None) -> Iterator[Finding]:
     """Compare what is held with the caps, of the store and of our own projects."""
     if store is not None:
@@ -517,6 +536,7 @@ def everything(*, deep: bool) -> list[Finding]:
             checks += [
                 ("skips", lambda: skips(held, known, deep=deep)),
                 ("store", lambda: integrity(held, deep=deep)),
+                ("rules", lambda: rules(held)),
             ]
         else:
             out.append(Finding("store", "note", "nothing is kept yet", "thence sweep"))

@@ -66,7 +66,7 @@ def questions(store: Store) -> Questions:
 
     return Questions(
         store,
-        wiring.redactor().redact,
+        lambda text: wiring.latest_redactor().redact(text),
         lambda text, session: notes.write("decision", text, session, origin="mcp"),
         lambda: read_notes(wiring.home()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from functools import cache, partial
+from functools import partial
 from json import dumps
 from secrets import token_bytes
 from typing import TYPE_CHECKING
@@ -112,7 +112,7 @@ def desk(store: Store, *, team: bool = False) -> Desk:
         known=known,
         roots=wiring.roots(known, later=True),
         policy=wiring.policy(),
-        redactor=cache(wiring.redactor),
+        redactor=wiring.latest_redactor,
         sweeps=partial(wiring.sweep_of, store) if writes else None,
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),

@@ -23,6 +23,7 @@ from thence.errors import SKIPS, STOPPED, ThenceError
 if TYPE_CHECKING:
     from thence.adapters import Adapter, Source
     from thence.format.records import JSON
+    from thence.memory.derivation import Fingerprint
     from thence.memory.store import Inventory, Store
     from thence.memory.sweep import Progress, Report
 
@@ -185,15 +186,15 @@ class Run:
             )
             self._report = sweep.report
             report = sweep.run(roots)
-            if report.evicted:
-                wiring.let_go(store)
+            if report.evicted or sweep.redacted_again:
+                wiring.let_go(store, sweep.redacted_again)
             taken.done()
         self._progress.end()
         return report
 
     def _said(self, report: Report, room: int) -> Iterator[str]:
         """Say what was done, or where nothing was found to do."""
-        if report.sources:
+        if report.sources or _reprocessed(report):
             yield from said(report, room)
             return
         there = {name: [p for p in paths if p.is_dir()] for name, paths in self._roots.items()}
@@ -232,7 +233,7 @@ class Run:
             import json
 
             click.echo(json.dumps(_object(report)))
-        elif first or report.events or report.skipped or report.failed:
+        elif first or report.events or report.skipped or report.failed or _reprocessed(report):
             clock = style(f"{present():%H:%M:%S}", fg="bright_black")
             lines = list(self._said(report, width() - 10))
             tell([f"{clock}  {lines[0]}", *(f"{' ' * 10}{line}" for line in lines[1:])])
@@ -311,6 +312,15 @@ def empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
                 yield f"{clean(name)}: no {clean(wanted)} below {clean(tilde(str(place)))}"
 
 
+_CHANGED: dict[str, str] = {
+    "redaction": "redaction rules changed",
+    "reader": "the readers of logs changed",
+    "fold": "the way sessions are put together changed",
+    "digest": "the form of digests changed",
+}
+"""Why stored sessions were processed again."""
+
+
 def said(report: Report, room: int) -> Iterator[str]:
     """Say in words what a sweep did."""
     took = f"{report.seconds:.2f} s" if report.seconds < 1 else f"{report.seconds:.1f} s"
@@ -318,6 +328,9 @@ def said(report: Report, room: int) -> Iterator[str]:
         yield f"nothing new in {several(report.sources, 'session')}, {took}"
     else:
         yield _kept(report, took, room)
+    for part, number in report.reprocessed.items():
+        if number:
+            yield cut(f"  {_CHANGED[part]}: {several(number, 'session')} processed again", room)
     yield from _redacted(report, room)
     if report.vanished:
         deleted = several(report.vanished, "session")
@@ -342,6 +355,11 @@ def _not_used(report: Report, room: int) -> Iterator[str]:
         what = problem.group.rpartition(".")[2].removesuffix("s")
         words = f"  {what} {problem.name} of {problem.package} is not used: {problem.why}"
         yield style(cut(clean(words), room), fg="yellow")
+
+
+def _reprocessed(report: Report) -> int:
+    """Return how many stored sessions were processed again."""
+    return sum(report.reprocessed.values())
 
 
 def _kept(report: Report, took: str, room: int) -> str:
@@ -397,14 +415,14 @@ def _end_of(path: str, room: int) -> str:
 class Pending:
     """What a sweep would read of one agent."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, fingerprint: Fingerprint) -> None:
         self.agent = agent
+        self._fingerprint = fingerprint
         self.sources = self.new = self.changed = self.bytes = 0
 
     def add(self, source: Source, inventory: Inventory | None) -> None:
         """Count a session: new, grown, or as it was read."""
         from thence.adapters.files import measured, unchanged
-        from thence.memory.sweep import stale
 
         self.sources += 1
         if inventory is not None and inventory.is_forgotten(source.uid):
@@ -413,9 +431,11 @@ class Pending:
         if before is None:
             self.new += 1
             self.bytes += measured(source)[0]
-        elif stale(before) or not unchanged(source, before.cursor):
+            return
+        again = before.evicted is None and self._fingerprint.needs_source(before)
+        if again or not unchanged(source, before.cursor):
             self.changed += 1
-            done = 0 if stale(before) else sum(m.offset for m in before.cursor.marks.values())
+            done = 0 if again else sum(m.offset for m in before.cursor.marks.values())
             self.bytes += max(measured(source)[0] - done, 0)
 
     def told(self) -> dict[str, JSON]:
@@ -432,9 +452,10 @@ class Pending:
 def pending(known: Mapping[str, Adapter], roots: Roots, store: Store | None) -> list[Pending]:
     """Find out what a sweep would read, and open no session."""
     inventory = store.known() if store is not None else None
+    fingerprint = wiring.fingerprint()
     out: list[Pending] = []
     for name, places in roots.items():
-        one = Pending(name)
+        one = Pending(name, fingerprint)
         for place in places:
             for source in known[name].find(place):
                 one.add(source, inventory)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,12 @@ from thence.errors import BadConfig, NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
     from thence.adapters import Adapter
+    from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
     from thence.memory.outcome import TaskPattern
     from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
+    from thence.memory.rules import Rule
     from thence.memory.store import SessionRow, Store
     from thence.memory.sweep import Progress, Sweep
 
@@ -124,12 +127,17 @@ def analytics() -> Path:
     return home() / "memory" / "analytics"
 
 
-def let_go(opened: Store) -> None:
-    """Take what the store has let go out of the home's own export as well."""
+def let_go(opened: Store, redacted: Collection[str] = ()) -> None:
+    """Take what the store has let go out of the home's own export as well.
+
+    So are the sessions in `redacted`: the next export writes them as they are in the store now.
+    """
     if analytics().is_dir():
         from thence.memory.exports import Folder
 
-        Folder(analytics()).let_go(opened.known().sessions)
+        known = opened.known().sessions
+        left = {uid: stored for uid, stored in known.items() if uid not in redacted}
+        Folder(analytics()).let_go(left)
 
 
 def adapters() -> dict[str, Adapter]:
@@ -212,18 +220,45 @@ def _given(known: Mapping[str, Adapter], given: Sequence[str]) -> Iterator[tuple
     yield from paths.items()
 
 
-def redactor() -> Redactor:
-    """Give the redactor of this home, with the user's own rules."""
-    from thence.memory.redact import Redactor
+def _user_rules() -> list[Rule]:
+    """Return the redaction rules of the user."""
     from thence.memory.rules import rule_of
 
-    extra = [
+    return [
         rule_of(rule["name"], rule["pattern"], keywords=tuple(rule.get("keywords", ())))
         for rule in settings()["session_memory.redact"]
     ]
+
+
+def fingerprint() -> Fingerprint:
+    """Return the versions by which sessions are derived in this home today."""
+    from thence.memory import derivation
+    from thence.memory.redact import RULES, rules_version
+
+    return derivation.fingerprint(rules_version((*RULES, *_user_rules())))
+
+
+def redactor() -> Redactor:
+    """Give the redactor of this home, with the user's own rules."""
+    from thence.memory.redact import Redactor
+
     # Never copied anywhere: equal secrets have equal marks in this home alone.
     hint = "remove it to draw a new one; equal secrets before and after will then differ"
-    return Redactor(key=config.key(home() / "memory" / KEY, hint=hint), extra=extra)
+    return Redactor(key=config.key(home() / "memory" / KEY, hint=hint), extra=_user_rules())
+
+
+def latest_redactor() -> Redactor:
+    """Return the redactor of this home; made again only when the settings have changed."""
+    try:
+        file = (home() / config.FILE).stat()
+    except OSError:
+        return _redactor_of(home(), 0, 0)
+    return _redactor_of(home(), file.st_mtime_ns, file.st_size)
+
+
+@lru_cache(maxsize=1)
+def _redactor_of(_home: Path, _modified_ns: int, _size: int) -> Redactor:
+    return redactor()
 
 
 def policy() -> Policy:

@@ -30,3 +30,8 @@ class Late(Generic[AnyStr]):
 def expression(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Give what `re.compile` would, later."""
     return cast("re.Pattern[AnyStr]", Late(text, flags))
+
+
+def source_of(pattern: re.Pattern[AnyStr]) -> tuple[AnyStr, int]:
+    """Return the text and the flags that an expression was made from, without compiling it."""
+    return cast("Late[AnyStr]", pattern)._of  # noqa: SLF001 - of this module

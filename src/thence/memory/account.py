@@ -18,14 +18,12 @@ from thence.format import shell
 from thence.format.joins import Call
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
+from thence.memory import derivation
 from thence.memory.course import Course, Fault, Run, asked, cut_short, said, short
 from thence.memory.outcome import TASKS, Outcome, TaskPattern, judge, task_of
 from thence.memory.signals import error_line
 from thence.memory.store import SessionRow
 from thence.memory.wording import corrects
-
-VERSION: Final = 1
-"""Raise it when a field gets another meaning."""
 
 LIMIT: Final = 64 << 10
 """Bytes a digest has at most."""
@@ -237,7 +235,7 @@ def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = T
     task = task_of(course, branch=session.git_branch, cwd=session.cwd, patterns=tasks)
     title = short(whole.title or "", 300)
     out = Digest(
-        VERSION,
+        derivation.DIGEST,
         session.flavor,
         verdict.outcome,
         verdict.confidence,

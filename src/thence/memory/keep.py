@@ -33,25 +33,25 @@ from thence.format.records import JSON, Skipped
 from thence.format.sealing import calls_in
 from thence.format.whole import Whole
 from thence.memory import spelling
+from thence.memory.derivation import fingerprint
 from thence.memory.growth import Growing, Growth, light, restated, seen_of, shortened
 from thence.memory.packs import Blobs, read_all
-from thence.memory.redact import VERSION, Redactor
+from thence.memory.redact import Redactor
 from thence.memory.search import meta
 from thence.memory.store import (
     Change,
     Held,
     Known,
+    NothingStored,
     SessionRow,
     Spend,
+    Tail,
     Words,
     call_key,
     claims,
     owner_key,
     pack_facts,
 )
-
-READER = 3
-"""Version of the readers: raise it when the same bytes give other facts, and all is read again."""
 
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
@@ -125,6 +125,7 @@ class Keeper:
         self._domains = domains or {}
         self._about: tuple[dict[str, JSON], dict[str, JSON]] = ({}, {})
         self._redacted: Counter[str] = Counter()
+        self._fingerprint = fingerprint(redactor.version)
 
     def keep(
         self,
@@ -210,11 +211,42 @@ class Keeper:
         redact = self._redactor.redact_json
         session = msgspec.convert(redact(msgspec.to_builtins(held.row.session)), Session)
         row = msgspec.structs.replace(
-            held.row, session=session, change=held.row.change + 1, redactor=VERSION, pack_bytes=0
+            held.row,
+            session=session,
+            change=held.row.change + 1,
+            redactor=self._fingerprint.redaction,
+            fold=self._fingerprint.fold,
+            pack_bytes=0,
         )
         change = self._change(whole, stored, None, row)
         change.cursor = held.cursor
         change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
+        return change
+
+    def rebuild(self, uid: str, stored: Held) -> Change:
+        """Return the rows of a stored session as its facts, payloads included, give them today."""
+        tail = Tail(
+            *(stored.row, stored.cursor, None, ()),
+            *(stored.replayed, stored.billed, stored.ties, NothingStored()),
+        )
+        growth = Growth(uid, Growing(tail, lambda: stored), [], torn=stored.row.torn)
+        before = stored.row.session
+        session = msgspec.structs.replace(
+            growth.delta.session,
+            repo=before.repo,
+            domain=before.domain,
+            source_path=before.source_path,
+            source_bytes=before.source_bytes,
+            cost=msgspec.structs.replace(growth.delta.session.cost, retries=growth.retries),
+        )
+        row = msgspec.structs.replace(
+            stored.row,
+            session=session,
+            change=stored.row.change + 1,
+            fold=self._fingerprint.fold,
+        )
+        change = self._grown(growth, _Stored([], b"", {}), row)
+        change.cursor = stored.cursor
         return change
 
     def sent(self, uid: str, there: Held | None, here: Held, facts: list[Fact]) -> Sending:
@@ -405,8 +437,9 @@ class Keeper:
             files=tuple(printable(file.path) for file in source.files),
             skipped=len(batch.skipped) + (before.skipped if before else 0),
             change=(before.change if before else known.change if known else 0) + 1,
-            redactor=VERSION,
-            reader=READER,
+            redactor=self._fingerprint.redaction,
+            reader=self._fingerprint.reader,
+            fold=self._fingerprint.fold,
             automated=bool(about.get("automated")),
             torn=batch.torn,
             gone=any(notice.what == "source gone" for notice in batch.notices),

@@ -15,7 +15,8 @@ from typing import Final, Literal
 import msgspec
 
 from thence.format.records import JSON
-from thence.memory.account import VERSION, Digest, ErrorSeen
+from thence.memory import derivation
+from thence.memory.account import Digest, ErrorSeen
 from thence.memory.signals import Signal
 
 Kind = Literal["recurring_error", "costly_detour", "breaking_file", "flaky_test"]
@@ -83,7 +84,7 @@ def memories(
     return [
         Memory(told["uid"], msgspec.convert(told, Digest), tuple(found.get(told["uid"], ())))
         for told in digests
-        if told.get("version") == VERSION
+        if told.get("version") == derivation.DIGEST
     ]
 
 

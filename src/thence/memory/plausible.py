@@ -68,6 +68,11 @@ _OTHER_NAME = expression(
 )
 """Names that speak of a secret without being given one."""
 
+TABLES: tuple[re.Pattern[bytes] | frozenset[bytes], ...] = (
+    *(_BLOB, _FOLDS, _UNREAL, _WORDS, _ID, _OTHER_NAME),
+)
+"""All that is looked up when a match is judged."""
+
 
 def is_secret(rule: Rule, data: bytes, start: int, first: int, last: int) -> bool:
     """Judge what a rule caught: `data[first:last]`, in a match that begins at `start`."""

@@ -271,7 +271,8 @@ class Postgres:
         mine = self.tenant, self.machine, EVERYONE
         rows = self._every(
             "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
-            " ingested, analysed, evicted FROM sessions WHERE tenant=%s AND %s IN (machine, %s)"
+            " ingested, analysed, evicted, fold, digest FROM sessions"
+            " WHERE tenant=%s AND %s IN (machine, %s)"
             " ORDER BY id",
             *mine,
         )

@@ -461,6 +461,14 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,
         1,
     ),
+    # By which versions of the fold and of the digest a session was derived.
+    Migration(
+        """
+    ALTER TABLE sessions ADD COLUMN fold bigint NOT NULL DEFAULT 0,
+        ADD COLUMN digest bigint NOT NULL DEFAULT 0
+    """,
+        1,
+    ),
 )
 
 

@@ -33,6 +33,7 @@ from thence.memory.rows import (
     ROW,
     SETTLE,
     columns,
+    digest_version,
     judged,
     now,
     spend_values,
@@ -634,10 +635,11 @@ class Writer:
             body = msgspec.msgpack.encode(
                 msgspec.structs.replace(held, session=judged(held.session, one))
             )
-            told.append((one.outcome, sizes[uid], body, one.change, at, self._tenant, uid))
+            made = (one.outcome, sizes[uid], digest_version(one), body)
+            told.append((*made, one.change, at, self._tenant, uid))
         # A session that went on since it was read stays un-analysed: the digest does not cover it.
         self._many(
-            "UPDATE sessions SET outcome=%s, distilled=%s, row=%s,"
+            "UPDATE sessions SET outcome=%s, distilled=%s, digest=%s, row=%s,"
             " analysed=CASE WHEN change=%s THEN %s::bigint ELSE analysed END"
             " WHERE tenant=%s AND uid=%s",
             told,

@@ -20,16 +20,16 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from hashlib import blake2b
 from string import ascii_letters, digits
 from typing import Any, NamedTuple
 
+from thence.format.expressions import source_of
 from thence.memory import plausible
 from thence.memory.contexts import CONTEXTS
 from thence.memory.rules import Rule
 from thence.memory.vendors import VENDORS
-
-VERSION = 1
-"""Stands in every stored row; raise it with any change of the rules, and rows are redacted anew."""
 
 RULES: tuple[Rule, ...] = VENDORS + CONTEXTS
 """Kinds with a form of their own first: of two that catch the same text the earlier names it."""
@@ -66,6 +66,26 @@ _LETTERS = bytes(
 _PLACEHOLDER = re.compile(rb"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
 
 
+def rules_version(rules: Iterable[Rule]) -> int:
+    """Return the version of rules: a hash of all that decides what they find, in their order.
+
+    It has 63 bits, so that every database holds it as an integer. Nothing is compiled.
+    """
+    texts = [
+        (
+            *(rule.name, rule.pattern, rule.keywords, rule.entropy, rule.hashed),
+            *(rule.shape, rule.strict, rule.ids, rule.near),
+        )
+        for rule in rules
+    ]
+    tables = [
+        sorted(table) if isinstance(table, frozenset) else source_of(table)
+        for table in plausible.TABLES
+    ]
+    body = repr((texts, tables)).encode("utf-8", "backslashreplace")
+    return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
+
+
 class Span(NamedTuple):
     """A secret in the bytes of a text, and the number of the rule that found it."""
 
@@ -85,6 +105,11 @@ class Redactor:
         self._clean: set[str] = set()
         self._heads: dict[str, str] = {}
         self._finder = _Finder((*rules, *extra))
+
+    @cached_property
+    def version(self) -> int:
+        """The version of its rules; see `rules_version`."""
+        return rules_version(self._finder.rules)
 
     def redact(self, text: str, suspects: list[int] | None = None) -> str:
         """Give the text with a placeholder for every secret; the text itself if there is none.

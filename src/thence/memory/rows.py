@@ -71,6 +71,7 @@ def columns(change: Change) -> dict[str, Any]:
         "path": session.source_path or "",
         "redactor": row.redactor,
         "reader": row.reader,
+        "fold": row.fold,
         "cursor": msgspec.msgpack.encode(change.cursor),
         "row": msgspec.msgpack.encode(row),
     }
@@ -81,6 +82,12 @@ def spend_values(spend: Spend) -> tuple[Any, ...]:
     counts = msgspec.structs.astuple(spend.usage)
     place = (spend.day, clean(spend.model), spend.where)
     return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
+
+
+def digest_version(one: Digested) -> int:
+    """Return the version of a digest; 0 when it does not say."""
+    version = one.digest.get("version")
+    return version if isinstance(version, int) else 0
 
 
 def judged(session: Session, one: Digested) -> Session:

@@ -164,6 +164,11 @@ MIGRATIONS: tuple[str, ...] = (
         session INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(session, key)
     ) WITHOUT ROWID;
     """,
+    # By which versions of the fold and of the digest a session was derived.
+    """
+    ALTER TABLE sessions ADD COLUMN fold INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sessions ADD COLUMN digest INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 
@@ -370,7 +375,7 @@ class Sqlite:
         rows = every(
             db,
             "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
-            " ingested, analysed, evicted FROM sessions",
+            " ingested, analysed, evicted, fold, digest FROM sessions",
         )
         return inventory(
             rows,

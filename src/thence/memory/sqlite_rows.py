@@ -22,6 +22,7 @@ from thence.memory.rows import (
     ROW,
     clean,
     columns,
+    digest_version,
     judged,
     now,
     spend_values,
@@ -222,10 +223,11 @@ def put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, n
     row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
     told = msgspec.structs.replace(row, session=judged(row.session, one))
     db.execute(
-        "UPDATE sessions SET outcome=?, distilled=?, row=? WHERE id=?",
+        "UPDATE sessions SET outcome=?, distilled=?, digest=?, row=? WHERE id=?",
         (
             one.outcome,
             len(body) + sum(len(signal) for *_, signal in signals),
+            digest_version(one),
             msgspec.msgpack.encode(told),
             session,
         ),

@@ -28,6 +28,7 @@ from thence.adapters.packages import (
     note_problem,
 )
 from thence.errors import BadConfig, ThenceError
+from thence.format import fold
 from thence.format.facts import Edge, Fact
 from thence.format.fold import FoldState, Index
 from thence.format.graph import State
@@ -118,7 +119,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """Grows with every write of this session."""
     redactor: int = 0
     reader: int = 0
-    """Versions of the rules and of the readers that made it."""
+    fold: int = 0
+    """Versions of the redaction rules, the readers and the fold that it was derived by."""
 
 
 class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -276,6 +278,9 @@ class Known(msgspec.Struct, frozen=True):
     analysed: int | None = None
     evicted: int | None = None
     """Times in milliseconds; None when that has not happened to it as it is."""
+    fold: int = 0
+    digest: int = 0
+    """Versions of the fold and of the digest; see `derivation`."""
 
 
 class Inventory(msgspec.Struct):
@@ -523,17 +528,24 @@ def unpack_facts(body: bytes) -> list[Fact]:
     return _FACTS.decode(zstandard.ZstdDecompressor().decompress(body))
 
 
-_FOLD = msgspec.msgpack.Decoder(tuple[FoldState, tuple[Spend, ...]])
+_PACKED_FOLD = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_FOLD_VERSION = msgspec.msgpack.Decoder(int)
+_FOLD_STATE = msgspec.msgpack.Decoder(FoldState)
+_FOLD_SPEND = msgspec.msgpack.Decoder(tuple[Spend, ...])
 
 
 def pack_fold(state: FoldState, spend: Sequence[Spend]) -> bytes:
-    """Return the state of a fold and what its sealed part took, as bytes."""
-    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode((state, spend)))
+    """Return the state of a fold and what its sealed part took, as bytes, with their version."""
+    parts = (fold.VERSION, state, spend)
+    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(parts))
 
 
-def unpack_fold(body: bytes) -> tuple[FoldState, tuple[Spend, ...]]:
-    """Return what `pack_fold` was given."""
-    return _FOLD.decode(zstandard.ZstdDecompressor().decompress(body))
+def unpack_fold(body: bytes) -> tuple[FoldState | None, tuple[Spend, ...]]:
+    """Return what `pack_fold` was given; nothing of what another version of the fold wrote."""
+    parts = _PACKED_FOLD.decode(zstandard.ZstdDecompressor().decompress(body))
+    if len(parts) != 3 or _FOLD_VERSION.decode(parts[0]) != fold.VERSION:
+        return None, ()
+    return _FOLD_STATE.decode(parts[1]), _FOLD_SPEND.decode(parts[2])
 
 
 def call_key(call: str) -> int:

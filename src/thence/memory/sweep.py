@@ -26,18 +26,19 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence.adapters import Adapter, Source, packages
-from thence.adapters.files import REWRITTEN, SKIPPED_LINKS, start_of, unchanged
+from thence.adapters.files import REWRITTEN, SKIPPED_LINKS, SOURCE_GONE, start_of, unchanged
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of
 from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import families, retention
+from thence.memory.derivation import PARTS, Part, fingerprint
 from thence.memory.exclusion import PEEK, Exclusion, project_told
 from thence.memory.growth import Growing
-from thence.memory.keep import READER, Carried, Keeper, printable, salvaged, with_payloads
+from thence.memory.keep import Carried, Keeper, printable, salvaged, with_payloads
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
-from thence.memory.redact import VERSION, Redactor
+from thence.memory.redact import Redactor
 from thence.memory.store import (
     DATA_LOSS,
     Change,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from thence.memory.outcome import TaskPattern
     from thence.memory.parcels import Turns
 
-__all__ = ["Outcome", "Progress", "Report", "Sweep", "recalled", "stale"]
+__all__ = ["Outcome", "Progress", "Report", "Sweep", "recalled"]
 
 ALONE = 8 << 20
 """Bytes up to which one process does everything: starting another would take longer."""
@@ -85,7 +86,7 @@ DIGESTS = 256
 """Digests that are written together: each such write waits for the disk."""
 
 
-Stage = Literal["find", "read", "digest", "evict", "push", "done"]
+Stage = Literal["find", "read", "reprocess", "digest", "evict", "push", "done"]
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -127,6 +128,8 @@ class Report(msgspec.Struct):
     bytes: int = 0
     rebuilt: int = 0
     """Times a session was put together from all of its facts instead of being continued."""
+    reprocessed: dict[Part, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    """Stored sessions that were derived again, by the part that changed."""
     skipped: int = 0
     failed: int = 0
     redactions: dict[str, int] = {}
@@ -216,7 +219,12 @@ class Sweep:
         self._digesting = digests
         self._anew = frozenset(anew)
         self._address = address if (os.cpu_count() or 1) > 1 else None
-        self._again: list[str] = []  # sessions to be redacted by newer rules, in the store alone
+        self._fingerprint = fingerprint(redactor.version)
+        self._in_store: dict[str, Part] = {}  # what is derived again without reading a source
+        self._reread: dict[str, Part] = {}  # what is read again because a part changed
+        self._altered: set[str] = set()  # sources without all that was read: never from the start
+        self.redacted_again: set[str] = set()
+        """Stored sessions that other redaction rules were applied to."""
         self._digests: list[Digested] = []
         self.report = Report()
 
@@ -226,14 +234,17 @@ class Sweep:
         places = {name: list(paths) for name, paths in roots.items()}
         known = self._store.known()
         jobs = self._jobs(places, known)
+        self._plan_reprocessing(jobs, known)
+        self._reprocess(known)
         conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
-        self._redact_again(known)
+        self._check_reread(known)
         for changes in families.settled(self._store, conflicts):
             self._store.write(changes)
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
             self._digest_rest(rest_s=REST_S if places else 0.0)
-        idle = not (jobs or self._again or conflicts or self.report.gone or self.report.digested)
+            self._digest_again(known)
+        idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
         self.report.problems = packages.problems()
@@ -282,6 +293,13 @@ class Sweep:
         if known.forgotten and known.is_forgotten(source.uid):
             return None
         before = known.sessions.get(source.uid)
+        if (
+            before is not None
+            and self._is_stale(source, before)
+            and source.uid not in self._anew
+            and not self._is_intact(self._adapters[name], source, before)
+        ):
+            self._altered.add(source.uid)
         if before is not None and not self._is_due(source, before):
             return None
         if self._exclude and self._is_excluded(source):
@@ -300,15 +318,31 @@ class Sweep:
             return not elsewhere or _size(source) > sum(
                 mark.size for mark in before.cursor.marks.values()
             )
-        if before.evicted is None:
-            return self._is_stale(source, before)
-        if before.redactor != VERSION:
-            self._again.append(source.uid)
-        return False
+        return before.evicted is None and self._is_stale(source, before)
 
     def _is_stale(self, source: Source, before: Known) -> bool:
         """Whether a session is read again from the start."""
-        return source.uid in self._anew or stale(before)
+        return source.uid in self._anew or (
+            source.uid not in self._altered and self._fingerprint.needs_source(before)
+        )
+
+    def _is_intact(self, adapter: Adapter, source: Source, before: Known) -> bool:
+        """Return whether a source still has all that was read of it.
+
+        If not, reading it from the start would lose what only the store has.
+        """
+        paths = {file.key: file.path for file in source.files}
+        for key, mark in before.cursor.marks.items():
+            if mark.size > 0 and not (key in paths and os.access(paths[key], os.R_OK)):
+                return False
+        if unchanged(source, before.cursor):
+            return True
+        batch = adapter.read(source, before.cursor)
+        notices = list(batch.notices)
+        while not batch.done:
+            batch = adapter.read(source, batch.cursor)
+            notices += batch.notices
+        return all(notice.what not in (REWRITTEN, SOURCE_GONE) for notice in notices)
 
     def _is_excluded(self, source: Source) -> bool:
         if self._exclude.means_source(source):
@@ -333,11 +367,12 @@ class Sweep:
                 path = printable(found[uid][1].path)
                 if one.gone or (path != one.path and not os.path.lexists(one.path)):
                     changed[uid] = path
-            elif one.path.startswith(starts.get(uid.partition(":")[0], ())):
-                if not one.gone and not os.path.lexists(one.path):
-                    changed[uid] = ""
-                if one.redactor != VERSION:
-                    self._again.append(uid)
+            elif (
+                one.path.startswith(starts.get(uid.partition(":")[0], ()))
+                and not one.gone
+                and not os.path.lexists(one.path)
+            ):
+                changed[uid] = ""
         if changed:
             self._restate(changed, known)
 
@@ -494,7 +529,9 @@ class Sweep:
         changes = [piece.change for piece in batch if piece.change is not None]
         self._keeper.sync()
         if changes:
-            for uid, others in self._store.write(changes).items():
+            again = [change for change in changes if change.fresh and self._is_redacted(change)]
+            digests = [one for change in again for one in self._redacted_digests(_uid(change))]
+            for uid, others in self._store.write(changes, digests=digests).items():
                 conflicts.setdefault(uid, set()).update(others)
         self._digests += [piece.digested for piece in batch if piece.digested is not None]
         if len(self._digests) >= DIGESTS:
@@ -529,41 +566,100 @@ class Sweep:
         if outcome.skipped or outcome.what == "failed":
             report.outcomes.append(outcome)
 
-    # -- newer rules --------------------------------------------------------------------
+    # -- parts that changed -------------------------------------------------------------
 
-    def _redact_again(self, known: Inventory) -> None:
-        """Go over what is in the store alone by the rules of today."""
-        for uid in self._again:
-            held = self._store.held(uid)
-            if held is not None:
-                path = known.sessions[uid].path if uid in known.sessions else ""
-                facts, broken = salvaged(held.facts, self._store.blobs, path)
-                if broken:
-                    self.report.skipped += len(broken)
-                    self.report.outcomes.append(Outcome(uid, path, "changed", 0, tuple(broken)))
-                change = self._keeper.again(uid, held, facts)
-                self._keeper.sync()
-                self._store.write([change])
-            elif (one := known.sessions.get(uid)) is not None:
-                self._redact_digest(uid, one)
+    def _plan_reprocessing(self, jobs: Sequence[Job], known: Inventory) -> None:
+        """Note which stored sessions other rules derived; what no source is read for is listed."""
+        reading = {job.source.uid for job in jobs}
+        for uid, stored in known.sessions.items():
+            parts = self._fingerprint.changed(stored)
+            if not parts or parts == ("digest",):
+                continue
+            if uid in reading and uid not in self._altered:
+                self._reread[uid] = parts[0]
+            elif "redaction" in parts:
+                self._in_store[uid] = "redaction"
+            elif "fold" in parts:
+                self._in_store[uid] = "fold"
 
-    def _redact_digest(self, uid: str, known: Known) -> None:
-        wanted = Filter(uids=(uid,))
+    def _reprocess(self, known: Inventory) -> None:
+        """Derive again, from the store alone, what other rules or another fold derived."""
+        for number, (uid, part) in enumerate(self._in_store.items()):
+            self._progress(
+                Progress(
+                    "reprocess",
+                    sources=number,
+                    all_sources=len(self._in_store),
+                    sessions=self._sessions,
+                )
+            )
+            self._reprocess_one(uid, part, known.sessions[uid])
+            self._count_reprocessed(uid, part)
+
+    def _check_reread(self, known: Inventory) -> None:
+        """Count what was read again; where that failed its secrets go from the store all the same.
+
+        So a source that cannot be read today does not keep what the rules of today take out.
+        """
+        stored = self._store.known().sessions if self._reread else {}
+        for uid, part in self._reread.items():
+            left = self._fingerprint.changed(stored[uid])
+            if "redaction" in left:
+                self._in_store[uid] = part
+                self._reprocess_one(uid, "redaction", known.sessions[uid])
+            if "redaction" in left or part not in left:
+                self._count_reprocessed(uid, part)
+
+    def _count_reprocessed(self, uid: str, part: Part) -> None:
+        self.report.reprocessed[part] += 1
+        if part == "redaction":
+            self.redacted_again.add(uid)
+
+    def _reprocess_one(self, uid: str, part: Part, known: Known) -> None:
+        held = self._store.held(uid)
+        if held is None:
+            self._redact_evicted(uid, known)
+            return
+        held.facts, broken = salvaged(held.facts, self._store.blobs, known.path)
+        if broken:
+            self.report.skipped += len(broken)
+            self.report.outcomes.append(Outcome(uid, known.path, "changed", 0, tuple(broken)))
+        if part == "redaction":
+            change = self._keeper.again(uid, held, held.facts)
+            digests = list(self._redacted_digests(uid))
+        else:
+            change, digests = self._keeper.rebuild(uid, held), []
+        self._keeper.sync()
+        self._store.write([change], digests=digests)
+
+    def _redact_evicted(self, uid: str, known: Known) -> None:
+        """Apply the redaction rules to all that is left of an evicted session."""
+        row = next(iter(self._store.sessions(Filter(uids=(uid,)))))
+        clean = msgspec.convert(self._redactor.redact_json(msgspec.to_builtins(row)), SessionRow)
+        clean = msgspec.structs.replace(clean, redactor=self._fingerprint.redaction)
+        self._store.write([Change(clean, known.cursor)], digests=list(self._redacted_digests(uid)))
+
+    def _is_redacted(self, change: Change) -> bool:
+        return self._reread.get(_uid(change)) == "redaction"
+
+    def _redacted_digests(self, uid: str) -> Iterator[Digested]:
+        """Yield the stored digest of a session, if any, with the redaction rules applied.
+
+        It is written together with the session's rows, so that no digest made under other rules
+        outlasts them, however long the next digest waits.
+        """
         redact = self._redactor.redact_json
-        row = next(iter(self._store.sessions(wanted)))
-        for told in self._store.kept("digests", wanted):
-            body = {k: v for k, v in told.items() if k not in ("uid", "change", "at")}
+        wanted = Filter(uids=(uid,))
+        for stored in self._store.kept("digests", wanted):
+            session = next(iter(self._store.sessions(wanted))).session
+            body = {k: v for k, v in stored.items() if k not in ("uid", "change", "at")}
             signals = [
-                {k: v for k, v in redact(one).items() if k != "uid"}
-                for one in self._store.kept("signals", wanted)
+                {k: v for k, v in redact(signal).items() if k != "uid"}
+                for signal in self._store.kept("signals", wanted)
             ]
-            session = row.session
-            made = Digested(uid, row.change, redact(body), signals, [], session.outcome)
-            made.task_ref = session.task_ref
-            self._store.write(digests=[made])
-        clean = msgspec.convert(redact(msgspec.to_builtins(row)), SessionRow)
-        clean = msgspec.structs.replace(clean, redactor=VERSION)
-        self._store.write([Change(clean, known.cursor)])
+            made = Digested(uid, stored["change"], redact(body), signals, [], session.outcome)
+            made.task_ref = session.task_ref and self._redactor.redact(session.task_ref)
+            yield made
 
     # -- digests ------------------------------------------------------------------------
 
@@ -573,6 +669,21 @@ class Sweep:
         waiting = self._resting(rows, rest_s)
         for number, row in enumerate(waiting):
             self._analyse(row.session.session_uid)
+            self._progress(
+                Progress(
+                    "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
+                )
+            )
+        self._put_digests()
+
+    def _digest_again(self, known: Inventory) -> None:
+        """Digest sessions again whose digest is of another version; no source is read."""
+        if not any("digest" in self._fingerprint.changed(one) for one in known.sessions.values()):
+            return
+        stored = self._store.known().sessions
+        waiting = [uid for uid, one in stored.items() if "digest" in self._fingerprint.changed(one)]
+        for number, uid in enumerate(waiting):
+            self.report.reprocessed["digest"] += self._analyse(uid)
             self._progress(
                 Progress(
                     "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
@@ -723,9 +834,8 @@ def _digest() -> Callable[..., Digested]:
     return digest
 
 
-def stale(known: Known) -> bool:
-    """Whether a session was read by older rules, so that it is read again from the start."""
-    return known.reader != READER or known.redactor != VERSION
+def _uid(change: Change) -> str:
+    return change.row.session.session_uid
 
 
 def recalled(uid: str, held: Held, blobs: Blobs, *, notes: bool = True) -> Whole:

@@ -24,7 +24,8 @@ from thence import __version__
 from thence.errors import NotReadable
 from thence.format.figures import clean, several, short, size
 from thence.format.joins import time_of
-from thence.memory.account import VERSION, Digest
+from thence.memory.account import Digest
+from thence.memory.derivation import DIGEST
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.serve import cost_page, list_page, now_page, pattern_page, spills, store_page
@@ -307,7 +308,7 @@ def _digest(desk: Desk, uid: str) -> Digest:
     for told in desk.store.kept("digests", Filter(uids=(uid,))):
         with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(told, Digest)
-    return Digest(VERSION, "", "unknown", 0.0, ("no digest of it can be read",))
+    return Digest(DIGEST, "", "unknown", 0.0, ("no digest of it can be read",))
 
 
 @get("/sessions/{uid:str}/rows", include_in_schema=False, sync_to_thread=True)

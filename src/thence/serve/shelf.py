@@ -25,11 +25,12 @@ class Key(NamedTuple):
     uid: str
     change: int
     evicted: str | None = None
+    redactor: int = 0
 
 
 def key_of(row: SessionRow) -> Key:
     """Give the key of a session."""
-    return Key(row.session.session_uid, row.change, row.session.evicted_at)
+    return Key(row.session.session_uid, row.change, row.session.evicted_at, row.redactor)
 
 
 class Shelf(Generic[T]):

@@ -185,8 +185,11 @@ class StoreSuite:
         if store.known().sessions["claude:one"].analysed:
             yield "a digest of another state was taken for this one's"
         store.write(digests=[_digest("claude:one", 1, outcome="success")])
-        if not store.known().sessions["claude:one"].analysed:
+        known = store.known().sessions["claude:one"]
+        if not known.analysed:
             yield "the session does not count as analysed"
+        if known.digest != _DIGEST_VERSION:
+            yield f"the version of the digest came back as {known.digest}"
         kept = list(store.kept("digests"))
         if [(one["uid"], one.get("title")) for one in kept] != [("claude:one", "t")]:
             yield f"the digest came back as {kept}"
@@ -237,11 +240,13 @@ class StoreSuite:
         change = _session(store, "one", "hello")
         store.write([change])
         store.write(digests=[_digest("claude:one", 1)])
-        row = msgspec.structs.replace(change.row, gone=True, pinned=True)
+        row = msgspec.structs.replace(change.row, gone=True, pinned=True, redactor=(1 << 63) - 1)
         store.write([Change(row, change.cursor)])
         known = store.known().sessions["claude:one"]
         if not (known.gone and known.pinned and known.analysed):
             yield f"restated as {known}"
+        if (known.redactor, known.reader, known.fold) != (row.redactor, row.reader, row.fold):
+            yield "the versions that a session was derived by came back as others"
         held = store.held("claude:one")
         if held is None or len(held.events) != 1 or not list(store.kept("spend")):
             yield "restating the row lost what it did not tell"
@@ -500,6 +505,9 @@ def _kept(store: Store, name: str, batch: Batch, held: Held | None) -> Change:
     return kept.change
 
 
+_DIGEST_VERSION = 7
+
+
 def _digest(
     uid: str,
     change: int,
@@ -509,7 +517,7 @@ def _digest(
     derived: Sequence[EventRow] = (),
 ) -> Digested:
     signals = [{"kind": "retry_loop", "text": "again and again"}]
-    told = {"title": title, "text": "digested"}
+    told = {"version": _DIGEST_VERSION, "title": title, "text": "digested"}
     return Digested(uid, change, told, signals, list(derived), outcome)
 
 
