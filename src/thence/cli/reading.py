@@ -43,7 +43,7 @@ def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
 
 def promises(whole: Whole) -> list[Todo]:
     """Give what was promised on the live line, compacted parts included, and is not done yet."""
-    results = {pair.call.call: pair for pair in joins.calls(whole.events)}
+    results = {pair.call.call: pair for pair in whole.calls}
     steps: list[Step] = []
     for place in whole.graph.chain(boundaries=False):
         fact = whole.facts[place]
@@ -64,7 +64,7 @@ def _step(event: str, block: Block, pair: joins.Call | None) -> Step:
         tool=block.tool or "",
         input=block.payload,
         result=result.payload if result is not None else None,
-        failed=pair is None or pair.ending is None or pair.ending.failed,
+        failed=pair is None or not pair.outcome.succeeded,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,8 +17,18 @@ from msgspec.structs import force_setattr as set_field
 
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
 from thence.errors import ThenceError
-from thence.format import gather, kinds
-from thence.format.facts import COPIES_OF, WHOLE_OUTPUT, Block, Edge, Fact, Told, words_of
+from thence.format import gather, kinds, outcomes
+from thence.format.facts import (
+    COPIES_OF,
+    WHOLE_OUTPUT,
+    Block,
+    Edge,
+    Fact,
+    Told,
+    all_told,
+    answers_of,
+    words_of,
+)
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped
 from thence.format.sealing import calls_in
@@ -41,7 +51,7 @@ from thence.memory.store import (
     pack_facts,
 )
 
-READER = 2
+READER = 3
 """Version of the readers: raise it when the same bytes give other facts, and all is read again."""
 
 _INDEXED = 0.35  # bytes of the index per byte of text
@@ -103,6 +113,32 @@ class _Stored(NamedTuple):
     def light(self) -> list[Fact]:
         """The facts with refs alone."""
         return [light(fact) for fact in self.full]
+
+
+class _Earlier:
+    """What was stored of a session before: its calls, whose results come now."""
+
+    def __init__(self, grown: Growing | None, facts: Sequence[Fact] = ()) -> None:
+        self._grown = grown
+        self._facts = facts
+
+    def calls_of(self, facts: Sequence[Fact], known: Mapping[str, Block]) -> dict[str, Block]:
+        """Return the calls that results among these facts answer and that are not `known`."""
+        missing = {name for fact in facts for name in answers_of(fact.blocks)} - known.keys()
+        if not missing:
+            return {}
+        out = _calls_in(self._facts, missing)
+        if self._grown is not None:
+            out = _calls_in(self._grown.last_facts, missing)
+            missing = {name for name in missing - out.keys() if self._grown.has_call(name)}
+            if missing:  # a result of a call long ago: rare, and then all of it is rebuilt
+                out |= _calls_in(self._grown.load().facts, missing)
+        return out
+
+
+def _calls_in(facts: Iterable[Fact], names: Container[str]) -> dict[str, Block]:
+    blocks = (block for fact in facts for block in fact.blocks if block.kind == "tool_call")
+    return {block.call: block for block in blocks if block.call in names and block.call is not None}
 
 
 class Keeper:
@@ -171,7 +207,7 @@ class Keeper:
             return out
         # Pieces are joined first: a secret may have been cut in two.
         new = gather.joined(_not_read_before(batch.events, grown))
-        stored = self._stored(source.uid, new)
+        stored = self._stored(source.uid, new, _Earlier(grown))
         growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
         out.rebuilt = growth.rebuilt
         if grown is None and batch.done:
@@ -194,7 +230,7 @@ class Keeper:
 
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
         """Keep a session once more that is in the store alone, by the rules of today."""
-        stored = self._stored(uid, facts)
+        stored = self._stored(uid, facts, _Earlier(None))
         whole = Whole(
             uid, stored.full, replayed=held.replayed, billed=held.billed, torn=held.row.torn
         )
@@ -213,7 +249,7 @@ class Keeper:
 
         `here` is the session as it stands in the store they come from, its row clean.
         """
-        stored = self._stored(uid, facts)
+        stored = self._stored(uid, facts, _Earlier(None, here.facts))
         whole = Whole(
             uid,
             [*(there.facts if there else ()), *stored.full],
@@ -250,8 +286,11 @@ class Keeper:
 
     # -- redaction and packs ------------------------------------------------------------
 
-    def _stored(self, uid: str, facts: Sequence[Fact]) -> _Stored:
-        """Take secrets out of everything that records say, and put their payloads into the pack."""
+    def _stored(self, uid: str, facts: Sequence[Fact], earlier: _Earlier) -> _Stored:
+        """Take secrets out of everything that records say, and put their payloads into the pack.
+
+        What calls do and how they ended is noted with them: no reader needs payloads for that.
+        """
         bodies: list[bytes] = []
         redacted = self._redacted = Counter()
         full = [self._clean(fact, bodies) for fact in facts]
@@ -261,6 +300,8 @@ class Keeper:
         held = [block for fact in full for block in fact.blocks if block.payload is not None]
         for block, ref in zip(held, refs, strict=True):
             set_field(block, "ref", ref)
+        calls = outcomes.add_effects(full)
+        outcomes.add_evidence(full, {**earlier.calls_of(full, calls), **calls}, all_told(full))
         try:
             return _Stored(full, _packedlight(full, held), redacted)
         except spelling.UNSPELLABLE:
@@ -474,7 +515,10 @@ def _size(ref: str) -> int:
 def _with_payload(b: Block, payload: JSON, end: int | None) -> Block:
     if end is not None and b.kind == "tool_result":
         payload = _ends(payload, end)
-    return Block(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref)
+    return Block(
+        *(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref),
+        *(b.effect, b.evidence),
+    )
 
 
 def _ends(payload: JSON, end: int) -> JSON:
