@@ -29,6 +29,7 @@ from thence.format.facts import (
 from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
 from thence.format.normal import Session, SessionEvent
+from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON, Notice, Usage
 from thence.format.turn import TurnNow, turn_of
 
@@ -180,6 +181,11 @@ class Whole:
     def calls(self) -> list[joins.Call]:
         """All calls with their results, in written order; copies are not among them."""
         return joins.calls(self.events, self._call_blocks, all_told(self.facts))
+
+    @cached_property
+    def outcomes(self) -> dict[int, CallOutcome]:
+        """How each call went, by the id of its event."""
+        return {pair.call.event_id: pair.outcome for pair in self.calls}
 
     @cached_property
     def derived(self) -> list[SessionEvent]:

@@ -37,7 +37,7 @@ from thence.memory import spelling
 from thence.memory.growth import Growing, Growth, light, restated, seen_of, shortened
 from thence.memory.packs import Blobs, read_all
 from thence.memory.redact import VERSION, Redactor
-from thence.memory.search import meta
+from thence.memory.search import kind_token, meta
 from thence.memory.store import (
     Change,
     Held,
@@ -237,7 +237,12 @@ class Keeper:
         redact = self._redactor.redact_json
         session = msgspec.convert(redact(msgspec.to_builtins(held.row.session)), Session)
         row = msgspec.structs.replace(
-            held.row, session=session, change=held.row.change + 1, redactor=VERSION, pack_bytes=0
+            held.row,
+            session=session,
+            change=held.row.change + 1,
+            redactor=VERSION,
+            reader=READER,
+            pack_bytes=0,
         )
         change = self._change(whole, stored, None, row)
         change.cursor = held.cursor
@@ -387,7 +392,8 @@ class Keeper:
             change.claims += _ties(growth.uid, change.row.edges, growth.delta.about)
         events = growth.delta.events
         wanted = {event.event_id for event in change.events}
-        change.words = list(_words(growth.uid, [e for e in events if e.event_id in wanted]))
+        new = [e for e in events if e.event_id in wanted]
+        change.words = list(_words(growth.uid, new, _implied(growth.delta.window, wanted)))
         return self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
 
     def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
@@ -395,7 +401,7 @@ class Keeper:
         change.fresh = held is None
         wanted = {event.event_id for event in change.events}
         events = [event for event in whole.events if event.event_id in wanted]
-        change.words = list(_words(whole.uid, events))
+        change.words = list(_words(whole.uid, events, _implied(whole, wanted)))
         change.claims += _ties(whole.uid, change.row.edges, whole.about)
         return self._measured(change, stored, held.row if held else None)
 
@@ -619,7 +625,28 @@ def _packed(facts: Iterable[Fact]) -> int:
     return sum(int(length) for _, length, start, _ in refs if start == "0")
 
 
-def _words(uid: str, events: Iterable[SessionEvent]) -> Iterable[Words]:
+def _implied(whole: Whole, new: Container[int]) -> dict[int, list[str]]:
+    """Return the kinds of what events imply (a test run, an edit, …), by the id of the event.
+
+    An event is indexed once. What a result shows of a call that was indexed before is found by
+    the result.
+    """
+    results = {
+        pair.call.event_id: pair.result.event_id
+        for pair in whole.calls
+        if pair.result is not None and pair.call.event_id not in new
+    }
+    out: dict[int, list[str]] = {}
+    for event in whole.derived:
+        base = event.derived_from or 0
+        if event.kind != "lifecycle":
+            out.setdefault(base if base in new else results.get(base, base), []).append(event.kind)
+    return out
+
+
+def _words(
+    uid: str, events: Iterable[SessionEvent], implied: Mapping[int, Sequence[str]]
+) -> Iterable[Words]:
     """Return the words of events, each with the tokens by which it can be filtered."""
     agent = uid.partition(":")[0]
     for event in events:
@@ -629,7 +656,10 @@ def _words(uid: str, events: Iterable[SessionEvent]) -> Iterable[Words]:
         note = event.role == "system" and not _has_output(event.payload)
         body = words_of(event, _NOTE) if note else words_of(event)
         if body:
-            yield Words(event.event_id, body, meta(agent, event.kind, event.tool))
+            tokens = meta(agent, event.kind, event.tool)
+            if more := implied.get(event.event_id):
+                tokens = " ".join([tokens, *(kind_token(kind) for kind in dict.fromkeys(more))])
+            yield Words(event.event_id, body, tokens)
 
 
 def _has_output(payload: JSON) -> bool:

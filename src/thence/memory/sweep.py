@@ -306,7 +306,7 @@ class Sweep:
             elif one.path.startswith(starts.get(uid.partition(":")[0], ())):
                 if not one.gone and not os.path.lexists(one.path):
                     changed[uid] = ""
-                if one.redactor != VERSION:
+                if one.redactor != VERSION or (one.evicted is None and one.reader != READER):
                     self._again.append(uid)
         if changed:
             self._restate(changed, known)

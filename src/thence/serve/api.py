@@ -26,7 +26,9 @@ from thence.format import layout
 from thence.format.figures import TICKS
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
+from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
+from thence.format.whole import Whole
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By
 from thence.memory.notes import matching_notes
@@ -287,7 +289,7 @@ def chain(
     row = desk.row(uid)
     whole = desk.whole(row).whole
     places = whole.graph.chain(boundaries=compacted)
-    return _events(row, recall.along(whole, places), cursor, limit)
+    return _events(row, whole, recall.along(whole, places), cursor, limit)
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -303,7 +305,7 @@ def branch(
     row = desk.row(uid)
     whole = desk.whole(row).whole
     places = whole.graph.chain(recall.place_of(whole, event), boundaries=False)
-    return _events(row, recall.along(whole, places), cursor, limit)
+    return _events(row, whole, recall.along(whole, places), cursor, limit)
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
@@ -319,14 +321,15 @@ def events(
 ) -> Events:
     """All events in written order, dead ones and subagents' as well."""
     row = desk.row(uid)
+    whole = desk.whole(row).whole
     found = [
         event
-        for event in desk.whole(row).whole.events
+        for event in whole.events
         if kind in (None, event.kind)
         and became in (None, event.state)
         and channel in (None, event.channel, agent_name(event.channel))
     ]
-    return _events(row, found, cursor, limit)
+    return _events(row, whole, found, cursor, limit)
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
@@ -341,7 +344,9 @@ def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
 def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
     """One event, whole."""
-    return event_out(recall.event_of(desk.whole(desk.row(uid)).whole, event))
+    whole = desk.whole(desk.row(uid)).whole
+    found = recall.event_of(whole, event)
+    return event_out(found, whole.outcomes.get(found.event_id))
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
@@ -355,16 +360,17 @@ def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Respons
 
 
 def _events(
-    row: SessionRow, found: Sequence[SessionEvent], cursor: str | None, limit: int
+    row: SessionRow, whole: Whole, found: Sequence[SessionEvent], cursor: str | None, limit: int
 ) -> Events:
     shown, following = paged(found, cursor, limit)
-    return Events([event_out(event) for event in shown], len(found), row.change, following)
+    out = [event_out(event, whole.outcomes.get(event.event_id)) for event in shown]
+    return Events(out, len(found), row.change, following)
 
 
-def event_out(event: SessionEvent) -> EventOut:
-    """Give an event as the API does."""
+def event_out(event: SessionEvent, outcome: CallOutcome | None = None) -> EventOut:
+    """Return an event as the API gives it; `outcome` is how it went if it is a call."""
     fields: dict[str, Any] = msgspec.structs.asdict(event)
-    return EventOut(**fields, name=recall.event_name(event.event_id))
+    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=outcome)
 
 
 @get("/api/projects/{project:str}/agent-sessions/{agent:str}", sync_to_thread=True)
@@ -377,10 +383,11 @@ def agent_session(
 ) -> AgentSession:
     """What one subagent of a project did, whichever session started it."""
     row, channel = _started(desk, project, agent)
-    found = [e for e in desk.whole(row).whole.events if channel in (None, e.channel)]
+    whole = desk.whole(row).whole
+    found = [e for e in whole.events if channel in (None, e.channel)]
     found = [event for event in found if event.state != State.INTERNAL]
     shown, following = paged(found, cursor, limit)
-    out = [event_out(event) for event in shown]
+    out = [event_out(event, whole.outcomes.get(event.event_id)) for event in shown]
     return AgentSession(project, agent, row.session.session_uid, out, len(found), following)
 
 
