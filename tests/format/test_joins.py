@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from thence.format.facts import normalise
 from thence.format.graph import State
 from thence.format.joins import (
-    Call,
     Spent,
     added,
     bills,
@@ -119,7 +118,7 @@ def test_orphan_has_no_result_and_no_ending() -> None:
     """A call that nobody answered stays open; a result that nobody asked for is nobody's."""
     (pair,) = calls(log(call("a", "X"), result("b")))
 
-    assert Call(pair.call, None, None) == pair
+    assert (None, None) == (pair.result, pair.ending)
 
 
 def test_first_result_after_the_call_is_taken() -> None:

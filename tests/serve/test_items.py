@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from thence.format import kinds
-from thence.format.facts import Block, Told
+from thence.format.facts import Block
+from thence.format.outcomes import CallOutcome
 from thence.serve.chart import Call
 from thence.serve.items import status_of
 
@@ -16,11 +16,13 @@ RESULT = Block("tool_result", "tool", "done")
     ("call", "expected"),
     [
         (None, ("no result", True)),
-        (Call(None, None, None, None), ("open", False)),
-        (Call(None, None, Told("c", ended=False), None), ("open", False)),
-        (Call(RESULT, 1, None, None), ("ok", False)),
-        (Call(RESULT, 1, Told("c", exit_code=0), None), ("exit 0", False)),
-        (Call(RESULT, 1, None, kinds.Ending(failed=True, why="denied")), ("denied", True)),
+        (Call(None, None, CallOutcome()), ("open", False)),
+        (Call(RESULT, None, CallOutcome(ended=True)), ("ok", False)),
+        (Call(RESULT, None, CallOutcome(ended=True, exit_code=0)), ("exit 0", False)),
+        (
+            Call(RESULT, None, CallOutcome(ended=True, failed=True, reason="denied")),
+            ("denied", True),
+        ),
     ],
 )
 def test_a_call_says_how_it_stands(call: Call | None, expected: tuple[str, bool]) -> None:

@@ -16,7 +16,7 @@ from datetime import UTC, tzinfo
 from functools import cached_property
 
 from thence.adapters.sessions import Loaded
-from thence.cli.calls import Pair, answer_of, pairs_of, run_of, telling
+from thence.cli.calls import answer_of, calls_by_id, run_of, telling
 from thence.cli.reading import flowed, notices, promises, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
@@ -111,9 +111,9 @@ class Page:
         return bool(self.whole.facts[place].node.flags & Is.PROMPT)
 
     @cached_property
-    def pairs(self) -> dict[str, Pair]:
+    def pairs(self) -> dict[str, joins.Call]:
         """All calls by their id."""
-        return pairs_of(self.whole)
+        return calls_by_id(self.whole)
 
     @cached_property
     def sizes(self) -> Counter[str]:
@@ -350,11 +350,11 @@ class Page:
         pair = self.pairs.get(block.call or "")
         said = block.summary or kinds.summary(block.tool or "", block.payload)
         said = clean(said.replace(self._here, "") if self._here else said)
-        if pair is None or not pair.ended:
+        if pair is None or not pair.outcome.ended:
             lost = spaced(f"{step}○    {said}", "interrupted, no result", self._row_room)
             yield style(lost, fg="red")
         else:
-            yield from self._ended(block, pair, said, step)
+            yield from self._ended(pair, said, step)
         channel = self.agents.get(block.call or "")
         if channel is not None and channel not in self._shown:
             yield from self._agent(channel, block.call or "", step)
@@ -368,21 +368,15 @@ class Page:
         cwd = (self.whole.session().cwd or "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
-    def _ended(self, block: Block, pair: Pair, said: str, step: str) -> Iterator[str]:
-        tool, failed = block.tool or "", pair.failed
-        why = pair.call.ending.why if pair.call.ending and failed else ""
-        if why in _CUT_SHORT:
+    def _ended(self, pair: joins.Call, said: str, step: str) -> Iterator[str]:
+        outcome = pair.outcome
+        if outcome.reason in _CUT_SHORT:
+            why = outcome.reason
             row = spaced(f"{step}{_CUT_SHORT[why]}    {said}", why, self._row_room)
             yield style(row, fg="red")
             return
-        script = kinds.command(tool, block.payload)
-        result = pair.call.result
-        told = text_of(result.payload) or output.text(result.payload) if result else ""
-        tests = kinds.tests(script, told) if script is not None else None
-        tested = tests is not None or (script is not None and kinds.test_runner(script) is not None)
-        failed = failed or bool(tests and tests.failed)
-        edits = kinds.is_edit(tool, block.payload)
-        mark = "✗" if failed else "✓" if tested else "■" if edits else "│"
+        failed, tests = outcome.is_red, outcome.tests
+        mark = "✗" if failed else "✓" if outcome.is_test_run else "■" if outcome.edited else "│"
         colour = "red" if failed else {"✓": "green", "■": "yellow"}.get(mark, "")
         counts = run_of(tests) if tests else ""
         start = "│  › " if mark == "│" else f"{mark}    "
@@ -390,7 +384,9 @@ class Page:
         shown = spaced(row, self._figures(pair, failed=failed), self._row_room)
         yield style(shown, fg=colour) if colour else shown
         if failed and not counts:
-            most = clean(telling(told, at_end=script is not None))
+            result = pair.result
+            text = text_of(result.payload) or output.text(result.payload) if result else ""
+            most = clean(telling(text, at_end=pair.effect.is_script))
             if most:
                 yield self._dim(cut(f"{step}│      {most}", self._prose_room))
 
@@ -398,8 +394,8 @@ class Page:
     def _row_room(self) -> int:
         return min(self.room, 100)
 
-    def _figures(self, pair: Pair, *, failed: bool) -> str:
-        code, took = pair.exit_code, pair.took
+    def _figures(self, pair: joins.Call, *, failed: bool) -> str:
+        code, took = pair.outcome.exit_code, pair.outcome.shown_ms
         parts = [
             f"exit {code}" if failed and code else "",
             lasted(took) if took else "",
@@ -510,8 +506,8 @@ class Page:
         if self.opened:
             yield from self._run(places, f"{step}│ ")
         pair = self.pairs.get(call)
-        if pair is not None and pair.call.result is not None:
-            back = answer_of(output.text(pair.call.result.payload))
+        if pair is not None and pair.result is not None:
+            back = answer_of(output.text(pair.result.payload))
             yield cut(f"{step}│    returned: {clean(back)}", self._prose_room)
 
     # -- the end ------------------------------------------------------------------------

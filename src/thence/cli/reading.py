@@ -46,7 +46,7 @@ def promises(whole: Whole) -> list[Todo]:
     from thence.memory.course import Course
     from thence.memory.outcome import judge
 
-    results = {pair.call.call: pair for pair in joins.calls(whole.events)}
+    results = {pair.call.call: pair for pair in whole.calls}
     steps: list[Step] = []
     for place in whole.graph.chain(boundaries=False):
         fact = whole.facts[place]
@@ -67,7 +67,7 @@ def _step(event: str, block: Block, pair: joins.Call | None) -> Step:
         tool=block.tool or "",
         input=block.payload,
         result=result.payload if result is not None else None,
-        failed=pair is None or pair.ending is None or pair.ending.failed,
+        failed=pair is None or not pair.outcome.succeeded,
     )
 
 

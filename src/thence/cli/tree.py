@@ -319,7 +319,7 @@ class Tree:
 
     def _is_open(self, call: str) -> bool:
         pair = self._page.pairs.get(call)
-        return pair is None or not pair.ended
+        return pair is None or not pair.outcome.ended
 
     def _row(
         self,

@@ -53,6 +53,10 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     failed: bool | None = None
     ref: str | None = None
     """Where the payload lies, once a store has taken it out."""
+    effect: kinds.Effect | None = None
+    """What a call does, or a record of a file says was done; noted when the payload was stored."""
+    evidence: kinds.Evidence | None = None
+    """What a result says of how its call ended; noted when the payload was stored."""
 
 
 class Base(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -372,6 +376,12 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
             if block.kind == "tool_call" and block.call is not None:
                 tools[block.call] = block.tool
     return list(_events(facts, states, times, uid, name, last, tools, all_told(facts)))
+
+
+def event_blocks(facts: Sequence[Fact]) -> list[Block]:
+    """Return the block of each event that `events_of` makes of the same facts."""
+    times = occurrences(facts)
+    return [b for f, nth in zip(facts, times, strict=True) if nth is not None for b in f.blocks]
 
 
 def occurrences(facts: Sequence[Fact]) -> list[int | None]:

@@ -10,15 +10,18 @@ neither tokens nor a payload.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 import msgspec
 
-from thence.format import kinds
+from thence.format import kinds, outcomes
+from thence.format.facts import Block, Told
 from thence.format.graph import State
 from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, event_id
-from thence.format.records import Usage, text_of, word
+from thence.format.outcomes import CallOutcome
+from thence.format.outcomes import time_of as time_of  # noqa: PLC0414 - callers may ask here, too
+from thence.format.records import Usage
 from thence.format.repair import INTERRUPTED
 
 _OF_CALLS = frozenset({"tool_call", "tool_result"})
@@ -30,7 +33,16 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     call: SessionEvent
     result: SessionEvent | None
-    ending: kinds.Ending | None
+    effect: kinds.Effect
+    outcome: CallOutcome
+
+    @property
+    def ending(self) -> kinds.Ending | None:
+        """How it ended; None when nothing says that it did."""
+        outcome = self.outcome
+        if not outcome.ended:
+            return None
+        return kinds.Ending(outcome.failed, outcome.exit_code, outcome.reason)
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -55,44 +67,68 @@ class Spent(msgspec.Struct, frozen=True):
 # -- calls ----------------------------------------------------------------------------------
 
 
-def calls(events: Sequence[SessionEvent]) -> list[Call]:
-    """Pair every call with its result, in written order.
+def calls(
+    events: Sequence[SessionEvent],
+    blocks: Mapping[int, Block] | None = None,
+    told: Mapping[str, Told] | None = None,
+) -> list[Call]:
+    """Pair every call with its result, in written order; see `match_results`.
 
-    By id alone: results stand before their call in some logs. Of several a real one is taken
-    before a synthetic one, then the first that follows the call, else the first. A second call
-    of the same id gets none.
+    `blocks` are those of the facts, by the id of their event: what is stored with them decides.
+    Without them payloads do. `told` is what other records tell of calls.
     """
-    results: dict[str, list[tuple[int, SessionEvent]]] = {}
-    asked: list[tuple[int, SessionEvent]] = []
+    blocks, told = blocks or {}, told or {}
+    results: dict[str, list[tuple[int, bool]]] = {}
+    asked: list[tuple[int, str | None]] = []
     for at, event in enumerate(events):
         if event.kind not in _OF_CALLS or not _counts(event):
             continue
         if event.kind == "tool_call":
-            asked.append((at, event))
+            asked.append((at, event.call))
         elif event.call is not None:
-            results.setdefault(event.call, []).append((at, event))
-    out: list[Call] = []
-    taken: set[str] = set()
-    for at, event in asked:
-        found: list[tuple[int, SessionEvent]] = []
-        if event.call is not None and event.call not in taken:
-            found = results.get(event.call, found)
-            taken.add(event.call)
-        if len(found) > 1:
-            found = sorted(found, key=lambda f: (f[1].payload == INTERRUPTED, f[0] < at))
-        result = found[0][1] if found else None
-        out.append(Call(event, result, _ending(event, result)))
-    return out
+            results.setdefault(event.call, []).append((at, _is_synthetic(event, blocks)))
+    found = outcomes.match_results(asked, results)
+    return [
+        _paired(events[at], None if answer is None else events[answer], blocks, told)
+        for (at, _), answer in zip(asked, found, strict=True)
+    ]
+
+
+def _is_synthetic(result: SessionEvent, blocks: Mapping[int, Block]) -> bool:
+    block = blocks.get(result.event_id)
+    return result.payload == INTERRUPTED if block is None else outcomes.is_synthetic(block)
+
+
+def _paired(
+    call: SessionEvent,
+    result: SessionEvent | None,
+    blocks: Mapping[int, Block],
+    told: Mapping[str, Told],
+) -> Call:
+    block = blocks.get(call.event_id)
+    effect = outcomes.call_effect(call.tool, call, block.effect if block else None)
+    status = told.get(call.call or "")
+    if status is None and result is not None and result.took_ms is not None:
+        status = Told(call.call or "", took_ms=result.took_ms)
+    evidence = None
+    if result is not None:
+        answer = blocks.get(result.event_id)
+        stored = answer.evidence if answer else None
+        evidence = outcomes.result_evidence(call.tool, effect, result, status, stored)
+    outcome = outcomes.judge_call(
+        call.tool,
+        effect,
+        result=result,
+        evidence=evidence,
+        told=status,
+        started=call.ts,
+        finished=result.ts if result is not None else None,
+    )
+    return Call(call, result, effect, outcome)
 
 
 def _counts(event: SessionEvent) -> bool:
     return event.state is not State.REPLAYED and event.derived_from is None
-
-
-def _ending(call: SessionEvent, result: SessionEvent | None) -> kinds.Ending | None:
-    if result is None:
-        return None
-    return kinds.ending(call.tool or "", result.payload, is_error=result.failed)
 
 
 # -- usage ----------------------------------------------------------------------------------
@@ -166,30 +202,24 @@ def subtracted(one: Usage, other: Usage) -> Usage:
 def derived(
     events: Sequence[SessionEvent],
     pairs: Sequence[Call] | None = None,
-    deeds: Sequence[kinds.Deed] | None = None,
+    blocks: Mapping[int, Block] | None = None,
 ) -> list[SessionEvent]:
     """Give the further events that a session's own events imply, in written order.
 
-    `pairs` are the calls of the same events and `deeds` what they do, where somebody has found
-    that out already.
+    `pairs` are the calls of the same events, where somebody has found them already; `blocks` as
+    for `calls`.
     """
-    pairs = calls(events) if pairs is None else pairs
-    deeds = done(pairs) if deeds is None else deeds
+    pairs = calls(events, blocks) if pairs is None else pairs
     line = _line(events)
     out = [
-        *_from_calls(pairs, deeds),
-        *_from_files(events),
-        *_retries(pairs, deeds),
+        *_from_calls(pairs),
+        *_from_files(events, blocks or {}),
+        *_retries(pairs),
         *_interventions(line, pairs),
         *_rests(line),
     ]
     order = {event.event_id: at for at, event in enumerate(events)}
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
-
-
-def done(pairs: Iterable[Call]) -> list[kinds.Deed]:
-    """Give what each call does."""
-    return [kinds.deed(pair.call.tool or "", pair.call.payload) for pair in pairs]
 
 
 def _line(events: Iterable[SessionEvent]) -> list[SessionEvent]:
@@ -225,31 +255,30 @@ def _derive(
     )
 
 
-def _from_calls(pairs: Sequence[Call], deeds: Sequence[kinds.Deed]) -> Iterable[SessionEvent]:
+def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
     """Test runs and edits hang off their call, errors off the result that tells of them."""
-    for pair, deed in zip(pairs, deeds, strict=True):
-        call, result, ending = pair.call, pair.result, pair.ending
-        failed = ending.failed if ending else None
-        line = deed.script
-        if line is not None and (runner := kinds.test_runner(line)) is not None:
-            found = kinds.tests(line, text_of(result.payload) if result else "")
-            # A pipe hides the exit code of what it reads from; what the runner counted stands.
-            red = failed if found is None or found.failed is None else found.failed > 0 or failed
-            yield _derive(call, "test_run", _tests_line(runner, found), failed=red)
-        if result is not None and not failed and deed.touches and deed.edits:
-            yield _derive(call, "edit", kinds.summary(call.tool or "", call.payload))
-        if result is not None and failed:
-            why = kinds.error_shape(text_of(result.payload)) or (ending.why if ending else "")
-            yield _derive(result, "error", why[:240], failed=True)
+    for pair in pairs:
+        call, result, outcome = pair.call, pair.result, pair.outcome
+        if pair.effect.runner is not None:
+            line = _tests_line(pair.effect.runner, outcome.tests)
+            yield _derive(call, "test_run", line, failed=outcome.is_red if outcome.ended else None)
+        if outcome.edited:
+            yield _derive(call, "edit", call.summary)
+        if result is not None and outcome.failed:
+            yield _derive(result, "error", outcome.error[:240], failed=True)
 
 
-def _from_files(events: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
+def _from_files(
+    events: Sequence[SessionEvent], blocks: Mapping[int, Block]
+) -> Iterable[SessionEvent]:
     """Our own harnesses say of a file themselves that it was changed."""
     for event in events:
         if event.native_type == "file" and _counts(event):
-            told = event.payload if isinstance(event.payload, dict) else {}
-            if told.get("how") != "read":
-                yield _derive(event, "edit", f"edited {word(told.get('path'))}"[:SUMMARY_LENGTH])
+            block = blocks.get(event.event_id)
+            stored = block.effect if block is not None else None
+            effect = outcomes.file_effect(event.payload) if stored is None else stored
+            for path in effect.edited:
+                yield _derive(event, "edit", f"edited {path}"[:SUMMARY_LENGTH])
 
 
 def _tests_line(runner: str, found: kinds.Tests | None) -> str:
@@ -260,38 +289,29 @@ def _tests_line(runner: str, found: kinds.Tests | None) -> str:
     return ", ".join(parts)
 
 
-def _retries(pairs: Sequence[Call], deeds: Sequence[kinds.Deed]) -> Iterable[SessionEvent]:
+def _retries(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
     """A call is a retry when the last call for the same thing, in its channel, failed."""
-    failed: dict[tuple[str, str], set[str]] = {}  # channel and tool -> what failed last
-    for pair, deed in zip(pairs, deeds, strict=True):
-        call = pair.call
-        where = call.channel, "shell" if deed.script is not None else call.tool or ""
-        fails = pair.ending is None or pair.ending.failed
-        open_ = failed.get(where)
-        if not open_ and not fails:
-            continue  # as most: then nobody needs to know what it is for
-        what = aim(call, deed)[1]
-        if open_ and what in open_:
+    failed: set[tuple[str, str, int]] = set()
+    for pair in pairs:
+        call, what = pair.call, aim(pair)
+        if what in failed:
             yield _derive(call, "retry", f"again: {call.summary}")
-        if fails:
-            failed.setdefault(where, set()).add(what)
-        elif open_:
-            open_.discard(what)
+        if not pair.outcome.ended or pair.outcome.failed:
+            failed.add(what)
+        else:
+            failed.discard(what)
 
 
-def aim(call: SessionEvent, deed: kinds.Deed | None = None) -> tuple[str, str]:
-    """What a call is for: the same tests, the same files, or the very same arguments."""
-    tool = call.tool or ""
-    deed = kinds.deed(tool, call.payload) if deed is None else deed
-    line = deed.script
-    if line is not None:
-        return "shell", kinds.test_runner(line) or " ".join(line.split())
-    if deed.touches:
-        return tool, "\n".join(sorted(touch.path for touch in deed.touches))
-    try:
-        return tool, repr(call.payload)
-    except RecursionError:  # nested deeper than Python follows: the same as nothing else
-        return tool, f"{call.event_id}"
+def aim(pair: Call) -> tuple[str, str, int]:
+    """Return what a call is for, by channel: the same tests, files, or the very same arguments."""
+    call, effect = pair.call, pair.effect
+    where = "shell" if effect.is_script else call.tool or ""
+    return call.channel, where, call.event_id if effect.retry_key is None else effect.retry_key
+
+
+def count_retries(pairs: Iterable[Call]) -> int:
+    """Return how many calls of the session itself try again what had failed."""
+    return sum(1 for _ in _retries([pair for pair in pairs if not pair.call.is_sidechain]))
 
 
 def _interventions(line: Sequence[SessionEvent], pairs: Sequence[Call]) -> Iterable[SessionEvent]:
@@ -308,8 +328,8 @@ def _interventions(line: Sequence[SessionEvent], pairs: Sequence[Call]) -> Itera
         elif kind == "assistant_msg":
             at_work = False
     for pair in pairs:
-        if pair.result is not None and pair.ending and pair.ending.why in ("denied", "interrupted"):
-            yield _derive(pair.result, "human_intervention", pair.ending.why)
+        if pair.result is not None and pair.outcome.is_cut_short:
+            yield _derive(pair.result, "human_intervention", pair.outcome.reason)
 
 
 def _rests(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
@@ -350,7 +370,7 @@ def session_of(
         last=moments[-1] if moments else None,
         turns=count_turns([e for e in main if not _gone(e)])[0],
         model=models[-1] if models else None,
-        retries=_retried(calls(main)) if retries is None else retries,
+        retries=count_retries(calls(main)) if retries is None else retries,
         known=known,
     )
 
@@ -408,11 +428,6 @@ def bounds(texts: Iterable[str]) -> list[datetime]:
 _USUAL = len("2026-01-01T00:00:00.000Z")
 
 
-def _retried(pairs: Sequence[Call]) -> int:
-    deeds = [kinds.deed(pair.call.tool or "", pair.call.payload) for pair in pairs]
-    return sum(1 for _ in _retries(pairs, deeds))
-
-
 def count_turns(events: Iterable[SessionEvent], *, inside: bool = False) -> tuple[int, bool]:
     """Count prompts; the blocks of one, texts and pictures, stand one behind the other.
 
@@ -425,17 +440,6 @@ def count_turns(events: Iterable[SessionEvent], *, inside: bool = False) -> tupl
         turns += said and not (inside and event.block)
         inside = said
     return turns, inside
-
-
-def time_of(text: str | None) -> datetime | None:
-    """Read a time; None when it is none, has no zone, or lies where no session can."""
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    if moment.tzinfo is None or not 2000 <= moment.year < 2100:
-        return None
-    return moment.astimezone(UTC)
 
 
 def _moment(moment: datetime) -> str:

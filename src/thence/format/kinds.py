@@ -21,6 +21,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import lru_cache
+from hashlib import blake2b
 
 import msgspec
 
@@ -28,6 +29,7 @@ from thence.format import output, shell
 from thence.format.expressions import expression
 from thence.format.output import Row, Table
 from thence.format.testruns import Tests as Tests
+from thence.format.testruns import count_tests as count_tests
 from thence.format.testruns import test_runner as test_runner
 from thence.format.testruns import tests as tests
 
@@ -65,6 +67,43 @@ class Ending(msgspec.Struct, frozen=True):
     failed: bool
     exit_code: int | None = None
     why: str = ""
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a result says of how its call ended: enough to `judge` without the result itself."""
+
+    is_structured: bool = False
+    exit_code: int | None = None
+    """As a field of a structured result."""
+    flag: str | None = None
+    """The reason a structured result says it failed ("" if it gives none)."""
+    text_exit_code: int | None = None
+    """In the text that a client puts before an output."""
+    cause: str | None = None
+    """Which of `FAILURES` the text begins with."""
+    is_synthetic: bool = False
+    """It was made for a call that never got a result."""
+    tests: Tests | None = None
+    """What a test run counted."""
+    shape: str | None = None
+    """The fingerprint of its error, if it failed."""
+
+
+class Effect(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a call does: enough to compare and name it without its input."""
+
+    is_script: bool = False
+    runner: str | None = None
+    """The test runner that its script starts."""
+    touches: tuple[tuple[str, str], ...] = ()
+    """Files by path, and how each is touched; see `Touch`."""
+    retry_key: int | None = None
+    """Equal for calls that try the same: the same tests, files or arguments. None for no other."""
+
+    @property
+    def edited(self) -> tuple[str, ...]:
+        """Paths of the files that it changes."""
+        return tuple(path for path, how in self.touches if how != "read")
 
 
 # The tables keep a row to a line or two; the formatter would give every cell its own.
@@ -283,32 +322,77 @@ def _file_touches(kind: str, args: object, *, counts: bool) -> list[Touch]:
 def ending(
     tool: str, result: object, *, is_error: bool | None = None, exit_code: int | None = None
 ) -> Ending:
-    """Say how a call ended, by the best evidence there is.
+    """Return how a call ended, by the best evidence there is; see `judge`."""
+    if is_error is False and exit_code is None and not isinstance(result, dict):
+        return _WELL  # nothing but an exit code or a flag could say otherwise
+    return judge(evidence_of(tool, result), is_error=is_error, exit_code=exit_code)
+
+
+def evidence_of(tool: str, result: object) -> Evidence:
+    """Return what the result of a tool's call says of how the call ended."""
+    layers = list(_layers(result))
+    codes = (layer.get("exit_code", layer.get("exitCode")) for layer in layers)
+    text = output.text(result)
+    inner, body = (None, text) if _kind(tool) in ("read", "search") else output.opened(text)
+    cause = output.first(FAILURES, body)
+    return Evidence(
+        is_structured=isinstance(result, dict),
+        exit_code=next(filter(_is_code, codes), None),  # type: ignore[arg-type] # a code is an int
+        flag=next((why for why in map(_flag, layers) if why is not None), None),
+        text_exit_code=inner,
+        cause=None if cause is None else cause.name,
+    )
+
+
+def judge(
+    evidence: Evidence, *, is_error: bool | None = None, exit_code: int | None = None
+) -> Ending:
+    """Return how a call ended, by the best evidence there is.
 
     In this order: an exit code (given, or a field of a structured result), `is_error`, a failure
     flag of a structured result, the exit code in a client's text envelope, known failure texts.
     A client that reports "completed" for a failed command (Grok) must not be passed as
     `is_error=False`. Interruption, denial and timeout are named as the reason whoever tells.
     """
-    if is_error is False and exit_code is None and not isinstance(result, dict):
+    if is_error is False and exit_code is None and not evidence.is_structured:
         return _WELL  # nothing but an exit code or a flag could say otherwise
-    layers = list(_layers(result))
-    codes = [exit_code, *(layer.get("exit_code", layer.get("exitCode")) for layer in layers)]
-    code = next((c for c in codes if isinstance(c, int) and not isinstance(c, bool)), None)
-    flag = next((why for why in map(_flag, layers) if why is not None), None)
+    code = exit_code if _is_code(exit_code) else evidence.exit_code
+    flag, cause = evidence.flag, evidence.cause
     sure = code != 0 if code is not None else is_error if is_error or flag is None else True
-    text = output.text(result)
-    inner, body = (None, text) if _kind(tool) in ("read", "search") else output.opened(text)
-    code = inner if code is None and sure is not False else code
-    cause = output.first(FAILURES, body)
-    if code == 0 and cause is not None and cause.name == "text":
+    code = evidence.text_exit_code if code is None and sure is not False else code
+    if code == 0 and cause == "text":
         cause = None  # a command that ended well may print what it likes
     failed = bool(sure) if sure is not None else bool(code or cause)
     if not failed:
         return Ending(failed=False, exit_code=code)
-    named = flag or (cause.name if cause and cause.name != "text" else "")
-    given = "exit code" if code else "is_error" if sure else "text"
-    return Ending(failed=True, exit_code=code, why=named or given)
+    named = flag or (cause if cause and cause != "text" else "")
+    basis = "exit code" if code else "is_error" if sure else "text"
+    return Ending(failed=True, exit_code=code, why=named or basis)
+
+
+def _is_code(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def effect_of(tool: str, input: object) -> Effect:
+    """Return what a call does, as it is stored beside the call."""
+    action = deed(tool, input)
+    touches = tuple((touch.path, touch.how) for touch in action.touches)
+    if action.script is not None:
+        runner = test_runner(action.script)
+        key = _retry_key("shell", runner or " ".join(action.script.split()))
+        return Effect(is_script=True, runner=runner, touches=touches, retry_key=key)
+    if touches:
+        return Effect(touches=touches, retry_key=_retry_key(tool, *sorted(p for p, _ in touches)))
+    try:
+        return Effect(retry_key=_retry_key(tool, repr(input)))
+    except RecursionError:  # nested deeper than Python follows: the same as nothing else
+        return Effect()
+
+
+def _retry_key(*parts: str) -> int:
+    text = "\n".join(parts).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(text, digest_size=7).digest())
 
 
 def error_shape(text: str) -> str | None:

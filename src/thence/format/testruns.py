@@ -223,8 +223,11 @@ def tests(command: str, result_text: str) -> Tests | None:
     A runner is named as the command names it; a task (`npm test`) as its output does.
     """
     runner = test_runner(command)
-    if runner is None:
-        return None
+    return None if runner is None else count_tests(runner, result_text)
+
+
+def count_tests(runner: str, result_text: str) -> Tests:
+    """Return what the output of a test runner says of the run."""
     text = output.text(result_text)
     lines = output.lines(output.opened(text)[1])
     closing = [(line, said) for line in lines if _CLOSES.match(said := line.lstrip())]

@@ -14,11 +14,22 @@ from functools import cached_property
 
 import msgspec
 
-from thence.format import gather, joins, kinds, repair
-from thence.format.facts import Base, Edge, Fact, api_block, events_of, is_line_name
+from thence.format import gather, joins, repair
+from thence.format.facts import (
+    Base,
+    Block,
+    Edge,
+    Fact,
+    all_told,
+    api_block,
+    event_blocks,
+    events_of,
+    is_line_name,
+)
 from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
 from thence.format.normal import Session, SessionEvent
+from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON, Notice, Usage
 from thence.format.turn import TurnNow, turn_of
 
@@ -156,19 +167,30 @@ class Whole:
         ]
 
     @cached_property
-    def calls(self) -> list[joins.Call]:
-        """All calls with their results, in written order; copies are not among them."""
-        return joins.calls(self.events)
+    def _call_blocks(self) -> dict[int, Block]:
+        """The blocks of calls, results and files by the ids of their events."""
+        blocks = event_blocks(self.facts)
+        out = _stored_blocks(zip(self.events, blocks, strict=bool(not self.gone)))
+        if self.gone:
+            gone = [fact for fact in self.gone if fact.blocks]
+            lost = events_of(gone, [State.DEAD] * len(gone), self.uid)
+            out = _stored_blocks(zip(lost, event_blocks(gone), strict=True)) | out
+        return out
 
     @cached_property
-    def deeds(self) -> list[kinds.Deed]:
-        """What each of the calls does: the script it runs, the files it touches."""
-        return joins.done(self.calls)
+    def calls(self) -> list[joins.Call]:
+        """All calls with their results, in written order; copies are not among them."""
+        return joins.calls(self.events, self._call_blocks, all_told(self.facts))
+
+    @cached_property
+    def outcomes(self) -> dict[int, CallOutcome]:
+        """How each call went, by the id of its event."""
+        return {pair.call.event_id: pair.outcome for pair in self.calls}
 
     @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derived(self.events, self.calls, self.deeds)
+        return joins.derived(self.events, self.calls, self._call_blocks)
 
     @cached_property
     def bills(self) -> dict[int, Usage]:
@@ -305,12 +327,19 @@ class Whole:
     def session(self, **known: str | int | None) -> Session:
         """Tell what the session is as a whole; `known` is what its source says."""
         told = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
-        retries = None
-        if "derived" in self.__dict__:  # worked out already, and they are among these
-            retries = sum(e.kind == "retry" and not e.is_sidechain for e in self.derived)
+        retries = joins.count_retries(self.calls)
         return joins.session_of(
             self.events, uid=self.uid, took=self.spent, retries=retries, **{**told, **known}
         )
+
+
+def _stored_blocks(pairs: Iterable[tuple[SessionEvent, Block]]) -> dict[int, Block]:
+    """Return the blocks by the ids of their events that say something of a call or a file."""
+    out: dict[int, Block] = {}
+    for event, block in pairs:
+        if block.effect is not None or block.evidence is not None:
+            out.setdefault(event.event_id, block)
+    return out
 
 
 def add_about(about: Mapping[str, JSON], facts: Iterable[Fact]) -> dict[str, JSON]:

@@ -326,12 +326,11 @@ def _tools(course: Course) -> list[ToolUse]:
     for pair in course.whole.calls:
         sums = found.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
         sums[0] += 1
+        sums[3] += pair.outcome.duration_ms or 0
         if cut_short(pair):
             sums[2] += 1
-        elif pair.ending is not None and pair.ending.failed:
+        elif pair.outcome.failed:
             sums[1] += 1
-    for took, pair in course.timed:
-        found[short(pair.call.tool or "", 120)][3] += took
     ordered = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
     return [ToolUse(tool, *sums) for tool, sums in ordered]
 
@@ -369,18 +368,17 @@ def _settled(course: Course) -> dict[int, tuple[int, tuple[Fix, ...]]]:
     """
     if not course.faults:
         return {}
-    waiting: dict[tuple[str, ...], Call] = {}
-    since: dict[tuple[str, ...], list[Call]] = {}
+    waiting: dict[tuple[str, str, int], Call] = {}
+    since: dict[tuple[str, str, int], list[Call]] = {}
     out: dict[int, tuple[int, tuple[Fix, ...]]] = {}
     for pair, key in zip(course.whole.calls, course.aims, strict=True):
-        ended = pair.ending
-        if ended is not None and not ended.failed and key in waiting:
+        if pair.outcome.succeeded and key in waiting:
             failed = waiting.pop(key)
             out[failed.call.event_id] = (pair.call.event_id, _fixes(course, since.pop(key), pair))
         for other, between in since.items():
             if other != key and other[0] == pair.call.channel:
                 between.append(pair)
-        if ended is not None and ended.failed and not cut_short(pair):
+        if pair.outcome.failed and not cut_short(pair):
             waiting[key] = pair
             since[key] = []
             while len(waiting) > _OPEN_ERRORS:
@@ -397,7 +395,7 @@ _NEAR: Final = 50  # calls before the one that went well among which the fix is 
 
 def _fixes(course: Course, between: Sequence[Call], healed: Call) -> tuple[Fix, ...]:
     near = between[-_NEAR:]
-    well = [pair for pair in near if pair.ending is not None and not pair.ending.failed]
+    well = [pair for pair in near if pair.outcome.succeeded]
     did = [pair for pair in well if course.may_change(pair)] or well
     steps = did[-3:][::-1] or [healed]
     return tuple(Fix(pair.call.event_id, short(pair.call.summary, 160)) for pair in steps)
@@ -430,10 +428,10 @@ def _commands(course: Course) -> list[Command]:
     """The last ones are kept: what a session came to stands at its end."""
     out: list[Command] = []
     for pair in course.calls:
-        script = course.deed(pair).script
+        script = course.script(pair)
         what = noteworthy(script[:_SCRIPT]) if script is not None else None
         if what is not None and pair.result is not None:
-            failed = pair.ending is not None and pair.ending.failed
+            failed = pair.outcome.failed
             line = short(pair.call.summary.removeprefix("ran "), 160)
             out.append(Command(what, pair.call.event_id, line, failed))
     return out[::-1]
@@ -494,13 +492,13 @@ def _files(course: Course, cwd: str | None) -> list[FileTouched]:
             for path in fresh if was else ():
                 found[path][2] += 1
             fresh.clear()
-        if pair.ending is None or pair.ending.failed:
+        if not pair.outcome.succeeded:
             continue
-        for touch in course.deed(pair).touches:
-            path = short(relative(touch.path, cwd), 300)
+        for touched, how in pair.effect.touches:
+            path = short(relative(touched, cwd), 300)
             sums = found.setdefault(path, [0, 0, 0])
-            sums[touch.how != "read"] += 1
-            if touch.how != "read":
+            sums[how != "read"] += 1
+            if how != "read":
                 fresh.add(path)
     ordered = sorted(found.items(), key=lambda one: (-one[1][1], -one[1][0], one[0]))
     return [FileTouched(path, *sums) for path, sums in ordered]

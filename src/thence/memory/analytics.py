@@ -22,7 +22,6 @@ from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.normal import SessionEvent, in_order
 from thence.format.records import JSON
-from thence.memory.course import Course, cut_short
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.rows import clean
 from thence.memory.spending import ticks_of
@@ -396,18 +395,15 @@ def _events(store: Store, uid: str, held: Held) -> tuple[list[_Event], bool]:
         from thence.format.whole import Whole
 
         whole, damaged = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed), True
-    course = Course(whole)
-    took = {pair.call.event_id: ms for ms, pair in course.timed}
-    ends = {
-        pair.call.event_id: (pair.ending.failed, cut_short(pair))
-        for pair in whole.calls
-        if pair.ending is not None
-    }
+    ends = {pair.call.event_id: pair.outcome for pair in whole.calls if pair.outcome.ended}
     out: list[_Event] = []
     for seq, event in enumerate(in_order(whole.events)):
         if event.state is State.REPLAYED:
             continue
-        failed, refused = ends.get(event.event_id, (event.failed, None))
+        ended: tuple[bool | None, bool | None, int | None] = (event.failed, None, None)
+        if (outcome := ends.get(event.event_id)) is not None:
+            refused = outcome.is_cut_short
+            ended = (outcome.failed and not refused, refused, outcome.duration_ms)
         usage = whole.bills.get(event.event_id)
         bill: tuple[Any, ...] = (None,) * 5
         if usage is not None:
@@ -415,7 +411,6 @@ def _events(store: Store, uid: str, held: Held) -> tuple[list[_Event], bool]:
                 *(usage.input_tokens, usage.output_tokens, usage.cache_creation_input_tokens),
                 *(usage.cache_read_input_tokens, ticks_of(event, usage)),
             )
-        ended = (failed and not refused, refused, took.get(event.event_id))
         out.append(_event(event, seq, ended, bill, event.summary))
     for event in () if damaged else whole.derived:
         line = None if event.kind in _UNTOLD else event.summary

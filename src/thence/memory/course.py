@@ -223,29 +223,25 @@ class Course:
     @cached_property
     def timed(self) -> list[tuple[int, Call]]:
         """All calls of which is known how many milliseconds passed until their result."""
-        return [(took, p) for p in self.whole.calls if (took := _took_ms(p)) is not None]
+        return [(ms, p) for p in self.whole.calls if (ms := p.outcome.elapsed_ms) is not None]
 
     @cached_property
-    def _deeds(self) -> dict[int, kinds.Deed]:
-        whole = self.whole
-        return {p.call.event_id: deed for p, deed in zip(whole.calls, whole.deeds, strict=True)}
+    def _scripts(self) -> dict[int, str | None]:
+        return {}
 
-    def deed(self, pair: Call) -> kinds.Deed:
-        """What a call does: the script it runs, the files it touches."""
-        return self._deeds[pair.call.event_id]
+    def script(self, pair: Call) -> str | None:
+        """Return the script that a call runs; None when it runs none."""
+        if not pair.effect.is_script:
+            return None
+        name, scripts = pair.call.event_id, self._scripts
+        if name not in scripts:
+            scripts[name] = kinds.command(pair.call.tool or "", pair.call.payload)
+        return scripts[name] or ""
 
     @cached_property
-    def aims(self) -> list[tuple[str, ...]]:
+    def aims(self) -> list[tuple[str, str, int]]:
         """What each call of the session is for, by channel: two that try the same agree."""
-        return [(pair.call.channel, *self._aim(pair)) for pair in self.whole.calls]
-
-    def _aim(self, pair: Call) -> tuple[str, ...]:
-        """As `joins.aim` has it; which calls run tests is known here and not worked out again."""
-        deed = self.deed(pair)
-        if deed.script is None:
-            return joins.aim(pair.call, deed)
-        run = self._of_kind("test_run").get(pair.call.event_id)
-        return "shell", run.summary.partition(", ")[0] if run else " ".join(deed.script.split())
+        return [joins.aim(pair) for pair in self.whole.calls]
 
     @cached_property
     def _derived(self) -> dict[str, dict[int, SessionEvent]]:
@@ -264,14 +260,13 @@ class Course:
 
     def edits(self, call: Call) -> bool:
         """Whether a call changed a file."""
-        return call.call.event_id in self._of_kind("edit")
+        return bool(call.outcome.edited)
 
     def may_change(self, call: Call) -> bool:
         """Whether a call may have changed anything that a test could see."""
         if self.edits(call):
             return True
-        script = self.deed(call).script
-        if script is None:
+        if not call.effect.is_script:
             return kinds.tool_kind(call.call.tool or "") not in (
                 "read",
                 "search",
@@ -280,16 +275,16 @@ class Course:
                 "web",
                 "plan",
             )
-        return call.call.event_id not in self._of_kind("test_run") and not self.only_looks(call)
+        return not call.outcome.is_test_run and not self.only_looks(call)
 
     def only_looks(self, call: Call) -> bool:
         """Whether a call runs nothing but programs that look at something."""
-        script = self.deed(call).script
+        script = self.script(call)
         return script is not None and all(map(_only_looks, shell.programs(script[:_SCRIPT])))
 
     def may_run_long(self, call: Call) -> bool:
         """Whether a call runs tests, builds, installs or fetches: what takes time by itself."""
-        script = self.deed(call).script
+        script = self.script(call)
         if script is None:
             return kinds.tool_kind(call.call.tool or "") in ("fetch", "web")
         names = (shell.program_name(words[0]) for words in shell.programs(script[:_SCRIPT]))
@@ -301,26 +296,21 @@ class Course:
         return list(self._runs(self.calls))
 
     def _runs(self, calls: Iterable[Call]) -> Iterator[Run]:
-        known = self._of_kind("test_run")
         for pair in calls:
-            event = known.get(pair.call.event_id)
-            if event is None or pair.result is None or cut_short(pair):
+            outcome, runner = pair.outcome, pair.effect.runner
+            if runner is None or pair.result is None or outcome.is_cut_short:
                 continue
-            script = self.deed(pair).script or ""
-            tests = kinds.tests(script, output.text(pair.result.payload))
-            runner = tests.runner if tests else event.summary
-            yield Run(runner, " ".join(script.split()), pair, bool(event.failed), tests)
+            tests = outcome.tests
+            command = " ".join((self.script(pair) or "").split())
+            yield Run(tests.runner if tests else runner, command, pair, outcome.is_red, tests)
 
     @cached_property
     def faults(self) -> list[Fault]:
         """Results that failed, wherever, in written order; what a human refused is none."""
-        errors = self._of_kind("error")
         return [
-            Fault(short(errors[result.event_id].summary, 240), pair, result)
+            Fault(short(pair.outcome.error, 240), pair, result)
             for pair in self.whole.calls
-            if (result := pair.result) is not None
-            and result.event_id in errors
-            and not cut_short(pair)
+            if (result := pair.result) is not None and pair.outcome.failed and not cut_short(pair)
         ]
 
     # -- money --------------------------------------------------------------------------
@@ -428,7 +418,7 @@ class Course:
 
 def cut_short(pair: Call) -> bool:
     """Whether a human, a rule or a crash kept a call from coming to its own end."""
-    return pair.ending is not None and pair.ending.why in ("denied", "interrupted")
+    return pair.outcome.is_cut_short
 
 
 def waits_for_human(pair: Call) -> bool:
@@ -438,17 +428,7 @@ def waits_for_human(pair: Call) -> bool:
 
 def is_measured(pair: Call) -> bool:
     """Whether the log itself says how long a call took."""
-    return pair.result is not None and pair.result.took_ms is not None
-
-
-def _took_ms(pair: Call) -> int | None:
-    """How long a call took: as the log says, else from its own time to its result's."""
-    if pair.result is None:
-        return None
-    if pair.result.took_ms is not None:
-        return pair.result.took_ms
-    begin, end = joins.time_of(pair.call.ts), joins.time_of(pair.result.ts)
-    return max(between(begin, end), 0) if begin and end else None
+    return pair.outcome.is_measured
 
 
 def between(begin: datetime, end: datetime) -> int:
@@ -468,7 +448,7 @@ def _call_step(name: str, pair: Call) -> Step:
         tool=pair.call.tool or "",
         input=pair.call.payload,
         result=pair.result.payload if pair.result is not None else None,
-        failed=pair.ending is None or pair.ending.failed,
+        failed=not pair.outcome.succeeded,
     )
 
 

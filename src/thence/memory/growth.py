@@ -297,7 +297,11 @@ def light(fact: Fact) -> Fact:
     if not fact.blocks and not fact.told:
         return fact
     blocks = [
-        Block(b.kind, b.role, b.summary, None, b.tool, b.call, b.failed, b.ref) for b in fact.blocks
+        Block(
+            *(b.kind, b.role, b.summary, None, b.tool, b.call, b.failed, b.ref),
+            *(b.effect, b.evidence),
+        )
+        for b in fact.blocks
     ]
     told = tuple([shortened(one) for one in fact.told]) if fact.told else fact.told
     return msgspec.structs.replace(fact, blocks=tuple(blocks), told=told)

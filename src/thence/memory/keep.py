@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec.structs import force_setattr as set_field
 
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
 from thence.errors import ThenceError
-from thence.format import gather, kinds
+from thence.format import gather, kinds, outcomes
 from thence.format.facts import (
     COPIES_OF,
     WHOLE_OUTPUT,
@@ -25,6 +25,8 @@ from thence.format.facts import (
     Edge,
     Fact,
     Told,
+    all_told,
+    answers_of,
     is_line_name,
     words_of,
 )
@@ -37,7 +39,7 @@ from thence.memory.derivation import fingerprint
 from thence.memory.growth import Growing, Growth, light, restated, seen_of, shortened
 from thence.memory.packs import Blobs, read_all
 from thence.memory.redact import Redactor
-from thence.memory.search import meta
+from thence.memory.search import kind_token, meta
 from thence.memory.store import (
     Change,
     Held,
@@ -114,6 +116,32 @@ class _Stored(NamedTuple):
         return [light(fact) for fact in self.full]
 
 
+class _Earlier:
+    """What was stored of a session before: its calls, whose results come now."""
+
+    def __init__(self, grown: Growing | None, facts: Sequence[Fact] = ()) -> None:
+        self._grown = grown
+        self._facts = facts
+
+    def calls_of(self, facts: Sequence[Fact], known: Mapping[str, Block]) -> dict[str, Block]:
+        """Return the calls that results among these facts answer and that are not `known`."""
+        missing = {name for fact in facts for name in answers_of(fact.blocks)} - known.keys()
+        if not missing:
+            return {}
+        out = _calls_in(self._facts, missing)
+        if self._grown is not None:
+            out = _calls_in(self._grown.last_facts, missing)
+            missing = {name for name in missing - out.keys() if self._grown.has_call(name)}
+            if missing:  # a result of a call long ago: rare, and then all of it is rebuilt
+                out |= _calls_in(self._grown.load().facts, missing)
+        return out
+
+
+def _calls_in(facts: Iterable[Fact], names: Container[str]) -> dict[str, Block]:
+    blocks = (block for fact in facts for block in fact.blocks if block.kind == "tool_call")
+    return {block.call: block for block in blocks if block.call in names and block.call is not None}
+
+
 class Keeper:
     """Turns sources into changes of the store."""
 
@@ -181,7 +209,7 @@ class Keeper:
             return out
         # Pieces are joined first: a secret may have been cut in two.
         new = gather.joined(_not_read_before(batch.events, grown))
-        stored = self._stored(source.uid, new)
+        stored = self._stored(source.uid, new, _Earlier(grown))
         growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
         out.rebuilt = growth.rebuilt
         if grown is None and batch.done:
@@ -204,7 +232,7 @@ class Keeper:
 
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
         """Keep a session once more that is in the store alone, by the rules of today."""
-        stored = self._stored(uid, facts)
+        stored = self._stored(uid, facts, _Earlier(None))
         whole = Whole(
             uid, stored.full, replayed=held.replayed, billed=held.billed, torn=held.row.torn
         )
@@ -215,6 +243,7 @@ class Keeper:
             session=session,
             change=held.row.change + 1,
             redactor=self._fingerprint.redaction,
+            reader=self._fingerprint.reader,
             fold=self._fingerprint.fold,
             pack_bytes=0,
         )
@@ -254,7 +283,7 @@ class Keeper:
 
         `here` is the session as it stands in the store they come from, its row clean.
         """
-        stored = self._stored(uid, facts)
+        stored = self._stored(uid, facts, _Earlier(None, here.facts))
         whole = Whole(
             uid,
             [*(there.facts if there else ()), *stored.full],
@@ -291,8 +320,11 @@ class Keeper:
 
     # -- redaction and packs ------------------------------------------------------------
 
-    def _stored(self, uid: str, facts: Sequence[Fact]) -> _Stored:
-        """Take secrets out of everything that records say, and put their payloads into the pack."""
+    def _stored(self, uid: str, facts: Sequence[Fact], earlier: _Earlier) -> _Stored:
+        """Take secrets out of everything that records say, and put their payloads into the pack.
+
+        What calls do and how they ended is noted with them: no reader needs payloads for that.
+        """
         bodies: list[bytes] = []
         redacted = self._redacted = Counter()
         full = [self._clean(fact, bodies) for fact in facts]
@@ -302,6 +334,8 @@ class Keeper:
         held = [block for fact in full for block in fact.blocks if block.payload is not None]
         for block, ref in zip(held, refs, strict=True):
             set_field(block, "ref", ref)
+        calls = outcomes.add_effects(full)
+        outcomes.add_evidence(full, {**earlier.calls_of(full, calls), **calls}, all_told(full))
         try:
             return _Stored(full, _packedlight(full, held), redacted)
         except spelling.UNSPELLABLE:
@@ -390,7 +424,8 @@ class Keeper:
             change.records = [name for name in names if not is_line_name(name)]
         events = growth.delta.events
         wanted = {event.event_id for event in change.events}
-        change.words = list(_words(growth.uid, [e for e in events if e.event_id in wanted]))
+        new = [e for e in events if e.event_id in wanted]
+        change.words = list(_words(growth.uid, new, _implied(growth.delta.window, wanted)))
         return self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
 
     def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
@@ -398,7 +433,7 @@ class Keeper:
         change.fresh = held is None
         wanted = {event.event_id for event in change.events}
         events = [event for event in whole.events if event.event_id in wanted]
-        change.words = list(_words(whole.uid, events))
+        change.words = list(_words(whole.uid, events, _implied(whole, wanted)))
         change.claims += _ties(whole.uid, change.row.edges, whole.about)
         return self._measured(change, stored, held.row if held else None)
 
@@ -519,7 +554,10 @@ def _size(ref: str) -> int:
 def _with_payload(b: Block, payload: JSON, end: int | None) -> Block:
     if end is not None and b.kind == "tool_result":
         payload = _ends(payload, end)
-    return Block(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref)
+    return Block(
+        *(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref),
+        *(b.effect, b.evidence),
+    )
 
 
 def _ends(payload: JSON, end: int) -> JSON:
@@ -620,7 +658,28 @@ def _packed(facts: Iterable[Fact]) -> int:
     return sum(int(length) for _, length, start, _ in refs if start == "0")
 
 
-def _words(uid: str, events: Iterable[SessionEvent]) -> Iterable[Words]:
+def _implied(whole: Whole, new: Container[int]) -> dict[int, list[str]]:
+    """Return the kinds of what events imply (a test run, an edit, …), by the id of the event.
+
+    An event is indexed once. What a result shows of a call that was indexed before is found by
+    the result.
+    """
+    results = {
+        pair.call.event_id: pair.result.event_id
+        for pair in whole.calls
+        if pair.result is not None and pair.call.event_id not in new
+    }
+    out: dict[int, list[str]] = {}
+    for event in whole.derived:
+        base = event.derived_from or 0
+        if event.kind != "lifecycle":
+            out.setdefault(base if base in new else results.get(base, base), []).append(event.kind)
+    return out
+
+
+def _words(
+    uid: str, events: Iterable[SessionEvent], implied: Mapping[int, Sequence[str]]
+) -> Iterable[Words]:
     """Return the words of events, each with the tokens by which it can be filtered."""
     agent = uid.partition(":")[0]
     for event in events:
@@ -630,7 +689,10 @@ def _words(uid: str, events: Iterable[SessionEvent]) -> Iterable[Words]:
         note = event.role == "system" and not _has_output(event.payload)
         body = words_of(event, _NOTE) if note else words_of(event)
         if body:
-            yield Words(event.event_id, body, meta(agent, event.kind, event.tool))
+            tokens = meta(agent, event.kind, event.tool)
+            if more := implied.get(event.event_id):
+                tokens = " ".join([tokens, *(kind_token(kind) for kind in dict.fromkeys(more))])
+            yield Words(event.event_id, body, tokens)
 
 
 def _has_output(payload: JSON) -> bool:

@@ -95,12 +95,12 @@ class Evidence:
         """Calls of the last turn that were refused, and no later call like them went well."""
         out: dict[str, Call] = {}
         for pair in self.calls:
-            if pair.ending is None:
+            if not pair.outcome.ended:
                 continue
             tool = pair.call.tool or ""
-            if pair.ending.why == "denied":
+            if pair.outcome.reason == "denied":
                 out[tool] = pair
-            elif not pair.ending.failed:
+            elif not pair.outcome.failed:
                 out.pop(tool, None)
         return list(out.values())
 
@@ -158,7 +158,7 @@ def no_closing_words(seen: Evidence) -> Verdict | None:
     if seen.last is None or seen.last.kind != "tool_result" or not seen.calls:
         return None
     final = seen.calls[-1]
-    well = final.ending is not None and not final.ending.failed
+    well = final.outcome.succeeded
     proven = any(run.call is final and not run.red for run in seen.course.runs)
     if well and (proven or seen.course.edits(final)):
         what = "a green test run" if proven else "an edit"
@@ -270,8 +270,8 @@ _LANDS = expression(r"\bgit (?:-C \S+ )?(?:commit|push|merge)\b|\bgh pr (?:creat
 
 def landed(course: Course, pair: Call) -> bool:
     """Whether a call committed, pushed or merged, and went well."""
-    script = course.deed(pair).script
-    well = pair.ending is not None and not pair.ending.failed
+    script = course.script(pair)
+    well = pair.outcome.succeeded
     return well and script is not None and _LANDS.search(script) is not None
 
 
@@ -331,7 +331,7 @@ def task_of(
 ) -> TaskRef | None:
     """Find out which task a session was for; the branch is asked first, commits last."""
     known = list(patterns)
-    scripts = (course.deed(pair).script for pair in course.calls)
+    scripts = (course.script(pair) for pair in course.calls)
     commits = [script[:LOOKED_AT] for script in scripts if script and "git commit" in script]
     prompts = [said(event)[:LOOKED_AT] for event in course.prompts[:20]]
     if branch and known == list(TASKS) and (ticket := _branch_ticket(branch)) is not None:

@@ -262,10 +262,15 @@ def meta(agent: str, kind: str, tool: str | None) -> str:
     return " ".join(
         (
             f"agent{token(agent)}",
-            f"kind{token(kind)}",
+            kind_token(kind),
             f"tool{token(tool)}" if tool else "",
         )
     ).rstrip()
+
+
+def kind_token(kind: str) -> str:
+    """Spell a kind of event as a word of the index."""
+    return f"kind{token(kind)}"
 
 
 def token(text: str) -> str:

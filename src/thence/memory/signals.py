@@ -185,11 +185,11 @@ def _loops(course: Course) -> Iterator[list[Call]]:
     """Runs of failures of one call, long enough; edits in between allow for more of them."""
     if len(course.faults) < LOOP:
         return
-    failed: dict[tuple[str, ...], list[Call]] = {}
-    changed: dict[tuple[str, ...], bool] = {}
+    failed: dict[tuple[str, str, int], list[Call]] = {}
+    changed: dict[tuple[str, str, int], bool] = {}
     done: list[tuple[list[Call], bool]] = []
     for pair, key in zip(course.whole.calls, course.aims, strict=True):
-        if pair.ending is not None and pair.ending.failed:
+        if pair.outcome.failed:
             if not cut_short(pair):
                 failed.setdefault(key, []).append(pair)
                 changed.setdefault(key, False)
@@ -272,12 +272,10 @@ def reworks(course: Course) -> Iterator[Signal]:
     for turn in course.turns:
         found.begin(trouble=id(turn) in corrected)
         for pair in course.calls_in(turn.events):
-            deed = course.deed(pair)
-            if course.edits(pair):
-                paths = dict.fromkeys(t.path for t in deed.touches if t.how != "read")
-                found.edited(paths, pair.call)
-            elif deed.script is not None:
-                red = pair.ending is not None and pair.ending.failed and not cut_short(pair)
+            if pair.outcome.edited:
+                found.edited(dict.fromkeys(pair.outcome.edited), pair.call)
+            elif pair.effect.is_script:
+                red = pair.outcome.failed and not cut_short(pair)
                 found.checked(red=red)
     often = [(path, *one) for path, one in found.files.items() if found.is_rework(path)]
     for path, again, edits in sorted(often, key=lambda one: (-one[1], -len(one[2]), one[0])):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from thence.format.normal import Session, SessionEvent
+from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
 from thence.memory import retention, standing
 from thence.memory.bills import By
@@ -72,9 +73,10 @@ class SessionDetail(msgspec.Struct, frozen=True):
 
 
 class EventOut(SessionEvent, frozen=True, omit_defaults=True, kw_only=True):
-    """One event, and the short name that pages give it."""
+    """One event, the short name that pages give it, and how it went if it is a call."""
 
     name: str = ""
+    outcome: CallOutcome | None = None
 
 
 class Events(msgspec.Struct, frozen=True):

@@ -26,7 +26,9 @@ from thence.format import layout
 from thence.format.figures import TICKS
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
+from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
+from thence.format.whole import Whole
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By
 from thence.memory.notes import matching_notes
@@ -288,7 +290,7 @@ def chain(
     row = desk.row(uid)
     whole = charts_of(desk).get(desk, row).whole
     places = whole.graph.chain(boundaries=compacted)
-    return _events(desk, row, recall.along(whole, places), cursor, limit)
+    return _events(desk, row, whole, recall.along(whole, places), cursor=cursor, limit=limit)
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -304,7 +306,7 @@ def branch(
     row = desk.row(uid)
     whole = charts_of(desk).get(desk, row).whole
     places = whole.graph.chain(recall.place_of(whole, event), boundaries=False)
-    return _events(desk, row, recall.along(whole, places), cursor, limit)
+    return _events(desk, row, whole, recall.along(whole, places), cursor=cursor, limit=limit)
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
@@ -320,14 +322,15 @@ def events(
 ) -> Events:
     """All events in written order, dead ones and subagents' as well."""
     row = desk.row(uid)
+    whole = charts_of(desk).get(desk, row).whole
     found = [
         event
-        for event in charts_of(desk).get(desk, row).whole.events
+        for event in whole.events
         if kind in (None, event.kind)
         and became in (None, event.state)
         and channel in (None, event.channel, agent_name(event.channel))
     ]
-    return _events(desk, row, found, cursor, limit)
+    return _events(desk, row, whole, found, cursor=cursor, limit=limit)
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
@@ -343,7 +346,8 @@ def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
 def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
     """One event, whole."""
     whole = charts_of(desk).get(desk, desk.row(uid)).whole
-    return event_out(recall.with_body(desk.store.blobs, recall.event_of(whole, event)))
+    found = recall.with_body(desk.store.blobs, recall.event_of(whole, event))
+    return event_out(found, whole.outcomes.get(found.event_id))
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
@@ -358,18 +362,27 @@ def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Respons
 
 
 def _events(
-    desk: Desk, row: SessionRow, found: Sequence[SessionEvent], cursor: str | None, limit: int
+    desk: Desk,
+    row: SessionRow,
+    whole: Whole,
+    found: Sequence[SessionEvent],
+    *,
+    cursor: str | None,
+    limit: int,
 ) -> Events:
     """Return one page of events; only theirs are the payloads that are read."""
     shown, following = paged(found, cursor, limit)
-    out = [event_out(recall.with_body(desk.store.blobs, event)) for event in shown]
+    out = [
+        event_out(recall.with_body(desk.store.blobs, event), whole.outcomes.get(event.event_id))
+        for event in shown
+    ]
     return Events(out, len(found), row.change, following)
 
 
-def event_out(event: SessionEvent) -> EventOut:
-    """Give an event as the API does."""
+def event_out(event: SessionEvent, outcome: CallOutcome | None = None) -> EventOut:
+    """Return an event as the API gives it; `outcome` is how it went if it is a call."""
     fields: dict[str, Any] = msgspec.structs.asdict(event)
-    return EventOut(**fields, name=recall.event_name(event.event_id))
+    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=outcome)
 
 
 @get("/api/projects/{project:str}/agent-sessions/{agent:str}", sync_to_thread=True)
@@ -382,9 +395,10 @@ def agent_session(
 ) -> AgentSession:
     """What one subagent of a project did, whichever session started it."""
     row, channel = _started(desk, project, agent)
-    events = charts_of(desk).get(desk, row).whole.events
-    own = [e for e in events if channel in (None, e.channel) and e.state != State.INTERNAL]
-    page = _events(desk, row, own, cursor, limit)
+    whole = charts_of(desk).get(desk, row).whole
+    events = (e for e in whole.events if channel in (None, e.channel))
+    own = [event for event in events if event.state != State.INTERNAL]
+    page = _events(desk, row, whole, own, cursor=cursor, limit=limit)
     uid = row.session.session_uid
     return AgentSession(project, agent, uid, page.events, page.total, page.cursor)
 

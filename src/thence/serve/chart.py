@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 import msgspec
 
 from thence.format import facts as format_facts
-from thence.format import joins, kinds
+from thence.format import outcomes
 from thence.format.facts import Block, Edge, Fact, Told
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import event_ids
+from thence.format.outcomes import CallOutcome, is_synthetic
 from thence.format.records import JSON, Usage, word
 from thence.format.turn import TurnState
 from thence.format.whole import Whole
@@ -58,8 +59,6 @@ GAP: Final = 30 * 60
 """Seconds without an event after which the next row says how long nothing was written."""
 
 _GONE: Final = (State.DEAD, State.ROLLED_BACK)
-_EDITS: Final = frozenset({"write", "edit", "patch"})
-_CHANGED: Final = ("edited ", "wrote ", "deleted ", "moved ")
 _BATCH: Final = 4000  # bills that are priced one by one; of more, only those that are shown
 
 
@@ -82,32 +81,11 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """How a call went, as far as that is known without its payloads."""
+    """A call's result, what other records tell of it, and how it went."""
 
     result: Block | None
-    at: int | None
-    """Where the result stands."""
     told: Told | None
-    ending: kinds.Ending | None
-
-    @property
-    def ended(self) -> bool:
-        """Whether it came to an end that was written down."""
-        return self.result is not None or (self.told is not None and self.told.ended)
-
-    @property
-    def failed(self) -> bool:
-        """Whether it is known to have gone wrong."""
-        if self.ending is not None and self.ending.failed:
-            return True
-        return self.told is not None and (bool(self.told.failed) or bool(self.told.exit_code))
-
-    @property
-    def exit_code(self) -> int | None:
-        """What the program returned, if anybody says so."""
-        if self.told is not None and self.told.exit_code is not None:
-            return self.told.exit_code
-        return self.ending.exit_code if self.ending else None
+    outcome: CallOutcome
 
 
 class Chart:
@@ -348,13 +326,13 @@ class Chart:
         call = self.calls.get(block.call or "")
         if block.call in self.agents:
             return "agent"
-        if call is None or not call.ended:
+        if call is None or not call.outcome.ended:
             return "tool" if block.call in self.open_calls else "interrupted"
-        if is_test(block):
+        if call.outcome.is_test_run:
             return "test"
-        if call.failed:
+        if call.outcome.failed:
             return "error"
-        return "edit" if is_edit(block) else "tool"
+        return "edit" if call.outcome.edited else "tool"
 
     def row_places(self, row: Row) -> Sequence[int]:
         """Give the facts that a row folds."""
@@ -404,36 +382,46 @@ class Chart:
 
     @cached_property
     def calls(self) -> dict[str, Call]:
-        """How each call went, by its id; a real result comes before a synthetic one."""
-        results: dict[str, tuple[int, Block]] = {}
-        tools: dict[str, str] = {}
+        """How each call went, by its id; of a repeated one the first.
+
+        Copies of other sessions' calls are among them.
+        """
+        results: dict[str, list[tuple[tuple[int, int], bool]]] = {}
+        asked: dict[str, tuple[int, int]] = {}
         for place, fact in enumerate(self.facts):
-            for block in fact.blocks:
+            for number, block in enumerate(fact.blocks):
                 if block.call is None:
                     continue
                 if block.kind == "tool_call":
-                    tools.setdefault(block.call, block.tool or "")
+                    asked.setdefault(block.call, (place, number))
                 elif block.kind == "tool_result":
-                    held = results.get(block.call)
-                    if held is None or self.facts[held[0]].node.flags & Is.SYNTHETIC:
-                        results[block.call] = (place, block)
+                    at = (place, number), is_synthetic(block)
+                    results.setdefault(block.call, []).append(at)
         told = format_facts.all_told(self.facts)
+        answers = outcomes.match_results(((at, name) for name, at in asked.items()), results)
         return {
-            name: _call(tool, results.get(name), told.get(name)) for name, tool in tools.items()
+            name: self._call(at, answer, told.get(name))
+            for (name, at), answer in zip(asked.items(), answers, strict=True)
         }
 
-    def took(self, place: int, block: Block) -> int | None:
-        """Milliseconds of a call: told, or from the call to its result as the clock shows them."""
-        call = self.calls.get(block.call or "")
-        if call is None or not call.ended:
-            return None
-        if call.told is not None and call.told.took_ms is not None:
-            return call.told.took_ms
-        if call.at is None or kinds.tool_kind(block.tool or "") in ("read", "write", "edit"):
-            return None  # done at once; what passed is the time somebody took to allow it
-        start, end = joins.time_of(self.facts[place].ts), joins.time_of(self.facts[call.at].ts)
-        passed = (end - start).total_seconds() if start and end else 0.0
-        return round(1000 * passed) if 1 <= passed < 86_400 else None
+    def _call(self, at: tuple[int, int], answer: tuple[int, int] | None, told: Told | None) -> Call:
+        fact = self.facts[at[0]]
+        block = fact.blocks[at[1]]
+        effect = outcomes.call_effect(block.tool, block, block.effect)
+        result, evidence, finished = None, None, None
+        if answer is not None:
+            result, finished = self.facts[answer[0]].blocks[answer[1]], self.facts[answer[0]].ts
+            evidence = outcomes.result_evidence(block.tool, effect, result, told, result.evidence)
+        outcome = outcomes.judge_call(
+            block.tool,
+            effect,
+            result=result,
+            evidence=evidence,
+            told=told,
+            started=fact.ts,
+            finished=finished,
+        )
+        return Call(result, told, outcome)
 
     # -- subagents ----------------------------------------------------------------------
 
@@ -573,32 +561,9 @@ class Chart:
         return sum(1 for place in places if self.facts[place].node.flags & Is.PROMPT)
 
 
-def is_edit(block: Block) -> bool:
-    """Whether a call changes files, as its short line says."""
-    if kinds.tool_kind(block.tool or "") in _EDITS:
-        return not block.summary.startswith("read ")
-    return block.summary.startswith(_CHANGED)
-
-
-def is_test(block: Block) -> bool:
-    """Whether a call runs tests, as its short line says."""
-    script = block.summary.removeprefix("ran ")
-    return script != block.summary and kinds.test_runner(script) is not None
-
-
 def context_of(usage: Usage) -> int:
     """How much the model was given to read."""
     return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
-
-
-def _call(tool: str, result: tuple[int, Block] | None, told: Told | None) -> Call:
-    at, block = result or (None, None)
-    ending = None
-    if block is not None:
-        body = block.payload if block.payload is not None else block.summary
-        failed = block.failed if block.failed is not None else told.failed if told else None
-        ending = kinds.ending(tool, body, is_error=failed)
-    return Call(block, at, told, ending)
 
 
 def _is_picture(block: Block) -> bool:

@@ -139,13 +139,13 @@ def status_of(call: Call | None) -> tuple[str, bool]:
     """Say how a call stands, and whether that is bad."""
     if call is None:
         return "no result", True
-    if not call.ended:
+    outcome = call.outcome
+    if not outcome.ended:
         return "open", False  # whether anybody is at it, the end of the page says
-    why = call.ending.why if call.ending and call.ending.failed else ""
-    if why in _CUT_SHORT:
-        return why, True
-    code = call.exit_code
-    if call.failed:
+    if outcome.reason in _CUT_SHORT:
+        return outcome.reason, True
+    code = outcome.exit_code
+    if outcome.failed:
         return (f"exit {code}" if code else "failed"), True
     return (f"exit {code}" if code is not None else "ok"), False
 

@@ -206,7 +206,7 @@ class Outline:
             said = clean(chart.agent_name(chart.channel_of(row)))
         elif row.kind == "test":
             call = chart.calls.get(block.call or "")
-            bad = call is not None and call.failed
+            bad = call is not None and call.outcome.is_red
             said = said.removeprefix("ran ")
         elif row.kind == "interrupted":
             said = f"Interrupted: {said.removeprefix('ran ')}"

@@ -358,9 +358,10 @@ class Drawing:
     # -- calls --------------------------------------------------------------------------
 
     def _call(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+        del row
         chart = self.chart
         call = chart.calls.get(block.call or "")
-        took = chart.took(row.place, block)
+        took = call.outcome.shown_ms if call is not None else None
         much = chart.size_of(call.result) if call is not None else 0
         status, bad = status_of(call)
         return {
@@ -450,8 +451,7 @@ class Drawing:
         call = self.chart.calls.get(block.call or "")
         told = self.chart.payload(call.result) if call and call.result else None
         text = text_of(told) or output.text(told)
-        script = kinds.command(block.tool or "", self.chart.payload(block)) or ""
-        found = kinds.tests(script, text)
+        found = call.outcome.tests if call is not None else None
         tests = tests_of(found, text, failed=bool(fields["bad"]))
         return fields | {"tests": tests, "bad": tests.red, "open": bool(tests.red and tests.faults)}
 
@@ -578,7 +578,7 @@ class Drawing:
             alone=f"s{number}",
             count=len(places),
         )
-        bad = call is not None and call.failed
+        bad = call is not None and call.outcome.failed
         return {"fold": fold, "bad": bad, "when": when(self.clock, fact.ts)}
 
     # -- bodies -------------------------------------------------------------------------

@@ -1,0 +1,219 @@
+"""Terminal, viewer, API and digest say the same of every call."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from tests.adapters.rollouts import A, Line, assistant, call, event, meta, output, user
+from tests.serve.conftest import House, empty
+from thence.adapters import Adapter, Source, adapters
+from thence.adapters.sessions import claimed, read_all
+from thence.cli import thence
+from thence.cli.calls import calls_by_id
+from thence.errors import ThenceError
+from thence.format.facts import Fact
+from thence.format.outcomes import CallOutcome
+from thence.format.whole import Whole
+from thence.memory.copying import _AsIs
+from thence.memory.growth import Growing
+from thence.memory.keep import Keeper
+from thence.memory.packs import Packs
+from thence.memory.store import unpack_facts
+from thence.serve.chart import Chart
+
+LONG = "/home/dev/" + "a-long-folder-name/" * 8
+FAILED_TESTS = "=== 1 failed, 4 passed in 0.1s ==="
+
+CALLS: list[tuple[str, dict[str, Any], Any, list[Line], str, str]] = [
+    # Tool, input, result, what other records tell; the viewer's row kind and status.
+    (
+        *("exec_command", {"cmd": "exit 7"}, "Process exited with code 7\nOutput:\n", []),
+        *("error", "exit 7"),
+    ),
+    (
+        "exec_command",
+        {"cmd": f"cd {LONG} && pytest -q"},
+        f"Process exited with code 1\nOutput:\n{FAILED_TESTS}",
+        [],
+        *("test", "1 failed"),
+    ),
+    (
+        "exec_command",
+        {"cmd": f"cd {LONG} && pytest -q | tail -3"},
+        f"Process exited with code 0\nOutput:\n{FAILED_TESTS}",
+        [],
+        *("test", "1 failed"),
+    ),
+    (
+        *("shell", {"command": ["bash", "-lc", "false"]}),
+        json.dumps({"output": "x" * 300, "metadata": {"exit_code": 3}}),
+        *([], "error", "exit 3"),
+    ),
+    (
+        *("exec_command", {"cmd": "make"}, "no rule"),
+        [event("exec_command_end", call_id="c4", exit_code=2, duration={"secs": 5, "nanos": 0})],
+        *("error", "exit 2"),
+    ),
+    ("exec_command", {"cmd": "rm -r x"}, "exec command rejected by user", [], "error", "denied"),
+    (
+        *("exec_command", {"cmd": f"cd {LONG} && sed -i s/a/b/ notes.md"}),
+        *("Process exited with code 0\nOutput:\n", [], "edit", "exit 0"),
+    ),
+    ("exec_command", {"cmd": "ls"}, "Process exited with code 0\nOutput:\na", [], "tool", "exit 0"),
+]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A machine with one session that holds all of these calls, swept and served."""
+    folder = tmp_path_factory.mktemp("machine")
+    house = empty(folder)
+    lines = [meta(), user("Go.")]
+    for number, (tool, asked, answer, more, _, _) in enumerate(CALLS):
+        lines += [call(tool, f"c{number}", **asked), *more, output(f"c{number}", answer)]
+    lines.append(assistant("Done."))
+    path = house.homes.codex / "sessions/2026/01/01" / f"rollout-2026-01-01T00-00-00-{A}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    house.close()
+    house = House(folder)
+    house.swept()
+    with house.serving():
+        yield house
+    house.close()
+
+
+def api_outcomes(house: House) -> dict[str, CallOutcome]:
+    """Return the outcomes that the API gives, by call."""
+    events = house.ask(f"/api/sessions/codex:{A}/events?kind=tool_call").json["events"]
+    return {one["call"]: msgspec.convert(one["outcome"], CallOutcome) for one in events}
+
+
+def test_page_and_api_tell_how_each_call_went(machine: House) -> None:
+    """An exit code that only the text tells, one that another record tells, a denial, tests."""
+    row = machine.desk.row(f"codex:{A}")
+    held = machine.store.held(f"codex:{A}")
+    assert held is not None
+    chart = Chart(Whole(f"codex:{A}", held.facts))
+    kinds = {
+        chart.facts[row.place].blocks[row.block].call: row.kind
+        for row in chart.every_row
+        if chart.facts[row.place].blocks[row.block].kind == "tool_call"
+    }
+    drawn = machine.ask(f"/sessions/codex:{A}").body.decode()
+    api = api_outcomes(machine)
+
+    assert row.events
+    assert {f"c{n}": kind for n, (*_, kind, _) in enumerate(CALLS)} == kinds
+    for number, (*_, status) in enumerate(CALLS):
+        assert api[f"c{number}"] == chart.calls[f"c{number}"].outcome
+        assert status in drawn
+
+
+def test_terminal_marks_the_calls_that_the_viewer_marks(machine: House) -> None:
+    """One cross for each failed call and each run with failed tests."""
+    env = machine.homes.env | {"HOME": str(machine.folder), "COLUMNS": "400"}
+    shown = CliRunner().invoke(thence, ["show", f"codex:{A}"], env=env, catch_exceptions=False)
+    api = api_outcomes(machine)
+    wrong = [name for name, outcome in api.items() if outcome.is_red]
+
+    assert ["c0", "c1", "c2", "c3", "c4", "c5"] == wrong
+    assert len(wrong) == len(re.findall("^✗", shown.output, re.MULTILINE)), shown.output
+    assert 1 == len(re.findall("^■", shown.output, re.MULTILINE)), shown.output
+    assert 5000 == api["c4"].duration_ms
+
+
+def test_digest_counts_what_the_api_says(machine: House) -> None:
+    """Failed calls by tool, test runs, edited files."""
+    digest = machine.ask(f"/api/sessions/codex:{A}/digest").json
+    api = api_outcomes(machine).values()
+    failed = sum(outcome.failed and not outcome.is_cut_short for outcome in api)
+
+    assert failed == sum(tool["failed"] for tool in digest["tools"])
+    assert [(2, 2)] == [(run["runs"], run["red"]) for run in digest["tests"]]
+    assert ["notes.md"] == [file["path"] for file in digest["files"] if file["edits"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [
+        ("error", {"c0", "c1", "c3", "c4", "c5"}),
+        ("test_run", {"c1", "c2"}),
+        ("edit", {"c6"}),
+        ("retry", {"c2"}),
+        ("human_intervention", {"c5"}),
+        ("completion", {None}),
+    ],
+)
+def test_search_finds_by_kind_what_show_shows(
+    machine: House, kind: str, calls: set[str | None]
+) -> None:
+    """Each answer is the event that implies it: a call, a result or an answer."""
+    events = machine.ask(f"/api/sessions/codex:{A}/events").json["events"]
+    named = {one["event_id"]: one.get("call") for one in events}
+    hits = machine.ask(f"/api/search?q=kind:{kind}").json["hits"]
+    env = machine.homes.env | {"HOME": str(machine.folder)}
+    found = CliRunner().invoke(thence, ["search", f"kind:{kind}", "--json"], env=env)
+    told = json.loads(found.output)["hits"]
+
+    assert calls == {named[one["event_id"]] for one in hits}
+    assert {one["event_id"] for one in hits} == {one["event_id"] for one in told}
+
+
+# -- all calls of real clients --------------------------------------------------------------
+
+
+def sources(folder: Path) -> list[tuple[Adapter, Source]]:
+    """Return all sessions in a folder of several homes."""
+    known = adapters()
+    owners = (claimed(path, known) for path in sorted(folder.rglob("*.jsonl")))
+    found = [owner for owner in owners if owner is not None]
+    return list(
+        {(source.uid, source.path): (adapter, source) for adapter, source in found}.values()
+    )
+
+
+def stored_facts(keeper: Keeper, adapter: Adapter, source: Source) -> list[Fact]:
+    """Return the facts of a session as they are stored, without payloads."""
+    out: list[Fact] = []
+    grown: Growing | None = None
+    while True:
+        kept = keeper.keep(adapter, source, None, grown, more=grown is not None)
+        out += unpack_facts(kept.change.facts) if kept.change and kept.change.facts else []
+        if kept.rest is None:
+            return out
+        grown = kept.rest
+
+
+def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_path: Path) -> None:
+    """With payloads at hand (terminal, API, digest), and without (viewer, lists)."""
+    calls = sessions = 0
+    keeper = Keeper(Packs(tmp_path / "packs"), _AsIs())
+    for adapter, source in sources(shared / "data"):
+        try:
+            facts, batch = read_all(adapter, source)
+        except ThenceError:
+            continue
+        read = Whole(source.uid, facts, torn=batch.torn)
+        expected = [(e.event_id, e.kind, e.summary, e.failed) for e in read.derived]
+        outcomes = {pair.call.event_id: pair.outcome for pair in read.calls}
+        light = Whole(source.uid, stored_facts(keeper, adapter, source), torn=batch.torn)
+        chart = Chart(light)
+        sessions += 1
+        calls += len(outcomes)
+
+        assert not any(block.payload for fact in light.facts for block in fact.blocks if block.ref)
+        assert outcomes == light.outcomes
+        assert expected == [(e.event_id, e.kind, e.summary, e.failed) for e in light.derived]
+        for name, pair in calls_by_id(read).items():
+            assert pair.outcome == chart.calls[name].outcome, name
+    assert sessions > 300
+    assert calls > 2000
