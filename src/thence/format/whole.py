@@ -167,7 +167,7 @@ class Whole:
         ]
 
     @cached_property
-    def _call_blocks(self) -> dict[int, Block]:
+    def call_blocks(self) -> dict[int, Block]:
         """The blocks of calls, results and files by the ids of their events."""
         blocks = event_blocks(self.facts)
         out = _stored_blocks(zip(self.events, blocks, strict=bool(not self.gone)))
@@ -180,7 +180,7 @@ class Whole:
     @cached_property
     def calls(self) -> list[joins.Call]:
         """All calls with their results, in written order; copies are not among them."""
-        return joins.calls(self.events, self._call_blocks, all_told(self.facts))
+        return joins.calls(self.events, self.call_blocks, all_told(self.facts))
 
     @cached_property
     def outcomes(self) -> dict[int, CallOutcome]:
@@ -190,7 +190,7 @@ class Whole:
     @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derived(self.events, self.calls, self._call_blocks)
+        return joins.derived(self.events, self.calls, self.call_blocks)
 
     @cached_property
     def bills(self) -> dict[int, Usage]:

@@ -425,7 +425,7 @@ class Keeper:
         events = growth.delta.events
         wanted = {event.event_id for event in change.events}
         new = [e for e in events if e.event_id in wanted]
-        change.words = list(_words(growth.uid, new, _implied(growth.delta.window, wanted)))
+        change.words = list(_words(growth.uid, new, growth.delta.window.call_blocks))
         return self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
 
     def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
@@ -433,7 +433,7 @@ class Keeper:
         change.fresh = held is None
         wanted = {event.event_id for event in change.events}
         events = [event for event in whole.events if event.event_id in wanted]
-        change.words = list(_words(whole.uid, events, _implied(whole, wanted)))
+        change.words = list(_words(whole.uid, events, whole.call_blocks))
         change.claims += _ties(whole.uid, change.row.edges, whole.about)
         return self._measured(change, stored, held.row if held else None)
 
@@ -658,27 +658,8 @@ def _packed(facts: Iterable[Fact]) -> int:
     return sum(int(length) for _, length, start, _ in refs if start == "0")
 
 
-def _implied(whole: Whole, new: Container[int]) -> dict[int, list[str]]:
-    """Return the kinds of what events imply (a test run, an edit, …), by the id of the event.
-
-    An event is indexed once. What a result shows of a call that was indexed before is found by
-    the result.
-    """
-    results = {
-        pair.call.event_id: pair.result.event_id
-        for pair in whole.calls
-        if pair.result is not None and pair.call.event_id not in new
-    }
-    out: dict[int, list[str]] = {}
-    for event in whole.derived:
-        base = event.derived_from or 0
-        if event.kind != "lifecycle":
-            out.setdefault(base if base in new else results.get(base, base), []).append(event.kind)
-    return out
-
-
 def _words(
-    uid: str, events: Iterable[SessionEvent], implied: Mapping[int, Sequence[str]]
+    uid: str, events: Iterable[SessionEvent], blocks: Mapping[int, Block]
 ) -> Iterable[Words]:
     """Return the words of events, each with the tokens by which it can be filtered."""
     agent = uid.partition(":")[0]
@@ -690,8 +671,8 @@ def _words(
         body = words_of(event, _NOTE) if note else words_of(event)
         if body:
             tokens = meta(agent, event.kind, event.tool)
-            if more := implied.get(event.event_id):
-                tokens = " ".join([tokens, *(kind_token(kind) for kind in dict.fromkeys(more))])
+            if (block := blocks.get(event.event_id)) is not None:
+                tokens = " ".join([tokens, *map(kind_token, outcomes.implied_kinds(block))])
             yield Words(event.event_id, body, tokens)
 
 
