@@ -213,10 +213,10 @@ class Fold:
         view = View(whole, {fact.node.id for fact in state.anchors})
         if state.anchors:
             _check_line(view, state.anchors)
-        delta = self._delta(view, facts)
-        self.state = self._seal(view, window, delta)
-        self.state.repeats = repeats
-        self.state.since = state.since
+        after, sealed = self._seal(view, window)
+        after.repeats, after.since = repeats, state.since
+        delta = self._delta(view, facts, after, sealed)
+        self.state = after
         return delta
 
     def _named(self, fact: Fact, repeats: dict[str, int]) -> Fact:
@@ -269,27 +269,34 @@ class Fold:
 
     # -- what changed -------------------------------------------------------------------
 
-    def _delta(self, view: View, new: Sequence[Fact]) -> Delta:
+    def _delta(
+        self, view: View, new: Sequence[Fact], after: FoldState, sealed: Collection[int]
+    ) -> Delta:
+        """Return what changed; `sealed` are the places that this step has sealed."""
         state, whole = self.state, view.whole
         rows = {event.event_id: event for place in view.own for event in view.events[place]}
         rows |= {event.event_id: event for event in view.rewritten}
         before = state.rows
-        fresh = {at for at in rows if at not in before}
-        sums = add_sums(state.sealed, view, view.own, view.notes, view.rewritten)
-        session = _session(self.uid, sums)
+        left = [place for place in view.own if place not in sealed]
+        rewritten = () if sealed else view.rewritten
+        kept = {id(fact) for fact in after.facts}
+        notes = [note for note in view.notes if not sealed or id(note) in kept]
+        sums = add_sums(after.sealed, view, left, notes, rewritten)
+        gone = [event for place in sorted(sealed) for event in view.events[place]]
+        gone += view.rewritten if sealed else ()
         return Delta(
-            [event for event in in_order(rows.values()) if event.event_id in fresh],
+            [event for event in in_order(rows.values()) if event.event_id not in before],
             [event for at, event in rows.items() if at in before and before[at] != row_of(event)],
             [at for at in before if at not in rows],
             sums,
-            session,
+            _session(self.uid, sums),
             self._title(sums, view),
             whole.turn().state.value,
             list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
             _about(sums),
             _lower_bound(sums, view),
-            [],
-            [],
+            _bills_on(whole, (event for at in after.rows if (event := rows.get(at)))),
+            _bills_on(whole, gone),
             not before or all(fact.file >= state.last_file for fact in new if fact.blocks),
             whole,
         )
@@ -306,14 +313,14 @@ class Fold:
 
     # -- sealing ------------------------------------------------------------------------
 
-    def _seal(self, view: View, window: list[Fact], delta: Delta) -> FoldState:
-        """Seal what nothing can reach any more, and return the new state."""
+    def _seal(self, view: View, window: list[Fact]) -> tuple[FoldState, set[int]]:
+        """Seal what nothing can reach any more; return the new state and the places sealed."""
         state = self.state
         cuts = cuts_of(view) if may_seal(view) else {}
         sealed = {place for cut in cuts.values() for place in cut.sealed}
         starts = {log: cut.start for log, cut in cuts.items()}
         out = FoldState(
-            facts=[f for f in window if not is_before(f, starts) and not (cuts and f in view.gone)],
+            facts=window,
             sealed=state.sealed,
             prompts=state.prompts,
             last_file=max([state.last_file, *(fact.file for fact in window)]),
@@ -324,13 +331,12 @@ class Fold:
         for fact in window:
             before = out.lines.get(fact.file, (0, 0))
             out.lines[fact.file] = max(before, (fact.generation, fact.line))
-        left = [place for place in view.own if place not in sealed]
-        rewritten: Sequence[SessionEvent] = ()
         if cuts:
+            gone = {id(fact) for fact in view.gone}
+            out.facts = [f for f in window if not is_before(f, starts) and id(f) not in gone]
             notes = [note for note in view.notes if is_before(note, starts)]
             # What was rewritten away never comes back but by a rebuild.
-            rewritten = view.rewritten
-            out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, rewritten)
+            out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, view.rewritten)
             _keep_bills(out, view, sealed)
             out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
             out.facts = [_less_prompts(f, out.prompts - state.prompts) for f in out.facts]
@@ -341,21 +347,16 @@ class Fold:
         had = {log_of(anchor) for anchor in state.anchors}
         out.anchors += [cut.anchor for log, cut in cuts.items() if log not in had]
         out.anchors = [_carry(anchor, out) for anchor in out.anchors]
-        kept = [event for place in left for event in view.events[place]]
-        kept += () if cuts else view.rewritten
-        out.rows = {event.event_id: row_of(event) for event in kept}
-        bills = view.whole.bills
-        delta.window_bills = [Bill(e, bills[e.event_id]) for e in kept if e.event_id in bills]
-        delta.sealed_bills = [
-            Bill(event, bills[event.event_id])
-            for place in sorted(sealed)
-            for event in view.events[place]
-            if event.event_id in bills
-        ]
-        delta.sealed_bills += [
-            Bill(event, bills[event.event_id]) for event in rewritten if event.event_id in bills
-        ]
-        return out
+        left = [event for place in view.own if place not in sealed for event in view.events[place]]
+        left += () if cuts else view.rewritten
+        out.rows = {event.event_id: row_of(event) for event in left}
+        return out, sealed
+
+
+def _bills_on(whole: Whole, events: Iterable[SessionEvent]) -> list[Bill]:
+    """Return the bills that some events carry."""
+    bills = whole.bills
+    return [Bill(event, bills[event.event_id]) for event in events if event.event_id in bills]
 
 
 def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
