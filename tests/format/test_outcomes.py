@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from thence.format import kinds, outcomes
 from thence.format.facts import Block, Told
 from thence.format.outcomes import CallOutcome, judge_call
@@ -113,3 +115,28 @@ def test_a_real_result_is_taken_before_a_synthetic_one() -> None:
     }
 
     assert [4, 6, 0, None] == outcomes.match_results(calls, results)
+
+
+RESULTS = (
+    "Exit code 2\nuse",
+    "exit: 0\nError: a",
+    "aborted by user",
+    "",
+    {"exit_code": 3, "output": "x"},
+    {"metadata": {"exitCode": 0}, "success": False},
+    {"status": "declined"},
+    [{"type": "text", "text": "This command requires approval"}],
+)
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("tool", ["Bash", "Read"])
+def test_evidence_alone_gives_the_ending_that_the_result_gives(tool: str, result: object) -> None:
+    """Whatever else is known: a store without payloads judges as one with them."""
+    evidence = kinds.evidence_of(tool, result)
+
+    for is_error in (None, True, False):
+        for code in (None, 0, 1):
+            ended = kinds.ending(tool, result, is_error=is_error, exit_code=code)
+
+            assert ended == kinds.judge(evidence, is_error=is_error, exit_code=code)

@@ -326,7 +326,7 @@ def _tools(course: Course) -> list[ToolUse]:
     for pair in course.whole.calls:
         sums = found.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
         sums[0] += 1
-        sums[3] += pair.outcome.duration_ms or 0
+        sums[3] += pair.outcome.elapsed_ms or 0
         if cut_short(pair):
             sums[2] += 1
         elif pair.outcome.failed:

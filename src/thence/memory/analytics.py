@@ -403,7 +403,7 @@ def _events(store: Store, uid: str, held: Held) -> tuple[list[_Event], bool]:
         ended: tuple[bool | None, bool | None, int | None] = (event.failed, None, None)
         if (outcome := ends.get(event.event_id)) is not None:
             refused = outcome.is_cut_short
-            ended = (outcome.failed and not refused, refused, outcome.duration_ms)
+            ended = (outcome.failed and not refused, refused, outcome.elapsed_ms)
         usage = whole.bills.get(event.event_id)
         bill: tuple[Any, ...] = (None,) * 5
         if usage is not None:
