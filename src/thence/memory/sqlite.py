@@ -70,6 +70,7 @@ from thence.memory.store import (
     Total,
     call_key,
     claims,
+    facts_behind,
     owner_key,
     pack_facts,
     uid_hash,
@@ -440,6 +441,15 @@ class Sqlite:
         index = SessionIndex(lambda: self._db, session)
         return Tail(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared, index)
 
+    def facts_after(self, uid: str, lines: Mapping[str, tuple[int, int]]) -> list[Fact]:
+        """Return the facts of a session that follow these last lines of its logs."""
+        bodies = self._db.execute(
+            "SELECT body FROM facts WHERE session=(SELECT id FROM sessions WHERE uid=?)"
+            " ORDER BY part DESC",
+            (uid,),
+        )
+        return facts_behind((body for (body,) in bodies), lines)
+
     # -- reading ------------------------------------------------------------------------
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
@@ -665,6 +675,8 @@ _KEPT: dict[str, str] = {
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY sessions.id",
     "signals": "SELECT uid, kind, body FROM signals"
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY signals.id",
+    "derived": "SELECT uid, event_id, ts, kind, state, tool, events.tokens, ref FROM events"
+    " JOIN sessions ON sessions.id=session WHERE derived AND {where} ORDER BY events.id",
     "spend": "SELECT uid, agent, project, day, spend.model, place, input, output, cache_creation,"
     " cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY day, uid",

@@ -315,7 +315,8 @@ class Filter(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-Tier2 = Literal["digests", "signals", "spend", "removals"]
+Tier2 = Literal["digests", "signals", "derived", "spend", "removals"]
+"""What is kept of sessions beside their records; "derived" are events that digests derived."""
 
 Group = Literal["day", "model", "project", "agent", "session"]
 
@@ -373,6 +374,14 @@ class Store(Protocol):
 
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
+        ...
+
+    def facts_after(self, uid: str, lines: Mapping[str, tuple[int, int]]) -> list[Fact]:
+        """Return the facts of a session that follow these last lines of its logs.
+
+        `lines` has generation and line by file, as the state of a fold does. Cost follows what
+        is returned; a session that was written anew since cannot be asked this way.
+        """
         ...
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
@@ -466,6 +475,20 @@ def pack_facts(facts: list[Fact]) -> bytes:
 def unpack_facts(body: bytes) -> list[Fact]:
     """Give the facts of a row."""
     return _FACTS.decode(zstandard.ZstdDecompressor().decompress(body))
+
+
+def facts_behind(bodies: Iterable[bytes], lines: Mapping[str, tuple[int, int]]) -> list[Fact]:
+    """Return the facts after the last lines of their logs; `bodies` has parts, the last first."""
+    new: list[list[Fact]] = []
+    start = (-1, -1)
+    for body in bodies:
+        facts = unpack_facts(body)
+        later = [f for f in facts if (f.generation, f.line) > lines.get(f.file, start)]
+        if later:
+            new.append(later)
+        if len(later) < len(facts):
+            break  # what was written before this is not later
+    return [fact for part in reversed(new) for fact in part]
 
 
 _FOLD = msgspec.msgpack.Decoder(tuple[FoldState, tuple[Spend, ...]])
