@@ -65,6 +65,7 @@ from thence.memory.store import (
     Group,
     Held,
     Inventory,
+    Position,
     Seen,
     SessionRow,
     StoreLocked,
@@ -350,19 +351,22 @@ class Postgres:
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
         rows = self._every(
-            "SELECT s.row, s.cursor, f.body, h.body FROM sessions AS s"
+            "SELECT s.row, s.cursor, f.body, h.body, p.part, p.size FROM sessions AS s"
             " LEFT JOIN folds AS f ON f.tenant=s.tenant AND f.uid=s.uid AND f.change=s.change"
             " LEFT JOIN shares AS h ON h.tenant=s.tenant AND h.uid=s.uid"
+            " LEFT JOIN LATERAL (SELECT part, length(body) AS size FROM facts"
+            " WHERE tenant=%s AND uid=%s ORDER BY part DESC LIMIT 1) AS p ON true"
             " WHERE s.tenant=%s AND s.uid=%s AND s.evicted IS NULL",
-            *(self.tenant, text(uid)),
+            *(self.tenant, text(uid)) * 2,
         )
         if not rows:
             return None
-        row, cursor, fold, shares = rows[0]
+        row, cursor, fold, shares, part, size = rows[0]
         state, spend = unpack_fold(fold) if fold else (None, ())
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         index = SessionIndex(self, uid)
-        return Tail(ROW.decode(row), CURSOR.decode(cursor), state, spend, *shared, index)
+        position = (part, size) if part is not None else (0, 0)
+        return Tail(ROW.decode(row), CURSOR.decode(cursor), state, spend, *shared, index, position)
 
     def index_for(self, uid: str, facts: Sequence[Fact]) -> SessionIndex:
         """Return the index of a session that has looked up all that new records name."""
@@ -370,15 +374,19 @@ class Postgres:
         index.load(facts)
         return index
 
-    def facts_after(self, uid: str, lines: Mapping[str, tuple[int, int]]) -> list[Fact]:
-        """Return the facts of a session that follow these last lines of its logs."""
+    def facts_after(
+        self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
+    ) -> list[Fact]:
+        """Return the facts of a session after a position, those up to `lines` left out."""
         who = self.tenant, text(uid)
-        parts = self._every(
-            "SELECT part FROM facts WHERE tenant=%s AND uid=%s ORDER BY part DESC", *who
-        )
-        one = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
-        bodies = (body for (part,) in parts for (body,) in self._every(one, *who, part))
-        return facts_behind(bodies, lines)
+        with self._telling(), self._db.transaction():
+            # One moment, though another process may write meanwhile.
+            self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            parts = self._every(f"{_PARTS} ORDER BY part DESC", *who)
+            one = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
+            return facts_behind(
+                parts, lambda part: bytes(self._first(one, *who, part)), position, lines
+            )
 
     def _foreign(self, uid: str, facts: Sequence[Fact]) -> frozenset[int]:
         """Give the claims of a session that evicted ones own: their digests count these."""
@@ -754,6 +762,7 @@ class Rack:
 
 
 _NONE: Final[frozenset[int]] = frozenset()
+_PARTS: Final = "SELECT part, length(body) AS size FROM facts WHERE tenant=%s AND uid=%s"
 _HAS: Final = {
     "events": b"SELECT event_id FROM events"
     b" WHERE tenant=%(tenant)s AND uid=%(uid)s AND event_id=ANY(%(keys)s)",

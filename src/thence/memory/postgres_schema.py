@@ -477,6 +477,18 @@ MIGRATIONS: tuple[Migration, ...] = (
         PRIMARY KEY(tenant, uid, key)
     );
     CREATE INDEX events_derived ON events(tenant, uid) WHERE derived;
+    -- What a program of the schema before evicts or forgets is gone from here too.
+    CREATE FUNCTION removed() RETURNS trigger LANGUAGE plpgsql SET search_path = thence, pg_temp
+        AS $$
+    BEGIN
+        DELETE FROM folds AS f WHERE f.tenant = OLD.tenant AND f.uid = OLD.uid;
+        DELETE FROM calls AS c WHERE c.tenant = OLD.tenant AND c.uid = OLD.uid;
+        RETURN NULL;
+    END $$;
+    REVOKE ALL ON FUNCTION removed FROM PUBLIC;
+    CREATE TRIGGER evicted AFTER UPDATE OF evicted ON sessions FOR EACH ROW
+        WHEN (OLD.evicted IS NULL AND NEW.evicted IS NOT NULL) EXECUTE FUNCTION removed();
+    CREATE TRIGGER forgotten AFTER DELETE ON sessions FOR EACH ROW EXECUTE FUNCTION removed();
     DO $$
     DECLARE
         name text;

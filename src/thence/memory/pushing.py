@@ -40,6 +40,7 @@ from thence.memory.store import (
     Inventory,
     Known,
     NothingStored,
+    Position,
     SessionRow,
     Store,
     Tail,
@@ -77,6 +78,8 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     events: int
     packed: int
     """Bytes that its payloads take in packs."""
+    position: Position = (0, 0)
+    """Where they ended in the store they came from."""
     origin: str | None = None
     """When the store that it came from first had it: one that was made anew counts from 1 again."""
 
@@ -212,6 +215,8 @@ class _Part(NamedTuple):
     row: SessionRow
     known: Known
     cursor: Cursor
+    position: Position
+    """Where the facts of the session end in the store they come from, or earlier."""
     facts: Sequence[Fact]
     sent: int = 0
     check: bytes = b""
@@ -329,18 +334,20 @@ class Pusher:
             return False
         if not _continues(here, there, mark):
             return False
-        facts = self._source.facts_after(uid, there.state.lines)
+        facts = self._source.facts_after(uid, mark.position, there.state.lines)
         after = self._source.tail(uid)
         if after is None or after.row.change != here.row.change:
             return False  # it grew while it was read
         ours = row if row.change == here.row.change else here.row
-        part = _Part(ours, known, here.cursor, facts, mark.facts, mark.check)
+        part = _Part(ours, known, here.cursor, here.position, facts, mark.facts, mark.check)
         self._send_facts(part, self._growing(there, facts))
         return True
 
     def _send_compared(self, row: SessionRow, known: Known, mark: Mark | None) -> None:
         """Send what is new of a session, going by all of its records; or all of it."""
         uid = row.session.session_uid
+        here = self._source.tail(uid)
+        position = here.position if here is not None else (0, 0)
         stored = self._source.held(uid)
         if mark is not None and mark.change == known.change and _same(mark, stored):
             self._restate(row, known, mark)
@@ -354,11 +361,12 @@ class Pusher:
         there = self._there(stored, mark)
         if there is None or mark is None:
             grown = Growing(_start(stored), lambda: None)
-            part = _Part(stored.row, known, stored.cursor, stored.facts, fresh=True)
+            part = _Part(stored.row, known, stored.cursor, position, stored.facts, fresh=True)
         else:
             facts = stored.facts[mark.facts :]
             grown = self._growing(there, facts)
-            part = _Part(stored.row, known, stored.cursor, facts, mark.facts, mark.check)
+            before = mark.facts, mark.check
+            part = _Part(stored.row, known, stored.cursor, position, facts, *before)
         self._send_facts(part, grown, (stored.replayed, stored.billed, stored.ties))
 
     def _there(self, stored: Held, mark: Mark | None) -> Tail | None:
@@ -402,7 +410,7 @@ class Pusher:
             change.fresh = part.fresh and not number
             if shares is not None:
                 change.replayed, change.billed, change.ties = shares
-            mark = _mark(known, row, count, check)
+            mark = _mark(known, row, count, check, part.position)
             if number + 1 < len(pieces):
                 # Not all of it: no mark says that it is, and more follows what is there.
                 self._put(change, msgspec.structs.replace(mark, change=0, analysed=None))
@@ -418,7 +426,7 @@ class Pusher:
         clean = self._keeper.clean_row(plain(row))
         spend = list(spend_of(self._source, row.session.session_uid))
         change = Change(clean, known.cursor, spend=spend, fresh=True)
-        self._put(change, _mark(known, row, 0, b""), self._digest(row), evicted=True)
+        self._put(change, _mark(known, row), self._digest(row), evicted=True)
 
     def _digest(self, row: SessionRow) -> Digested | None:
         """Return the digest of a session as it is stored, by the rules of today."""
@@ -485,7 +493,13 @@ class Pusher:
 _OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes", "shuffled")
 
 
-def _mark(known: Known, row: SessionRow, facts: int, check: bytes) -> Mark:
+def _mark(
+    known: Known,
+    row: SessionRow,
+    facts: int = 0,
+    check: bytes = b"",
+    position: Position = (0, 0),
+) -> Mark:
     return Mark(
         change=row.change,
         analysed=known.analysed if known.change == row.change else None,
@@ -496,6 +510,7 @@ def _mark(known: Known, row: SessionRow, facts: int, check: bytes) -> Mark:
         check=check,
         events=row.events,
         packed=row.pack_bytes,
+        position=position,
         origin=row.session.discovered_at,
     )
 

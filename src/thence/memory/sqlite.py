@@ -61,6 +61,7 @@ from thence.memory.store import (
     Group,
     Held,
     Inventory,
+    Position,
     Seen,
     SessionRow,
     StoreDamaged,
@@ -433,22 +434,28 @@ class Sqlite:
                 " WHERE uid=? AND evicted IS NULL",
                 (uid,),
             ).fetchone()
+            last = every(db, f"{_PARTS} ORDER BY part DESC LIMIT 1", row[0]) if row else []
         if row is None:
             return None
         session, body, cursor, fold, shares = row
         state, spend = unpack_fold(fold) if fold else (None, ())
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         index = SessionIndex(lambda: self._db, session)
-        return Tail(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared, index)
+        position = last[0] if last else (0, 0)
+        return Tail(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared, index, position)
 
-    def facts_after(self, uid: str, lines: Mapping[str, tuple[int, int]]) -> list[Fact]:
-        """Return the facts of a session that follow these last lines of its logs."""
-        bodies = self._db.execute(
-            "SELECT body FROM facts WHERE session=(SELECT id FROM sessions WHERE uid=?)"
-            " ORDER BY part DESC",
-            (uid,),
-        )
-        return facts_behind((body for (body,) in bodies), lines)
+    def facts_after(
+        self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
+    ) -> list[Fact]:
+        """Return the facts of a session after a position, those up to `lines` left out."""
+        db = self._db
+        out: list[Fact] = []
+        with db:  # one moment, though another process may write meanwhile
+            session = first(db, "SELECT id FROM sessions WHERE uid=?", uid)
+            parts = every(db, f"{_PARTS} ORDER BY part DESC", session)
+            one = "SELECT body FROM facts WHERE session=? AND part=?"
+            out += facts_behind(parts, lambda part: first(db, one, session, part), position, lines)
+        return out
 
     # -- reading ------------------------------------------------------------------------
 
@@ -662,6 +669,7 @@ class SessionIndex:
 # -- rows -----------------------------------------------------------------------------------
 
 _DIGESTS = "digest_words"
+_PARTS = "SELECT part, length(body) FROM facts WHERE session=?"
 _TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
 _ORDER = {
     "recent": "ended DESC, id DESC",
