@@ -15,6 +15,7 @@ from tests.memory import logs
 from tests.memory.stored import KEY, everything
 from tests.postgres import Cluster
 from thence.adapters import adapters
+from thence.format.fold import Sums
 from thence.memory import pushing as module
 from thence.memory.exclusion import Exclusion
 from thence.memory.postgres import Postgres, StoreLost
@@ -23,7 +24,7 @@ from thence.memory.redact import Redactor
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Filter, Store
+from thence.memory.store import Change, Filter, Store, pack_fold, unpack_fold
 from thence.memory.sweep import Sweep
 
 
@@ -191,6 +192,25 @@ def test_line_that_reaches_far_back_is_pushed_as_well(team: Team) -> None:
     assert (1, 1) == (report.sessions, report.rebuilt)
     assert (1, 0) == (after.sessions, after.rebuilt)
     assert held(here) == held(team.store())
+
+
+def test_state_that_does_not_fit_is_not_continued(team: Team) -> None:
+    """What a session adds up to is compared after each push: it is sent anew where that differs."""
+    first = logs.script(1, turns=60)
+    logs.write(team.home(), first)
+    team.sweep()
+    team.push()
+    there = team.store()
+    [(body,)] = there._every("SELECT body FROM folds WHERE tenant=%s", there.tenant)
+    state, spend = unpack_fold(body)
+    state.sealed = Sums(events=3)
+    there._run("UPDATE folds SET body=%s WHERE tenant=%s", pack_fold(state, spend), there.tenant)
+    logs.write(team.home(), appended(first, 1))
+    here = team.sweep()
+    report = team.push()
+
+    assert (1, 1) == (report.sessions, report.rebuilt)
+    assert held(here) == held(there)
 
 
 def straight(number: int, turns: int) -> Script:

@@ -225,6 +225,10 @@ class _Part(NamedTuple):
     """These are all: they take the place of what is there."""
 
 
+class _Differs(Exception):
+    """A session that was continued in the other store is not what it is here."""
+
+
 class Pusher:
     """One push. The other store should be held (`target.sweeping()`) while it runs."""
 
@@ -340,7 +344,11 @@ class Pusher:
             return False  # it grew while it was read
         ours = row if row.change == here.row.change else here.row
         part = _Part(ours, known, here.cursor, here.position, facts, mark.facts, mark.check)
-        self._send_facts(part, self._growing(there, facts))
+        try:
+            self._send_facts(part, self._growing(there, facts))
+        except _Differs:  # it is sent from the start, in place of what is there
+            self.report.rebuilt += 1
+            self._send_compared(row, known, None)
         return True
 
     def _send_compared(self, row: SessionRow, known: Known, mark: Mark | None) -> None:
@@ -377,9 +385,17 @@ class Pusher:
             return None
         if mark.check != _check(stored.facts[: mark.facts]):
             return None
-        there = self._target.tail(stored.row.session.session_uid)
+        uid = stored.row.session.session_uid
+        there = self._target.tail(uid)
         if there is None:
             return None
+        if there.state is not None:
+            has_as_sent = there.state.lines == _lines(stored.facts[: mark.facts])
+        else:
+            all_there = self._target.held(uid)
+            has_as_sent = all_there is not None and len(all_there.facts) == mark.facts
+        if not has_as_sent:
+            return None  # somebody else wrote to it
         shares = stored.replayed, stored.billed, stored.ties
         if shares != (there.replayed, there.billed, there.ties):
             there.replayed, there.billed, there.ties = shares
@@ -416,6 +432,8 @@ class Pusher:
                 self._put(change, msgspec.structs.replace(mark, change=0, analysed=None))
                 self._flush()
                 continue
+            if shares is None and _sums(change.row) != _sums(row):
+                raise _Differs
             sizes = {name: getattr(change.row, name) for name in _OF_ITSELF}
             change.row = msgspec.structs.replace(clean, **sizes)
             self._put(change, mark, self._digest(row) if known.analysed is not None else None)
@@ -527,6 +545,19 @@ def _continues(here: Tail, there: Tail, mark: Mark) -> bool:
         and shares == (there.replayed, there.billed, there.ties)
         and all(lines.get(file, (-1, -1)) >= last for file, last in there.state.lines.items())
     )
+
+
+def _sums(row: SessionRow) -> tuple[object, ...]:
+    """Return what the events of a session add up to."""
+    return row.events, row.states, row.spent
+
+
+def _lines(facts: Iterable[Fact]) -> dict[str, tuple[int, int]]:
+    """Return generation and line of the last fact of each log."""
+    out: dict[str, tuple[int, int]] = {}
+    for fact in facts:
+        out[fact.file] = max(out.get(fact.file, (0, 0)), (fact.generation, fact.line))
+    return out
 
 
 def _start(stored: Held) -> Tail:
