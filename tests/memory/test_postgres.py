@@ -358,7 +358,7 @@ def test_every_join_of_a_function_carries_the_tenant(store: Postgres) -> None:
     )
     asked = {name: body for name, body in bodies if _tables(body)}
 
-    assert {"found", "found_in_pieces", "found_digests", "looked", "mine"} == set(asked)
+    assert {"found", "found_in_pieces", "found_digests", "looked", "mine", "removed"} == set(asked)
     for name in asked.keys() - {"mine"}:
         spaced = asked[name].replace("tenant = ", "tenant=").replace("tenant || ''", "tenant")
         assert _tables(asked[name]) <= _tenants(spaced.replace("tenant = ", "tenant=")), name
@@ -497,18 +497,48 @@ def test_member_of_the_schema_before_searches_after_a_migration(
     role = f"{database}_early"
     postgres.sql(f"CREATE ROLE {role} LOGIN")
     with monkeypatch.context() as patched:
+        tables = tuple(name for name in schema.TABLES if name not in ("folds", "calls"))
         patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
+        patched.setattr(schema, "TABLES", tables)
         owner = opened(postgres, database, tenant="early")
-        owner.admit(role)
+        owner.admit(role, writes=True)
         owner.close()
     owner = opened(postgres, database, tenant="early")
     owner.write([session(owner, "one", "hello")])
     owner.close()
-    member = Postgres(postgres.url(database, role, tenant="early"))
+    member = Postgres(postgres.url(database, role, tenant="early", machine="here"))
     found = member.search(parse("hello")).found
+    stored = member.held("claude:one")
+    member.write([stores._grown(member, stored, "one", "hello", "again")] if stored else [])
+    tail = member.tail("claude:one")
     member.close()
 
     assert ["claude:one"] == [one.session_uid for one in found]
+    assert tail is not None
+    assert (2, 2) == (
+        tail.row.events,
+        tail.state and tail.state.sealed.events + len(tail.state.rows),
+    )
+
+
+def test_program_of_the_schema_before_leaves_no_state_behind(postgres: Cluster) -> None:
+    """It knows nothing of states: what it removes is gone, what it continues is rebuilt."""
+    store = opened(postgres)
+    store.write([session(store, name, "hello") for name in ("one", "two", "three")])
+    where = f"WHERE tenant='{store.tenant}' AND uid="
+    for statement in (
+        f"UPDATE sessions SET evicted=1 {where}'claude:one'",
+        f"DELETE FROM sessions {where}'claude:two'",
+        f"UPDATE sessions SET change=2 {where}'claude:three'",
+    ):
+        store._db.execute(statement.encode())
+    left = store._every("SELECT uid FROM folds WHERE tenant=%s", store.tenant)
+    tail = store.tail("claude:three")
+    store.close()
+
+    assert [("claude:three",)] == left
+    assert tail is not None
+    assert tail.state is None
 
 
 # -- who may read ---------------------------------------------------------------------------

@@ -82,6 +82,21 @@ def _counts(report: Report) -> tuple[int, ...]:
     return (report.read, report.sessions_new, report.events, report.lines, report.digested)
 
 
+def test_session_that_grows_is_continued(tmp_path: Path) -> None:
+    """Without being rebuilt, and it is the session that is swept at once."""
+    agent, long = tmp_path / "agent", logs.script(1, turns=40)
+    reports = []
+    for text in ("", "one more question", "and another one"):
+        if text:
+            long.user(text)
+        logs.write(agent, long)
+        reports.append(sweep(tmp_path / "grown", {"claude": [agent]}))
+    sweep(tmp_path / "at once", {"claude": [agent]})
+
+    assert [0, 0, 0] == [report.rebuilt for report in reports]
+    assert dump(tmp_path / "at once") == dump(tmp_path / "grown")
+
+
 def test_three_processes_come_to_the_same_as_one(home: Path, tmp_path: Path, warm: Warm) -> None:
     """Whoever reads, each over a connection of its own."""
     sweep(tmp_path / "one", {"claude": [home]})

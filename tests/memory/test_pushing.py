@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.adapters.transcripts import Script, usage
+from tests.format.test_fold import counted
 from tests.memory import logs
 from tests.memory.stored import KEY, everything
 from tests.postgres import Cluster
 from thence.adapters import adapters
+from thence.format.fold import Sums
 from thence.memory import pushing as module
 from thence.memory.exclusion import Exclusion
 from thence.memory.postgres import Postgres, StoreLost
@@ -21,7 +24,7 @@ from thence.memory.redact import Redactor
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Filter, Store
+from thence.memory.store import Change, Filter, Store, pack_fold, unpack_fold
 from thence.memory.sweep import Sweep
 
 
@@ -49,11 +52,12 @@ class Team:
         self._opened.append(store)
         return store
 
-    def sweep(self, machine: str = "one") -> Sqlite:
+    def sweep(self, machine: str = "one", **more: Any) -> Sqlite:
         """Keep what is new on a machine."""
         store = self.local(machine)
         with store.sweeping():
-            Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [self.home(machine)]})
+            sweep = Sweep(store, adapters(), Redactor(key=KEY), **more)
+            sweep.run({"claude": [self.home(machine)]})
         return store
 
     def push(self, machine: str = "one", **more: Any) -> Pushed:
@@ -124,6 +128,123 @@ def test_session_that_grew_sends_what_is_new(team: Team) -> None:
     assert packs < now
     assert 1 == len(now - packs)
     assert held(here) == held(there)
+
+
+def appended(script: Script, number: int) -> Script:
+    """One more line."""
+    script.user(f"one more question, number {number}")
+    return script
+
+
+@pytest.mark.parametrize("turns", [3, 60])
+def test_pushed_line_by_line_is_pushed_at_once(team: Team, turns: int) -> None:
+    """Rows, words, spend and digests: of short and long sessions, of those with a fork, too."""
+    first = logs.script(1, turns=turns)
+    logs.write(team.home(), first, logs.fork(4, first, 6), logs.script(2))
+    team.sweep()
+    team.push()
+    reports = []
+    for number in range(3):
+        logs.write(team.home(), appended(first, number))
+        here = team.sweep()
+        reports.append(team.push())
+    there = team.store()
+    other = Postgres(team.postgres.url(tenant=f"{team.folder} at once", machine="one"))
+    team.push(target=other)
+    at_once = held(other)
+    other.close()
+
+    assert [(1, 0)] * 3 == [(one.sessions, one.rebuilt) for one in reports]
+    assert at_once == held(there) == held(here)
+
+
+def test_digest_that_came_later_is_pushed_as_it_is_stored(team: Team) -> None:
+    """A session that was being written is digested when it rests; its events are not sent again."""
+    first = logs.script(1, turns=9)
+    logs.write(team.home(), first)
+    team.sweep()
+    team.push()
+    logs.write(team.home(), appended(first, 1))
+    team.sweep(digests=False)
+    grown = team.push()
+    here = team.sweep()
+    report = team.push()
+
+    assert (1, 1, 0) == (grown.sessions, grown.events, grown.digests)
+    assert (1, 0, 1) == (report.sessions, report.events, report.digests)
+    assert held(here) == held(team.store())
+
+
+def test_line_that_reaches_far_back_is_pushed_as_well(team: Team) -> None:
+    """A branch off the start: both stores rebuild the session, it is counted, the rows agree."""
+    first = logs.script(1, turns=60)
+    logs.write(team.home(), first)
+    team.sweep()
+    team.push()
+    first.user("from the start once more", parentUuid=first.records[3]["uuid"])
+    logs.write(team.home(), first)
+    here = team.sweep()
+    report = team.push()
+    logs.write(team.home(), appended(first, 1))
+    team.sweep()
+    after = team.push()
+
+    assert (1, 1) == (report.sessions, report.rebuilt)
+    assert (1, 0) == (after.sessions, after.rebuilt)
+    assert held(here) == held(team.store())
+
+
+def test_state_that_does_not_fit_is_not_continued(team: Team) -> None:
+    """What a session adds up to is compared after each push: it is sent anew where that differs."""
+    first = logs.script(1, turns=60)
+    logs.write(team.home(), first)
+    team.sweep()
+    team.push()
+    there = team.store()
+    [(body,)] = there._every("SELECT body FROM folds WHERE tenant=%s", there.tenant)
+    state, spend = unpack_fold(body)
+    assert state is not None
+    state.sealed = Sums(events=3)
+    there._run("UPDATE folds SET body=%s WHERE tenant=%s", pack_fold(state, spend), there.tenant)
+    logs.write(team.home(), appended(first, 1))
+    here = team.sweep()
+    report = team.push()
+
+    assert (1, 1) == (report.sessions, report.rebuilt)
+    assert held(here) == held(there)
+
+
+def straight(number: int, turns: int) -> Script:
+    """A session that is never rewound."""
+    made = Script(logs.name(number), f"s{number}-")
+    for turn in range(turns):
+        made.user(f"question {turn}")
+        call = f"c{number}-{turn}"
+        use = {"type": "tool_use", "id": call, "name": "Read", "input": {"file_path": "/a/b.txt"}}
+        made.reply([use], stop="tool_use", usage=usage(7))
+        made.result(call, f"line {turn}")
+        made.reply([{"type": "text", "text": f"answer {turn}"}], usage=usage(9))
+    return made
+
+
+def test_push_of_one_line_does_not_grow_with_the_session(team: Team) -> None:
+    """Counted in executed lines, for sessions of 1,000 and 10,000 events that are being written."""
+    work = []
+    redactor = Redactor(key=KEY)
+    for number, turns in ((1, 250), (2, 2500)):
+        machine = f"m{number}"
+        long = straight(number, turns)
+        logs.write(team.home(machine), long)
+        team.sweep(machine)
+        team.push(machine, redactor=redactor)
+        logs.write(team.home(machine), appended(long, 1))
+        team.sweep(machine, digests=False)  # it is digested when it rests
+        source, target = team.local(machine), team.store(machine)
+        pusher = Pusher(source, target, redactor)
+        work.append(counted(pusher.run))
+
+        assert (1, 1, 0) == (pusher.report.sessions, pusher.report.events, pusher.report.rebuilt)
+    assert work[1] <= 1.3 * work[0]
 
 
 def test_large_session_goes_in_pieces(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

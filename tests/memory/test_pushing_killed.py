@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -159,6 +160,33 @@ def test_killed_push_converges(stage: Stage) -> None:
     target.close()
 
     assert (0, 0) == (report.sessions, report.events)
+
+
+@pytest.mark.slow
+def test_killed_push_of_what_grew_converges(stage: Stage, tmp_path: Path) -> None:
+    """It goes on behind what is there, whatever had arrived, and comes to what all at once is."""
+    before = tmp_path / "before"
+    before.mkdir()
+    for path in (tmp_path / "s.db", tmp_path / "packs"):
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, before / path.name)
+    long = logs.script(1, turns=8)
+    long.user("one more question")
+    logs.write(stage.home, long, logs.script(2, turns=9))
+    store = Sqlite(stage.local)
+    with store.sweeping():
+        Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [stage.home]})
+    store.close()
+    killed_postgres.push(stage.local, stage.fresh())
+    calm = stage.there()
+    ends: Counter[int] = Counter()
+    for point in (2, 5, 9, 14, 20, 27, 35):
+        killed_postgres.push(str(before / "s.db"), stage.fresh())
+        child = stage.warm.start(killed_postgres.pushed, stage.local, stage.url, point)
+        ends[child.wait()] += 1
+        test_sweep._gone(child.pid)
+
+        assert calm == stage.again("push"), point
+    assert ends[-signal.SIGKILL] > 3
 
 
 @pytest.mark.prove

@@ -180,6 +180,7 @@ def _lines(report: Pushed) -> list[str]:
         "of another machine that has as much of them": report.elsewhere,
         "forgotten there as well": report.forgotten,
         "compared with those of other machines": report.settled,
+        "compared from the start, as they did not only get longer": report.rebuilt,
         "changed meanwhile; the next push takes them": report.waiting,
     }
     return out + [f"  {count:,} {what}" for what, count in told.items() if count]

@@ -19,12 +19,12 @@ import msgspec
 
 from thence.adapters import Cursor
 from thence.format.records import JSON, Usage
-from thence.memory.growth import event_row
 from thence.memory.keep import Keeper, with_payloads
 from thence.memory.redact import Redactor
 from thence.memory.store import (
     Change,
     Digested,
+    EventRow,
     Filter,
     Held,
     Known,
@@ -32,7 +32,6 @@ from thence.memory.store import (
     Spend,
     Store,
 )
-from thence.memory.sweep import recalled
 
 
 class Copied(msgspec.Struct):
@@ -105,20 +104,17 @@ class _Copier:
         """Copy one session, in place of what is there of it."""
         uid = row.session.session_uid
         held = self._source.held(uid)
-        derived = []
         if held is None:
             cursor = self._known[uid].cursor if uid in self._known else Cursor()
             change = Change(plain(row), cursor, spend=list(spend_of(self._source, uid)), fresh=True)
         else:
             change = self._change(uid, held)
-            derived = recalled(uid, held, self._source.blobs).derived
         change.row = msgspec.structs.replace(change.row, pinned=row.pinned, gone=row.gone)
         if any(there.change == row.change for there in self._target.sessions(only(uid))):
             # The same number would mean that nothing else changed.
             self._write(msgspec.structs.replace(change.row, change=row.change + 1), change)
         self._write(change.row, change)
         for made in digests_of(self._source, row):
-            made.events = [event_row(event) for event in derived]
             self._target.write(digests=[made])
         if row.pinned:
             self._target.write([Change(change.row, change.cursor)])
@@ -150,7 +146,7 @@ def spend_of(store: Store, uid: str) -> Iterator[Spend]:
 
 
 def digests_of(store: Store, row: SessionRow) -> Iterator[Digested]:
-    """Give the digest of a session and its signals, as a store keeps them."""
+    """Give the digest of a session, its signals and its events, as a store keeps them."""
     uid = row.session.session_uid
     for told in store.kept("digests", only(uid)):
         body = {name: value for name, value in told.items() if name not in _NOTED}
@@ -158,13 +154,18 @@ def digests_of(store: Store, row: SessionRow) -> Iterator[Digested]:
             {name: value for name, value in one.items() if name != "uid"}
             for one in store.kept("signals", only(uid))
         ]
-        made = Digested(uid, told["change"], body, signals, [], row.session.outcome)
+        events = [
+            EventRow(*(event[name] for name in _EVENT), None)  # type: ignore[call-arg]
+            for event in store.kept("derived", only(uid))
+        ]
+        made = Digested(uid, told["change"], body, signals, events, row.session.outcome)
         made.task_ref = row.session.task_ref
         yield made
 
 
 _SIZES = ("raw_bytes", "text_bytes", "pack_bytes")
 _MONEY = ("responses", "ticks", "unpriced")
+_EVENT = ("event_id", "ts", "kind", "state", "tool", "tokens")
 _NOTED = frozenset({"uid", "change", "at"})
 _TIMES = ("discovered_at", "ingested_at", "analyzed_at", "evicted_at")
 

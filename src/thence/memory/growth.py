@@ -141,6 +141,11 @@ class Growth:
         self.state = fold.state
 
     @property
+    def stored_facts(self) -> Sequence[Fact]:
+        """All facts that were stored, of a session that was rebuilt; none of one that was not."""
+        return self._stored.facts if self._stored is not None else ()
+
+    @property
     def retries(self) -> int:
         """Retries so far; of a session that grew, as its last digest counted them."""
         if self.grown is not None:

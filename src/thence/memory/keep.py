@@ -36,7 +36,7 @@ from thence.format.sealing import calls_in
 from thence.format.whole import Whole
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
-from thence.memory.growth import Growing, Growth, light, restated, seen_of, shortened
+from thence.memory.growth import Growing, Growth, light, restated, shortened
 from thence.memory.packs import Blobs, read_all
 from thence.memory.redact import Redactor
 from thence.memory.search import kind_token, meta
@@ -95,11 +95,12 @@ class Kept(msgspec.Struct):
 
 
 class Sending(NamedTuple):
-    """A piece of a session for another store, what that holds of it then, and all of it."""
+    """A piece of a session for another store, and the session as it is there then."""
 
     change: Change
-    held: Held
-    whole: Whole
+    grown: Growing
+    rebuilt: str | None
+    """Why the session had to be rebuilt from all of its facts."""
 
 
 class _Stored(NamedTuple):
@@ -109,11 +110,6 @@ class _Stored(NamedTuple):
     body: bytes
     redacted: Mapping[str, int]
     """Secrets in payloads, by rule."""
-
-    @property
-    def light(self) -> list[Fact]:
-        """The facts with refs alone."""
-        return [light(fact) for fact in self.full]
 
 
 class _Earlier:
@@ -278,35 +274,19 @@ class Keeper:
         change.cursor = stored.cursor
         return change
 
-    def sent(self, uid: str, there: Held | None, here: Held, facts: list[Fact]) -> Sending:
-        """Keep facts of a session in another store, after those that are there already.
+    def sent(
+        self, uid: str, grown: Growing, row: SessionRow, cursor: Cursor, facts: Sequence[Fact]
+    ) -> Sending:
+        """Store facts of a session in another store, after those that are there already.
 
-        `here` is the session as it stands in the store they come from, its row clean.
+        `row` and `cursor` are those of the store the facts come from, the row clean.
         """
-        stored = self._stored(uid, facts, _Earlier(None, here.facts))
-        whole = Whole(
-            uid,
-            [*(there.facts if there else ()), *stored.full],
-            replayed=here.replayed,
-            billed=here.billed,
-            torn=here.row.torn,
-        )
-        pack_bytes = there.row.pack_bytes if there else 0
-        row = msgspec.structs.replace(here.row, pack_bytes=pack_bytes)
-        change = self._change(whole, stored, there, row)
-        change.cursor = here.cursor
-        change.replayed, change.billed, change.ties = here.replayed, here.billed, here.ties
-        events = {
-            **(there.events if there else {}),
-            **{one.event_id: seen_of(one) for one in (*change.events, *change.altered)},
-        }
-        for gone in change.vanished:
-            events.pop(gone, None)
-        held = Held(
-            change.row, here.cursor, [*(there.facts if there else ()), *stored.light], events
-        )
-        held.replayed, held.billed, held.ties = here.replayed, here.billed, here.ties
-        return Sending(change, held, whole)
+        stored = self._stored(uid, facts, _Earlier(grown, facts))
+        growth = Growth(uid, grown, stored.full, torn=row.torn)
+        change = self._grown(growth, stored, row)
+        change.cursor = cursor
+        rest = grown.after(growth.tail(change), change, stored.full)
+        return Sending(change, rest, growth.rebuilt)
 
     def clean_row(self, row: SessionRow) -> SessionRow:
         """Give a row by the rules of today."""
@@ -426,7 +406,12 @@ class Keeper:
         wanted = {event.event_id for event in change.events}
         new = [e for e in events if e.event_id in wanted]
         change.words = list(_words(growth.uid, new, growth.delta.window.call_blocks))
-        return self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
+        self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
+        if growth.grown is not None and growth.grown.tail.state is None:
+            # Without a state nobody knows whether the calls of earlier records are there.
+            earlier = {call_key(c) for fact in growth.stored_facts for c in calls_in(fact)}
+            change.calls = sorted(earlier.union(change.calls))
+        return change
 
     def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
         change = restated(whole, held, row=row)

@@ -33,7 +33,9 @@ from psycopg import errors, sql
 
 from thence.errors import BadConfig, SessionNotFound, ThenceError
 from thence.format.facts import Fact
+from thence.format.normal import event_ids
 from thence.format.records import JSON
+from thence.format.sealing import calls_in
 from thence.memory.index import time_told
 from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
@@ -64,16 +66,20 @@ from thence.memory.store import (
     Group,
     Held,
     Inventory,
-    NothingStored,
+    Position,
     Seen,
     SessionRow,
     StoreLocked,
     Tail,
     Tier2,
     Total,
+    call_key,
     claims,
+    facts_behind,
+    owner_key,
     uid_hash,
     unpack_facts,
+    unpack_fold,
 )
 
 EVERYONE: Final = "*"
@@ -365,22 +371,44 @@ class Postgres:
         return Held(ROW.decode(row), CURSOR.decode(cursor), facts, events, *shared, foreign)
 
     def tail(self, uid: str) -> Tail | None:
-        """Return the end of a session, to continue it; None when tier 1 holds nothing of it.
-
-        This store keeps no state of folds: a session that grows is rebuilt.
-        """
-        with self._telling():
-            rows = self._every(
-                "SELECT s.row, s.cursor, h.body FROM sessions AS s"
-                " LEFT JOIN shares AS h ON h.tenant=s.tenant AND h.uid=s.uid"
-                " WHERE s.tenant=%s AND s.uid=%s AND s.evicted IS NULL",
-                *(self.tenant, text(uid)),
-            )
+        """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
+        rows = self._every(
+            "SELECT s.row, s.cursor, f.body, h.body, p.part, p.size FROM sessions AS s"
+            " LEFT JOIN folds AS f ON f.tenant=s.tenant AND f.uid=s.uid AND f.change=s.change"
+            " LEFT JOIN shares AS h ON h.tenant=s.tenant AND h.uid=s.uid"
+            " LEFT JOIN LATERAL (SELECT part, length(body) AS size FROM facts"
+            " WHERE tenant=%s AND uid=%s ORDER BY part DESC LIMIT 1) AS p ON true"
+            " WHERE s.tenant=%s AND s.uid=%s AND s.evicted IS NULL",
+            *(self.tenant, text(uid)) * 2,
+        )
         if not rows:
             return None
-        row, cursor, shares = rows[0]
+        row, cursor, fold, shares, part, size = rows[0]
+        state, spend = unpack_fold(fold) if fold else (None, ())
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return Tail(ROW.decode(row), CURSOR.decode(cursor), None, (), *shared, NothingStored())
+        index = SessionIndex(self, uid)
+        position = (part, size) if part is not None else (0, 0)
+        return Tail(ROW.decode(row), CURSOR.decode(cursor), state, spend, *shared, index, position)
+
+    def index_for(self, uid: str, facts: Sequence[Fact]) -> SessionIndex:
+        """Return the index of a session that has looked up all that new records name."""
+        index = SessionIndex(self, uid)
+        index.load(facts)
+        return index
+
+    def facts_after(
+        self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
+    ) -> list[Fact]:
+        """Return the facts of a session after a position, those up to `lines` left out."""
+        who = self.tenant, text(uid)
+        with self._telling(), self._db.transaction():
+            # One moment, though another process may write meanwhile.
+            self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            parts = self._every(f"{_PARTS} ORDER BY part DESC", *who)
+            one = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
+            return facts_behind(
+                parts, lambda part: bytes(self._first(one, *who, part)), position, lines
+            )
 
     def _foreign(self, uid: str, facts: Sequence[Fact]) -> frozenset[int]:
         """Give the claims of a session that evicted ones own: their digests count these."""
@@ -651,6 +679,50 @@ class Postgres:
             self._db.execute(statement.encode(), given)
 
 
+class SessionIndex:
+    """What is stored of one session, looked up by id, call and bill."""
+
+    def __init__(self, store: Postgres, uid: str) -> None:
+        self._store = store
+        self._uid = uid
+        self._known: dict[tuple[str, int], bool] = {}
+
+    def load(self, facts: Sequence[Fact]) -> None:
+        """Look up all that new records name, in a few questions: a server may be far away."""
+        name = event_ids(self._uid)
+        self._look("events", {name(fact.node.id, 0, 0) for fact in facts})
+        self._look("calls", {call_key(call) for fact in facts for call in calls_in(fact)})
+        bills = {fact.usage_key for fact in facts if fact.usage_key is not None}
+        self._look("owners", {owner_key("bill", bill) for bill in bills})
+
+    def _look(self, table: str, keys: set[int]) -> None:
+        if not keys:
+            return
+        store = self._store
+        names = {"tenant": store.tenant, "uid": text(self._uid), "keys": list(keys)}
+        with store._telling():  # noqa: SLF001 - its own
+            rows = store._db.execute(_HAS[table], names)  # noqa: SLF001
+            stored = {key for (key,) in rows.fetchall()}
+        self._known |= {(table, key): key in stored for key in keys}
+
+    def _has(self, table: str, key: int) -> bool:
+        if (table, key) not in self._known:
+            self._look(table, {key})
+        return self._known[table, key]
+
+    def has_event(self, event_id: int) -> bool:
+        """Return whether an event has this id."""
+        return self._has("events", event_id)
+
+    def has_call(self, call: str) -> bool:
+        """Return whether a call or a result has this id."""
+        return self._has("calls", call_key(call))
+
+    def has_bill(self, usage_key: str) -> bool:
+        """Return whether a record of this session, or of another one, has this usage key."""
+        return self._has("owners", owner_key("bill", usage_key))
+
+
 class Rack:
     """Where payloads lie in the database itself: a shelf for `Objects`."""
 
@@ -716,6 +788,13 @@ class Rack:
 
 
 _NONE: Final[frozenset[int]] = frozenset()
+_PARTS: Final = "SELECT part, length(body) AS size FROM facts WHERE tenant=%s AND uid=%s"
+_HAS: Final = {
+    "events": b"SELECT event_id FROM events"
+    b" WHERE tenant=%(tenant)s AND uid=%(uid)s AND event_id=ANY(%(keys)s)",
+    "calls": b"SELECT key FROM calls WHERE tenant=%(tenant)s AND uid=%(uid)s AND key=ANY(%(keys)s)",
+    "owners": b"SELECT key FROM owners WHERE tenant=%(tenant)s AND key=ANY(%(keys)s)",
+}
 _ORDER = {
     "recent": "ended DESC NULLS LAST, id DESC",
     "oldest": "ended NULLS FIRST, id",
@@ -730,6 +809,9 @@ _KEPT: dict[str, str] = {
     "signals": "SELECT sessions.uid, kind, body FROM signals JOIN sessions"
     " ON sessions.tenant=signals.tenant AND sessions.uid=signals.uid"
     " WHERE {where} ORDER BY signals.id",
+    "derived": "SELECT sessions.uid, event_id, ts, kind, state, tool, events.tokens, ref"
+    " FROM events JOIN sessions ON sessions.tenant=events.tenant AND sessions.uid=events.uid"
+    " WHERE derived AND {where} ORDER BY events.id",
     "spend": "SELECT sessions.uid, agent, project, day, spend.model, place, input, output,"
     " cache_creation, cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
     " JOIN sessions ON sessions.tenant=spend.tenant AND sessions.uid=spend.uid"

@@ -23,7 +23,7 @@ from thence.errors import BadConfig
 
 SCHEMA: Final = "thence"
 
-TIER1: Final = ("events", "facts", "shares", "words")
+TIER1: Final = ("events", "facts", "shares", "words", "folds", "calls")
 TIER2: Final = ("spend", "digests", "signals")
 TABLES: Final = (
     *("sessions", *TIER1, *TIER2),
@@ -466,6 +466,60 @@ MIGRATIONS: tuple[Migration, ...] = (
         """
     ALTER TABLE sessions ADD COLUMN fold bigint NOT NULL DEFAULT 0,
         ADD COLUMN digest bigint NOT NULL DEFAULT 0
+    """,
+        1,
+    ),
+    # What continues a session: the state of its fold, and the calls it has seen. A state counts
+    # for the change it was written with alone: a program of the schema before leaves it behind.
+    Migration(
+        """
+    CREATE TABLE folds(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL,
+        machine text COLLATE "C" NOT NULL, change bigint NOT NULL, body bytea NOT NULL,
+        PRIMARY KEY(tenant, uid)
+    );
+    ALTER TABLE folds ALTER body SET STORAGE EXTERNAL;
+    CREATE TABLE calls(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL, key bigint NOT NULL,
+        machine text COLLATE "C" NOT NULL,
+        PRIMARY KEY(tenant, uid, key)
+    );
+    CREATE INDEX events_derived ON events(tenant, uid) WHERE derived;
+    -- What a program of the schema before evicts or forgets is gone from here too.
+    CREATE FUNCTION removed() RETURNS trigger LANGUAGE plpgsql SET search_path = thence, pg_temp
+        AS $$
+    BEGIN
+        DELETE FROM folds AS f WHERE f.tenant = OLD.tenant AND f.uid = OLD.uid;
+        DELETE FROM calls AS c WHERE c.tenant = OLD.tenant AND c.uid = OLD.uid;
+        RETURN NULL;
+    END $$;
+    REVOKE ALL ON FUNCTION removed FROM PUBLIC;
+    CREATE TRIGGER evicted AFTER UPDATE OF evicted ON sessions FOR EACH ROW
+        WHEN (OLD.evicted IS NULL AND NEW.evicted IS NOT NULL) EXECUTE FUNCTION removed();
+    CREATE TRIGGER forgotten AFTER DELETE ON sessions FOR EACH ROW EXECUTE FUNCTION removed();
+    DO $$
+    DECLARE
+        name text;
+        granted record;
+    BEGIN
+        FOREACH name IN ARRAY ARRAY['folds', 'calls'] LOOP
+            EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+            EXECUTE format(
+                'CREATE POLICY reading ON %I FOR SELECT'
+                ' USING (tenant = ANY(ARRAY(SELECT thence.mine(false))))', name);
+            EXECUTE format(
+                'CREATE POLICY writing ON %I'
+                ' USING (tenant = ANY(ARRAY(SELECT thence.mine(true))))'
+                ' WITH CHECK (tenant = ANY(ARRAY(SELECT thence.mine(true))))', name);
+            FOR granted IN SELECT m.member, bool_or(m.writes) AS writes FROM members AS m
+                JOIN pg_roles AS r ON r.rolname = m.member GROUP BY m.member
+            LOOP
+                EXECUTE format('GRANT SELECT ON %I TO %I', name, granted.member);
+                CONTINUE WHEN NOT granted.writes;
+                EXECUTE format('GRANT INSERT, UPDATE, DELETE ON %I TO %I', name, granted.member);
+            END LOOP;
+        END LOOP;
+    END $$
     """,
         1,
     ),

@@ -28,10 +28,11 @@ from thence.memory.postgres_schema import TIER1
 from thence.memory.postgres_search import digest_vector, marks_of, vectors
 from thence.memory.rows import (
     OBJECT,
-    PARTS,
     REPACK,
     ROW,
     SETTLE,
+    SMALL_PART_BYTES,
+    SMALL_PARTS,
     columns,
     digest_version,
     judged,
@@ -44,8 +45,10 @@ from thence.memory.store import (
     EventRow,
     SessionRow,
     pack_facts,
+    pack_fold,
     uid_hash,
     unpack_facts,
+    unpack_fold,
 )
 
 REWRITE = "rewrite:"
@@ -218,8 +221,15 @@ class Writer:
         self._rename(renamed)
         grown = {uid: one for uid, one in changes.items() if uid in new and uid not in renamed}
         self._put_events(grown, stored)
-        self._claim(grown)
-        kin = self.kin(list(grown))
+        shared = self._claim(grown)
+        # Growth that shares nothing new leaves the family as it was compared last.
+        kin = self.kin(
+            [
+                uid
+                for uid, change in grown.items()
+                if uid in shared or change.fresh or change.replayed is not None
+            ]
+        )
         self._pending |= {SETTLE + uid for uid in kin}
         return kin
 
@@ -309,6 +319,7 @@ class Writer:
         # What the last digest derived is derived anew; until then it would stand in between.
         self._delete("events", there, " AND derived")
         self._put_facts({uid: one.facts for uid, one in changes.items() if one.facts})
+        self._put_folds(changes)
         events = {uid: one.events for uid, one in changes.items()}
         self._stage(events, changes, new=not there)
         self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
@@ -358,19 +369,21 @@ class Writer:
         if not bodies:
             return
         rows = self._db.execute(
-            "SELECT uid, max(part) FROM facts WHERE tenant=%s AND uid=ANY(%s) GROUP BY uid",
-            (self._tenant, list(bodies)),
-        )
-        parts = dict(rows.fetchall())
-        for uid in [uid for uid, part in parts.items() if part + 1 >= PARTS]:
-            held = self._db.execute(
-                "SELECT body FROM facts WHERE tenant=%s AND uid=%s ORDER BY part",
-                (self._tenant, uid),
+            "SELECT uid, max(part), coalesce(max(part) FILTER (WHERE length(body)>=%s), 0)"
+            " FROM facts WHERE tenant=%s AND uid=ANY(%s) GROUP BY uid",
+            (SMALL_PART_BYTES, self._tenant, list(bodies)),
+        ).fetchall()
+        parts = {uid: last for uid, last, _ in rows}
+        for uid, last, large in rows:
+            if last - large < SMALL_PARTS:
+                continue
+            small = self._db.execute(
+                "DELETE FROM facts WHERE tenant=%s AND uid=%s AND part>%s RETURNING part, body",
+                (self._tenant, uid, large),
             ).fetchall()
-            every = [*(body for (body,) in held), bodies[uid]]
+            every = [*(body for _, body in sorted(small)), bodies[uid]]
             bodies[uid] = pack_facts([fact for body in every for fact in unpack_facts(body)])
-            parts[uid] = 0
-            self._delete("facts", [uid])
+            parts[uid] = large
         self._many(
             "INSERT INTO facts(tenant, machine, uid, part, body) VALUES(%s, %s, %s, %s, %s)",
             [
@@ -378,6 +391,31 @@ class Writer:
                 for uid, body in bodies.items()
             ],
         )
+
+    def _put_folds(self, changes: dict[str, Change]) -> None:
+        """Write the states by which sessions are continued, or that there are none."""
+        self._delete("folds", [uid for uid, change in changes.items() if not change.fold])
+        self._many(
+            "INSERT INTO folds(tenant, machine, uid, change, body) VALUES(%s, %s, %s, %s, %s)"
+            " ON CONFLICT (tenant, uid) DO UPDATE SET machine=excluded.machine,"
+            " change=excluded.change, body=excluded.body",
+            [
+                (self._tenant, self._machine, uid, change.row.change, change.fold)
+                for uid, change in changes.items()
+                if change.fold
+            ],
+        )
+        pairs = [(uid, key) for uid, change in changes.items() for key in change.calls]
+        if pairs:
+            self._db.execute(
+                "INSERT INTO calls(tenant, machine, uid, key) SELECT %s, %s, uid, key"
+                " FROM unnest(%s::text[], %s::bigint[]) AS v(uid, key)"
+                " ON CONFLICT (tenant, uid, key) DO NOTHING",
+                (
+                    *(self._tenant, self._machine),
+                    *([uid for uid, _ in pairs], [key for _, key in pairs]),
+                ),
+            )
 
     def _stage(
         self,
@@ -512,6 +550,7 @@ class Writer:
         """Let refs lead to where payloads lie now."""
         for uid, change in changes.items():
             self._delete("facts", [uid])
+            self._delete("folds", [uid])
             self._db.execute(
                 "INSERT INTO facts(tenant, machine, uid, part, body) VALUES(%s, %s, %s, 1, %s)",
                 (self._tenant, self._machine, uid, change.facts),
@@ -527,9 +566,10 @@ class Writer:
 
     # -- owners -------------------------------------------------------------------------
 
-    def _claim(self, changes: dict[str, Change]) -> None:
-        """Take what nobody owns yet, and remember who owns the rest: they are kin."""
+    def _claim(self, changes: dict[str, Change]) -> set[str]:
+        """Take what nobody owns yet; return the sessions of which others own something: kin."""
         first: dict[int, str] = {}
+        shared: set[str] = set()
         for uid, change in changes.items():
             for key in change.claims:
                 first.setdefault(key, uid)
@@ -553,6 +593,7 @@ class Writer:
                 if owners[key] != uid
                 for pair in ((uid, owners[key]), (owners[key], uid))
             }
+            shared = {uid for uid, _ in pairs if uid in changes}
             self._many(
                 "INSERT INTO kin(tenant, machine, uid, other) VALUES(%s, %s, %s, %s)"
                 " ON CONFLICT (tenant, uid, other) DO NOTHING",
@@ -568,6 +609,7 @@ class Writer:
                 for key, uid in sorted(owned.items())
             ],
         )
+        return shared
 
     def kin(self, uids: Sequence[str]) -> dict[str, set[str]]:
         """Give, of those that have any, all that share claims, directly or through others."""
@@ -821,7 +863,14 @@ def _restated(change: Change, there: SessionRow) -> Change:
 
 
 def _numbered(change: Change, number: int) -> Change:
-    return msgspec.structs.replace(change, row=msgspec.structs.replace(change.row, change=number))
+    """Return a change under the number that it has in this store; so too in its state."""
+    row, fold = change.row, change.fold
+    if fold and number != row.change:
+        state, spend = unpack_fold(fold)
+        if state is not None and state.since == row.change:
+            fold = pack_fold(msgspec.structs.replace(state, since=number), spend)
+    row = msgspec.structs.replace(row, change=number)
+    return msgspec.structs.replace(change, row=row, fold=fold)
 
 
 def _renumbered(made: Digested, change: Change, number: int) -> Digested:

@@ -2,8 +2,10 @@
 
 How far a session was sent is a *mark*, which the other store writes in the transaction of the rows
 themselves. So a push that is killed anywhere, or whose server is, goes on where it was: what has
-its mark is there, what has none is sent again in place of whatever is there. A session that grew
-sends the facts that are new, a large one goes in pieces, and many small ones share a transaction.
+its mark is there, what has none is sent again in place of whatever is there.
+Of a session that grew the facts that are new are read and sent, and folded into its end there:
+cost follows them, not the session. If it was rebuilt or rewritten since, all of its facts are
+compared. A large one goes in pieces, and many small ones share a transaction.
 
 Everything is gone over by the redactor once more on its way, so that today's rules hold for what
 leaves the machine. Sent are rows, facts, payloads, words, spend, digests and signals. What was
@@ -14,17 +16,20 @@ forgotten there. Never sent: excluded projects, the key of the redactor, the lis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from thence.format.facts import Fact
+from thence.adapters import Cursor
+from thence.format.facts import Edge, Fact
+from thence.format.fold import FoldState
 from thence.memory import families
 from thence.memory.copying import digests_of, plain, spend_of
 from thence.memory.digest import digest
 from thence.memory.exclusion import Exclusion
-from thence.memory.growth import event_row
+from thence.memory.growth import Growing, event_row
 from thence.memory.keep import Keeper, with_payloads
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.store import (
@@ -34,8 +39,11 @@ from thence.memory.store import (
     Held,
     Inventory,
     Known,
+    NothingStored,
+    Position,
     SessionRow,
     Store,
+    Tail,
     uid_hash,
 )
 from thence.memory.sweep import Progress, recalled
@@ -65,10 +73,19 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     redactor: int
     facts: int
     check: bytes
-    """A hash of these facts: only if they are still the same, more can follow them."""
+    """A hash of these facts: only if they are still the same, more can follow them. Where the
+    source has only folded since, it is not looked at."""
     events: int
     packed: int
     """Bytes that its payloads take in packs."""
+    position: Position = (0, 0)
+    """Where they ended in the store they came from."""
+    origin: str | None = None
+    """When the store that it came from first had it: one that was made anew counts from 1 again."""
+
+    def is_of(self, row: SessionRow) -> bool:
+        """Return whether it was made for a session of this very store."""
+        return self.origin is not None and self.origin == row.session.discovered_at
 
     def covers(self, known: Known) -> bool:
         """Whether nothing has changed since."""
@@ -120,6 +137,8 @@ class Pushed(msgspec.Struct):
     """Sessions that have something in common with those of other machines."""
     waiting: int = 0
     """That changed while they were read; the next push takes them."""
+    rebuilt: int = 0
+    """Sent before, and now by comparing or rebuilding all of their records, not the new alone."""
     redactions: dict[str, int] = {}
     """What today's rules found in what was kept."""
 
@@ -184,6 +203,30 @@ def _count(projects: dict[str | None, Project], row: SessionRow, mark: Mark | No
     at.events += events
     at.bytes += new
     return Project(row.session.cwd, 1, events, new)
+
+
+_Shares = tuple[frozenset[str], frozenset[str], tuple[Edge, ...]]
+"""What other sessions own of a session's records and bills, and the edges found with it."""
+
+
+class _Part(NamedTuple):
+    """Records of a session that are to be sent, and what comes before them."""
+
+    row: SessionRow
+    known: Known
+    cursor: Cursor
+    position: Position
+    """Where the facts of the session end in the store they come from, or earlier."""
+    facts: Sequence[Fact]
+    sent: int = 0
+    check: bytes = b""
+    """Number and hash of the facts that were sent before."""
+    fresh: bool = False
+    """These are all: they take the place of what is there."""
+
+
+class _Differs(Exception):
+    """A session that was continued in the other store is not what it is here."""
 
 
 class Pusher:
@@ -254,88 +297,160 @@ class Pusher:
 
     def _send(self, row: SessionRow, known: Known, mark: Mark | None) -> None:
         """Send what is new of a session; one that changes meanwhile is left to the next push."""
-        uid = row.session.session_uid
         try:
-            held = self._source.held(uid)
-            if mark is not None and mark.change == known.change and _same(mark, held):
-                self._restate(row, known, mark, held)
-            elif held is None:
-                self._send_digest(row, known)
-            else:
-                if held.row.change == row.change:
-                    held.row = row  # with what the store notes beside it
-                self._send_held(held, known, mark)
+            if mark is not None and mark.change == known.change and mark.is_of(row):
+                self._restate(row, known, mark)
+            elif mark is None or not self._send_new(row, known, mark):
+                self._send_compared(row, known, mark)
         except (PackMissing, PackDamaged):  # evicted or repacked since its rows were read
             self.report.waiting += 1
 
-    def _restate(self, row: SessionRow, known: Known, mark: Mark, held: Held | None) -> None:
+    def _restate(self, row: SessionRow, known: Known, mark: Mark) -> None:
         """Send what is said of a session whose events are there already."""
         clean = self._keeper.clean_row(plain(row))
         change = Change(msgspec.structs.replace(clean, change=row.change), known.cursor)
-        told = (known.analysed, known.pinned, known.gone, known.redactor)
-        names = ("analysed", "pinned", "gone", "redactor")
-        now = msgspec.structs.replace(mark, **dict(zip(names, told, strict=True)))
-        made = None
-        if known.analysed != mark.analysed:
+        now = msgspec.structs.replace(
+            mark,
+            analysed=known.analysed,
+            pinned=known.pinned,
+            gone=known.gone,
+            redactor=known.redactor,
+            origin=row.session.discovered_at,
+        )
+        made = self._digest(row) if known.analysed != mark.analysed else None
+        if made is not None and row.session.evicted_at is not None:
+            # What the digest derived was evicted here; there it is derived once more.
             uid = row.session.session_uid
-            store: Store = self._source if held else self._target
-            held = held or store.held(uid)
-            derived = recalled(uid, held, store.blobs).derived if held else []
-            made = self._digest(row, derived)
+            stored = self._target.held(uid)
+            derived = recalled(uid, stored, self._target.blobs).derived if stored else ()
+            made.events = [event_row(event) for event in derived]
         self._put(change, now, made, restates=True)
+
+    def _send_new(self, row: SessionRow, known: Known, mark: Mark) -> bool:
+        """Send the records after those that are there; False when all must be compared.
+
+        Neither store reads or rebuilds the rest of the session.
+        """
+        uid = row.session.session_uid
+        here = self._source.tail(uid)
+        there = self._target.tail(uid) if here is not None and mark.is_of(row) else None
+        if here is None or there is None or there.state is None:
+            return False
+        if not _continues(here, there, mark):
+            return False
+        facts = self._source.facts_after(uid, mark.position, there.state.lines)
+        after = self._source.tail(uid)
+        if after is None or after.row.change != here.row.change:
+            return False  # it grew while it was read
+        ours = row if row.change == here.row.change else here.row
+        part = _Part(ours, known, here.cursor, here.position, facts, mark.facts, mark.check)
+        try:
+            self._send_facts(part, self._growing(there, facts))
+        except _Differs:  # it is sent from the start, in place of what is there
+            self.report.rebuilt += 1
+            self._send_compared(row, known, None)
+        return True
+
+    def _send_compared(self, row: SessionRow, known: Known, mark: Mark | None) -> None:
+        """Send what is new of a session, going by all of its records; or all of it."""
+        uid = row.session.session_uid
+        here = self._source.tail(uid)
+        position = here.position if here is not None else (0, 0)
+        stored = self._source.held(uid)
+        if mark is not None and mark.change == known.change and _same(mark, stored):
+            self._restate(row, known, mark)
+            return
+        if stored is None:
+            self._send_digest(row, known)
+            return
+        if stored.row.change == row.change:
+            stored.row = row  # with what the store notes beside it
+        self.report.rebuilt += mark is not None and mark.change != 0
+        there = self._there(stored, mark)
+        if there is None or mark is None:
+            grown = Growing(_start(stored), lambda: None)
+            part = _Part(stored.row, known, stored.cursor, position, stored.facts, fresh=True)
+        else:
+            facts = stored.facts[mark.facts :]
+            grown = self._growing(there, facts)
+            before = mark.facts, mark.check
+            part = _Part(stored.row, known, stored.cursor, position, facts, *before)
+        self._send_facts(part, grown, (stored.replayed, stored.billed, stored.ties))
+
+    def _there(self, stored: Held, mark: Mark | None) -> Tail | None:
+        """Return the end of what the other store has of a session, if more can follow it."""
+        if mark is None or not 0 < mark.facts <= len(stored.facts):
+            return None
+        if mark.redactor != stored.row.redactor:
+            return None
+        if mark.check != _check(stored.facts[: mark.facts]):
+            return None
+        uid = stored.row.session.session_uid
+        there = self._target.tail(uid)
+        if there is None:
+            return None
+        if there.state is not None:
+            has_as_sent = there.state.lines == _lines(stored.facts[: mark.facts])
+        else:
+            all_there = self._target.held(uid)
+            has_as_sent = all_there is not None and len(all_there.facts) == mark.facts
+        if not has_as_sent:
+            return None  # somebody else wrote to it
+        shares = stored.replayed, stored.billed, stored.ties
+        if shares != (there.replayed, there.billed, there.ties):
+            there.replayed, there.billed, there.ties = shares
+            there.state = None  # others own other parts of it now
+        return there
+
+    def _growing(self, there: Tail, facts: Sequence[Fact]) -> Growing:
+        """Return a session of the other store, to be continued with facts."""
+        uid = there.row.session.session_uid
+        if there.state is not None:
+            there.index = self._target.index_for(uid, facts)
+        return Growing(there, partial(self._target.held, uid))
+
+    def _send_facts(self, part: _Part, grown: Growing, shares: _Shares | None = None) -> None:
+        """Send facts in pieces, the last with the session's own row, its mark and its digest."""
+        row, known = part.row, part.known
+        uid = row.session.session_uid
+        clean = self._keeper.clean_row(plain(row))
+        count, check, rebuilt = part.sent, part.check, False
+        pieces = list(_pieces(part.facts))
+        for number, (start, end) in enumerate(pieces):
+            some = part.facts[start:end]
+            check, count = _check(some, check), count + len(some)
+            change, grown, why = self._keeper.sent(
+                uid, grown, clean, part.cursor, with_payloads(some, self._source.blobs)
+            )
+            rebuilt = rebuilt or why is not None
+            change.fresh = part.fresh and not number
+            if shares is not None:
+                change.replayed, change.billed, change.ties = shares
+            mark = _mark(known, row, count, check, part.position)
+            if number + 1 < len(pieces):
+                # Not all of it: no mark says that it is, and more follows what is there.
+                self._put(change, msgspec.structs.replace(mark, change=0, analysed=None))
+                self._flush()
+                continue
+            if shares is None and _sums(change.row) != _sums(row):
+                raise _Differs
+            sizes = {name: getattr(change.row, name) for name in _OF_ITSELF}
+            change.row = msgspec.structs.replace(clean, **sizes)
+            self._put(change, mark, self._digest(row) if known.analysed is not None else None)
+        self.report.rebuilt += rebuilt and shares is None
 
     def _send_digest(self, row: SessionRow, known: Known) -> None:
         """Send what is left of an evicted session."""
         clean = self._keeper.clean_row(plain(row))
         spend = list(spend_of(self._source, row.session.session_uid))
         change = Change(clean, known.cursor, spend=spend, fresh=True)
-        mark = _mark(known, row, [])
-        self._put(change, mark, self._digest(row, []), evicted=True)
+        self._put(change, _mark(known, row), self._digest(row), evicted=True)
 
-    def _send_held(self, held: Held, known: Known, mark: Mark | None) -> None:
-        uid, ours = held.row.session.session_uid, held.row
-        there = self._there(uid, held, mark)
-        held.row = self._keeper.clean_row(plain(held.row))
-        start = len(there.facts) if there else 0
-        whole = None
-        pieces = list(_pieces(held.facts, start))
-        for number, (start, end) in enumerate(pieces):
-            facts = with_payloads(held.facts[start:end], self._source.blobs)
-            fresh = there is None
-            change, there, whole = self._keeper.sent(uid, there, held, facts)
-            change.fresh = fresh
-            if number + 1 < len(pieces):
-                # Not all of it: no mark says that it is, and more follows what is there.
-                part = msgspec.structs.replace(
-                    _mark(known, change.row, held.facts[:end]), change=0, analysed=None
-                )
-                self._put(change, part)
-                self._flush()
-                continue
-            sizes = {name: getattr(change.row, name) for name in _OF_ITSELF}
-            change.row = msgspec.structs.replace(held.row, **sizes)
-            if len(pieces) > 1 or not fresh:
-                whole = None  # its first payloads are not at hand
-            made = None
-            if known.analysed is not None:
-                whole = whole or recalled(uid, held, self._source.blobs)
-                made = self._digest(ours, whole.derived)
-            self._put(change, _mark(known, ours, held.facts), made)
-
-    def _there(self, uid: str, held: Held, mark: Mark | None) -> Held | None:
-        """Give what the other store holds of a session, if more can follow it."""
-        if mark is None or not 0 < mark.facts <= len(held.facts):
-            return None
-        if mark.redactor != held.row.redactor or mark.check != _check(held.facts[: mark.facts]):
-            return None
-        there = self._target.held(uid)
-        return there if there is not None and len(there.facts) == mark.facts else None
-
-    def _digest(self, row: SessionRow, derived: Sequence[Any]) -> Digested | None:
+    def _digest(self, row: SessionRow) -> Digested | None:
+        """Return the digest of a session as it is stored, by the rules of today."""
         for made in digests_of(self._source, row):
             made.digest = self._redactor.redact_json(made.digest)
             made.signals = self._redactor.redact_json(made.signals)
-            made.events = [event_row(event) for event in derived]
             return made
         return None
 
@@ -396,42 +511,89 @@ class Pusher:
 _OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes", "shuffled")
 
 
-def _mark(known: Known, row: SessionRow, facts: Sequence[Fact]) -> Mark:
+def _mark(
+    known: Known,
+    row: SessionRow,
+    facts: int = 0,
+    check: bytes = b"",
+    position: Position = (0, 0),
+) -> Mark:
     return Mark(
         change=row.change,
         analysed=known.analysed if known.change == row.change else None,
         pinned=known.pinned,
         gone=known.gone,
         redactor=row.redactor,
-        facts=len(facts),
-        check=_check(facts),
+        facts=facts,
+        check=check,
         events=row.events,
         packed=row.pack_bytes,
+        position=position,
+        origin=row.session.discovered_at,
     )
 
 
-def _same(mark: Mark, held: Held | None) -> bool:
+def _continues(here: Tail, there: Tail, mark: Mark) -> bool:
+    """Return whether a session only got records at its end since it was sent, by both states."""
+    if here.state is None or there.state is None or here.row.carried_until is not None:
+        return False
+    shares = here.replayed, here.billed, here.ties
+    lines = here.state.lines
+    return (
+        here.state.since <= mark.change <= here.row.change
+        and here.row.redactor == mark.redactor
+        and shares == (there.replayed, there.billed, there.ties)
+        and all(lines.get(file, (-1, -1)) >= last for file, last in there.state.lines.items())
+    )
+
+
+def _sums(row: SessionRow) -> tuple[object, ...]:
+    """Return what the events of a session add up to."""
+    return row.events, row.states, row.spent
+
+
+def _lines(facts: Iterable[Fact]) -> dict[str, tuple[int, int]]:
+    """Return generation and line of the last fact of each log."""
+    out: dict[str, tuple[int, int]] = {}
+    for fact in facts:
+        out[fact.file] = max(out.get(fact.file, (0, 0)), (fact.generation, fact.line))
+    return out
+
+
+def _start(stored: Held) -> Tail:
+    """Return the end of a session of which nothing was sent yet."""
+    none = dict.fromkeys(("raw_bytes", "text_bytes", "pack_bytes"), 0)
+    row = msgspec.structs.replace(stored.row, edges=(), shuffled=False, **none)
+    shares = stored.replayed, stored.billed, stored.ties
+    state = FoldState(since=row.change)
+    return Tail(row, stored.cursor, state, (), *shares, NothingStored())
+
+
+def _same(mark: Mark, stored: Held | None) -> bool:
     """Whether a session is what was sent; a store that was made anew counts from 1 again."""
-    if held is None:
+    if stored is None:
         return True
-    return len(held.facts) == mark.facts and _check(held.facts) == mark.check
+    return len(stored.facts) == mark.facts and _check(stored.facts) == mark.check
 
 
-def _check(facts: Iterable[Fact]) -> bytes:
-    """Hash facts, wherever their payloads lie."""
-    told = blake2b(digest_size=16)
+def _check(facts: Iterable[Fact], before: bytes = b"") -> bytes:
+    """Return a hash of facts, wherever their payloads lie, that goes on from one of those before.
+
+    It is the same in however many pieces they come.
+    """
     encode = msgspec.msgpack.Encoder().encode
     for fact in facts:
         blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
-        told.update(encode(msgspec.structs.replace(fact, blocks=blocks)))
-    return told.digest()
+        body = encode(msgspec.structs.replace(fact, blocks=blocks))
+        before = blake2b(before + body, digest_size=16).digest()
+    return before
 
 
-def _pieces(facts: Sequence[Fact], start: int) -> Iterator[tuple[int, int]]:
+def _pieces(facts: Sequence[Fact]) -> Iterator[tuple[int, int]]:
     """Cut facts into runs whose payloads are of a bounded size; one run at least."""
-    size, first = 0, start
-    for at in range(start, len(facts)):
-        size += sum(_size(block.ref) for block in facts[at].blocks if block.ref is not None)
+    size, first = 0, 0
+    for at, fact in enumerate(facts):
+        size += sum(_size(block.ref) for block in fact.blocks if block.ref is not None)
         if size >= PIECE and at + 1 < len(facts):
             yield first, at + 1
             size, first = 0, at + 1

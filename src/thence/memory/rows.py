@@ -33,14 +33,15 @@ WITHOUT_OWN = "without own:"
 FOR_LATER: Final = (REPACK, SETTLE, WITHOUT_OWN)
 """What of it is not done when pages are given back."""
 
-PARTS: Final = 64
-"""Pieces of a session's facts, before they are put together."""
+SMALL_PARTS, SMALL_PART_BYTES = 64, 64 << 10
+"""How many small pieces of a session's facts are put together, and how large one is small."""
 
 PLACES: Final = ("live", "dead", "side")
 
 NAMES: Final[dict[str, tuple[str, ...]]] = {
     "digests": ("uid", "change", "at", "body"),
     "signals": ("uid", "kind", "body"),
+    "derived": ("uid", "event_id", "ts", "kind", "state", "tool", "tokens", "ref"),
     "spend": (
         *("uid", "agent", "project", "day", "model", "place", "input", "output"),
         *("cache_creation", "cache_read", "cache_1h", "searches", "responses", "ticks", "unpriced"),

@@ -29,6 +29,7 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
+from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.memory import disk, runs
 from thence.memory.index import Search, Words, every, first, time_told
@@ -70,6 +71,7 @@ from thence.memory.store import (
     Group,
     Held,
     Inventory,
+    Position,
     Seen,
     SessionRow,
     StoreDamaged,
@@ -77,6 +79,7 @@ from thence.memory.store import (
     Tail,
     Tier2,
     Total,
+    facts_behind,
     unpack_facts,
     unpack_fold,
 )
@@ -454,13 +457,28 @@ class Sqlite:
                 " WHERE uid=? AND evicted IS NULL",
                 (uid,),
             ).fetchone()
+            last = every(db, f"{_PARTS} ORDER BY part DESC LIMIT 1", row[0]) if row else []
         if row is None:
             return None
         session, body, cursor, fold, shares = row
         state, spend = unpack_fold(fold) if fold else (None, ())
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         index = SessionIndex(lambda: self._db, session)
-        return Tail(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared, index)
+        position = last[0] if last else (0, 0)
+        return Tail(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared, index, position)
+
+    def facts_after(
+        self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
+    ) -> list[Fact]:
+        """Return the facts of a session after a position, those up to `lines` left out."""
+        db = self._db
+        out: list[Fact] = []
+        with db:  # one moment, though another process may write meanwhile
+            session = first(db, "SELECT id FROM sessions WHERE uid=?", uid)
+            parts = every(db, f"{_PARTS} ORDER BY part DESC", session)
+            one = "SELECT body FROM facts WHERE session=? AND part=?"
+            out += facts_behind(parts, lambda part: first(db, one, session, part), position, lines)
+        return out
 
     # -- reading ------------------------------------------------------------------------
 
@@ -648,6 +666,7 @@ class Sqlite:
 
 # -- rows -----------------------------------------------------------------------------------
 
+_PARTS = "SELECT part, length(body) FROM facts WHERE session=?"
 _ORDER = {
     "recent": "ended DESC, uid DESC",
     "oldest": "ended, uid",
@@ -660,6 +679,8 @@ _KEPT: dict[str, str] = {
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY ended, uid",
     "signals": "SELECT uid, kind, body FROM sessions"
     " CROSS JOIN signals ON sessions.id=session WHERE {where} ORDER BY ended, uid, signals.id",
+    "derived": "SELECT uid, event_id, ts, kind, state, tool, events.tokens, ref FROM events"
+    " JOIN sessions ON sessions.id=session WHERE derived AND {where} ORDER BY events.id",
     "spend": "SELECT uid, agent, project, day, spend.model, place, input, output, cache_creation,"
     " cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY day, uid",

@@ -20,6 +20,8 @@ from thence.memory.rows import (
     FOR_LATER,
     REPACK,
     ROW,
+    SMALL_PART_BYTES,
+    SMALL_PARTS,
     clean,
     columns,
     digest_version,
@@ -41,9 +43,6 @@ from thence.memory.store import (
 
 DIGESTS = "digest_words"
 TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
-
-SMALL_PARTS, SMALL_PART_BYTES = 64, 64 << 10
-"""So many small pieces of facts are joined to one; what is larger is left alone."""
 
 
 class SessionIndex:

@@ -10,7 +10,7 @@ process sweeps at a time, and any number reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
@@ -218,6 +218,10 @@ class Held(msgspec.Struct):
     """Keys of its bills that evicted sessions own."""
 
 
+Position = tuple[int, int]
+"""The last part of a session's facts, and its size; parts that are joined later have another."""
+
+
 class Tail(msgspec.Struct):
     """The end of a stored session: enough to continue it, whatever its length."""
 
@@ -231,6 +235,8 @@ class Tail(msgspec.Struct):
     billed: frozenset[str]
     ties: tuple[Edge, ...]
     index: Index
+    position: Position = (0, 0)
+    """Where its facts end."""
 
     def has_event(self, event_id: int) -> bool:
         """Return whether an event has this id."""
@@ -341,7 +347,8 @@ class Filter(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-Tier2 = Literal["digests", "signals", "spend", "removals"]
+Tier2 = Literal["digests", "signals", "derived", "spend", "removals"]
+"""What is kept of sessions beside their records; "derived" are events that digests derived."""
 
 Group = Literal["day", "model", "project", "agent", "session"]
 
@@ -399,6 +406,16 @@ class Store(Protocol):
 
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
+        ...
+
+    def facts_after(
+        self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
+    ) -> list[Fact]:
+        """Return the facts of a session after a position, those up to `lines` left out.
+
+        `lines` has generation and line by file, as the state of a fold does. Cost follows what
+        is returned; a session that was written anew since cannot be asked this way.
+        """
         ...
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
@@ -526,6 +543,27 @@ def pack_facts(facts: list[Fact]) -> bytes:
 def unpack_facts(body: bytes) -> list[Fact]:
     """Give the facts of a row."""
     return _FACTS.decode(zstandard.ZstdDecompressor().decompress(body))
+
+
+def facts_behind(
+    parts: Iterable[Position],
+    read: Callable[[int], bytes],
+    position: Position,
+    lines: Mapping[str, tuple[int, int]],
+) -> list[Fact]:
+    """Return what `facts_after` does; `parts` has the last first, `read` returns one."""
+    new: list[list[Fact]] = []
+    start = (-1, -1)
+    for part in parts:
+        if part == position:
+            break
+        facts = unpack_facts(read(part[0]))
+        later = [f for f in facts if (f.generation, f.line) > lines.get(f.file, start)]
+        if later:
+            new.append(later)
+        if len(later) < len(facts):
+            break  # what was written before this is not later
+    return [fact for part in reversed(new) for fact in part]
 
 
 _PACKED_FOLD = msgspec.msgpack.Decoder(list[msgspec.Raw])

@@ -36,6 +36,7 @@ from thence.memory.store import (
     Held,
     Store,
     StoreLocked,
+    call_key,
     owner_key,
     pack_facts,
 )
@@ -44,6 +45,7 @@ CHECKS = (
     "empty",
     "round_trip",
     "growth",
+    "continuing",
     "all_or_nothing",
     "writing_twice",
     "digests",
@@ -61,6 +63,7 @@ CHECKS = (
 """The checks, each a method that gives its complaints."""
 
 CANARY = "quetzalcoatlus"
+_LINES = 12  # of a session that grows line by line
 _KEY = b"a key for tests, 32 bytes long!!"
 
 
@@ -153,6 +156,53 @@ class StoreSuite:
             yield "an event that vanished is found, or others are not"
         if store.known().sessions["claude:one"].analysed:
             yield "a session that grew still counts as analysed"
+
+    def continuing(self, store: Store) -> Iterator[str]:
+        """A session that was written line by line is the one that is written at once."""
+        texts = [f"text number{n}" for n in range(_LINES)]
+        store.write([_session(store, "one", texts[0])])
+        for count in range(2, _LINES + 1):
+            held = store.held("claude:one")
+            store.write([_grown(store, held, "one", *texts[:count])] if held else [])
+        tail = store.tail("claude:one")
+        if tail is None or tail.state is None:
+            yield "no state is kept by which the session could be continued"
+            return
+        new = _grown(store, _stored(store, "claude:one"), "one", *texts, "the last")
+        new.calls = [call_key("made")]
+        store.write([new])
+        yield from self._indexed(store, new)
+        if (
+            store.facts_after("claude:one", tail.position, tail.state.lines)
+            != _stored(store, "claude:one").facts[-1:]
+        ):
+            yield "the facts after those that were known are not the new one"
+        grown = _shown(store, "claude:one")
+        again = _session(store, "one", *texts, "the last")
+        again.row = msgspec.structs.replace(again.row, change=new.row.change + 1)
+        store.write([again])
+        if grown != _shown(store, "claude:one"):
+            yield "a session that grew differs from the same session written at once"
+        tail = store.tail("claude:one")
+        if tail is None or tail.has_call("made"):
+            yield "a call is known of what was replaced"
+        store.remove(["claude:one"], why={})
+        if store.tail("claude:one") is not None:
+            yield "an evicted session has an end"
+
+    def _indexed(self, store: Store, new: Change) -> Iterator[str]:
+        """Look up what is stored of a session, and what is not."""
+        tail = store.tail("claude:one")
+        known = tail is not None and (
+            tail.has_event(new.events[0].event_id),
+            tail.has_call("made"),
+            tail.has_bill("one-0"),
+            tail.has_event(7),
+            tail.has_call("another"),
+            tail.has_bill("another"),
+        )
+        if known != (True, True, True, False, False, False):
+            yield f"events, calls and bills are looked up as {known}"
 
     def all_or_nothing(self, store: Store) -> Iterator[str]:
         """A write that fails on the way leaves no trace."""
@@ -523,11 +573,27 @@ def _digest(
 
 def _numbers(store: Store, uid: str) -> dict[int, int | None]:
     """Give the numbers that events of a session are shown with."""
-    held = store.held(uid)
-    if held is None:
-        raise AssertionError("nothing is held")
+    held = _stored(store, uid)
     whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
     return {event.event_id: event.seq for event in numbered([*whole.events, *whole.derived])}
+
+
+def _stored(store: Store, uid: str) -> Held:
+    """Return what is stored of a session."""
+    stored = store.held(uid)
+    if stored is None:
+        raise AssertionError("nothing is stored")
+    return stored
+
+
+def _shown(store: Store, uid: str) -> tuple[object, ...]:
+    """Return all of a session that does not depend on when it was written."""
+    stored = _stored(store, uid)
+    row = stored.row
+    sums = (row.events, row.states, row.spent, row.ticks, row.title, row.turn, row.edges)
+    spend = [{k: v for k, v in one.items() if k != "uid"} for one in store.kept("spend")]
+    facts = [(fact.node, fact.line, fact.usage_key) for fact in stored.facts]
+    return stored.events, facts, sums, spend
 
 
 def _state(state: State) -> int:
