@@ -208,7 +208,7 @@ def counted(work):
 for owner, name in (
     *((sqlite.Sqlite, name) for name in ("write", "settle", "_shrink")),
     *((packs.Packs, name) for name in ("append", "_sync", "evict", "repack", "_unlink")),
-    *((sqlite, name) for name in ("put_session", "put_events", "put_digest", "_rename")),
+    *((sqlite, name) for name in ("put_session", "put_events", "put_digest", "rename_refs")),
 ):
     setattr(owner, name, counted(getattr(owner, name)))
 cli.main()
