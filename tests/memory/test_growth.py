@@ -150,3 +150,21 @@ def test_a_session_swept_after_random_pieces_is_the_session_swept_once(
     sweep(tmp_path / "once", {"claude": [home]})
 
     assert dump(tmp_path / "once") == dump(tmp_path / "grown")
+
+
+def test_a_log_rewritten_back_and_forth_stores_its_records_once(tmp_path: Path) -> None:
+    """What it held before is there, dead, each event once, however often it changed."""
+    home = tmp_path / "home"
+    one, other = logs.script(1, 4, seed=1), logs.script(1, 4, seed=2)
+    for record in other.records:
+        record["uuid"] = f"other-{record['uuid']}"
+        record["parentUuid"] = record["parentUuid"] and f"other-{record['parentUuid']}"
+    numbers = []
+    for script in (one, other, one, other, one, other):
+        logs.write(home, script)
+        sweep(tmp_path / "store", {"claude": [home]})
+        store = opened(tmp_path / "store")
+        numbers.append(next(store.sessions()).events)
+        store.close()
+
+    assert [len(one.records)] + [len(one.records) + len(other.records)] * 5 == numbers

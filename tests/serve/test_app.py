@@ -17,7 +17,7 @@ from tests.serve.conftest import LONG, House
 from thence.memory.packs import pack_name
 from thence.memory.store import Filter
 from thence.serve import app as serving
-from thence.serve import charts
+from thence.serve import charts, limits
 from thence.serve.app import STATIC, _squeezed
 
 
@@ -153,7 +153,7 @@ def test_half_a_request_is_not_waited_for(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither headers nor a body that never come hold a connection; a stream goes on."""
-    monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(limits, "REQUEST_TIMEOUT_S", 1.0)
     stream = http.client.HTTPConnection("127.0.0.1", house.port, timeout=LONG)
     stream.request("GET", "/api/live", headers={"Authorization": f"Bearer {house.gate.token}"})
     opened = stream.getresponse()
@@ -176,7 +176,7 @@ def test_of_too_many_half_requests_the_oldest_are_closed(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has no token can keep nobody out by opening connections."""
-    monkeypatch.setattr(serving, "MAX_UNFINISHED", 4)
+    monkeypatch.setattr(limits, "MAX_UNFINISHED", 4)
     links = [_half(house, HALVES[1]) for _ in range(20)]
     ends = [link.recv(65536) for link in links[:12]]
     status = house.ask("/api/sessions").status

@@ -186,6 +186,25 @@ def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
 
 
 @pytest.mark.slow
+def test_half_a_request_to_the_command_is_not_waited_for(homes: Homes) -> None:
+    """`thence mcp --http` closes a connection whose request does not arrive in time."""
+    env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
+    code = "from thence.serve import limits; limits.REQUEST_TIMEOUT_S = 1.0"
+    program = [sys.executable, "-c", f"{code}; from thence.cli import main; main()"]
+    with subprocess.Popen(
+        [*program, "mcp", "--http", "--port", "0"], env=env, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        port = int(running.stdout.readline().split(":")[2].partition("/")[0])
+        with socket.create_connection(("127.0.0.1", port), timeout=LONG) as link:
+            link.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            end = link.recv(65536)  # returns when the server closes it
+        running.terminate()
+
+    assert b"" == end
+
+
+@pytest.mark.slow
 def test_the_command_listens_where_it_says(homes: Homes) -> None:
     """`thence mcp --http` prints a URL and a token; with both it answers, until it is stopped."""
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}

@@ -77,6 +77,7 @@ def _listen(made: object, port: int) -> None:
 
     from thence.cli.serve import HOST, _listener
     from thence.serve import gate, mcp
+    from thence.serve.limits import LimitedServer
 
     listener = _listener(HOST, port)
     guard = gate.Gate(HOST, listener.getsockname()[1], key=gate.key_of(wiring.home()))
@@ -91,7 +92,7 @@ def _listen(made: object, port: int) -> None:
     app = mcp.over_http(made, guard)  # type: ignore[arg-type]
     settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     with listener:
-        uvicorn.Server(settings).run([listener])
+        LimitedServer(settings).run([listener])
 
 
 # -- telling agents -------------------------------------------------------------------------

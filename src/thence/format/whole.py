@@ -481,9 +481,11 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     for fact in facts:
         newest[fact.file] = max(newest.get(fact.file, 0), fact.generation)
     now = [fact for fact in facts if fact.generation == newest[fact.file]]
-    held = {fact.node.id for fact in now}
-    gone = [f for f in facts if f.generation != newest[f.file] and f.node.id not in held]
-    return now, gone
+    current = {fact.node.id for fact in now}
+    gone = [f for f in facts if f.generation != newest[f.file] and f.node.id not in current]
+    # A log that was rewritten back and forth held the same records several times: once is enough.
+    last = {(fact.file, fact.node.id): fact.generation for fact in gone}
+    return now, [f for f in gone if f.generation == last[f.file, f.node.id]]
 
 
 def name_repeats(facts: list[Fact]) -> list[Fact]:

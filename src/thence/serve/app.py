@@ -14,7 +14,6 @@ import gzip
 import hashlib
 import logging
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -49,6 +48,7 @@ from thence.serve import hosted as writing
 from thence.serve.desk import Desk
 from thence.serve.gate import ASGIApp, Gate, Message, Receive, Scope, Send
 from thence.serve.hosted import Hosted, NotOurs
+from thence.serve.limits import LimitedServer
 from thence.serve.live import Hub
 
 if TYPE_CHECKING:
@@ -57,12 +57,6 @@ if TYPE_CHECKING:
 STATIC: Final = Path(__file__).parent / "web" / "static"
 THREADS: Final = 8
 """Requests that are worked on at a time: each thread has a connection to the store of its own."""
-REQUEST_TIMEOUT_S: Final = 30.0
-"""How long a request may take to arrive, headers and body, in seconds."""
-MAX_UNFINISHED: Final = 256
-"""Connections whose request has not arrived whole, at most: then the oldest is closed."""
-TICKS_PER_S: Final = 10
-"""How often the server looks after itself, in a second."""
 SMALL: Final = 1024
 """Bytes under which nothing is compressed."""
 KINDS: Final = {
@@ -136,7 +130,7 @@ def create(desk: Desk, gate: Gate) -> App:
     return App(desk, gate)
 
 
-class Server(uvicorn.Server):
+class Server(LimitedServer):
     """A server that raises what its start fails with, and ends its streams when it ends."""
 
     def __init__(
@@ -145,8 +139,6 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._served = app
         self._on_started = on_started
-        self._waiting: dict[Any, tuple[Any, float]] = {}
-        """Connections whose request has not arrived yet: the one before it, and since when."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and call `on_started` once requests are answered."""
@@ -158,27 +150,6 @@ class Server(uvicorn.Server):
             raise self._served.failure from None
         if self.started:
             self._on_started()
-
-    async def on_tick(self, counter: int) -> bool:
-        """Look after the connections once a second, beside what every server does."""
-        if counter % TICKS_PER_S == 0:
-            self._close_unfinished(time.monotonic())
-        return await super().on_tick(counter)
-
-    def _close_unfinished(self, now: float) -> None:
-        """Close connections whose request takes too long to arrive, and the oldest of too many."""
-        waiting: dict[Any, tuple[Any, float]] = {}
-        for connection in self.server_state.connections:
-            request: Any = getattr(connection, "cycle", None)
-            if request is None or request.response_complete or request.more_body:
-                last, since = self._waiting.get(connection, (request, now))
-                waiting[connection] = (request, since if last is request else now)
-        oldest = sorted(waiting, key=lambda one: waiting[one][1])
-        for at, connection in enumerate(oldest):
-            is_late = waiting[connection][1] < now - REQUEST_TIMEOUT_S
-            if is_late or at < len(oldest) - MAX_UNFINISHED:
-                connection.transport.close()
-        self._waiting = waiting
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then all else."""
