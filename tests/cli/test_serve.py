@@ -13,11 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.memory import logs
 
 LONG = 60.0
 NOBODY = 65534
@@ -209,3 +212,83 @@ def test_another_user_of_the_machine_learns_nothing_that_lets_in(
     assert [] == [f"{path}: {mode:o}" for path, mode in modes.items() if mode & 0o077]
     assert [200, 200] == json.loads((town / "seen").read_text(encoding="utf-8"))
     assert [] == [path.name for path in (town / "home").glob("*.html")]
+
+
+@pytest.mark.slow
+def test_a_server_that_stood_still_loses_nothing(env: dict[str, str], tmp_path: Path) -> None:
+    """Lines, a new session and a deletion while it is stopped: all there when it goes on."""
+    home = tmp_path / ".claude"
+    first, born = logs.script(1, 3), logs.script(2, 2)
+    logs.write(home, first, logs.script(3, 2))
+    process = started(env, "--port", "0", "--no-open", "--token", "--json")
+    assert process.stdout is not None
+    info = json.loads(process.stdout.readline())
+    bearer = {"Authorization": f"Bearer {info['token']}"}
+    link = http.client.HTTPConnection("127.0.0.1", int(info["port"]), timeout=LONG)
+
+    def get(path: str) -> dict[str, Any]:
+        link.request("GET", path, headers=bearer)
+        answer: dict[str, Any] = json.loads(link.getresponse().read())
+        return answer
+
+    try:
+        await_until(lambda: 2 == len(get("/api/sessions")["sessions"]))
+        process.send_signal(signal.SIGSTOP)
+        for number in range(200):
+            first.user(f"line {number}")
+        logs.write(home, first, born)
+        logs.path(home, logs.script(3, 2)).unlink()
+        time.sleep(1)
+        process.send_signal(signal.SIGCONT)
+        await_until(lambda: 3 == len(get("/api/sessions")["sessions"]))
+        chain = f"/api/sessions/claude:{first.session}/events?kind=user_msg&limit=1"
+        await_until(lambda: 203 == get(chain)["total"])
+    finally:
+        link.close()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=LONG)
+
+    assert "" == err.strip()
+
+
+@pytest.mark.slow
+def test_two_sweeps_beside_a_server_come_to_one_store(env: dict[str, str], tmp_path: Path) -> None:
+    """On an empty store: every request is answered, and all sessions are there once."""
+    home = tmp_path / ".claude"
+    logs.write(home, *(logs.script(number, 4) for number in range(60)))
+    process = started(env, "--port", "0", "--no-open", "--token", "--json")
+    assert process.stdout is not None
+    info = json.loads(process.stdout.readline())
+    sweep = [sys.executable, "-c", "from thence.cli import main; main()", "sweep", "--json"]
+    sweeps = [
+        subprocess.Popen(sweep, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    bearer = {"Authorization": f"Bearer {info['token']}"}
+    link = http.client.HTTPConnection("127.0.0.1", int(info["port"]), timeout=LONG)
+    statuses: list[int] = []
+    total = 0
+    until = time.monotonic() + LONG
+    while total < 60 and time.monotonic() < until:
+        link.request("GET", "/api/sessions?limit=200", headers=bearer)
+        answer = link.getresponse()
+        total = len(json.loads(answer.read())["sessions"])
+        statuses.append(answer.status)
+    link.close()
+    codes = []
+    for one in sweeps:
+        one.communicate(timeout=LONG)
+        codes.append(one.returncode)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LONG)
+
+    assert (60, {200}) == (total, set(statuses))
+    assert set(codes) <= {0, 11}
+
+
+def await_until(is_done: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    until = time.monotonic() + LONG
+    while not is_done():
+        assert time.monotonic() < until
+        time.sleep(0.1)
