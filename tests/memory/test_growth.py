@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,20 @@ def test_a_log_rewritten_back_and_forth_stores_its_records_once(tmp_path: Path) 
         store.close()
 
     assert [len(one.records)] + [len(one.records) + len(other.records)] * 5 == numbers
+
+
+def test_other_bytes_of_the_same_size_and_time_are_read(tmp_path: Path) -> None:
+    """Whoever sets the time of a log back cannot hide what was written into it."""
+    home = tmp_path / "home"
+    script = logs.script(1, 3)
+    logs.write(home, script)
+    path = logs.path(home, script)
+    sweep(tmp_path / "store", {"claude": [home]})
+    before = path.stat()
+    path.write_bytes(script.data.replace(b"harbour", b"harvest"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    report = sweep(tmp_path / "store", {"claude": [home]})
+
+    assert b"harbour" in script.data
+    assert (before.st_size, before.st_mtime_ns) == (path.stat().st_size, path.stat().st_mtime_ns)
+    assert 1 == report.read

@@ -85,6 +85,10 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """Behind the offset stand bytes that are no record yet."""
     carry: JSON = None
     """What the adapter must remember from the lines before: the model, open chunks."""
+    ctime_ns: int = 0
+    """When the inode changed last, by any program; 0 when that was not noted."""
+    place: int = 0
+    """Hash of the path the file had then: to move a file changes its inode too."""
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):

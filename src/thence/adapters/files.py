@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from time import monotonic
 from typing import Protocol
+from zlib import crc32
 
 import msgspec
 
@@ -105,7 +106,7 @@ def unchanged(source: Source, cursor: Cursor) -> bool:
     for file in source.files:
         mark = marks.get(file.key)
         try:
-            if mark is None or not _is(mark, os.lstat(file.path)):
+            if mark is None or not _is(mark, os.lstat(file.path), file.path):
                 return False
         except OSError:
             return False
@@ -152,7 +153,7 @@ class _Reading:
         except (OSError, ValueError) as error:
             self._skip(_why(error))
             return False
-        if mark is None or not _is(mark, status):
+        if mark is None or not _is(mark, status, self._file.path):
             return True
         self._batch.torn |= mark.torn
         return False
@@ -184,7 +185,7 @@ class _Reading:
         """Read a document anew. One that makes no sense leaves standing what the last one said."""
         status = os.fstat(handle)
         before = self._before.generation if self._before else -1
-        mark = _mark(status, generation=max(before, 0))
+        mark = _mark(status, self._file.path, generation=max(before, 0))
         value, raw = None, b""
         if status.st_size > DOCUMENT_LIMIT:
             self._skip(codec.TOO_LONG)
@@ -249,6 +250,7 @@ class _Reading:
         self._trouble(content, Place(line, offset, 0))
         self._batch.cursor.marks[self._file.key] = _mark(
             status,
+            self._file.path,
             # A read that stopped early must look changed next time.
             size=status.st_size if self._batch.done else -1,
             offset=offset,
@@ -299,11 +301,11 @@ class _Reading:
         """Decide where to begin: where the last read ended, or at the start once more."""
         before = self._before
         if before is None:
-            return _mark(status), _NO_EDGES
+            return _mark(status, self._file.path), _NO_EDGES
         touched = (
             before.inode == status.st_ino
             and before.size == status.st_size
-            and before.mtime_ns != status.st_mtime_ns
+            and not _has_times(before, status, self._file.path)
         )
         if not touched and (edges := _recognised(before, content)) is not None:
             return before, edges
@@ -311,7 +313,7 @@ class _Reading:
         if before.offset or before.tail:
             generation += 1
             self._rewritten(generation)
-        return _mark(status, generation=generation), _NO_EDGES
+        return _mark(status, self._file.path, generation=generation), _NO_EDGES
 
     def _rewritten(self, generation: int) -> None:
         """Say that this log is another one from here on, even if it holds nothing any more."""
@@ -333,23 +335,35 @@ def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
     return start if start >= 0 and not raw[at:start].strip(codec.WHITE) else None
 
 
-def _mark(status: os.stat_result, *, size: int | None = None, **known: JSON) -> Mark:
+def _mark(status: os.stat_result, path: str, *, size: int | None = None, **known: JSON) -> Mark:
     return Mark(
         status.st_dev,
         status.st_ino,
         status.st_size if size is None else size,
         status.st_mtime_ns,
+        ctime_ns=status.st_ctime_ns,
+        place=_place(path),
         **known,
     )
 
 
-def _is(mark: Mark, status: os.stat_result) -> bool:
-    return (mark.inode, mark.size, mark.mtime_ns, mark.device) == (
+def _is(mark: Mark, status: os.stat_result, path: str) -> bool:
+    return _has_times(mark, status, path) and (mark.inode, mark.size, mark.device) == (
         status.st_ino,
         status.st_size,
-        status.st_mtime_ns,
         status.st_dev,
     )
+
+
+def _has_times(mark: Mark, status: os.stat_result, path: str) -> bool:
+    """Return whether a file was not written since; a writer may set the mtime, never the ctime."""
+    if mark.ctime_ns != status.st_ctime_ns and mark.ctime_ns and mark.place == _place(path):
+        return False
+    return mark.mtime_ns == status.st_mtime_ns
+
+
+def _place(path: str) -> int:
+    return crc32(path.encode("utf-8", "surrogateescape"))
 
 
 def _recognised(mark: Mark, content: Content) -> _Edges | None:
