@@ -20,7 +20,7 @@ def judged(
         effect,
         result=result,
         evidence=kinds.Evidence(is_structured=True, exit_code=0) if ended else None,
-        told=told,
+        status=told,
         started="2026-01-01T00:00:00Z",
         finished="2026-01-01T00:01:00Z",
     )
@@ -46,7 +46,7 @@ def test_a_failure_that_any_record_tells_stands() -> None:
         kinds.Effect(),
         result=result,
         evidence=kinds.evidence_of("Bash", "no"),
-        told=Told("c", failed=False, exit_code=0),
+        status=Told("c", failed=False, exit_code=0),
         started=None,
         finished=None,
     )

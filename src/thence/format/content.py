@@ -74,8 +74,8 @@ def tool_name(name: JSON) -> str:
 
 def tool_input(value: JSON) -> Block:
     """Return the input of a call: an object of plain JSON values, not too deep."""
-    given = value if isinstance(value, dict) else {"input": value}
-    return given if _is_plain(given) else _plain(given)
+    fields = value if isinstance(value, dict) else {"input": value}
+    return fields if _is_plain(fields) else _plain(fields)
 
 
 def clean_text(text: str) -> str:
@@ -122,8 +122,8 @@ def _thought(block: Block, role: str, reworded: dict[str, int]) -> Block | None:
         if block["type"] == "redacted_thinking" and isinstance(data, str) and data:
             return {"type": "redacted_thinking", "data": clean_text(data)}
         if block["type"] == "thinking" and isinstance(signature, str) and signature:
-            said = clean_text(word(block.get("thinking")))
-            return {"type": "thinking", "thinking": said, "signature": clean_text(signature)}
+            text = clean_text(word(block.get("thinking")))
+            return {"type": "thinking", "thinking": text, "signature": clean_text(signature)}
     _count(reworded, UNSIGNED)
     return None
 
@@ -148,8 +148,8 @@ def _attached(
             return {"type": "document", "source": source}
     _count(reworded, clean_text(kind))
     label = next((word(block.get(name)) for name in _LABELS if word(block.get(name)).strip()), "")
-    said = f"[{kind}: {label}]" if label else f"[{kind}]"
-    return {"type": "text", "text": clean_text(said)}
+    text = f"[{kind}: {label}]" if label else f"[{kind}]"
+    return {"type": "text", "text": clean_text(text)}
 
 
 def _result_part(part: Block, reworded: dict[str, int], *, failed: bool) -> Block | None:

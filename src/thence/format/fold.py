@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from thence.format import joins
+from thence.format import gather, joins
 from thence.format.facts import Edge, Fact, is_line_name
 from thence.format.graph import State
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -487,18 +487,18 @@ def add_sums(
     events = [event for place in places for event in view.events[place]]
     events += rewritten
     main = [e for e in events if not e.is_sidechain and e.state is not State.REPLAYED]
-    said = [event for event in main if event.state not in _GONE]
+    on_line = [event for event in main if event.state not in _GONE]
     states = dict(before.states)
     for event in events:
         if event.state is not None:
             states[event.state.value] = states.get(event.state.value, 0) + 1
-    models = [event.model for event in said if event.model is not None]
-    turns, in_prompt = joins.count_turns(said, inside=before.in_prompt)
+    models = [event.model for event in on_line if event.model is not None]
+    turns, in_prompt = joins.count_turns(on_line, inside=before.in_prompt)
     first, last = _bounds(before, main)
     own = [fact for fact in facts if not whole.is_copy(fact)]
     own_notes = [fact for fact in notes if not whole.is_copy(fact)]
     prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
-    due, overdue = _overdue(before, (*own, *own_notes))
+    overdue, due = gather.overdue((*own, *own_notes), before.due)
     return Sums(
         events=before.events + sum(event.state is not None for event in events),
         states=states,
@@ -514,7 +514,7 @@ def add_sums(
         edges=_edges(before.edges, own, whole.native),
         edges_only=_edges(before.edges_only, own_notes, whole.native),
         unbilled=_distinct(before.unbilled, (f.unbilled for f in (*own, *own_notes))),
-        owed=_owed(before.owed, (*own, *own_notes)),
+        owed=tuple(gather.owed((*own, *own_notes), before.owed)),
         due=due,
         overdue=_distinct(before.overdue, overdue),
         channels=_channels(before.channels, events),
@@ -535,12 +535,12 @@ def _bills(whole: Whole, events: Iterable[SessionEvent]) -> dict[int, Usage]:
     return {e.event_id: bills[e.event_id] for e in events if e.event_id in bills}
 
 
-def _added(one: joins.Spent, other: joins.Spent) -> joins.Spent:
+def _added(first: joins.Spent, second: joins.Spent) -> joins.Spent:
     return joins.Spent(
-        joins.added(one.live, other.live),
-        joins.added(one.dead, other.dead),
-        joins.added(one.side, other.side),
-        one.responses + other.responses,
+        joins.added(first.live, second.live),
+        joins.added(first.dead, second.dead),
+        joins.added(first.side, second.side),
+        first.responses + second.responses,
     )
 
 
@@ -565,32 +565,6 @@ def _edges(before: Sequence[Edge], facts: Iterable[Fact], native: str) -> tuple[
 
 def _distinct(before: Sequence[str], more: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*before, *(text for text in more if text is not None)]))
-
-
-def _owed(before: Sequence[str], facts: Iterable[Fact]) -> tuple[str, ...]:
-    """Return the usage keys for which no bill has come."""
-    paid: set[str] = set()
-    owed = dict.fromkeys(before)
-    for fact in facts:
-        key = fact.usage_key
-        if key is not None:
-            owed[key] = None
-            if fact.usage is not None or fact.unbilled is not None:
-                paid.add(key)
-    return tuple(key for key in owed if key not in paid)
-
-
-def _overdue(before: Sums, facts: Iterable[Fact]) -> tuple[dict[str, str], list[str]]:
-    """Return why bills are due, by log, and why others never came before the next prompt."""
-    due, out = dict(before.due), list[str]()
-    for fact in facts:
-        if fact.usage is not None:
-            due.pop(fact.file, None)
-        if fact.node.flags & Is.PROMPT and fact.file in due:
-            out.append(due.pop(fact.file))
-        if fact.bill_due is not None:
-            due[fact.file] = fact.bill_due
-    return due, out
 
 
 def _lower_bound(sums: Sums, view: View) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ gives its facts back as they are; no count falls below 0; what cannot be put rig
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -40,25 +40,29 @@ def gathered(
     return _own(_last_words(facts), shares)
 
 
-def owed(facts: Iterable[Fact]) -> list[Fact]:
-    """Give one fact for each bill that must come and never did; the first that speaks of it."""
+def owed(facts: Iterable[Fact], before: Iterable[str] = ()) -> list[str]:
+    """Return the usage keys of bills that must come and did not; `before` are earlier ones."""
     paid: set[str] = set()
-    open_: dict[str, Fact] = {}
+    keys = dict.fromkeys(before)
     for fact in facts:
         key = fact.usage_key
         if key is None:
             continue
+        keys[key] = None
         if fact.usage is not None or fact.unbilled is not None:
             paid.add(key)
-        else:
-            open_.setdefault(key, fact)
-    return [fact for key, fact in open_.items() if key not in paid]
+    return [key for key in keys if key not in paid]
 
 
-def overdue(facts: Iterable[Fact]) -> list[str]:
-    """Say why bills are missing that were due: one for each log and turn."""
+def overdue(
+    facts: Iterable[Fact], before: Mapping[str, str] | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Return why bills never came before the next prompt, and why others are due, by log.
+
+    `before` is what was due before these facts.
+    """
     out: list[str] = []
-    due: dict[str, str] = {}
+    due = dict(before or {})
     for fact in facts:
         if fact.usage is not None:
             due.pop(fact.file, None)
@@ -66,7 +70,7 @@ def overdue(facts: Iterable[Fact]) -> list[str]:
             out.append(due.pop(fact.file))
         if fact.bill_due is not None:
             due[fact.file] = fact.bill_due
-    return out + list(due.values())
+    return out, due
 
 
 # -- pieces ---------------------------------------------------------------------------------

@@ -105,24 +105,18 @@ def _paired(
     blocks: Mapping[int, Block],
     told: Mapping[str, Told],
 ) -> Call:
-    block = blocks.get(call.event_id)
-    effect = outcomes.call_effect(call.tool, call, block.effect if block else None)
     status = told.get(call.call or "")
     if status is None and result is not None and result.took_ms is not None:
         status = Told(call.call or "", took_ms=result.took_ms)
-    evidence = None
-    if result is not None:
-        answer = blocks.get(result.event_id)
-        stored = answer.evidence if answer else None
-        evidence = outcomes.result_evidence(call.tool, effect, result, status, stored)
-    outcome = outcomes.judge_call(
-        call.tool,
-        effect,
-        result=result,
-        evidence=evidence,
-        told=status,
-        started=call.ts,
-        finished=result.ts if result is not None else None,
+    asked = blocks.get(call.event_id)
+    answer = blocks.get(result.event_id) if result is not None else None
+    effect, outcome = outcomes.decide(
+        call,
+        result,
+        status,
+        tool=call.tool,
+        stored=(asked.effect if asked else None, answer.evidence if answer else None),
+        times=(call.ts, result.ts if result is not None else None),
     )
     return Call(call, result, effect, outcome)
 

@@ -104,12 +104,12 @@ def result_evidence(
     tool: str | None,
     effect: Effect,
     result: Content,
-    told: Told | None = None,
+    status: Told | None = None,
     stored: Evidence | None = None,
 ) -> Evidence:
     """Return what a result says of its call: as stored, else as its payload says.
 
-    What a stored one lacks, because other records told of the call later, is added if the payload
+    What a stored one lacks, because other records told of it later, is added if the payload
     is at hand.
     """
     evidence = kinds.evidence_of(tool or "", result.payload) if stored is None else stored
@@ -122,7 +122,7 @@ def result_evidence(
         text = text_of(payload) or output.text(payload)
         tests = kinds.count_tests(effect.runner, text)
         evidence = msgspec.structs.replace(evidence, tests=tests)
-    if evidence.shape is None and _ending(evidence, result, told).failed:
+    if evidence.shape is None and _ending(evidence, result, status).failed:
         shape = kinds.error_shape(text_of(payload))
         evidence = msgspec.structs.replace(evidence, shape=shape)
     return evidence
@@ -154,8 +154,8 @@ def implied_kinds(block: Block) -> list[Kind]:
 
 def file_effect(payload: JSON) -> Effect:
     """Return what a record of our own harnesses says was done to a file."""
-    told = payload if isinstance(payload, dict) else {}
-    path, how = word(told.get("path")), word(told.get("how"))
+    fields = payload if isinstance(payload, dict) else {}
+    path, how = word(fields.get("path")), word(fields.get("how"))
     return Effect(touches=((path, how or "edit"),))
 
 
@@ -176,7 +176,7 @@ def add_effects(facts: Iterable[Fact]) -> dict[str, Block]:
 
 
 def add_evidence(
-    facts: Iterable[Fact], calls: Mapping[str, Block], told: Mapping[str, Told]
+    facts: Iterable[Fact], calls: Mapping[str, Block], statuses: Mapping[str, Told]
 ) -> None:
     """Note in the results of facts what they say of their calls, in place."""
     for fact in facts:
@@ -187,11 +187,41 @@ def add_evidence(
             call = calls.get(name)
             tool = block.tool or (call.tool if call else None)
             effect = (call.effect if call else None) or Effect()
-            evidence = result_evidence(tool, effect, block, told.get(name))
+            evidence = result_evidence(tool, effect, block, statuses.get(name))
             msgspec.structs.force_setattr(block, "evidence", evidence)
 
 
 # -- the verdict ----------------------------------------------------------------------------
+
+
+def decide(
+    call: Content,
+    result: Content | None,
+    status: Told | None,
+    *,
+    tool: str | None,
+    stored: tuple[Effect | None, Evidence | None],
+    times: tuple[str | None, str | None],
+) -> tuple[Effect, CallOutcome]:
+    """Return what a call does and how it went.
+
+    `stored` is what was noted of call and result when their payloads were at hand, `times` when
+    both were written, `status` what other records tell of the call.
+    """
+    effect = call_effect(tool, call, stored[0])
+    evidence = None
+    if result is not None:
+        evidence = result_evidence(tool, effect, result, status, stored[1])
+    outcome = judge_call(
+        tool,
+        effect,
+        result=result,
+        evidence=evidence,
+        status=status,
+        started=times[0],
+        finished=times[1],
+    )
+    return effect, outcome
 
 
 def judge_call(
@@ -200,17 +230,17 @@ def judge_call(
     *,
     result: Content | None,
     evidence: Evidence | None,
-    told: Told | None,
+    status: Told | None,
     started: str | None,
     finished: str | None,
 ) -> CallOutcome:
     """Return how a call went, by its result and by what other records tell of it."""
     is_test_run = effect.runner is not None
-    if result is None and (told is None or not told.ended):
+    if result is None and (status is None or not status.ended):
         return CallOutcome(is_test_run=is_test_run)
     evidence = evidence or Evidence()
-    ending = _ending(evidence, result, told)
-    own, is_measured, elapsed = _durations(tool, effect, told, started, finished)
+    ending = _ending(evidence, result, status)
+    own, is_measured, elapsed = _durations(tool, effect, status, started, finished)
     return CallOutcome(
         ended=True,
         failed=ending.failed,
@@ -226,11 +256,11 @@ def judge_call(
     )
 
 
-def _ending(evidence: Evidence, result: Content | None, told: Told | None) -> kinds.Ending:
+def _ending(evidence: Evidence, result: Content | None, status: Told | None) -> kinds.Ending:
     """Return how a call ended: a failure that any record tells stands."""
-    flags = {result.failed if result is not None else None, told.failed if told else None}
+    flags = {result.failed if result is not None else None, status.failed if status else None}
     is_error = True if True in flags else False if False in flags else None
-    code = told.exit_code if told is not None else None
+    code = status.exit_code if status is not None else None
     if code == 0 and is_error:
         ending = kinds.judge(evidence, is_error=True)
         return msgspec.structs.replace(ending, exit_code=code)
@@ -238,11 +268,11 @@ def _ending(evidence: Evidence, result: Content | None, told: Told | None) -> ki
 
 
 def _durations(
-    tool: str | None, effect: Effect, told: Told | None, started: str | None, finished: str | None
+    tool: str | None, effect: Effect, status: Told | None, started: str | None, finished: str | None
 ) -> tuple[int | None, bool, int | None]:
     """Return a call's own milliseconds, whether they were measured, and all until its result."""
-    if told is not None and told.took_ms is not None:
-        return told.took_ms, True, told.took_ms
+    if status is not None and status.took_ms is not None:
+        return status.took_ms, True, status.took_ms
     start, end = time_of(started), time_of(finished)
     if start is None or end is None:
         return None, False, None

@@ -210,7 +210,8 @@ class Whole:
         """
         own = [fact for fact in (*self.facts, *self.about_only) if not self.is_copy(fact)]
         said = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
-        said += [Notice("not billed", why) for why in gather.overdue(own)]
+        overdue, due = gather.overdue(own)
+        said += [Notice("not billed", why) for why in (*overdue, *due.values())]
         said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed(own)]
         return said + self.billed_for_others
 

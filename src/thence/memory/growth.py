@@ -2,7 +2,7 @@
 
 A session that grows is continued from the end of it that the store has (`Tail`): cost follows the
 new records. Only where they reach further back all of its facts are loaded and it is rebuilt; who
-asked is told why. The result is one `Change`: rows that are new, altered or gone, sums, and the
+asked learns why. The result is one `Change`: rows that are new, altered or gone, sums, and the
 state for the next time.
 """
 
@@ -218,14 +218,14 @@ def diff_rows(events: Sequence[SessionEvent], stored: Held, row: SessionRow) -> 
     """Return what changes in the rows of a stored session that was put together anew."""
     before = stored.events
     rows = {event.event_id: event_row(event) for event in events}
-    new = [one for at, one in rows.items() if at not in before]
-    stands = [at for at in before if at in rows] + [one.event_id for one in new]
+    new = [made for at, made in rows.items() if at not in before]
+    stands = [at for at in before if at in rows] + [made.event_id for made in new]
     shuffled = stored.row.shuffled or stands != list(rows)
     return Change(
         msgspec.structs.replace(row, shuffled=shuffled),
         stored.cursor,
         events=new,
-        altered=[one for at, one in rows.items() if at in before and before[at] != seen_of(one)],
+        altered=[made for at, made in rows.items() if at in before and before[at] != seen_of(made)],
         vanished=[at for at in before if at not in rows],
     )
 
@@ -259,7 +259,7 @@ def _summed_row(
     )
 
 
-def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
+def restated(whole: Whole, stored: Held | None, *, row: SessionRow) -> Change:
     """Return the rows of a session as it stands now: new events, changed states, what it took."""
     until = row.carried_until
     spend = spend_of(bills_of(whole.events, whole.bills))
@@ -271,15 +271,15 @@ def restated(whole: Whole, held: Held | None, *, row: SessionRow) -> Change:
         row,
         title=whole.title,
         turn=whole.turn().state.value,
-        edges=distinct_edges((*whole.edges, *(held.ties if held else ()))),
+        edges=distinct_edges((*whole.edges, *(stored.ties if stored else ()))),
         spent=whole.spent if until is None else spent_of(spend),
         spend=spend,
         lower_bound=tuple(sorted({notice.detail for notice in whole.unbilled})),
         states=states,
     )
-    stored = held or Held(row, Cursor(), [], {})
-    change = diff_rows(in_order(whole.events), stored, row)
-    if held is None:
+    before = stored or Held(row, Cursor(), [], {})
+    change = diff_rows(in_order(whole.events), before, row)
+    if stored is None:
         change.row = row
     change.spend = spend
     return change
@@ -308,16 +308,16 @@ def light(fact: Fact) -> Fact:
         )
         for b in fact.blocks
     ]
-    told = tuple([shortened(one) for one in fact.told]) if fact.told else fact.told
-    return msgspec.structs.replace(fact, blocks=tuple(blocks), told=told)
+    statuses = tuple([shortened(status) for status in fact.told])
+    return msgspec.structs.replace(fact, blocks=tuple(blocks), told=statuses)
 
 
-def shortened(told: Told) -> Told:
-    """Return what is told of a call with as much of its output as a list shows."""
-    text = text_of(told.output) if isinstance(told.output, list) else told.output
-    if not isinstance(text, str) or (text is told.output and len(text) <= _OUTCOME_CHARS):
-        return told
-    return msgspec.structs.replace(told, output=text[:_OUTCOME_CHARS])
+def shortened(status: Told) -> Told:
+    """Return the status of a call with as much of its output as a list shows."""
+    text = text_of(status.output) if isinstance(status.output, list) else status.output
+    if not isinstance(text, str) or (text is status.output and len(text) <= _OUTCOME_CHARS):
+        return status
+    return msgspec.structs.replace(status, output=text[:_OUTCOME_CHARS])
 
 
 def seen_of(row: EventRow) -> Seen:

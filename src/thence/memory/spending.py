@@ -55,27 +55,27 @@ def merge_spend(carried: Sequence[Spend], spend: list[Spend]) -> list[Spend]:
     if not carried:
         return spend
     sums: dict[tuple[str, str, str], list[int]] = {}
-    for one in (*carried, *spend):
-        numbers = (*msgspec.structs.astuple(one.usage), one.responses, one.ticks, one.unpriced)
-        held = sums.setdefault((one.day, one.model, one.where), [0] * _COLUMNS)
+    for part in (*carried, *spend):
+        numbers = (*msgspec.structs.astuple(part.usage), part.responses, part.ticks, part.unpriced)
+        totals = sums.setdefault((part.day, part.model, part.where), [0] * _COLUMNS)
         for at, number in enumerate(numbers):
-            held[at] += number
+            totals[at] += number
     return [_summed(key, numbers) for key, numbers in sums.items()]
 
 
 def spent_of(spend: Sequence[Spend]) -> joins.Spent:
     """Return the tokens of a session by what became of them."""
     sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
-    for one in spend:
-        sums[one.where] = joins.added(sums[one.where], one.usage)
-    return joins.Spent(**sums, responses=sum(one.responses for one in spend))
+    for part in spend:
+        sums[part.where] = joins.added(sums[part.where], part.usage)
+    return joins.Spent(**sums, responses=sum(part.responses for part in spend))
 
 
 def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
     """Say what a bill cost, in ticks; None when nobody knows."""
     day = (event.ts or "")[:10]
     if event.cost_usd is not None:
-        found = price(
+        cost = price(
             event.model or "",
             usage,
             at=joins.time_of(f"{day}T12:00:00Z"),
@@ -84,6 +84,6 @@ def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
             service_tier=event.tier,
             recorded=event.cost_usd,
         )
-        return None if found is None else found.ticks
+        return None if cost is None else cost.ticks
     rates = tariff(event.model or "", day, event.tier)
     return None if rates is None else rates.ticks(usage)

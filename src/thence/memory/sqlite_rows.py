@@ -89,14 +89,14 @@ def put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
             ),
         )
         return known[0], True
-    told = columns(change)
+    values = columns(change)
     if known is not None:
-        sets = ", ".join(f"{name}=?" for name in told)
-        db.execute(f"UPDATE sessions SET {sets} WHERE id=?", (*told.values(), known[0]))  # noqa: S608
+        sets = ", ".join(f"{name}=?" for name in values)
+        db.execute(f"UPDATE sessions SET {sets} WHERE id=?", (*values.values(), known[0]))  # noqa: S608
         return known[0], False
-    told["discovered"] = told["ingested"]
-    names, marks = ", ".join(told), ", ".join("?" * len(told))
-    db.execute(f"INSERT INTO sessions({names}) VALUES({marks})", tuple(told.values()))
+    values["discovered"] = values["ingested"]
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    db.execute(f"INSERT INTO sessions({names}) VALUES({marks})", tuple(values.values()))
     return db.last_insert_rowid(), False
 
 
@@ -143,17 +143,19 @@ def put_events(db: apsw.Connection, words: Words, session: int, change: Change, 
 
 def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
     """Add a piece of facts; small ones, as a live session makes them, are joined to larger ones."""
-    last = every(
+    sizes = every(
         db,
-        "SELECT part, body FROM facts WHERE session=? AND part > ("
-        " SELECT ifnull(max(part), 0) FROM facts WHERE session=? AND length(body)>=?"
-        ") ORDER BY part",
-        *(session, session, SMALL_PART_BYTES),
+        "SELECT part, length(body) FROM facts WHERE session=? ORDER BY part DESC LIMIT ?",
+        *(session, SMALL_PARTS),
     )
-    part = (first(db, "SELECT max(part) FROM facts WHERE session=?", session) or 0) + 1
-    if len(last) >= SMALL_PARTS:
-        facts = [fact for _, small in [*last, (0, body)] for fact in unpack_facts(small)]
-        body, part = pack_facts(facts), last[0][0]
+    part = sizes[0][0] + 1 if sizes else 1
+    if len(sizes) == SMALL_PARTS and all(size < SMALL_PART_BYTES for _, size in sizes):
+        part = sizes[-1][0]
+        small = every(
+            db, "SELECT body FROM facts WHERE session=? AND part>=? ORDER BY part", session, part
+        )
+        facts = [fact for (piece,) in [*small, (body,)] for fact in unpack_facts(piece)]
+        body = pack_facts(facts)
         db.execute("DELETE FROM facts WHERE session=? AND part>=?", (session, part))
     db.execute("INSERT INTO facts VALUES(?,?,?)", (session, part, body))
 
@@ -204,10 +206,14 @@ def _put_rows(
     return ids
 
 
-def put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, now: int) -> None:
+def put_digest(
+    db: apsw.Connection, words: Words, session: int, digested: Digested, now: int
+) -> None:
     """Write a digest, its signals and the events it derives, in place of earlier ones."""
-    body = msgspec.msgpack.encode(one.digest)
-    db.execute("INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, one.change, now, body))
+    body = msgspec.msgpack.encode(digested.digest)
+    db.execute(
+        "INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, digested.change, now, body)
+    )
     db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
     db.execute(
         "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
@@ -215,24 +221,26 @@ def put_digest(db: apsw.Connection, words: Words, session: int, one: Digested, n
         (digest_text(body), session),
     )
     db.execute("DELETE FROM signals WHERE session=?", (session,))
-    signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in one.signals]
+    signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in digested.signals]
     db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
     db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
-    _put_rows(db, words, session, one.events, words.next_id, derived=True)
+    _put_rows(db, words, session, digested.events, words.next_id, derived=True)
     row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
-    told = msgspec.structs.replace(row, session=judged(row.session, one))
+    judged_row = msgspec.structs.replace(row, session=judged(row.session, digested))
     db.execute(
         "UPDATE sessions SET outcome=?, distilled=?, digest=?, row=? WHERE id=?",
         (
-            one.outcome,
+            digested.outcome,
             len(body) + sum(len(signal) for *_, signal in signals),
-            digest_version(one),
-            msgspec.msgpack.encode(told),
+            digest_version(digested),
+            msgspec.msgpack.encode(judged_row),
             session,
         ),
     )
     # A session that went on since it was read stays un-analysed: the digest does not cover it.
-    db.execute("UPDATE sessions SET analysed=? WHERE id=? AND change=?", (now, session, one.change))
+    db.execute(
+        "UPDATE sessions SET analysed=? WHERE id=? AND change=?", (now, session, digested.change)
+    )
 
 
 def claim(db: apsw.Connection, session: int, change: Change) -> bool:
@@ -243,11 +251,11 @@ def claim(db: apsw.Connection, session: int, change: Change) -> bool:
     for at in range(0, len(keys), 500):
         some = keys[at : at + 500]
         marks = ",".join("?" * len(some))
-        found = db.execute(
+        rows = db.execute(
             f"SELECT DISTINCT session FROM owners WHERE key IN ({marks}) AND session!=?",  # noqa: S608
             (*some, session),
         )
-        others |= {owner for (owner,) in found}
+        others |= {owner for (owner,) in rows}
     pairs = [pair for other in others for pair in ((session, other), (other, session))]
     db.executemany("INSERT OR IGNORE INTO kin VALUES(?,?)", pairs)
     db.executemany(
@@ -271,7 +279,7 @@ def is_copied(db: apsw.Connection, session: int, change: Change) -> bool:
 
 
 def kin_of(db: apsw.Connection, session: int) -> set[str]:
-    """Give all sessions that have claims in common with one, directly or through others."""
+    """Return the sessions that have claims in common with this one, directly or not."""
     if first(db, "SELECT 1 FROM kin WHERE session=?", session) is None:
         return set()
     rows = every(
@@ -317,7 +325,7 @@ def empty_session(db: apsw.Connection, session: int, *, forget: bool, uid: str) 
         db.execute("UPDATE sessions SET evicted=?, raw_bytes=0 WHERE id=?", (now(), session))
 
 
-def note_removal(db: apsw.Connection, what: str, told: dict[str, JSON]) -> None:
+def note_removal(db: apsw.Connection, what: str, details: dict[str, JSON]) -> None:
     """Add a line to the list of removals."""
-    body = msgspec.json.encode(told).decode()
+    body = msgspec.json.encode(details).decode()
     db.execute("INSERT INTO removals(at, what, body) VALUES(?,?,?)", (now(), what, body))

@@ -404,24 +404,24 @@ class Chart:
             for (name, at), answer in zip(asked.items(), answers, strict=True)
         }
 
-    def _call(self, at: tuple[int, int], answer: tuple[int, int] | None, told: Told | None) -> Call:
-        fact = self.facts[at[0]]
-        block = fact.blocks[at[1]]
-        effect = outcomes.call_effect(block.tool, block, block.effect)
-        result, evidence, finished = None, None, None
-        if answer is not None:
-            result, finished = self.facts[answer[0]].blocks[answer[1]], self.facts[answer[0]].ts
-            evidence = outcomes.result_evidence(block.tool, effect, result, told, result.evidence)
-        outcome = outcomes.judge_call(
-            block.tool,
-            effect,
-            result=result,
-            evidence=evidence,
-            told=told,
-            started=fact.ts,
-            finished=finished,
+    def _call(
+        self, at: tuple[int, int], answer: tuple[int, int] | None, status: Told | None
+    ) -> Call:
+        fact, block = self._block(at)
+        answered, result = self._block(answer) if answer is not None else (None, None)
+        _, outcome = outcomes.decide(
+            block,
+            result,
+            status,
+            tool=block.tool,
+            stored=(block.effect, result.evidence if result else None),
+            times=(fact.ts, answered.ts if answered else None),
         )
-        return Call(result, told, outcome)
+        return Call(result, status, outcome)
+
+    def _block(self, at: tuple[int, int]) -> tuple[Fact, Block]:
+        fact = self.facts[at[0]]
+        return fact, fact.blocks[at[1]]
 
     # -- subagents ----------------------------------------------------------------------
 

@@ -470,13 +470,15 @@ class Log:
         return self._told(record, frame, self._fact(found, frame, node, channel, said, kind))
 
     def _attached(
-        self, found: Found, record: Record, frame: Frame, given: Record, kind: str
+        self, found: Found, record: Record, frame: Frame, attachment: Record, kind: str
     ) -> tuple[Fact, ...]:
         """A file that the user named, or that was read again: the model sees what is in it."""
         native = isinstance(record.get("uuid"), str)
         uuid, parent, channel = self._names(found, record, frame, book=True)
-        note = Block("lifecycle", "system", kind, attachments.note(record, given, _ENVELOPE))
-        sent = attachments.sent(record, given)
+        note = Block(
+            "lifecycle", "system", kind, attachments.note_of(record, attachment, _ENVELOPE)
+        )
+        sent = attachments.sent_blocks(record, attachment)
         # Without an id of its own nothing can go on from it: it stands beside the line.
         node = Node(uuid, parent, 0 if native and sent else Is.INTERNAL)
         fact = self._fact(found, frame, node, channel, (note, *sent), kind)

@@ -200,8 +200,8 @@ class Updates(Reader):
         if meta.get("hostTurn") is True:  # a command to the client; no model saw it
             return self._noted(record, line)
         if line.startswith(RECORDED):  # taken along by a handoff; no human's words
-            said = Block("lifecycle", "user", one_line(line), part)
-            return [self._event(record, self._node(record), said, model=self._model)]
+            block = Block("lifecycle", "user", one_line(line), part)
+            return [self._event(record, self._node(record), block, model=self._model)]
         index = meta.get("promptIndex")
         numbered = isinstance(index, int) and not isinstance(index, bool)
         piece = f"user {index}" if numbered else None
@@ -262,9 +262,9 @@ class Updates(Reader):
         if status not in _ENDED or call is None:
             return self._noted(record, record.word("title") or record.kind)
         raw = _dict(record.update.get("rawOutput"))
-        said, images = _output(record.update, raw), _images(record.update.get("content"))
-        line = one_line(said) or ("[image]" if images else "")
-        content = result_content(said, images)
+        output, images = _output(record.update, raw), _images(record.update.get("content"))
+        line = one_line(output) or ("[image]" if images else "")
+        content = result_content(output, images)
         blocks = [Block("tool_result", "tool", line, content, None, call, _failed(status, raw))]
         if raw.get("truncated") is True:  # only a name: it is looked for in the own folder
             told = {"file": f"{call}.log", "bytes": count(raw.get("total_bytes"))}
