@@ -269,21 +269,23 @@ def test_two_sweeps_beside_a_server_come_to_one_store(env: dict[str, str], tmp_p
     statuses: list[int] = []
     total = 0
     until = time.monotonic() + LONG
-    while total < 60 and time.monotonic() < until:
-        link.request("GET", "/api/sessions?limit=200", headers=bearer)
-        answer = link.getresponse()
-        total = len(json.loads(answer.read())["sessions"])
-        statuses.append(answer.status)
-    link.close()
-    codes = []
-    for one in sweeps:
-        one.communicate(timeout=LONG)
-        codes.append(one.returncode)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=LONG)
+    try:
+        while total < 60 and time.monotonic() < until:
+            link.request("GET", "/api/sessions?limit=200", headers=bearer)
+            answer = link.getresponse()
+            total = len(json.loads(answer.read())["sessions"])
+            statuses.append(answer.status)
+    finally:
+        link.close()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=LONG)
+        for one in sweeps:
+            one.communicate(timeout=LONG)
+        codes = [process.returncode, *(one.returncode for one in sweeps)]
 
+    assert ("", 130) == (err.strip(), codes[0])
+    assert set(codes[1:]) <= {0, 11}
     assert (60, {200}) == (total, set(statuses))
-    assert set(codes) <= {0, 11}
 
 
 def await_until(is_done: Callable[[], bool]) -> None:

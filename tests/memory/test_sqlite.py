@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -114,3 +116,48 @@ def test_the_file_shrinks_by_what_was_let_go_of(
     assert (2, "ok") == (db.pragma("auto_vacuum"), db.pragma("integrity_check"))
     assert 100 == db.execute("SELECT count(*) FROM much").get
     assert store.path.stat().st_size == db.pragma("page_count") * db.pragma("page_size")
+
+
+LOCKED = """
+import fcntl, os, sys
+try:
+    fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)
+except BlockingIOError:
+    print("held")
+"""
+"""Says whether another process holds the byte by which SQLite knows that a `-shm` is in use."""
+
+
+def test_opening_an_empty_store_again_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Otherwise the next process to come cuts the file that both have mapped: SIGBUS."""
+    first, second = (Sqlite(str(tmp_path / "s.db")) for _ in range(2))
+    try:
+        shared = f"{first.path}-shm"
+        told = subprocess.run(
+            [sys.executable, "-c", LOCKED, shared], capture_output=True, text=True, check=True
+        )
+    finally:
+        first.close()
+        second.close()
+
+    assert "held" == told.stdout.strip()
+
+
+def test_looking_for_other_stores_keeps_the_locks_on_them(tmp_path: Path) -> None:
+    """A new store in the folder of one that is open in the same process."""
+    first = Sqlite(str(tmp_path / "s.db"))
+    second = Sqlite(str(tmp_path / "other.db"))
+    try:
+        program = LOCKED.replace("1, 128", "510, (1 << 30) + 2")  # the shared lock of a database
+        told = subprocess.run(
+            [sys.executable, "-c", program, str(first.path)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        first.close()
+        second.close()
+
+    assert "held" == told.stdout.strip()
+    assert (tmp_path / "other.db.packs").is_dir()

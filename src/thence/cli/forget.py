@@ -9,12 +9,10 @@ through every byte of the home.
 from __future__ import annotations
 
 import contextlib
-import mmap
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
     from thence.memory.store import SessionRow, Store
 
 OURS = "thence"
+PIECE_BYTES: Final = 1 << 20
+"""How much of a file is looked through at once."""
 LONG_ENOUGH = 24
 """Characters of a text that is looked for: shorter ones may be anywhere by chance."""
 
@@ -157,18 +157,19 @@ def prove(home: Path, needles: list[str]) -> Proof:
     traces: list[tuple[Path, str]] = []
     total = 0
     wanted = [(needle, needle.encode("utf-8", "replace")) for needle in needles]
+    longest = max((len(raw) for _, raw in wanted), default=1)
     for path in sorted(home.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
         files.append(path)
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            count = os.fstat(file.fileno()).st_size
-            total += count
-            if not count:
-                continue
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as body:
-                found = [needle for needle, raw in wanted if body.find(raw) >= 0]
-            traces += [(path, needle) for needle in found]
+            found: set[str] = set()
+            tail = b""  # a text may lie across two pieces
+            while piece := file.read(PIECE_BYTES):
+                total += len(piece)
+                found.update(needle for needle, raw in wanted if raw in tail + piece)
+                tail = piece[-longest:]
+            traces += [(path, needle) for needle in needles if needle in found]
     return Proof(files, total, traces)
 
 

@@ -9,7 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
+
 _DATABASE = b"SQLite format 3\0"  # what every SQLite file begins with
+_BESIDE_DATABASE = ("-wal", "-shm", "-journal")  # how SQLite names what lies beside a file
 _PAUSE_S = 0.05
 _LOCKS: set[int] = set()
 
@@ -64,22 +67,30 @@ def lock(path: Path, until: float, *, shared: bool = False) -> Iterator[None]:
 
 
 def databases_beside(path: Path) -> bool:
-    """Whether the folder of a file holds another SQLite file."""
+    """Return whether the folder of a database holds another SQLite file."""
+    own = {path.name, *(path.name + end for end in _BESIDE_DATABASE)}
     try:
-        return any(_is_database(other) for other in path.parent.iterdir() if other != path)
+        return any(_is_database(one) for one in path.parent.iterdir() if one.name not in own)
     except OSError:
         return False
 
 
 def _is_database(path: Path) -> bool:
-    """Whether a path leads to an SQLite file."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    """Return whether a path leads to an SQLite file.
+
+    SQLite itself opens it: a process that opens and closes a database in any other way lets go of
+    the locks that all its connections hold on it, and other processes then cut files in use.
+    """
+    flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
+    if path.name.endswith(_BESIDE_DATABASE) or not path.is_file():
         return False
     try:
-        return os.read(handle, len(_DATABASE)) == _DATABASE
-    except OSError:  # a folder
+        file = apsw.VFSFile("", str(path), [flags, 0])
+    except apsw.Error:
+        return False
+    try:
+        return file.xRead(len(_DATABASE), 0) == _DATABASE
+    except apsw.Error:
         return False
     finally:
-        os.close(handle)
+        file.xClose()

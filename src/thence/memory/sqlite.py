@@ -247,10 +247,9 @@ class Sqlite:
         return db
 
     def _connect(self) -> apsw.Connection:
-        new = not self.path.exists()
         try:
-            if new:
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            if not self.path.exists():
+                self._create()
             db = apsw.Connection(str(self.path))
             db.set_busy_timeout(BUSY_MS)
             db.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -269,6 +268,15 @@ class Sqlite:
             raise self._unopened(error) from error
         self._open.append(db)
         return db
+
+    def _create(self) -> None:
+        """Make an empty file that only its owner reads, unless another one makes it just now.
+
+        A file that is there must not be opened here: to close it would let go of SQLite's locks.
+        """
+        with contextlib.suppress(FileExistsError):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(self.path, flags, 0o600))
 
     def _as_it_lies(self, error: apsw.Error) -> apsw.Connection:
         """Open for reading alone, where nothing can be written: a full disk, a read-only home.
