@@ -22,8 +22,9 @@ from typing import Protocol
 import msgspec
 
 from thence.format import gather, joins
-from thence.format.facts import Edge, Fact, is_line_name
+from thence.format.facts import Block, Edge, Fact, is_line_name
 from thence.format.graph import State
+from thence.format.kinds import tool_kind
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import Session, SessionEvent, event_ids, in_order
 from thence.format.records import JSON, Usage
@@ -49,7 +50,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -131,6 +132,10 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     """How often records without an id came that came more than once."""
     billed: frozenset[str] = frozenset()
     """Channels of the sealed part that tell single bills."""
+    turns: int = 0
+    """Prompts on the sealed part of the live line."""
+    agent_calls: frozenset[str] = frozenset()
+    """Calls on the sealed part of the live line that asked a subagent."""
 
 
 class Bill(msgspec.Struct, frozen=True):
@@ -327,6 +332,8 @@ class Fold:
             lines=dict(state.lines),
             totals=dict(state.totals),
             billed=state.billed,
+            turns=state.turns,
+            agent_calls=state.agent_calls,
         )
         for fact in window:
             before = out.lines.get(fact.file, (0, 0))
@@ -339,6 +346,7 @@ class Fold:
             out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, view.rewritten)
             _keep_bills(out, view, sealed)
             out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
+            _keep_line(out, view.whole, sealed)
             out.facts = [_less_prompts(f, out.prompts - state.prompts) for f in out.facts]
         out.anchors = [
             cuts[log_of(anchor)].anchor if log_of(anchor) in cuts else anchor
@@ -367,6 +375,30 @@ def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
         if repeated and is_line_name(name) and nth.isdigit():
             counts[name] = max(counts.get(name, 0), int(nth) + 1)
     return counts
+
+
+def window_of(
+    uid: str,
+    state: FoldState,
+    *,
+    replayed: Container[str] = frozenset(),
+    billed: Container[str] = frozenset(),
+    torn: bool = False,
+) -> Whole:
+    """Return the window of a state, evaluated: the end of a session, with its anchors."""
+    facts = [*state.anchors, *state.facts]
+    return Whole(uid, facts, replayed=replayed, billed=billed, torn=torn)
+
+
+def about_of(state: FoldState, window: Whole) -> dict[str, JSON]:
+    """Return what all records of a session say of it, sealed ones and those of the window."""
+    own, notes = (
+        [fact for fact in facts if not window.is_copy(fact)]
+        for facts in (window.facts, window.about_only)
+    )
+    out = add_about(state.sealed.about_only, notes)
+    merge_about(out, add_about(state.sealed.about, own))
+    return out
 
 
 def is_resumable(state: FoldState) -> bool:
@@ -611,6 +643,21 @@ def _keep_bills(out: FoldState, view: View, sealed: Collection[int]) -> None:
         elif fact.usage is not None:
             exact.add(fact.channel)
     out.billed = frozenset(exact)
+
+
+def _keep_line(out: FoldState, whole: Whole, sealed: Collection[int]) -> None:
+    """Count the prompts that were sealed on the live line, and remember who was asked there."""
+    calls = set(out.agent_calls)
+    for place in whole.graph.chain(boundaries=False):
+        if place in sealed:
+            fact = whole.facts[place]
+            out.turns += bool(fact.node.flags & Is.PROMPT)
+            calls.update(b.call for b in fact.blocks if b.call and _asks_agent(b))
+    out.agent_calls = frozenset(calls)
+
+
+def _asks_agent(block: Block) -> bool:
+    return block.kind == "tool_call" and tool_kind(block.tool or "") == "agent"
 
 
 def _carry(anchor: Fact, state: FoldState) -> Fact:

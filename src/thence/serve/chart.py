@@ -20,6 +20,7 @@ import msgspec
 from thence.format import facts as format_facts
 from thence.format import outcomes
 from thence.format.facts import Block, Edge, Fact, Told
+from thence.format.fold import FoldState, about_of
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import event_ids
@@ -91,12 +92,36 @@ class Call(msgspec.Struct, frozen=True):
 class Chart:
     """One session, laid out. Everything is worked out once, when first asked for."""
 
-    def __init__(self, whole: Whole, read: Read | None = None) -> None:
-        """Lay out a session; `read` gives payloads that its facts do not hold themselves."""
+    def __init__(
+        self, whole: Whole, read: Read | None = None, sealed: FoldState | None = None
+    ) -> None:
+        """Lay out a session; `read` gives payloads that its facts do not hold themselves.
+
+        `sealed` is what stands before these facts, where they are the end of a session only.
+        """
         self.whole = whole
+        self._sealed = sealed
         self.facts = whole.facts
         self._read = read
         self._name = event_ids(whole.uid)
+
+    @cached_property
+    def about(self) -> dict[str, JSON]:
+        """What the records say of the session."""
+        return about_of(self._sealed, self.whole) if self._sealed else self.whole.about
+
+    def is_end_known(self) -> bool:
+        """Return whether the rows at the end are those of the whole session.
+
+        A subagent that no call on the line tells of stands at the very end. So of each subagent
+        of a session that is here in part only, the call must be known.
+        """
+        if self._sealed is None:
+            return True
+        started = dict(self._started())
+        calls = self._sealed.agent_calls | self._line_calls
+        channels = {*self._sealed.sealed.channels, *self.channels}
+        return all(started.get(channel) in calls for channel in channels)
 
     # -- payloads and names -------------------------------------------------------------
 
@@ -161,7 +186,8 @@ class Chart:
     def turns(self) -> dict[int, int]:
         """The prompts of the live line, numbered."""
         prompts = (place for place in self.line if self.facts[place].node.flags & Is.PROMPT)
-        return {place: number for number, place in enumerate(prompts, 1)}
+        before = self._sealed.turns if self._sealed else 0
+        return {place: number for number, place in enumerate(prompts, before + 1)}
 
     @cached_property
     def state(self) -> TurnState:
@@ -442,7 +468,7 @@ class Chart:
 
     def _started(self) -> Iterator[tuple[str, str]]:
         for channel in self.channels:
-            if call := word(self.whole.about.get(channel)):
+            if call := word(self.about.get(channel)):
                 yield channel, call
         for edge in self.whole.edges:
             if edge.link == "subagent" and edge.child and edge.call:
@@ -464,15 +490,21 @@ class Chart:
 
     def agent_name(self, channel: str) -> str:
         """Name a subagent: by its type, where the log tells one."""
-        told = word(self.whole.about.get(f"{channel}:type"))
+        told = word(self.about.get(f"{channel}:type"))
         return told or channel.removeprefix("agent:")
 
     @cached_property
     def adrift(self) -> list[str]:
         """Subagents of which no call on the line tells."""
-        calls = {b.call for p in self.line for b in self.facts[p].blocks if b.kind == "tool_call"}
+        calls = self._line_calls | (self._sealed.agent_calls if self._sealed else frozenset())
         placed = {channel for call, channel in self.agents.items() if call in calls}
         return [channel for channel in self.channels if channel not in placed]
+
+    @cached_property
+    def _line_calls(self) -> set[str | None]:
+        """The calls that are made on the line."""
+        blocks = (block for place in self.line for block in self.facts[place].blocks)
+        return {block.call for block in blocks if block.kind == "tool_call"}
 
     def _loose(self) -> list[Row]:
         return [Row("agent", self.channels[name][0], 0, at) for at, name in enumerate(self.adrift)]

@@ -13,6 +13,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from thence.errors import NotReadable
+from thence.format.fold import window_of
 from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.whole import Whole
@@ -55,6 +56,21 @@ class Charts:
         return self._shelf.get(
             key_of(row), lambda: self._made(desk, row), lambda made: max(len(made.facts), 1)
         )
+
+    def end(self, uid: str) -> Chart | None:
+        """Return the chart of a session's last records, at a cost that does not grow with it.
+
+        None when a session has to be put together to be shown: nothing of it is stored, or not
+        in a way that it could be continued.
+        """
+        tail = self._store.tail(uid)
+        if tail is None or tail.state is None:
+            return None
+        whole = window_of(
+            *(uid, tail.state), replayed=tail.replayed, billed=tail.billed, torn=tail.row.torn
+        )
+        blobs = self._store.blobs
+        return Chart(whole, lambda ref: body(blobs, ref), tail.state)
 
     def hours(self, desk: Desk, row: SessionRow) -> Hours:
         """Tell what a session took, hour by hour of UTC; nothing when it cannot be read."""

@@ -31,6 +31,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
+from thence.format.fold import window_of
 from thence.format.whole import Whole
 from thence.memory import standing
 from thence.memory.recall import event_name, with_body
@@ -304,12 +305,8 @@ class Hub:
         if tail is None or tail.state is None or tail.state.since > stream.row.change:
             return None
         state, row = tail.state, tail.row
-        window = Whole(
-            stream.uid,
-            [*state.anchors, *state.facts],
-            replayed=tail.replayed,
-            billed=tail.billed,
-            torn=row.torn,
+        window = window_of(
+            *(stream.uid, state), replayed=tail.replayed, billed=tail.billed, torn=row.torn
         )
         line = stream.line.continued(window, state, lambda: self._whole(row))
         return None if line is None else (line, row)

@@ -15,6 +15,7 @@ from thence.memory.promised import promised
 from thence.memory.standing import Risk, Standing, open_ones
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.cards import Card, card
+from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
@@ -125,7 +126,7 @@ def _lede(running: int, risks: int) -> str:
 
 def _waiting(desk: Desk, row: SessionRow, clock: Clock) -> Card:
     made = card(desk, row, clock, drawn=False)
-    chart = charts_of(desk).get(desk, row)
+    chart = _end(desk, row)
     told = desk.now().live.get(row.session.session_uid)
     asks = clean(told.waiting_for or "") if told is not None else ""
     _, what = doing(chart) if chart.open_calls else ("", "")
@@ -136,8 +137,14 @@ def _waiting(desk: Desk, row: SessionRow, clock: Clock) -> Card:
 
 def _running(desk: Desk, row: SessionRow, clock: Clock) -> Card:
     made = card(desk, row, clock)
-    icon, what = doing(charts_of(desk).get(desk, row))
+    icon, what = doing(_end(desk, row))
     return msgspec.structs.replace(made, what=what, what_icon=icon)
+
+
+def _end(desk: Desk, row: SessionRow) -> Chart:
+    """Return the chart of a session's last records, or of all of it."""
+    charts = charts_of(desk)
+    return charts.end(row.session.session_uid) or charts.get(desk, row)
 
 
 def _lately(desk: Desk, clock: Clock, told: set[str]) -> list[Card]:

@@ -215,15 +215,31 @@ class _Session:
         found = self.desk.store.sessions(Filter(uids=uids)) if uids else ()
         return {row.session.native_session_id: row.session.session_uid for row in found}
 
-    def drawing(self) -> Drawing:
-        """Draw it; ties lead to sessions that are kept."""
+    def drawing(self, chart: Chart | None = None) -> Drawing:
+        """Return what draws its chart, or that of its end; ties lead to stored sessions."""
         flavor = self.row.session.flavor
 
         def linked(name: str) -> str | None:
             found = list(self.desk.store.sessions(Filter(uids=(f"{flavor}:{name}",))))
             return found[0].session.session_uid if found else None
 
-        return Drawing(self.chart, self.clock, linked)
+        return Drawing(chart or self.chart, self.clock, linked)
+
+    def latest(self, after: str) -> tuple[Drawing, Window, str]:
+        """Draw the rows that follow one, by the end of the session alone where that suffices.
+
+        Returns also the last row that will not change any more.
+        """
+        end = charts_of(self.desk).end(self.uid) if after else None
+        if end is not None:
+            drawing = self.drawing(end)
+            window = drawing.after_in_end(after)
+            settled = self.settled(drawing, window) if window is not None else ""
+            if window is not None and settled:
+                return drawing, window, settled
+        drawing = self.drawing()
+        window = drawing.after(after)
+        return drawing, window, self.settled(drawing, window)
 
     def live(self) -> str:
         """Give the address of what goes on in it, where something may."""
@@ -233,14 +249,15 @@ class _Session:
 
     def settled(self, drawing: Drawing, window: Window) -> str:
         """Name the last row that will not change any more; what follows is drawn anew."""
-        rows = self.chart.rows
+        chart = drawing.chart
+        rows = chart.rows
         for at in range(len(rows) - 1, -1, -1):
             row = rows[at]
-            fact = self.chart.facts[row.place]
+            fact = chart.facts[row.place]
             block = fact.blocks[row.block] if fact.blocks else None
             if at < window.start:
                 return ""
-            if block is None or block.call not in self.chart.open_calls:
+            if block is None or block.call not in chart.open_calls:
                 return drawing.row_id(rows[at - 1]) if at else ""
         return ""
 
@@ -331,16 +348,15 @@ def rows(
 def latest(desk: AtDesk, uid: FromPath[str], after: Text = "") -> Response[str]:
     """Give the rows that follow one, and the live end."""
     one = _Session(desk, uid)
-    drawing = one.drawing()
     name = after.partition("-")[0]
-    window = drawing.after(name if _EVENT.fullmatch(name) else "")
+    drawing, window, settled = one.latest(name if _EVENT.fullmatch(name) else "")
     told = desk.now().live.get(one.uid)
     return _html(
         "tail.html",
         base=one.base,
         window=window,
-        settled=one.settled(drawing, window),
-        tail=tail(one.chart, one.standing, told.waiting_for if told else None),
+        settled=settled,
+        tail=tail(drawing.chart, one.standing, told.waiting_for if told else None),
         head=head(one.row, one.standing, one.clock, {}),
     )
 

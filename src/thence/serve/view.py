@@ -64,6 +64,8 @@ _ICONS: Final = {
     "agent": "agent",
     "plan": "check",
 }
+_FOLDED: Final = ("branch", "boundary", "agent", "copied")
+"""Kinds of rows that stand for others."""
 _VERBS: Final = (
     *("ran ", "read ", "edited ", "wrote ", "deleted ", "moved ", "searched for ", "listed "),
     *("fetched ", "searched the web for ", "asked a subagent: "),
@@ -100,9 +102,7 @@ class Drawing:
         place = self._home(target)
         rows = self.chart.rows
         for at, row in enumerate(rows):
-            if _is_row(row, place, target) or (
-                row.kind in ("branch", "boundary", "agent", "copied") and self._holds(row, place)
-            ):
+            if _is_row(row, place, target) or (row.kind in _FOLDED and self._holds(row, place)):
                 return self._window("", rows, at, (place, target[1]))
         return self._window("", rows, 0, None)
 
@@ -176,6 +176,22 @@ class Drawing:
         start = max(start, len(rows) - 2 * WINDOW)
         return self._drawn("", rows, start, len(rows), None)
 
+    def after_in_end(self, name: str) -> Window | None:
+        """Draw the rows that follow an event, with the end of a session at hand.
+
+        None when more of the session is needed: the event stands before, or a row that follows
+        it stands for others.
+        """
+        found = self.chart.find(name)
+        if found is None or not self.chart.is_end_known():
+            return None
+        rows, place = self.chart.rows, self._home(found)
+        at = next((n for n, row in enumerate(rows) if _is_row(row, place, found)), None)
+        if at is None or any(row.kind in _FOLDED for row in rows[at + 1 :]):
+            return None
+        start = max(at + 1, len(rows) - 2 * WINDOW)
+        return self._drawn("", rows, start, len(rows), None)
+
     def _window(
         self, part: str, rows: Sequence[Row], middle: int, target: tuple[int, int] | None
     ) -> Window:
@@ -241,7 +257,7 @@ class Drawing:
 
     def _inner(self, row: Row, target: tuple[int, int]) -> Window | None:
         """Draw what a row folds, around the event that is wanted, where that is within."""
-        if row.kind not in ("branch", "boundary", "agent", "copied"):
+        if row.kind not in _FOLDED:
             return None
         if not self._holds(row, target[0]):
             return None
@@ -398,7 +414,7 @@ class Drawing:
     @cached_property
     def _here(self) -> str:
         """The folder the session works in, as paths begin with it."""
-        told = self.chart.whole.about.get("cwd")
+        told = self.chart.about.get("cwd")
         cwd = (told if isinstance(told, str) else "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
