@@ -36,33 +36,33 @@ def event_name(event: int) -> str:
     return f"e{event:013x}"[:7]
 
 
-def event_of(whole: Whole, wanted: str) -> SessionEvent:
-    """Find the event that a name means: a short one, an id in digits, or the log's own id."""
-    for event in _meant(whole, wanted):
+def event_of(uid: str, events: Iterable[SessionEvent], wanted: str) -> SessionEvent:
+    """Return the event that a name means: a short one, an id in digits, or the log's own id."""
+    for event in _meant(events, wanted):
         return event
-    raise _no_event(whole, wanted)
+    raise _no_event(uid, wanted)
 
 
 def place_of(whole: Whole, wanted: str) -> int:
-    """Find the place of the record that a name means."""
-    for event in _meant(whole, wanted):
+    """Return the place of the record that a name means."""
+    for event in _meant(whole.events, wanted):
         place = whole.graph.place(event.native_id)
         if place is not None:
             return place
-    raise _no_event(whole, wanted)
+    raise _no_event(whole.uid, wanted)
 
 
-def _meant(whole: Whole, wanted: str) -> Iterator[SessionEvent]:
+def _meant(events: Iterable[SessionEvent], wanted: str) -> Iterator[SessionEvent]:
     digits = wanted.removeprefix("e").lower()
-    for event in whole.events:
+    for event in events:
         own = f"{event.event_id:013x}".startswith(digits) and digits
         if own or wanted in (f"{event.event_id}", event.native_id):
             yield event
 
 
-def _no_event(whole: Whole, wanted: str) -> SessionNotFound:
+def _no_event(uid: str, wanted: str) -> SessionNotFound:
     return SessionNotFound(
-        f"no event {wanted[:80]!r} in {whole.uid}", hint="thence search names the events it finds"
+        f"no event {wanted[:80]!r} in {uid}", hint="thence search names the events it finds"
     )
 
 
@@ -75,8 +75,8 @@ def along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
     return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
 
 
-def _notes(row: SessionRow) -> Iterator[Notice]:
-    """Say what was found while the session was read, as far as that is kept."""
+def notices_of(row: SessionRow) -> Iterator[Notice]:
+    """Yield what is known of a session's source: lines that could not be read, its end."""
     if row.skipped:
         told = f"{row.skipped:,} lines could not be read; thence doctor names them"
         yield Notice("skipped", told)
@@ -158,7 +158,7 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
             billed=held.billed,
             torn=held.row.torn,
         )
-        notices = list(_notes(row))
+        notices = list(notices_of(row))
         if broken:
             notices.append(Notice("text lost", "thence doctor --deep --mend reads it again"))
         files = tuple(File(path) for path in row.files)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -28,7 +28,6 @@ from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
-from thence.format.whole import Whole
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By
 from thence.memory.notes import matching_notes
@@ -61,6 +60,7 @@ from thence.serve.answers import (
 )
 from thence.serve.charts import charts_of
 from thence.serve.desk import AtDesk, Desk
+from thence.serve.timeline import timelines_of
 
 PAGE: Final = 50
 LARGEST: Final = 200
@@ -244,9 +244,9 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     wanted = Filter(uids=(row.session.session_uid,))
     agents, notices = [], []
     if row.session.evicted_at is None:
-        loaded = desk.whole(row)
-        agents = agents_of(row, loaded.whole.events)
-        notices = [f"{one.what}: {one.detail}" for one in loaded.notices]
+        row, timeline = timelines_of(desk).get(desk, row)
+        agents = agents_of(row, timeline.agents)
+        notices = [f"{one.what}: {one.detail}" for one in recall.notices_of(row)]
     ties = [
         Tie(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
@@ -255,12 +255,8 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     return SessionDetail(session_out(desk, row), row.change, ties, agents, digest, notices)
 
 
-def agents_of(row: SessionRow, events: Sequence[SessionEvent]) -> list[AgentOut]:
+def agents_of(row: SessionRow, counts: Mapping[str, int]) -> list[AgentOut]:
     """Name the subagents of a session: channels of its own, and sessions below it."""
-    counts: dict[str, int] = {}
-    for event in events:
-        if event.channel != "main" and event.state != State.INTERNAL:
-            counts[event.channel] = counts.get(event.channel, 0) + 1
     own = [
         AgentOut(agent_name(channel), number, row.session.session_uid)
         for channel, number in counts.items()
@@ -287,10 +283,9 @@ def chain(
     limit: EventLimit = EVENTS,
 ) -> Events:
     """The live chain: what the model sees; with `compacted=false` all that led to it."""
-    row = desk.row(uid)
-    whole = charts_of(desk).get(desk, row).whole
-    places = whole.graph.chain(boundaries=compacted)
-    return _events(desk, row, whole, recall.along(whole, places), cursor=cursor, limit=limit)
+    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
+    found = timeline.seen if compacted else timeline.line
+    return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -306,7 +301,8 @@ def branch(
     row = desk.row(uid)
     whole = charts_of(desk).get(desk, row).whole
     places = whole.graph.chain(recall.place_of(whole, event), boundaries=False)
-    return _events(desk, row, whole, recall.along(whole, places), cursor=cursor, limit=limit)
+    found = recall.along(whole, places)
+    return _events(desk, row, whole.outcomes, found, cursor=cursor, limit=limit)
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
@@ -321,16 +317,17 @@ def events(
     limit: EventLimit = EVENTS,
 ) -> Events:
     """All events in written order, dead ones and subagents' as well."""
-    row = desk.row(uid)
-    whole = charts_of(desk).get(desk, row).whole
-    found = [
-        event
-        for event in whole.events
-        if kind in (None, event.kind)
-        and became in (None, event.state)
-        and channel in (None, event.channel, agent_name(event.channel))
-    ]
-    return _events(desk, row, whole, found, cursor=cursor, limit=limit)
+    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
+    found = timeline.events
+    if kind or became or channel:
+        found = [
+            event
+            for event in found
+            if kind in (None, event.kind)
+            and became in (None, event.state)
+            and channel in (None, event.channel, agent_name(event.channel))
+        ]
+    return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
@@ -345,16 +342,18 @@ def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
 def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
     """One event, whole."""
-    whole = charts_of(desk).get(desk, desk.row(uid)).whole
-    found = recall.with_body(desk.store.blobs, recall.event_of(whole, event))
-    return event_out(found, whole.outcomes.get(found.event_id))
+    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
+    found = recall.event_of(row.session.session_uid, timeline.events, event)
+    found = recall.with_body(desk.store.blobs, found)
+    return event_out(found, timeline.outcomes.get(found.event_id))
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
 def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[bytes]:
     """What an event holds, as it is kept: a file to save, never a page to show."""
-    whole = charts_of(desk).get(desk, desk.row(uid)).whole
-    found = recall.with_body(desk.store.blobs, recall.event_of(whole, event))
+    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
+    found = recall.event_of(row.session.session_uid, timeline.events, event)
+    found = recall.with_body(desk.store.blobs, found)
     body = msgspec.json.format(msgspec.json.encode(found.payload), indent=2)
     name = f"{recall.event_name(found.event_id)}.txt"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
@@ -364,7 +363,7 @@ def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Respons
 def _events(
     desk: Desk,
     row: SessionRow,
-    whole: Whole,
+    outcomes: Mapping[int, CallOutcome],
     found: Sequence[SessionEvent],
     *,
     cursor: str | None,
@@ -373,7 +372,7 @@ def _events(
     """Return one page of events; only theirs are the payloads that are read."""
     shown, following = paged(found, cursor, limit)
     out = [
-        event_out(recall.with_body(desk.store.blobs, event), whole.outcomes.get(event.event_id))
+        event_out(recall.with_body(desk.store.blobs, event), outcomes.get(event.event_id))
         for event in shown
     ]
     return Events(out, len(found), row.change, following)
@@ -395,10 +394,10 @@ def agent_session(
 ) -> AgentSession:
     """What one subagent of a project did, whichever session started it."""
     row, channel = _started(desk, project, agent)
-    whole = charts_of(desk).get(desk, row).whole
-    events = (e for e in whole.events if channel in (None, e.channel))
+    row, timeline = timelines_of(desk).get(desk, row)
+    events = (e for e in timeline.events if channel in (None, e.channel))
     own = [event for event in events if event.state != State.INTERNAL]
-    page = _events(desk, row, whole, own, cursor=cursor, limit=limit)
+    page = _events(desk, row, timeline.outcomes, own, cursor=cursor, limit=limit)
     uid = row.session.session_uid
     return AgentSession(project, agent, uid, page.events, page.total, page.cursor)
 
@@ -419,7 +418,7 @@ def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | No
     for row in rows:
         # Its file is called after it; a name is compared, never opened.
         if any(agent in Path(file).name for file in row.files[1:]):
-            channels = {event.channel for event in charts_of(desk).get(desk, row).whole.events}
+            channels = {event.channel for event in timelines_of(desk).get(desk, row)[1].events}
             mine = next((c for c in channels if c != "main" and agent_name(c) == agent), None)
             if mine is not None:
                 return row, mine

@@ -86,14 +86,12 @@ class Line:
         anchors = {fact.node.id for fact in state.anchors}
         chain = window.graph.chain(boundaries=False)
         new = [e for e in along(window, chain) if e.native_id not in anchors]
-        start = _last_place(self._all, new[0].event_id) if new else None
+        start = last_place(self._all, new[0].event_id) if new else None
         if start is None:
             return None
         line = copy(self)
         line._load, line._all = load, self._all[:start] + new  # noqa: SLF001 - one of us
-        line.agents = dict(state.sealed.channels)
-        for channel, number in count_agents(window.events, without=anchors).items():
-            line.agents[channel] = line.agents.get(channel, 0) + number
+        line.agents = agents_after(state, window)
         line._divide(window, start)  # noqa: SLF001 - one of us
         return line
 
@@ -185,6 +183,15 @@ def count_agents(events: Iterable[SessionEvent], without: Container[str] = ()) -
     return out
 
 
+def agents_after(state: FoldState, window: Whole) -> dict[str, int]:
+    """Count the events of each subagent of a session, by its sealed part and its window."""
+    anchors = {fact.node.id for fact in state.anchors}
+    out = dict(state.sealed.channels)
+    for channel, number in count_agents(window.events, without=anchors).items():
+        out[channel] = out.get(channel, 0) + number
+    return out
+
+
 def _grows(whole: Whole, event: SessionEvent) -> bool:
     """Return whether an event is a text that comes in pieces and is not known to be done."""
     place = whole.graph.place(event.native_id)
@@ -193,7 +200,7 @@ def _grows(whole: Whole, event: SessionEvent) -> bool:
     return whole.turn().state == "running"
 
 
-def _last_place(events: Sequence[SessionEvent], event_id: int) -> int | None:
+def last_place(events: Sequence[SessionEvent], event_id: int) -> int | None:
     """Return where an event stands near the end of a line; None when it is not there."""
     last = range(len(events) - 1, max(len(events) - _NEAR_END, 0) - 1, -1)
     return next((at for at in last if events[at].event_id == event_id), None)

@@ -1,0 +1,114 @@
+"""A timeline that takes in new records is the timeline of the session read at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.adapters import test_growth
+from tests.format.growing import Grown
+from tests.format.test_fold import counted, interleaved, logs
+from tests.memory import logs as logs_of
+from tests.memory.test_growth import grow as grow_log
+from tests.serve.conftest import empty
+from thence.adapters.sessions import read_all
+from thence.format.facts import Fact
+from thence.format.fold import window_of
+from thence.format.whole import Whole
+from thence.serve import api
+from thence.serve.timeline import Timeline, timeline_of
+
+PHASES = [phase for phase in Phase if phase is not Phase.shrink]
+
+
+def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
+    """Let a session grow; compare what is continued with what is made anew."""
+    grown, timeline, out = Grown(uid), None, Counter[str]()
+    for piece in pieces:
+        rebuilt = grown.rebuilt.total()
+        grown.add(piece)
+        assert grown.state is not None
+        anew = timeline_of(Whole(uid, grown.facts))
+        made: Timeline | None = None
+        if timeline is not None and grown.rebuilt.total() == rebuilt:
+            made = timeline.continued(window_of(uid, grown.state), grown.state)
+        out["continued" if made is not None else "anew"] += 1
+        if made is not None:
+            assert anew.events == made.events
+            assert (anew.line, anew.seen) == (list(made.line), list(made.seen))
+            assert (anew.outcomes, anew.agents) == (made.outcomes, made.agents)
+        timeline = made or anew
+    return out
+
+
+@settings(max_examples=60, phases=PHASES)
+@given(logs(), st.integers(1, 4))
+def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: int) -> None:
+    """With branches, copies, subagents, repeated ids, in pieces of one to four records."""
+    grow("claude:one", (log[at : at + size] for at in range(0, len(log), size)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_every_real_session_is_continued_as_it_is_read_at_once(shared: Path, part: int) -> None:
+    """Its files in turn and mixed."""
+    out: Counter[str] = Counter()
+    for number, (adapter, source) in enumerate(test_growth.sessions(shared / "data")[part::4]):
+        facts = read_all(adapter, source)[0]
+        if not facts or len(facts) > 1_000:
+            continue
+        step = max(len(facts) // 12, 1)
+        for order in (facts, interleaved(facts, number)):
+            out += grow(source.uid, (order[at : at + step] for at in range(0, len(order), step)))
+
+    assert out["continued"] > out["anew"]
+
+
+ask_events: Any = api.events.fn
+SIZES = (60, 600)
+"""Turns of the sessions that are compared; a turn is four events."""
+
+
+@pytest.mark.parametrize("path", ["events", "chain", "event", "session"])
+def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
+    tmp_path: Path, path: str
+) -> None:
+    """Counted in executed lines; the session was asked for once before it grew."""
+    work = []
+    for turns in SIZES:
+        folder = tmp_path / f"{turns}"
+        folder.mkdir()
+        house = empty(folder)
+        script = logs_of.script(1, turns)
+        logs_of.write(house.homes.claude, script)
+        house.swept()
+        uid = f"claude:{script.session}"
+        before = ask_events(house.desk, uid=uid, limit=20)
+        name = before.events[0].name
+        grow_log(house.homes.claude, script)
+        house.swept()
+        totals: list[int] = []
+
+        def ask(
+            house: Any = house, uid: str = uid, name: str = name, totals: list[int] = totals
+        ) -> None:
+            if path == "events":
+                totals.append(ask_events(house.desk, uid=uid, limit=20).total)
+            elif path == "chain":
+                api.chain.fn(house.desk, uid=uid, limit=20)
+            elif path == "event":
+                api.one_event.fn(house.desk, uid, name)
+            else:
+                api.session.fn(house.desk, uid)
+
+        work.append(counted(ask))
+        house.close()
+
+        assert totals in ([], [before.total + 1])
+    assert max(work) <= 1.2 * min(work)
