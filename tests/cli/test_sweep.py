@@ -342,8 +342,8 @@ def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.Mo
 
     run = Sweep.run
 
-    def stopped(self: Sweep, roots: object) -> Report:
-        run(self, roots)  # type: ignore[arg-type]
+    def stopped(self: Sweep, roots: object, limit: float | None = None) -> Report:
+        run(self, roots, limit)  # type: ignore[arg-type]
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("not stopped")
 

@@ -1040,3 +1040,20 @@ def _write_subagents(home: Path, texts: dict[int, list[str]], *, late: bool) -> 
             records[1], records[2] = records[2], records[1]
         path = folder / f"{main.session}.jsonl" if number == 0 else side / f"agent-{number}.jsonl"
         path.write_bytes(script.data)
+
+
+def test_digests_that_take_too_long_are_left_to_the_next_sweep(tmp_path: Path) -> None:
+    """New lines are read first; each sweep digests one session at least, until all are."""
+    home = tmp_path / "home"
+    logs.write(home, *(logs.script(number, 2) for number in range(4)))
+    store = opened(tmp_path)
+    with store.sweeping():
+        Sweep(store, adapters(), Redactor(key=KEY), digests=False).run({"claude": [home]})
+        left = [
+            Sweep(store, adapters(), Redactor(key=KEY)).run({}, digest_limit_s=0.0).undigested
+            for _ in range(4)
+        ]
+    store.close()
+
+    assert [3, 2, 1, 0] == left
+    assert 4 == len(kept(tmp_path, "digests"))

@@ -36,7 +36,9 @@ REST, LONGEST = 1.0, 5.0
 """How long a watching sweep rests, for each second that it took; it leaves the machine to work."""
 QUIET, LATEST, SHARE = 5.0, 60.0, 9.0
 """Seconds without a change after which what was swept is digested; after which that is done though
-there is no quiet; and how much longer than digesting took the next time is waited for."""
+there is no quiet; and how much longer than digesting took the rest of it waits."""
+DIGEST_LIMIT_S = 0.3
+"""Seconds of digesting after which a watching sweep looks for new lines again."""
 
 Roots = dict[str, list[Path]]
 
@@ -172,6 +174,7 @@ class Run:
         *,
         wait: float = 0.0,
         digests: bool = True,
+        digest_limit_s: float | None = None,
     ) -> Report:
         from thence.memory import nudges
 
@@ -185,7 +188,7 @@ class Run:
                 store, known, evicts=wiring.policy(), progress=self._note, digests=digests
             )
             self._report = sweep.report
-            report = sweep.run(roots)
+            report = sweep.run(roots, digest_limit_s)
             if report.evicted or sweep.redacted_again:
                 wiring.let_go(store, sweep.redacted_again)
             taken.done()
@@ -221,9 +224,12 @@ class Run:
             known, roots = narrowed(self._known, self._roots, paths)
             # To digest a session all of it is read, for every line that it grows by.
             digests = not paths or time.monotonic() > due
-            report = self._sweep(store, known, roots, wait=WAIT, digests=digests)
+            report = self._sweep(
+                store, known, roots, wait=WAIT, digests=digests, digest_limit_s=DIGEST_LIMIT_S
+            )
             if digests:
-                due = time.monotonic() + max(LATEST, SHARE * report.seconds)
+                later = SHARE * report.seconds if report.undigested else LATEST
+                due = time.monotonic() + later
             self._tell(report)
             time.sleep(min(REST * report.seconds, LONGEST))  # what changes meanwhile is gathered
         return 0

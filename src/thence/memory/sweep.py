@@ -33,12 +33,13 @@ from thence.format.joins import time_of
 from thence.format.records import Skipped, Usage
 from thence.format.whole import Whole
 from thence.memory import families, retention
-from thence.memory.derivation import PARTS, Part, fingerprint
+from thence.memory.derivation import Part, fingerprint
 from thence.memory.exclusion import PEEK, Exclusion, project_told
 from thence.memory.growth import Growing
 from thence.memory.keep import Carried, Keeper, printable, salvaged, with_payloads
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
 from thence.memory.redact import Redactor
+from thence.memory.reports import Outcome, Progress, Report
 from thence.memory.store import (
     DATA_LOSS,
     Change,
@@ -84,69 +85,6 @@ REST_S = 60.0
 
 DIGESTS = 256
 """Digests that are written together: each such write waits for the disk."""
-
-
-Stage = Literal["find", "read", "reprocess", "digest", "evict", "push", "done"]
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """How far a sweep is."""
-
-    stage: Stage
-    bytes: int = 0
-    all_bytes: int = 0
-    sources: int = 0
-    all_sources: int = 0
-    sessions: int = 0
-
-
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one source that is worth telling."""
-
-    uid: str
-    path: str
-    what: Literal["new", "changed", "failed", "gone", "undigested", "excluded", "vanished"]
-    events: int = 0
-    skipped: tuple[Skipped, ...] = ()
-    why: str | None = None
-
-
-class Report(msgspec.Struct):
-    """What a sweep did. The names are those of `thence sweep --json`."""
-
-    sources: int = 0
-    read: int = 0
-    unchanged: int = 0
-    excluded: int = 0
-    gone: int = 0
-    vanished: int = 0
-    """Sessions whose files were deleted after they were found and before they were read."""
-    sessions_new: int = 0
-    sessions_changed: int = 0
-    events: int = 0
-    lines: int = 0
-    bytes: int = 0
-    rebuilt: int = 0
-    """Times a session was put together from all of its facts instead of being continued."""
-    reprocessed: dict[Part, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PARTS, 0))
-    """Stored sessions that were derived again, by the part that changed."""
-    skipped: int = 0
-    failed: int = 0
-    redactions: dict[str, int] = {}
-    digested: int = 0
-    evicted: int = 0
-    lost: int = 0
-    """Sessions that were evicted without a digest of all of them."""
-    pending: int = 0
-    """Evicted ones of which some page may still hold words, until the next sweep."""
-    seconds: float = 0.0
-    notes: list[str] = []
-    """What the user must be told: data that was lost, alerts of the retention."""
-    outcomes: list[Outcome] = []
-    links: list[str] = []
-    """Links to folders or logs below the roots, which are not followed."""
-    problems: list[packages.Problem] = []
-    """What of other packages was left out, and why."""
 
 
 class Piece(msgspec.Struct):
@@ -228,8 +166,14 @@ class Sweep:
         self._digests: list[Digested] = []
         self.report = Report()
 
-    def run(self, roots: Mapping[str, Iterable[Path]]) -> Report:
-        """Sweep the roots of the agents, and say what was done."""
+    def run(
+        self, roots: Mapping[str, Iterable[Path]], digest_limit_s: float | None = None
+    ) -> Report:
+        """Sweep the roots of the agents, and return what was done.
+
+        After `digest_limit_s` seconds of digesting what is left waits for the next sweep: lines
+        that are being written are read first.
+        """
         began = time.monotonic()
         places = {name: list(paths) for name, paths in roots.items()}
         known = self._store.known()
@@ -242,7 +186,7 @@ class Sweep:
             self._store.write(changes)
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
-            self._digest_rest(rest_s=REST_S if places else 0.0)
+            self._digest_rest(REST_S if places else 0.0, digest_limit_s)
             self._digest_again(known)
         idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
@@ -663,11 +607,15 @@ class Sweep:
 
     # -- digests ------------------------------------------------------------------------
 
-    def _digest_rest(self, rest_s: float) -> None:
+    def _digest_rest(self, rest_s: float, limit_s: float | None) -> None:
         """Digest what was not digested while it was read: what grew, and what was reclaimed."""
+        began = time.monotonic()
         rows = list(self._store.sessions(Filter(analysed=False, evicted=False)))
         waiting = self._resting(rows, rest_s)
         for number, row in enumerate(waiting):
+            if number and limit_s is not None and time.monotonic() - began > limit_s:
+                self.report.undigested = len(waiting) - number
+                break
             self._analyse(row.session.session_uid)
             self._progress(
                 Progress(

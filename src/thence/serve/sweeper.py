@@ -33,6 +33,10 @@ QUIET: Final = 5.0
 """Seconds without a change after which what was swept is digested."""
 LATEST: Final = 60.0
 """Seconds after which that is done though there is no quiet."""
+DIGEST_LIMIT_S: Final = 0.3
+"""Seconds of digesting after which new lines are looked for again."""
+SHARE: Final = 9.0
+"""How much longer than digesting took the rest of it waits, while lines are being written."""
 REST: Final = 0.5
 """How long the sweeps rest, for each second that one took; at most a second."""
 PATIENCE: Final = 2.0
@@ -120,8 +124,9 @@ class Sweeper:
                 self._stop.wait(rest)
                 now = time.monotonic()
                 if now - last > QUIET or now - digested > LATEST:
-                    self._digest()
                     digested = now
+                    if self._digest():  # the next part soon, and new lines before it
+                        digested += SHARE * (time.monotonic() - now) - LATEST
                 self._hub.stand()
             except Exception as error:  # noqa: BLE001 - the next change must be heard of
                 self._report(error)
@@ -197,13 +202,18 @@ class Sweeper:
         self._hub.changed(uids)
         return rest
 
-    def _digest(self) -> None:
-        """Digest what has come to rest."""
+    def _digest(self) -> bool:
+        """Digest what has come to rest; return whether some of it is left to digest."""
         assert self._desk.sweeps is not None  # noqa: S101 - it was started
         if not self._undigested:
-            return
+            return False
         with contextlib.suppress(StoreLocked):
+            sweep = self._desk.sweeps(self._desk.known, digests=True)
             with self._desk.store.sweeping():
-                self._desk.sweeps(self._desk.known, digests=True).run({})
-            done, self._undigested = self._undigested, set()
+                report = sweep.run({}, DIGEST_LIMIT_S)
+            done = self._undigested
+            if not report.undigested:
+                self._undigested = set()
             self._hub.changed(done, again=True)
+            return bool(report.undigested)
+        return False

@@ -1,0 +1,75 @@
+"""What a sweep says of itself: how far it is, what became of sources, what it did in all."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from thence.adapters import packages
+from thence.format.records import Skipped
+from thence.memory.derivation import PARTS, Part
+
+Stage = Literal["find", "read", "reprocess", "digest", "evict", "push", "done"]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a sweep is."""
+
+    stage: Stage
+    bytes: int = 0
+    all_bytes: int = 0
+    sources: int = 0
+    all_sources: int = 0
+    sessions: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one source that is worth telling."""
+
+    uid: str
+    path: str
+    what: Literal["new", "changed", "failed", "gone", "undigested", "excluded", "vanished"]
+    events: int = 0
+    skipped: tuple[Skipped, ...] = ()
+    why: str | None = None
+
+
+class Report(msgspec.Struct):
+    """What a sweep did. The names are those of `thence sweep --json`."""
+
+    sources: int = 0
+    read: int = 0
+    unchanged: int = 0
+    excluded: int = 0
+    gone: int = 0
+    vanished: int = 0
+    """Sessions whose files were deleted after they were found and before they were read."""
+    sessions_new: int = 0
+    sessions_changed: int = 0
+    events: int = 0
+    lines: int = 0
+    bytes: int = 0
+    rebuilt: int = 0
+    """Times a session was put together from all of its facts instead of being continued."""
+    reprocessed: dict[Part, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    """Stored sessions that were derived again, by the part that changed."""
+    skipped: int = 0
+    failed: int = 0
+    redactions: dict[str, int] = {}
+    digested: int = 0
+    undigested: int = 0
+    """Sessions whose digest was left to the next sweep, so that new lines are read first."""
+    evicted: int = 0
+    lost: int = 0
+    """Sessions that were evicted without a digest of all of them."""
+    pending: int = 0
+    """Evicted ones of which some page may still hold words, until the next sweep."""
+    seconds: float = 0.0
+    notes: list[str] = []
+    """What the user must be told: data that was lost, alerts of the retention."""
+    outcomes: list[Outcome] = []
+    links: list[str] = []
+    """Links to folders or logs below the roots, which are not followed."""
+    problems: list[packages.Problem] = []
+    """What of other packages was left out, and why."""
