@@ -108,14 +108,21 @@ def test_page_and_api_tell_how_each_call_went(machine: House) -> None:
         for row in chart.every_row
         if chart.facts[row.place].blocks[row.block].kind == "tool_call"
     }
-    drawn = machine.ask(f"/sessions/codex:{A}").body.decode()
+    page = machine.ask(f"/sessions/codex:{A}").body.decode()
+    drawn = dict(re.findall(r'<li[^>]* id="(e[0-9a-f]{13})"(.*?)(?=<li|$)', page, re.DOTALL))
+    names = {
+        block.call: f"e{chart.event_id(place, number):013x}"
+        for place, fact in enumerate(chart.facts)
+        for number, block in enumerate(fact.blocks)
+        if block.kind == "tool_call"
+    }
     api = api_outcomes(machine)
 
     assert row.events
     assert {f"c{n}": kind for n, (*_, kind, _) in enumerate(CALLS)} == kinds
     for number, (*_, status) in enumerate(CALLS):
         assert api[f"c{number}"] == chart.calls[f"c{number}"].outcome
-        assert status in drawn
+        assert status in drawn[names[f"c{number}"]]
 
 
 def test_terminal_marks_the_calls_that_the_viewer_marks(machine: House) -> None:
