@@ -109,7 +109,7 @@ def test_page_and_api_tell_how_each_call_went(machine: House) -> None:
         if chart.facts[row.place].blocks[row.block].kind == "tool_call"
     }
     page = machine.ask(f"/sessions/codex:{A}").body.decode()
-    drawn = dict(re.findall(r'<li[^>]* id="(e[0-9a-f]{13})"(.*?)(?=<li|$)', page, re.DOTALL))
+    drawn = dict(re.findall(r'<li [^>]*id="(e[0-9a-f]{13})"(.*?)(?=<li |\Z)', page, re.DOTALL))
     names = {
         block.call: f"e{chart.event_id(place, number):013x}"
         for place, fact in enumerate(chart.facts)
