@@ -2,7 +2,8 @@
 
 Every line must be kept. Told are the share of one core that watching took, also when nothing is
 written, and the lag: how long the oldest line had waited that was not kept yet, looked at four
-times a second. `THENCE_WATCH_SECONDS` makes it shorter.
+times a second. `THENCE_WATCH_SECONDS` makes it shorter; `THENCE_WATCH_BEFORE` is how many lines
+each file has before it is watched: the cost of a line must not grow with them.
 """
 
 from __future__ import annotations
@@ -21,17 +22,16 @@ from pathlib import Path
 from bench.measure import verdict
 from thence.format.records import time_text
 from thence.memory.sqlite import Sqlite
+from thence.memory.store import Filter
 
 FILES = 50
 RATE = 20
 SECONDS = float(os.environ.get("THENCE_WATCH_SECONDS", "60"))
+BEFORE = int(os.environ.get("THENCE_WATCH_BEFORE", "0"))
 IDLE = 5.0
 """Seconds of watching before the first line is written."""
-LATEST = max(120.0, SECONDS / 6)
-"""Seconds after the last line within which all of them are kept, on however busy a machine.
-
-After an hour each session has 72,000 events, and to add a line to it takes a second.
-"""
+LATEST = 120.0
+"""Seconds after the last line within which all of them are kept, on however busy a machine."""
 
 
 class Agent:
@@ -42,7 +42,7 @@ class Agent:
         self._file = (folder / f"{self.name}.jsonl").open("a", encoding="utf-8")
         self._before: str | None = None
 
-    def write(self, number: int) -> None:
+    def write(self, number: int, *, flush: bool = True) -> None:
         """Append one line."""
         own = str(uuid.uuid4())
         record = {
@@ -57,7 +57,8 @@ class Agent:
             "version": "2.1.0",
         }
         self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        if flush:
+            self._file.flush()
         self._before = own
 
 
@@ -72,9 +73,8 @@ def spent(process: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def grown(folder: Path, store: Sqlite) -> tuple[list[float], int]:
-    """Let the agents write; give how old the newest kept line was at each look, and the sum."""
-    agents = [Agent(folder, number) for number in range(FILES)]
+def grown(agents: list[Agent], store: Sqlite) -> tuple[list[float], int]:
+    """Let the agents write; return how old the newest kept line was at each look, and the sum."""
     written: list[float] = []
     lags: list[float] = []
     start = looked = time.monotonic()
@@ -84,7 +84,7 @@ def grown(folder: Path, store: Sqlite) -> tuple[list[float], int]:
             written.append(time.monotonic())
         if time.monotonic() - looked >= 0.25:
             looked = time.monotonic()
-            lags.append(_lag(written, kept(store)))
+            lags.append(_lag(written, kept(store) - FILES * BEFORE))
         time.sleep(max(start + (number + 1) / RATE - time.monotonic(), 0))
     return lags, len(written)
 
@@ -95,12 +95,20 @@ def _lag(written: list[float], number: int) -> float:
     return now - written[number] if number < len(written) else 0.0
 
 
+def _is_digested(store: Sqlite) -> bool:
+    return next(store.sessions(Filter(analysed=False, limit=1)), None) is None
+
+
 def main() -> int:
     """Measure; 1 if a line is missing."""
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         folder = home / ".claude" / "projects" / "-home-dev-tidepool"
         folder.mkdir(parents=True)
+        agents = [Agent(folder, number) for number in range(FILES)]
+        for agent in agents:
+            for number in range(BEFORE):
+                agent.write(number, flush=number == BEFORE - 1)
         env = {"PATH": os.environ["PATH"], "HOME": name}
         entry = "from thence.cli import main; main()"
         command = [sys.executable, "-c", entry, "sweep", "--watch"]
@@ -108,22 +116,27 @@ def main() -> int:
             path = home / ".thence" / "memory" / "thence.db"
             while not path.exists():
                 time.sleep(0.1)
+            store = Sqlite(str(path))
+            while kept(store) < FILES * BEFORE:
+                time.sleep(1.0)
             time.sleep(IDLE / 2)
+            while BEFORE and not _is_digested(store):
+                time.sleep(1.0)
             before = spent(watcher.pid)
             time.sleep(IDLE)
             idle = (spent(watcher.pid) - before) / IDLE
-            store = Sqlite(str(path))
             before = spent(watcher.pid)
-            lags, number = grown(folder, store)
+            lags, number = grown(agents, store)
             busy = (spent(watcher.pid) - before) / SECONDS
             until = time.monotonic() + LATEST
-            while (held := kept(store)) < number and time.monotonic() < until:
+            while (held := kept(store) - FILES * BEFORE) < number and time.monotonic() < until:
                 time.sleep(0.25)
             store.close()
             watcher.send_signal(signal.SIGINT)
     late = sorted(lags)[int(0.99 * len(lags))]
     print(
-        f"watch: {FILES} files, {RATE} lines/s each, {SECONDS:g} s: {number:,} lines;"
+        f"watch: {FILES} files of {BEFORE:,} lines, {RATE} lines/s each, {SECONDS:g} s:"
+        f" {number:,} lines;"
         f" idle {idle:.1%} of a core, busy {busy:.0%};"
         f" lag p50 {statistics.median(lags):.1f} s, p99 {late:.1f} s"
     )
