@@ -426,7 +426,7 @@ class Keeper:
         """Add the facts of a change, and what it takes in the store."""
         change.facts = stored.body
         change.claims[:0] = claims(stored.full)
-        change.calls = sorted({call_key(c) for fact in stored.full for c in calls_in(fact)})
+        change.calls = sorted(map(call_key, {c for fact in stored.full for c in calls_in(fact)}))
         text = sum(len(w.body) for w in change.words) + (before.text_bytes if before else 0)
         packed = _packed(stored.full) + (before.pack_bytes if before else 0)
         size = packed + int(text * _INDEXED) + _ROW_BYTES * change.row.events
