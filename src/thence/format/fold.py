@@ -287,7 +287,9 @@ class Fold:
         gone += view.rewritten if sealed else ()
         return Delta(
             [event for event in in_order(rows.values()) if event.event_id not in before],
-            [event for at, event in rows.items() if at in before and before[at] != row_of(event)],
+            [e for at, e in rows.items() if at in before and before[at] != row_of(e)]
+            if before
+            else [],
             [at for at in before if at not in rows],
             sums,
             _session(self.uid, sums),

@@ -8,7 +8,7 @@ response, boundary, rollback or move of the tip stands on both sides. That recor
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -38,11 +38,12 @@ class View:
         self.own = [at for at, fact in enumerate(facts) if fact.node.id not in anchors]
         self.notes = whole.about_only
         self.events: list[list[SessionEvent]] = []
-        events = iter(whole.events)
+        start, events = 0, whole.events
         for fact, nth in zip(facts, occurrences(facts), strict=True):
-            number = len(fact.blocks) if nth is not None else 0
-            self.events.append([next(events) for _ in range(number)])
-        self.rewritten = list(events)
+            end = start if nth is None else start + len(fact.blocks)
+            self.events.append(events[start:end])
+            start = end
+        self.rewritten = events[start:]
         """Events that no log holds any more."""
         self.gone = whole.gone
 
@@ -52,15 +53,22 @@ class View:
         return bool(flags & Is.PROMPT) and not flags & OFF_LINE
 
 
+def all_calls(facts: Iterable[Fact]) -> set[str]:
+    """Return the ids of all calls that records make, answer or tell of."""
+    out: set[str] = set()
+    for fact in facts:
+        node = fact.node
+        for block in fact.blocks:
+            if block.call is not None:
+                out.add(block.call)
+        if node.calls or node.answers or fact.told:
+            out.update(node.calls, node.answers, [told.call for told in fact.told])
+    return out
+
+
 def calls_in(fact: Fact) -> set[str]:
     """Return the ids of all calls that a record makes, answers or tells of."""
-    node, named = fact.node, set[str]()
-    for block in fact.blocks:
-        if block.call is not None:
-            named.add(block.call)
-    if node.calls or node.answers or fact.told:
-        named.update(node.calls, node.answers, [told.call for told in fact.told])
-    return named
+    return all_calls((fact,))
 
 
 def is_said(node: Node) -> bool:
@@ -265,8 +273,9 @@ def _block_groups(view: View, places: Sequence[int], blocked: _Blocked) -> None:
             blocked.join(bills, bill, nth)
         if ids.setdefault(node.id, nth) != nth:
             blocked.join(ids, node.id, nth)
-        for call in calls_in(fact):
-            blocked.join(calls, call, nth)
+        if fact.told or node.calls or node.answers or any(b.call is not None for b in fact.blocks):
+            for call in calls_in(fact):
+                blocked.join(calls, call, nth)
 
 
 def _join_notes(

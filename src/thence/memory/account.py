@@ -230,10 +230,10 @@ class Digest(msgspec.Struct, omit_defaults=True):
 
 def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = TASKS) -> Digest:
     """Tell a session in short."""
-    whole, session = course.whole, row.session
+    session = row.session
     verdict = judge(course)
     task = task_of(course, branch=session.git_branch, cwd=session.cwd, patterns=tasks)
-    title = short(whole.title or "", 300)
+    title = short(row.title or "", 300)
     out = Digest(
         derivation.DIGEST,
         session.flavor,

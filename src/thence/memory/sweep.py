@@ -68,7 +68,7 @@ ALONE = 8 << 20
 BATCH = 2 << 20
 """Source bytes that go to the writer together."""
 
-COMMIT = 8 << 20
+COMMIT = 16 << 20
 """Source bytes that go into one transaction: fewer of them leave the index in fewer pieces."""
 
 FIRST_COMMIT = 1 << 20
