@@ -8,6 +8,7 @@ forgets each session before the next.
 
 from __future__ import annotations
 
+import gc
 import os
 import statistics
 import subprocess
@@ -25,7 +26,7 @@ from thence.adapters.sessions import read_all
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.whole import Whole
-from thence.memory.parcels import calm
+from thence.memory.sweep import COLLECTOR_THRESHOLDS
 
 SIZE = 40
 WANTED = 100.0
@@ -97,10 +98,11 @@ def speed(sources: list[Source], size: float) -> int:
 # -- processes ------------------------------------------------------------------------------
 
 CHILD = """
-import resource, sys, time
+import gc, resource, sys, time
 from bench.bench_adapters import share, swept
-from thence.memory.parcels import calm
-calm()
+from thence.memory.sweep import COLLECTOR_THRESHOLDS
+gc.freeze()
+gc.set_threshold(*COLLECTOR_THRESHOLDS)
 sources = share(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 print("ready", flush=True)
 sys.stdin.readline()
@@ -168,7 +170,8 @@ def memory(small: Path, large: Path, sizes: tuple[int, int]) -> int:
 
 def main() -> int:
     """Measure, print, and say how many budgets were missed."""
-    calm()
+    gc.freeze()
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
     sizes = (100, 1000) if os.environ.get("BENCH_BIG") else (100, 200)
     with tempfile.TemporaryDirectory() as name:
         homes = [Path(name) / part for part in ("speed", "small", "large")]

@@ -56,7 +56,8 @@ def promises(whole: Whole) -> list[Todo]:
                 steps.append(Step(fact.node.id, role, text_in(block)))
             elif block.kind == "tool_call":
                 steps.append(_step(fact.node.id, block, results.get(block.call)))
-    return pending(steps, ended_well=judge(Course(whole)).outcome == "success")
+    course = Course(whole)
+    return pending(steps, ended_well=course.has_ended_well(judge(course).outcome))
 
 
 def _step(event: str, block: Block, pair: joins.Call | None) -> Step:

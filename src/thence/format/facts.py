@@ -272,23 +272,27 @@ def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
             return said[:limit]
     out: list[str] = []
     room = limit
-    todo = [payload]
+    todo: list[JSON] = [payload]
     while todo and room > 0:
         value = todo.pop()
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is str:
             out.append(value[:room])
             room -= len(value) + 1
-        elif isinstance(value, list):
+        elif kind is dict:
+            named = value.get("type")
+            if type(named) is not str or named not in _NOT_SEARCHED:
+                todo += reversed(value.values())
+            elif named not in _UNREADABLE:
+                todo.append(value.get(named))
+        elif kind is list:
             todo += reversed(value)
-        elif isinstance(value, dict):
-            kind = word(value.get("type"))  # of a foreign value: it may be anything
-            if kind not in _UNREADABLE:
-                said = [value.get(kind)] if kind in ("text", "thinking") else [*value.values()]
-                todo += reversed(said)
     return "\n".join(out)
 
 
 _UNREADABLE = frozenset({"image", "document", "redacted_thinking"})
+_NOT_SEARCHED = _UNREADABLE | {"text", "thinking"}
+"""Types of objects of which not every value is searched."""
 
 
 # -- our own events -------------------------------------------------------------------------

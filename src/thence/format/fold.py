@@ -15,6 +15,7 @@ rebuilds from all facts. The state is plain data; a store keeps it beside the ro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
@@ -291,7 +292,9 @@ class Fold:
         gone += view.rewritten if sealed else ()
         return Delta(
             [event for event in in_order(rows.values()) if event.event_id not in before],
-            [event for at, event in rows.items() if at in before and before[at] != row_of(event)],
+            [e for at, e in rows.items() if at in before and before[at] != row_of(e)]
+            if before
+            else [],
             [at for at in before if at not in rows],
             sums,
             _session(self.uid, sums),
@@ -335,7 +338,7 @@ class Fold:
             turns=state.turns,
             agent_calls=state.agent_calls,
         )
-        for fact in window:
+        for fact in {fact.file: fact for fact in window}.values():  # the last of each log
             before = out.lines.get(fact.file, (0, 0))
             out.lines[fact.file] = max(before, (fact.generation, fact.line))
         if cuts:
@@ -520,19 +523,19 @@ def add_sums(
     events += rewritten
     main = [e for e in events if not e.is_sidechain and e.state is not State.REPLAYED]
     on_line = [event for event in main if event.state not in _GONE]
+    counts = Counter([event.state for event in events if event.state is not None])
     states = dict(before.states)
-    for event in events:
-        if event.state is not None:
-            states[event.state.value] = states.get(event.state.value, 0) + 1
+    for state, number in counts.items():
+        states[state.value] = states.get(state.value, 0) + number
     models = [event.model for event in on_line if event.model is not None]
     turns, in_prompt = joins.count_turns(on_line, inside=before.in_prompt)
     first, last = _bounds(before, main)
-    own = [fact for fact in facts if not whole.is_copy(fact)]
-    own_notes = [fact for fact in notes if not whole.is_copy(fact)]
+    own = whole.own(facts)
+    own_notes = whole.own(notes)
     prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
     overdue, due = gather.overdue((*own, *own_notes), before.due)
     return Sums(
-        events=before.events + sum(event.state is not None for event in events),
+        events=before.events + counts.total(),
         states=states,
         first=first,
         last=last,
@@ -591,7 +594,8 @@ def _edge_key(edge: Edge) -> tuple[str, str, bool, str | None]:
 def _edges(before: Sequence[Edge], facts: Iterable[Fact], native: str) -> tuple[Edge, ...]:
     out = {_edge_key(edge): edge for edge in before}
     for fact in facts:
-        out |= {_edge_key(edge): edge for edge in fact.edges if edge.session != native}
+        if fact.edges:
+            out |= {_edge_key(edge): edge for edge in fact.edges if edge.session != native}
     return tuple(out.values())
 
 

@@ -161,13 +161,12 @@ def spent(events: Sequence[SessionEvent], counted: Mapping[int, Usage] | None = 
     counted = dict(bills(events) if counted is None else counted)
     # A search has its own price and is no response.
     responses = sum(1 for usage in counted.values() if usage.total or not usage.web_searches)
-    sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
+    parts: dict[str, list[Usage]] = {"live": [], "dead": [], "side": []}
     for event in events:
         usage = counted.pop(event.event_id, None)
-        if usage is None:
-            continue
-        where = place_of(event)
-        sums[where] = added(sums[where], usage)
+        if usage is not None:
+            parts[place_of(event)].append(usage)
+    sums = {where: sum_usages(usages) for where, usages in parts.items()}
     return Spent(**sums, responses=responses)
 
 
@@ -180,9 +179,14 @@ def _gone(event: SessionEvent) -> bool:
     return event.state in (State.DEAD, State.ROLLED_BACK)
 
 
+def sum_usages(usages: Iterable[Usage]) -> Usage:
+    """Return the sum of some usages."""
+    return Usage(*map(sum, zip(*map(msgspec.structs.astuple, usages), strict=True)))
+
+
 def added(one: Usage, other: Usage) -> Usage:
-    """Give the sum of two usages."""
-    return Usage(*(getattr(one, f) + getattr(other, f) for f in Usage.__struct_fields__))
+    """Return the sum of two usages."""
+    return sum_usages((one, other))
 
 
 def subtracted(one: Usage, other: Usage) -> Usage:

@@ -8,7 +8,7 @@ response, boundary, rollback or move of the tip stands on both sides. That recor
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -38,11 +38,12 @@ class View:
         self.own = [at for at, fact in enumerate(facts) if fact.node.id not in anchors]
         self.notes = whole.about_only
         self.events: list[list[SessionEvent]] = []
-        events = iter(whole.events)
+        start, events = 0, whole.events
         for fact, nth in zip(facts, occurrences(facts), strict=True):
-            number = len(fact.blocks) if nth is not None else 0
-            self.events.append([next(events) for _ in range(number)])
-        self.rewritten = list(events)
+            end = start if nth is None else start + len(fact.blocks)
+            self.events.append(events[start:end])
+            start = end
+        self.rewritten = events[start:]
         """Events that no log holds any more."""
         self.gone = whole.gone
 
@@ -52,17 +53,32 @@ class View:
         return bool(flags & Is.PROMPT) and not flags & OFF_LINE
 
 
+def all_calls(facts: Iterable[Fact]) -> set[str]:
+    """Return the ids of all calls that records make, answer or tell of."""
+    out: set[str] = set()
+    for fact in facts:
+        node = fact.node
+        for block in fact.blocks:
+            if block.call is not None:
+                out.add(block.call)
+        if node.calls or node.answers or fact.told:
+            out.update(node.calls, node.answers, [told.call for told in fact.told])
+    return out
+
+
 def calls_in(fact: Fact) -> set[str]:
     """Return the ids of all calls that a record makes, answers or tells of."""
-    named = {block.call for block in fact.blocks if block.call is not None}
-    if not (fact.node.calls or fact.node.answers or fact.told):
-        return named
-    return named.union(fact.node.calls, fact.node.answers, (told.call for told in fact.told))
+    return all_calls((fact,))
 
 
 def is_said(node: Node) -> bool:
     """Return whether a record is part of a turn."""
     return bool(node.flags & _SAID or node.calls or node.answers)
+
+
+def names_others(node: Node) -> bool:
+    """Return whether `named_by` may have anything to yield."""
+    return node.tip is not None or node.span is not None or bool(node.flags & Is.SUMMARY)
 
 
 def named_by(node: Node) -> Iterator[str]:
@@ -213,6 +229,13 @@ class _Blocked:
             self._steps[first + 1] += 1
             self._steps[last + 1] -= 1
 
+    def join(self, firsts: dict[str, int], key: str, nth: int) -> None:
+        """Keep a record on one side with all of its group; `firsts` has the first of each."""
+        first = firsts.setdefault(key, nth)
+        if nth < first:
+            firsts[key] = nth
+        self.span(min(first, nth), max(first, nth))
+
     def from_on(self, first: int) -> None:
         """Keep a record and all that follow it in the window."""
         if first + 1 < len(self._steps):
@@ -234,28 +257,39 @@ class _Blocked:
 
 def _block_groups(view: View, places: Sequence[int], blocked: _Blocked) -> None:
     """Keep records together that share a call, a response, a bill or an id."""
-    whole = view.whole
-    groups: dict[tuple[str, str], tuple[int, int]] = {}
-    log = log_of(whole.facts[places[0]])
-    order = [order_of(whole.facts[place]) for place in places]
-    for note in view.notes:
-        if note.told and log_of(note) == log:
-            nth = max(bisect_right(order, order_of(note)) - 1, 0)
-            for status in note.told:
-                first, last = groups.get(("call", status.call), (nth, nth))
-                groups["call", status.call] = min(first, nth), max(last, nth)
+    facts = view.whole.facts
+    calls: dict[str, int] = {}  # the first record of each group
+    responses: dict[str, int] = {}
+    bills: dict[str, int] = {}
+    ids: dict[str, int] = {}
+    _join_notes(view, places, calls, blocked)
     for nth, place in enumerate(places):
-        fact = whole.facts[place]
-        node = fact.node
-        keys = [("call", call) for call in calls_in(fact)]
-        keys += [("response", node.response)] if node.response is not None else []
-        keys += [("bill", fact.usage_key)] if fact.usage_key is not None else []
-        keys.append(("id", node.id))
-        for key in keys:
-            first, last = groups.get(key, (nth, nth))
-            groups[key] = min(first, nth), max(last, nth)
-    for first, last in groups.values():
-        blocked.span(first, last)
+        fact = facts[place]
+        node, bill = fact.node, fact.usage_key
+        response = node.response
+        if response is not None and responses.setdefault(response, nth) != nth:
+            blocked.join(responses, response, nth)
+        if bill is not None and bills.setdefault(bill, nth) != nth:
+            blocked.join(bills, bill, nth)
+        if ids.setdefault(node.id, nth) != nth:
+            blocked.join(ids, node.id, nth)
+        if fact.told or node.calls or node.answers or any(b.call is not None for b in fact.blocks):
+            for call in calls_in(fact):
+                blocked.join(calls, call, nth)
+
+
+def _join_notes(
+    view: View, places: Sequence[int], calls: dict[str, int], blocked: _Blocked
+) -> None:
+    """Keep what notes tell of a call together; each stands with the record before it."""
+    facts = view.whole.facts
+    log = log_of(facts[places[0]])
+    notes = [note for note in view.notes if note.told and log_of(note) == log]
+    order = [order_of(facts[place]) for place in places] if notes else []
+    for note in notes:
+        nth = max(bisect_right(order, order_of(note)) - 1, 0)
+        for status in note.told:
+            blocked.join(calls, status.call, nth)
 
 
 def _block_links(
@@ -263,18 +297,18 @@ def _block_links(
 ) -> None:
     """Keep boundaries, moves of the tip and rollbacks together with what they name."""
     graph = view.whole.graph
+    nodes, line_parents = graph.nodes, graph.line_parents
     for broken in graph.breaks:
         if broken.at in number:
             blocked.until(number[broken.at])
     rolled_back: int | None = None
     for nth, place in enumerate(places):
-        node = graph.nodes[place]
+        node, ahead = nodes[place], line_parents[place]
         if node.flags & Is.ROLLED_BACK and rolled_back is None:
             rolled_back = nth
         if node.undo is not None and rolled_back is not None:
             blocked.span(rolled_back, nth)
-        others = [graph.place(name) for name in named_by(node)]
-        ahead = graph.line_parents[place]
+        others = [graph.place(name) for name in named_by(node)] if names_others(node) else []
         for other in [ahead, *others] if ahead > place else others:
             if other is not None and other in number:
                 blocked.span(min(nth, number[other]), max(nth, number[other]))

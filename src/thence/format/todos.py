@@ -6,12 +6,14 @@ or a later successful call fulfilled them. An announcement ("I'll fix it") lives
 its turn: a call of its kind, or an account given after the work, settles it.
 
 What is `pending` are open entries of lists, and intentions of the last answer alone, if it belongs
-to the last turn of a session that did not end well: what was said before is old news, and what a
-session that ended well says in closing is an outlook. An intention needs a verb and an object.
+to the last turn of a session that did not end well or still runs: what was said before is old news,
+and what a session that ended well says in closing is an outlook. An intention needs a verb and an
+object.
 
 Invariants: pure, and the answer depends on nothing but the steps; todos come in the order in which
-they were opened; a failed call changes nothing; foreign data of any shape is tolerated, never
-raised on; the work per text is bounded, so hostile prose costs linear time.
+they were opened, in `pending` those of lists first; a failed call changes nothing; foreign data of
+any shape is tolerated, never raised on; the work per text is bounded, so hostile prose costs linear
+time.
 
 It never reads side files (agents move and drop them), never takes the user's words, quotes or code
 for intentions of the agent, and never closes a todo without naming the step, in `closed_by`.
@@ -80,8 +82,12 @@ def todos(steps: Iterable[Step]) -> list[Todo]:
 
 
 def pending(steps: Iterable[Step], *, ended_well: bool = False) -> list[Todo]:
-    """Return what is still to be done: open entries of lists, intentions of the last answer."""
-    return [todo for todo in todos(_closing(list(steps), ended_well)) if todo.status in _OPEN]
+    """Return what is still to be done: open entries of lists, then intentions of the last answer.
+
+    `ended_well` says that the session is over and was a success: then lists alone count.
+    """
+    left = [todo for todo in todos(_closing(list(steps), ended_well)) if todo.status in _OPEN]
+    return sorted(left, key=lambda todo: todo.origin == "intention")
 
 
 def _closing(steps: list[Step], ended_well: bool) -> Iterator[Step]:  # noqa: FBT001

@@ -84,6 +84,11 @@ class Whole:
         events = [fact for fact in now if fact.blocks]
         self.about_only = [fact for fact in now if not fact.blocks]
         self._traits = _traits(events)
+        self._has_copies = (
+            replayed != frozenset()
+            or bool(self._traits & _Has.COPIES)
+            or any(fact.origin is not None for fact in self.about_only)
+        )
         self.facts, self._shared = self._put_right(events, billed)
         """The facts that are events, in written order, linked; those no log holds are not here."""
 
@@ -139,6 +144,12 @@ class Whole:
         if fact.origin is not None and fact.origin != self.native:
             return True
         return (fact.copy_key or fact.node.id) in self._replayed
+
+    def own(self, facts: Sequence[Fact]) -> Sequence[Fact]:
+        """Return those of some records that no other session owns."""
+        if not self._has_copies:
+            return facts
+        return [fact for fact in facts if not self.is_copy(fact)]
 
     @property
     def states(self) -> list[State]:
@@ -208,7 +219,7 @@ class Whole:
 
         Bills that hold what others pay, and nobody can say how much, are told here as well.
         """
-        own = [fact for fact in (*self.facts, *self.about_only) if not self.is_copy(fact)]
+        own = self.own((*self.facts, *self.about_only))
         said = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
         overdue, due = gather.overdue(own)
         said += [Notice("not billed", why) for why in (*overdue, *due.values())]
@@ -308,8 +319,7 @@ class Whole:
 
         Objects of one name are put together.
         """
-        own = [fact for fact in (*self.about_only, *self.facts) if not self.is_copy(fact)]
-        return add_about({}, own)
+        return add_about({}, self.own((*self.about_only, *self.facts)))
 
     @cached_property
     def title(self) -> str | None:
@@ -321,7 +331,7 @@ class Whole:
     @cached_property
     def edges(self) -> list[Edge]:
         """Ties to other sessions, each told once."""
-        facts = (fact for fact in (*self.about_only, *self.facts) if not self.is_copy(fact))
+        facts = self.own((*self.about_only, *self.facts))
         own = (edge for fact in facts for edge in fact.edges if edge.session != self.native)
         return list({(e.link, e.session, e.child, e.call): e for e in own}.values())
 

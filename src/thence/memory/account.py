@@ -230,10 +230,10 @@ class Digest(msgspec.Struct, omit_defaults=True):
 
 def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = TASKS) -> Digest:
     """Tell a session in short."""
-    whole, session = course.whole, row.session
+    session = row.session
     verdict = judge(course)
     task = task_of(course, branch=session.git_branch, cwd=session.cwd, patterns=tasks)
-    title = short(whole.title or "", 300)
+    title = short(row.title or "", 300)
     out = Digest(
         derivation.DIGEST,
         session.flavor,
@@ -265,7 +265,7 @@ def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = T
     _fill(out, "tests", _tests(course))
     _fill(out, "files", _files(course, session.cwd))
     _fill(out, "commands", _commands(course))
-    _fill(out, "todos", _todos(course, ended_well=verdict.outcome == "success"))
+    _fill(out, "todos", _todos(course, verdict.outcome))
     _fill(out, "branches", _branches(course))
     _fill(out, "subagents", _subagents(course))
     return _bounded(out)
@@ -533,10 +533,10 @@ def _snippets(course: Course) -> Snippets:
     return Snippets(first, again, last, tuple(kept))
 
 
-def _todos(course: Course, *, ended_well: bool) -> list[Left]:
+def _todos(course: Course, outcome: str) -> list[Left]:
     return [
         Left(short(todo.text, 200), todo.status, todo.origin, _pointer(todo.opened_by))
-        for todo in course.todos(ended_well=ended_well)
+        for todo in course.todos(outcome)
     ]
 
 

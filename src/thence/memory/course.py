@@ -22,6 +22,7 @@ from thence.format.nodes import Is
 from thence.format.normal import SessionEvent
 from thence.format.records import Usage
 from thence.format.todos import Step, Todo, pending
+from thence.format.turn import TurnState
 from thence.format.whole import Whole
 from thence.memory.spending import ticks_of
 
@@ -378,14 +379,18 @@ class Course:
         """What is open on the lists of the line: of todo tools, of plans, and check lists."""
         return pending(self._steps(), ended_well=True)
 
-    def todos(self, *, ended_well: bool) -> list[Todo]:
+    def todos(self, outcome: str) -> list[Todo]:
         """Return what is open: entries of lists, and what the last answer says is still to do.
 
-        The words of a session that ended well promise nothing.
+        The words of a session that ended well promise nothing; one that runs has not ended.
         """
-        if ended_well or self._last_answer is None:
+        if self.has_ended_well(outcome) or self._last_answer is None:
             return self.listed_todos
         return pending(self._steps())
+
+    def has_ended_well(self, outcome: str) -> bool:
+        """Return whether the last turn is over and the session's outcome a success."""
+        return outcome == "success" and self.whole.turn().state is TurnState.DONE
 
     @cached_property
     def _last_answer(self) -> SessionEvent | None:

@@ -32,7 +32,7 @@ from thence.format.facts import (
 )
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped
-from thence.format.sealing import calls_in
+from thence.format.sealing import all_calls
 from thence.format.whole import Whole
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
@@ -409,8 +409,8 @@ class Keeper:
         self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
         if growth.grown is not None and growth.grown.tail.state is None:
             # Without a state nobody knows whether the calls of earlier records are there.
-            earlier = {call_key(c) for fact in growth.stored_facts for c in calls_in(fact)}
-            change.calls = sorted(earlier.union(change.calls))
+            earlier = map(call_key, all_calls(growth.stored_facts))
+            change.calls = sorted({*earlier, *change.calls})
         return change
 
     def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
@@ -426,7 +426,7 @@ class Keeper:
         """Add the facts of a change, and what it takes in the store."""
         change.facts = stored.body
         change.claims[:0] = claims(stored.full)
-        change.calls = sorted({call_key(c) for fact in stored.full for c in calls_in(fact)})
+        change.calls = sorted(map(call_key, all_calls(stored.full)))
         text = sum(len(w.body) for w in change.words) + (before.text_bytes if before else 0)
         packed = _packed(stored.full) + (before.pack_bytes if before else 0)
         size = packed + int(text * _INDEXED) + _ROW_BYTES * change.row.events
@@ -656,8 +656,9 @@ def _words(
         body = words_of(event, _NOTE) if note else words_of(event)
         if body:
             tokens = meta(agent, event.kind, event.tool)
-            if (block := blocks.get(event.event_id)) is not None:
-                tokens = " ".join([tokens, *map(kind_token, outcomes.implied_kinds(block))])
+            block = blocks.get(event.event_id)
+            if block is not None and (implied := outcomes.implied_kinds(block)):
+                tokens = " ".join([tokens, *map(kind_token, implied)])
             yield Words(event.event_id, body, tokens)
 
 

@@ -31,8 +31,7 @@ WAITING = 8
 
 _FIRST_SHARE = 8  # the first parcel is so many times smaller: something is to be seen soon
 _PREFIX = "sweep-"
-_PAUSE = 0.002  # seconds between two looks for a parcel
-_SELDOM = 100_000, 20, 100  # how often garbage is looked for while pieces pass: they are no cycles
+_PAUSE = 0.02  # seconds between two looks for a parcel; several may lie ready, so nobody waits
 _LOOK = 1.0  # seconds between two looks at whether the writer is still there
 
 Piece = TypeVar("Piece")
@@ -135,8 +134,6 @@ class Parcels(Generic[Piece]):
             ]
             for process in processes:
                 process.start()
-            often = gc.get_threshold()
-            gc.set_threshold(*_SELDOM)
             try:
                 for name in self._names(processes):
                     path = Path(place, name)
@@ -146,7 +143,6 @@ class Parcels(Generic[Piece]):
                     self._arrived(told)
                     yield from pieces
             finally:
-                gc.set_threshold(*often)
                 for process in processes:
                     process.terminate()
                     process.join()
@@ -176,7 +172,7 @@ class Parcels(Generic[Piece]):
     # -- in the other process -----------------------------------------------------------
 
     def _work(self, place: str, reader: int, writer: int) -> None:
-        calm()
+        gc.freeze()  # what was there before is shared with the writer
         parcel: list[Piece] = []
         size = number = 0
         limit = self._size // _FIRST_SHARE
@@ -212,11 +208,7 @@ class Parcels(Generic[Piece]):
                 os._exit(1)
         Path(place, name).write_bytes(body)
         self._ready.put(name)
+        is_large = len(body) > self._size
         del body
-        _trim()
-
-
-def calm() -> None:
-    """Let the collector look seldom: facts hold no cycles, and what was there before is shared."""
-    gc.freeze()
-    gc.set_threshold(*_SELDOM)
+        if is_large:  # small ones take again what they gave back
+            _trim()

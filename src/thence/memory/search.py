@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -268,6 +268,7 @@ def meta(agent: str, kind: str, tool: str | None) -> str:
     ).rstrip()
 
 
+@cache
 def kind_token(kind: str) -> str:
     """Spell a kind of event as a word of the index."""
     return f"kind{token(kind)}"

@@ -87,3 +87,18 @@ def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
         return None if cost is None else cost.ticks
     rates = tariff(event.model or "", day, event.tier)
     return None if rates is None else rates.ticks(usage)
+
+
+def spend_from_row(row: Mapping[str, object]) -> Spend:
+    """Return a stored row of what was spent as `Spend`."""
+    columns = {
+        "input_tokens": "input",
+        "output_tokens": "output",
+        "cache_creation_input_tokens": "cache_creation",
+        "cache_read_input_tokens": "cache_read",
+        "cache_1h_input_tokens": "cache_1h",
+        "web_searches": "searches",
+    }
+    usage = Usage(**{field: row.get(name) or 0 for field, name in columns.items()})  # type: ignore[arg-type]
+    rest = {name: row[name] for name in ("responses", "ticks", "unpriced")}
+    return Spend(row["day"], row["model"], row["place"], usage, **rest)  # type: ignore[arg-type]

@@ -595,8 +595,10 @@ def call_key(call: str) -> int:
 def claims(facts: Iterable[Fact]) -> list[int]:
     """Give what a session claims: its bills, and the records that a copy of it would begin with."""
     keys: dict[int, None] = {}
+    bills: set[str] = set()
     for fact in facts:
-        if fact.usage_key is not None:
+        if fact.usage_key is not None and fact.usage_key not in bills:
+            bills.add(fact.usage_key)
             keys[owner_key("bill", fact.usage_key)] = None
         if fact.node.parent is None and (key := key_of(fact)) is not None:
             keys[owner_key("copy", key)] = None

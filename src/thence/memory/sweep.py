@@ -12,6 +12,7 @@ and this one owns the database.
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import math
 import os
@@ -30,7 +31,7 @@ from thence.adapters.files import REWRITTEN, SKIPPED_LINKS, SOURCE_GONE, start_o
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of
-from thence.format.records import Skipped, Usage
+from thence.format.records import Skipped
 from thence.format.whole import Whole
 from thence.memory import families, retention
 from thence.memory.derivation import Part, fingerprint
@@ -40,6 +41,7 @@ from thence.memory.keep import Carried, Keeper, printable, salvaged, with_payloa
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, Report
+from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     DATA_LOSS,
     Change,
@@ -49,7 +51,6 @@ from thence.memory.store import (
     Inventory,
     Known,
     SessionRow,
-    Spend,
     Store,
     open_store,
     pack_facts,
@@ -68,7 +69,7 @@ ALONE = 8 << 20
 BATCH = 2 << 20
 """Source bytes that go to the writer together."""
 
-COMMIT = 8 << 20
+COMMIT = 16 << 20
 """Source bytes that go into one transaction: fewer of them leave the index in fewer pieces."""
 
 FIRST_COMMIT = 1 << 20
@@ -82,6 +83,9 @@ READERS = 2
 
 REST_S = 60.0
 """Seconds without a new event after which a session that grew is digested again."""
+
+COLLECTOR_THRESHOLDS = 100_000, 20, 100
+"""How often Python looks for cycles during a sweep: records have none, and they are many."""
 
 DIGESTS = 256
 """Digests that are written together: each such write waits for the disk."""
@@ -174,6 +178,14 @@ class Sweep:
         After `digest_limit_s` seconds of digesting what is left waits for the next sweep: lines
         that are being written are read first.
         """
+        often = gc.get_threshold()
+        gc.set_threshold(*COLLECTOR_THRESHOLDS)
+        try:
+            return self._run(roots, digest_limit_s)
+        finally:
+            gc.set_threshold(*often)
+
+    def _run(self, roots: Mapping[str, Iterable[Path]], digest_limit_s: float | None) -> Report:
         began = time.monotonic()
         places = {name: list(paths) for name, paths in roots.items()}
         known = self._store.known()
@@ -444,7 +456,7 @@ class Sweep:
             return None
         wanted = Filter(uids=(source.uid,))
         row = next(iter(self._store.sessions(wanted)))
-        spend = tuple(_spend_of(told) for told in self._store.kept("spend", wanted))
+        spend = tuple(spend_from_row(told) for told in self._store.kept("spend", wanted))
         return Carried(spend, row.session.ended_at, before.change + 1)
 
     # -- writing ------------------------------------------------------------------------
@@ -798,21 +810,6 @@ def _renamed(fact: Fact, refs: Mapping[str, str]) -> Fact:
         for block in fact.blocks
     )
     return msgspec.structs.replace(fact, blocks=blocks)
-
-
-def _spend_of(told: Mapping[str, object]) -> Spend:
-    """Read a row of what was spent."""
-    named = {
-        "input_tokens": "input",
-        "output_tokens": "output",
-        "cache_creation_input_tokens": "cache_creation",
-        "cache_read_input_tokens": "cache_read",
-        "cache_1h_input_tokens": "cache_1h",
-        "web_searches": "searches",
-    }
-    usage = Usage(**{field: told.get(name) or 0 for field, name in named.items()})  # type: ignore[arg-type]
-    rest = {name: told[name] for name in ("responses", "ticks", "unpriced")}
-    return Spend(told["day"], told["model"], told["place"], usage, **rest)  # type: ignore[arg-type]
 
 
 def _why(error: Exception) -> str:
