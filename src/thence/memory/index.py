@@ -19,7 +19,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from thence.format.normal import KINDS
+from thence.format.normal import KINDS, kind_bit
 from thence.format.records import JSON, time_text
 from thence.memory.search import BUDGET, CAP, Answer, Found, Query
 from thence.memory.store import STATES, Change
@@ -89,6 +89,16 @@ class Words:
                 batch, name = [], ""
         if batch:
             self._flush(name, batch, size)
+
+    def replace(self, row: int, body: str, meta: str) -> None:
+        """Index the text of a row that has one already, or lies among others that have."""
+        holder = "SELECT name FROM tables WHERE first<=? ORDER BY first DESC LIMIT 1"
+        name = first(self._db, holder, row)
+        if name is None:
+            self.add([(row, body, meta)])
+            return
+        self._db.execute(f"DELETE FROM {name} WHERE rowid=?", (row,))  # noqa: S608
+        self._db.execute(f"INSERT INTO {name}(rowid, body, meta) VALUES(?,?,?)", (row, body, meta))
 
     def _table(self, row: int) -> tuple[str, int, bool]:
         """Return the table of a row, the bytes of its text, and whether no other comes after it."""
@@ -206,6 +216,9 @@ class Search:
             if value is not None:
                 tests.append(test)
                 given.append(f"{value}")
+        if (kind := self._query.derived) is not None:
+            # Words of a text that is lost may have a token of a kind that it no longer implies.
+            tests.append(f"(e.implied & {kind_bit(kind)} OR e.kind={KINDS.index(kind)})")
         sql = (
             f"SELECT e.id, e.ts, e.kind, e.state FROM {name} JOIN events AS e ON e.id={name}.rowid"  # noqa: S608
             f" WHERE {' AND '.join(tests)}"

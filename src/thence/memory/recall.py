@@ -58,6 +58,10 @@ def _meant(whole: Whole, wanted: str) -> Iterator[SessionEvent]:
         own = f"{event.event_id:013x}".startswith(digits) and digits
         if own or wanted in (f"{event.event_id}", event.native_id):
             yield event
+    bases = {event.event_id: event for event in whole.events} if digits else {}
+    for event in whole.derived if digits else ():
+        if wanted == f"{event.event_id}" or f"{event.event_id:013x}".startswith(digits):
+            yield bases[event.derived_from or 0]  # it is shown where it comes from
 
 
 def _no_event(whole: Whole, wanted: str) -> SessionNotFound:

@@ -48,7 +48,7 @@ from thence.memory.rows import (
     numbers,
     with_marks,
 )
-from thence.memory.search import Answer, Found, Query
+from thence.memory.search import Answer, Found, Query, as_asked
 from thence.memory.sqlite_rows import (
     DIGESTS,
     SessionIndex,
@@ -172,6 +172,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE sessions ADD COLUMN fold INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE sessions ADD COLUMN digest INTEGER NOT NULL DEFAULT 0;
     """,
+    # The kinds of events that are derived from one; -1 where nobody has looked yet.
+    "ALTER TABLE events ADD COLUMN implied INTEGER NOT NULL DEFAULT -1",
 )
 
 
@@ -415,7 +417,7 @@ class Sqlite:
                 if change.renamed:
                     rename_refs(db, session, change)
                 elif not restated:
-                    put_events(db, words, session, change, start)
+                    put_events(db, words, self.blobs, session, change, start)
                     is_shared = (
                         claim(db, session, change)
                         or is_copied(db, session, change)
@@ -448,7 +450,7 @@ class Sqlite:
             session, row, cursor, _ = there
             parts = db.execute("SELECT body FROM facts WHERE session=? ORDER BY part", (session,))
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
-            rows = runs.events(db, session, "event_id, ts, kind, state, tool, tokens")
+            rows = runs.events(db, session, "event_id, ts, kind, state, tool, tokens, implied")
             events = {event: Seen(*seen) for event, *seen in rows}
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = foreign_claims(db, session, facts)
@@ -551,7 +553,8 @@ class Sqlite:
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the newest first, within a budget of time."""
         answer = Search(self._db, query).run(limit, offset)
-        return msgspec.structs.replace(answer, found=self._numbered(answer.found))
+        found = as_asked(self._numbered(answer.found), query)
+        return msgspec.structs.replace(answer, found=found)
 
     def _numbered(self, found: Sequence[Found]) -> list[Found]:
         """Give each event the number it has when its session is shown."""
