@@ -26,7 +26,7 @@ def db(tmp_path: Path) -> apsw.Connection:
 
 def wrote(db: apsw.Connection, session: int, *rows: int) -> None:
     """Write rows of events, as a sweep would."""
-    sql = "INSERT INTO events VALUES(?,?,?,0,0,0,NULL,0,NULL,0)"
+    sql = "INSERT INTO events VALUES(?,?,?,0,0,0,NULL,0,NULL,0,0)"
     db.executemany(sql, [(row, session, row) for row in rows])
     runs.add(db, session, rows[0], len(rows))
 
@@ -98,7 +98,7 @@ def test_rows_are_read_in_their_order(db: apsw.Connection) -> None:
     wrote(db, 1, 10, 11)
     wrote(db, 2, 12)
     wrote(db, 1, 13)
-    db.execute("INSERT INTO events VALUES(14, 1, 14, 0, 0, 0, NULL, 0, NULL, 1)")
+    db.execute("INSERT INTO events VALUES(14, 1, 14, 0, 0, 0, NULL, 0, NULL, 1, 0)")
     by_runs = runs.events(db, 1, "event_id")
     runs.forget(db, 1)
 

@@ -1,0 +1,215 @@
+"""Derived kinds in the index: a search by kind finds the events of that kind that are shown."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.rollouts import Line, assistant, call, event, meta, output, user
+from tests.adapters.transcripts import Script
+from tests.memory import logs, stored
+from tests.memory.stored import opened, sweep
+from tests.memory.test_sweep import real_roots
+from thence.format.normal import DERIVED
+from thence.memory.postgres import Postgres
+from thence.memory.recall import loaded
+from thence.memory.search import parse
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import Filter
+
+PAGE = 50
+THREAD = "00000004-0000-7000-8000-000000000000"
+Events = set[tuple[str, int | None]]
+
+
+@pytest.fixture(params=["sqlite", "postgres"], autouse=True)
+def place(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Let stores lie in files, and then in a database."""
+    if request.param == "postgres":
+        stored.use(request.getfixturevalue("postgres").url())
+    yield request.param
+    stored.use(None)
+
+
+def shown(store: Sqlite | Postgres, kinds: Sequence[str] = DERIVED) -> dict[str, Events]:
+    """Return the events of each kind that are shown when the sessions of a store are."""
+    out: dict[str, Events] = {kind: set() for kind in kinds}
+    for row in store.sessions(Filter(evicted=False)):
+        whole = loaded(store, row).whole
+        for one in (*whole.events, *whole.derived):
+            if one.kind in out:
+                out[one.kind].add((whole.uid, one.event_id))
+    return out
+
+
+def searched(
+    store: Sqlite | Postgres, kinds: Sequence[str] = DERIVED, words: str = ""
+) -> dict[str, Events]:
+    """Return the events that a search for each kind finds, page by page, none of them twice."""
+    out: dict[str, Events] = {}
+    for kind in kinds:
+        hits: list[tuple[str, int | None]] = []
+        query = parse(f"kind:{kind} {words}")
+        while page := store.search(query, PAGE, len(hits)).found:
+            assert {kind} == {one.kind for one in page}
+            hits += [(one.session_uid, one.event_id) for one in page]
+        out[kind] = set(hits)
+
+        assert len(hits) == len(out[kind])
+    return out
+
+
+def thread() -> list[Line]:
+    """A session of Codex: other records tell how calls ended, some of them later."""
+    return [
+        meta(THREAD),
+        user("Please mend the ferry."),
+        call("exec_command", "c1", cmd="make ferry"),
+        output("c1", "no rule for the ferry"),
+        event("exec_command_end", call_id="c1", exit_code=2),
+        call("exec_command", "c2", cmd="make ferry"),
+        output("c2", "ferry made"),
+        call("exec_command", "c3", cmd="sed -i s/oar/sail/ ferry.md"),
+        event("exec_command_end", call_id="c3", exit_code=1),
+        output("c3", "ferry.md: permission denied"),
+        user("The ferry has no oars."),
+        assistant("Then it sails."),
+    ]
+
+
+def grow(path: Path, line: bytes) -> None:
+    """Append a line to a log."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write(line)
+
+
+def compare(folder: Path) -> dict[str, Events]:
+    """Check that a store finds what it shows, and return it."""
+    store = opened(folder)
+    try:
+        expected = shown(store)
+
+        assert expected == searched(store)
+        return expected
+    finally:
+        store.close()
+
+
+def test_a_search_by_kind_finds_what_is_shown_after_every_line(tmp_path: Path) -> None:
+    """Calls that fail later, answers that turn out not to be the last; equal to one sweep."""
+    script, home = logs.trials(1), tmp_path / "home"
+    lines = [(logs.path(home, script), line) for line in script.data.splitlines(keepends=True)]
+    rollout = home / "sessions/2026/01/01" / f"rollout-2026-01-01T00-00-00-{THREAD}.jsonl"
+    lines += [(rollout, json.dumps(line).encode() + b"\n") for line in thread()]
+    roots = {"claude": [home], "codex": [home]}
+    for path, line in lines:
+        grow(path, line)
+        sweep(tmp_path / "grown", roots, digests=False)
+        grown = compare(tmp_path / "grown")
+    sweep(tmp_path / "once", roots)
+    counts = {kind: len(events) for kind, events in grown.items()}
+
+    assert grown == compare(tmp_path / "once")
+    assert {
+        "error": 6,
+        "test_run": 2,
+        "edit": 1,
+        "retry": 4,
+        "human_intervention": 3,
+        "completion": 2,
+    } == counts
+
+
+def test_a_kind_and_a_word_find_the_events_whose_source_has_the_word(tmp_path: Path) -> None:
+    """The words of a derived event are those of the event it comes from."""
+    home = tmp_path / "home"
+    logs.write(home, logs.trials(1))
+    sweep(tmp_path / "store", {"claude": [home]})
+    store = opened(tmp_path / "store")
+    expected = shown(store)
+    found = searched(store, words="lantern")
+    none = searched(store, words="saffron")
+    store.close()
+
+    assert all(found[kind] for kind in DERIVED)
+    assert all(found[kind] <= expected[kind] for kind in DERIVED)
+    assert 2 == len(expected["error"] - found["error"])  # one has no text, one another
+    assert not any(none.values())
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("seed", range(8))
+def test_random_pieces_of_sessions_are_found_by_kind(tmp_path: Path, seed: int) -> None:
+    """Branches that are left, forks that hold copies of another session's records."""
+    chance = random.Random(seed)
+    home = tmp_path / "home"
+    first = logs.script(1, 12, seed)
+    scripts = [first, logs.trials(2), logs.fork(3, first, 9)]
+    left = [(one, one.data.splitlines(keepends=True)) for one in scripts]
+    while any(lines for _, lines in left):
+        script, lines = chance.choice([one for one in left if one[1]])
+        count = chance.randint(1, 9)
+        grow(logs.path(home, script), b"".join(lines[:count]))
+        del lines[:count]
+        sweep(tmp_path / "store", {"claude": [home]})
+        found = compare(tmp_path / "store")
+
+    assert found["retry"]
+
+
+def test_long_sessions_are_found_by_kind_when_most_of_them_is_sealed(tmp_path: Path) -> None:
+    """What failed long ago makes a call a retry; a new line costs no look at all of it."""
+    home = tmp_path / "home"
+    script = Script(logs.name(1), "long-")
+    script.user("Start the ferry.")
+    script.call("first", command="make ferry")
+    script.result("first", "no such ferry", wrong=True)
+    for number in range(60):
+        script.call(f"c{number}", command=f"echo {number}")
+        script.result(f"c{number}", "harbour", wrong=number % 7 == 0)
+        script.say(f"Number {number} is done.")
+        script.user("Go on.")
+    logs.write(home, script)
+    sweep(tmp_path / "store", {"claude": [home]}, digests=False)
+    done = len(script.records)
+    script.call("last", command="make ferry")
+    script.result("last", "a ferry")
+    script.user("Stop there.")
+    script.say("Stopped.")
+    rebuilt = 0
+    for line in script.data.splitlines(keepends=True)[done:]:
+        grow(logs.path(home, script), line)
+        rebuilt += sweep(tmp_path / "store", {"claude": [home]}, digests=False).rebuilt
+        found = compare(tmp_path / "store")
+
+    assert 0 == rebuilt
+    assert 1 == len(found["retry"])
+    assert 1 == len(found["human_intervention"])
+
+
+@pytest.mark.slow
+def test_all_real_sessions_are_found_by_kind(shared: Path, tmp_path: Path) -> None:
+    """Of all agents, in one store."""
+    sweep(tmp_path, real_roots(shared))
+    found = compare(tmp_path)
+
+    assert all(len(found[kind]) > 20 for kind in DERIVED)
+
+
+@pytest.mark.slow
+def test_real_sessions_are_found_by_kind_line_by_line(shared: Path, tmp_path: Path) -> None:
+    """Some of each size; that all of them fold to the same kinds is tested with the fold."""
+    data = shared / "data"
+    paths = sorted(data.glob("claude-code/v*/*/claude/projects/*/*.jsonl"))
+    few = [path for path in paths if path.read_bytes().count(b"\n") < 60]
+    for path in random.Random(1).sample(few, 4):
+        folder = tmp_path / path.parent.parent.parent.parent.name / path.stem
+        for line in path.read_bytes().splitlines(keepends=True):
+            grow(folder / "home/projects/p" / path.name, line)
+            sweep(folder / "store", {"claude": [folder / "home"]}, digests=False)
+            compare(folder / "store")
