@@ -13,6 +13,9 @@ WORDS = (
     *("willow", "saffron", "tundra", "velvet", "anchor", "bramble", "cinder", "dapple"),
 )
 
+DERIVED = ("error", "test_run", "edit", "retry", "human_intervention", "completion")
+"""Kinds of events that others imply."""
+
 
 def name(number: int) -> str:
     """The id of a session."""

@@ -12,9 +12,9 @@ import pytest
 from tests.adapters.rollouts import Line, assistant, call, event, meta, output, user
 from tests.adapters.transcripts import Script
 from tests.memory import logs, stored
+from tests.memory.logs import DERIVED
 from tests.memory.stored import opened, sweep
 from tests.memory.test_sweep import real_roots
-from thence.format.normal import DERIVED
 from thence.memory.postgres import Postgres
 from thence.memory.recall import loaded
 from thence.memory.search import parse
