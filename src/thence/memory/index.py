@@ -19,9 +19,9 @@ from typing import Any
 import apsw
 import msgspec
 
-from thence.format.normal import KINDS, kind_bit
+from thence.format.normal import DERIVED, KINDS, kind_bit
 from thence.format.records import JSON, time_text
-from thence.memory.search import BUDGET, CAP, Answer, Found, Query
+from thence.memory.search import BUDGET, CAP, Answer, Found, Query, token
 from thence.memory.store import STATES, Change
 
 TABLE_BYTES = 32 << 20
@@ -31,6 +31,24 @@ FIRST_ROW = 1 << 27
 """The number of the first row of a store: as many fit below, for sessions that are older."""
 
 _MERGES = 10  # percent of a table that may be marked as deleted, unless many go at once
+
+
+MIGRATION = "ALTER TABLE events ADD COLUMN implied INTEGER NOT NULL DEFAULT 0"
+"""FROZEN: adds the kinds of events that are derived from each one; then `note_tokens` is due."""
+
+
+def note_tokens(db: apsw.Connection) -> None:
+    """Note with events the derived kinds that their words have tokens of.
+
+    So whoever finds other kinds knows which words to index again.
+    """
+    for (name,) in every(db, "SELECT name FROM tables"):
+        for kind in DERIVED:
+            db.execute(
+                f"UPDATE events SET implied=implied|{kind_bit(kind)}"  # noqa: S608 - our own names
+                f" WHERE id IN (SELECT rowid FROM {name} WHERE {name} MATCH ?)",
+                (f'meta : "kind{token(kind)}"',),
+            )
 
 
 class Words:

@@ -173,14 +173,14 @@ def marks_of(meta: str, tenant: str, number: int) -> list[str]:
 
 
 _MARK_AGAIN: Final = """
-    UPDATE words AS t SET body = ts_delete(t.body, ARRAY(
-        SELECT lexeme FROM unnest(t.body) WHERE lexeme ~ '^=(kind|tool)'
-    )) || v.marks::tsvector
-    FROM unnest(%s::text[], %s::bigint[], %s::smallint[], %s::text[], %s::smallint[], %s::text[])
-        AS v(uid, event_id, kind, tool, implied, marks)
-    JOIN events AS e ON e.uid = v.uid AND e.event_id = v.event_id AND e.tenant = %s
-    WHERE t.tenant = e.tenant AND t.uid = v.uid AND t.event_id = v.event_id
-        AND (e.kind, e.tool, e.implied) IS DISTINCT FROM (v.kind, v.tool, v.implied)
+    UPDATE words AS t SET body = ts_delete(t.body, m.marks) || v.marks::tsvector
+    FROM unnest(%s::text[], %s::bigint[], %s::text[]) AS v(uid, event_id, marks)
+    JOIN words AS w ON w.tenant = %s AND w.uid = v.uid AND w.event_id = v.event_id
+    CROSS JOIN LATERAL (SELECT ARRAY(
+        SELECT lexeme FROM unnest(w.body) WHERE lexeme ~ '^=(kind|tool)'
+    ) AS marks, tsvector_to_array(v.marks::tsvector) AS wanted) AS m
+    WHERE t.tenant = w.tenant AND t.uid = w.uid AND t.event_id = w.event_id AND t.piece = w.piece
+        AND NOT (m.marks @> m.wanted AND m.wanted @> m.marks)
 """
 _WITHOUT_WORDS: Final = """
     SELECT e.uid, e.event_id, e.id, e.ts FROM unnest(%s::text[], %s::bigint[]) AS v(uid, event_id)
@@ -202,9 +202,8 @@ def mark_again(db: Db, tenant: str, machine: str, events: Sequence[tuple[str, Ev
         " ".join(_quoted(_word(f"={word}")) for word in metas[uid, row.event_id].split()[1:])
         for uid, row in events
     ]
-    kinds = [(row.kind, _plain(row.tool), row.implied) for _, row in events]
     uids, ids = [uid for uid, _ in events], [row.event_id for _, row in events]
-    db.execute(_MARK_AGAIN, (uids, ids, *map(list, zip(*kinds, strict=True)), marks, tenant))
+    db.execute(_MARK_AGAIN, (uids, ids, marks, tenant))
     # Texts without a word had no vector before other events were derived from them.
     implying = [(uid, row.event_id) for uid, row in events if row.implied]
     if not implying:

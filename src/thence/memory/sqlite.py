@@ -31,7 +31,7 @@ from thence.errors import (
 )
 from thence.format.facts import Fact
 from thence.format.records import JSON
-from thence.memory import disk, runs
+from thence.memory import disk, index, runs
 from thence.memory.index import Search, Words, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
@@ -172,8 +172,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE sessions ADD COLUMN fold INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE sessions ADD COLUMN digest INTEGER NOT NULL DEFAULT 0;
     """,
-    # The kinds of events that are derived from one; -1 where nobody has looked yet.
-    "ALTER TABLE events ADD COLUMN implied INTEGER NOT NULL DEFAULT -1",
+    index.MIGRATION,
 )
 
 
@@ -330,6 +329,8 @@ class Sqlite:
                 if first(db, "PRAGMA user_version") > number:
                     continue  # another process was first
                 db.execute(MIGRATIONS[number])
+                if MIGRATIONS[number] == index.MIGRATION:
+                    index.note_tokens(db)
                 db.execute(f"PRAGMA user_version={number + 1}")
 
     @contextlib.contextmanager

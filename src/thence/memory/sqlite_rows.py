@@ -34,7 +34,6 @@ from thence.memory.rows import (
 )
 from thence.memory.search import meta, payload_words
 from thence.memory.store import (
-    UNKNOWN_KINDS,
     Change,
     Digested,
     EventRow,
@@ -47,7 +46,6 @@ from thence.memory.store import (
 )
 
 DIGESTS = "digest_words"
-_OF_CALLS = frozenset({"tool_call", "tool_result"})
 TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
 
 
@@ -164,8 +162,6 @@ def _alter_events(
                 number,
             ),
         )
-        if before[-1] == UNKNOWN_KINDS and KINDS[event.kind] not in _OF_CALLS:
-            before[-1] = 0  # only calls and results had tokens of kinds that they may not imply
         if before == [event.kind, event.tool, event.implied]:
             continue
         # Where the text is lost its words stay as they are; doctor tells of it.

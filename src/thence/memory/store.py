@@ -138,10 +138,6 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The kinds of events that are derived from it, as `normal.implied_bits`."""
 
 
-UNKNOWN_KINDS = -1
-"""In place of `implied`: written before a store knew which kinds are derived from an event."""
-
-
 class Seen(NamedTuple):
     """What may change about an event when a session goes on."""
 
