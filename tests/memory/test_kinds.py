@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +18,8 @@ from tests.memory import logs, stored
 from tests.memory.logs import DERIVED
 from tests.memory.stored import opened, sweep
 from tests.memory.test_sweep import real_roots
+from thence.adapters import adapters
+from thence.cli import madeup
 from thence.memory.postgres import Postgres
 from thence.memory.recall import loaded
 from thence.memory.search import parse
@@ -79,6 +84,11 @@ def thread() -> list[Line]:
         user("The ferry has no oars."),
         assistant("Then it sails."),
     ]
+
+
+def sample() -> str:
+    """Return the session of our own that comes with the package."""
+    return (resources.files("thence") / "samples" / "tidepool.jsonl").read_text("utf-8")
 
 
 def grow(path: Path, line: bytes) -> None:
@@ -190,6 +200,26 @@ def test_long_sessions_are_found_by_kind_when_most_of_them_is_sealed(tmp_path: P
     assert 0 == rebuilt
     assert 1 == len(found["retry"])
     assert 1 == len(found["human_intervention"])
+
+
+def test_sessions_of_every_agent_are_found_by_kind(tmp_path: Path) -> None:
+    """Our own harnesses among them, which say themselves that a file was changed."""
+    homes = madeup.write(tmp_path / "machine", datetime(2026, 1, 2, tzinfo=UTC))
+    lines = sample().splitlines(keepends=True)[:-1]  # the last one is torn
+    last = json.loads(lines[-1])
+    file = {"type": "file", "uuid": str(UUID(int=1)), "prev_uuid": last["uuid"], "ts": last["ts"]}
+    lines.append(json.dumps(file | {"payload": {"path": "tides.py", "how": "edit"}}) + "\n")
+    name = json.loads(lines[0])["payload"]["session_id"]
+    grow(homes.thence / "sessions" / "tidepool" / f"{name}.jsonl", "".join(lines).encode())
+    roots = {
+        name: [path for path in one.roots(homes.work.parent, homes.env) if path.is_dir()]
+        for name, one in adapters().items()
+    }
+    sweep(tmp_path / "store", roots)
+    found = compare(tmp_path / "store")
+    agents = {uid.partition(":")[0] for uid, _ in found["edit"]}
+
+    assert {"claude", "codex", "grok", "thence"} == agents
 
 
 @pytest.mark.slow
