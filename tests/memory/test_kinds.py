@@ -202,6 +202,41 @@ def test_long_sessions_are_found_by_kind_when_most_of_them_is_sealed(tmp_path: P
     assert 1 == len(found["human_intervention"])
 
 
+def test_derived_kinds_of_an_older_database_are_found_after_the_next_sweep(
+    tmp_path: Path, place: str
+) -> None:
+    """Made as the schema before left it: rows that say nothing, marks by single records."""
+    if place != "postgres":
+        pytest.skip("the same of a file is tested with a store of that schema, see test_migration")
+    home, folder = tmp_path / "home", tmp_path / "store"
+    logs.write(home, logs.trials(1))
+    sweep(folder, {"claude": [home]})
+    store = opened(folder)
+    assert isinstance(store, Postgres)
+    expected = shown(store)
+    for sql in (
+        "UPDATE events SET implied=-1 WHERE tenant=%s",
+        (
+            "UPDATE words SET body=ts_delete(body, ARRAY['=kindretry', '=kindcompletion', '=kinderror',"
+            " '=kindhumanintervention']) WHERE tenant=%s"
+        ),
+        "UPDATE words SET body=body || $$'=kindedit'$$ WHERE body @@ $$'=tooledit'$$ AND tenant=%s",
+        (
+            "DELETE FROM words WHERE tenant=%s AND NOT EXISTS (SELECT FROM unnest(body)"
+            " WHERE positions IS NOT NULL)"
+        ),
+        "UPDATE sessions SET fold=1 WHERE tenant=%s",
+    ):
+        store._run(sql, store.tenant)
+    gap = {kind for kind in DERIVED if searched(store)[kind] != expected[kind]}
+    store.close()
+    report = sweep(folder, {"claude": [home]})
+
+    assert {"error", "edit", "retry", "human_intervention", "completion"} == gap
+    assert 1 == report.reprocessed["fold"]
+    assert expected == compare(folder)
+
+
 def test_sessions_of_every_agent_are_found_by_kind(tmp_path: Path) -> None:
     """Our own harnesses among them, which say themselves that a file was changed."""
     homes = madeup.write(tmp_path / "machine", datetime(2026, 1, 2, tzinfo=UTC))
