@@ -214,17 +214,13 @@ def test_derived_kinds_of_an_older_database_are_found_after_the_next_sweep(
     store = opened(folder)
     assert isinstance(store, Postgres)
     expected = shown(store)
+    kinds = "'=kindretry', '=kindcompletion', '=kinderror', '=kindhumanintervention'"
+    without = "NOT EXISTS (SELECT FROM unnest(body) WHERE positions IS NOT NULL)"
     for sql in (
         "UPDATE events SET implied=-1 WHERE tenant=%s",
-        (
-            "UPDATE words SET body=ts_delete(body, ARRAY['=kindretry', '=kindcompletion', '=kinderror',"
-            " '=kindhumanintervention']) WHERE tenant=%s"
-        ),
+        f"UPDATE words SET body=ts_delete(body, ARRAY[{kinds}]) WHERE tenant=%s",
         "UPDATE words SET body=body || $$'=kindedit'$$ WHERE body @@ $$'=tooledit'$$ AND tenant=%s",
-        (
-            "DELETE FROM words WHERE tenant=%s AND NOT EXISTS (SELECT FROM unnest(body)"
-            " WHERE positions IS NOT NULL)"
-        ),
+        f"DELETE FROM words WHERE {without} AND tenant=%s",
         "UPDATE sessions SET fold=1 WHERE tenant=%s",
     ):
         store._run(sql, store.tenant)
