@@ -17,7 +17,7 @@ from tests.adapters.transcripts import Script
 from tests.memory import logs, stored
 from tests.memory.logs import DERIVED
 from tests.memory.stored import opened, sweep
-from tests.memory.test_sweep import real_roots
+from tests.memory.test_sweep import files_with, real_roots
 from thence.adapters import adapters
 from thence.cli import madeup
 from thence.memory.postgres import Postgres
@@ -200,6 +200,30 @@ def test_long_sessions_are_found_by_kind_when_most_of_them_is_sealed(tmp_path: P
     assert 0 == rebuilt
     assert 1 == len(found["retry"])
     assert 1 == len(found["human_intervention"])
+
+
+def test_a_text_that_was_indexed_again_goes_with_its_session(tmp_path: Path, place: str) -> None:
+    """No word of it is left in any file, however often its kinds changed."""
+    if place != "sqlite":
+        pytest.skip("a server keeps removed rows in its files until they are vacuumed")
+    home, folder = tmp_path / "home", tmp_path / "store"
+    logs.write(home, logs.script(2, 2))
+    script = Script(logs.name(1))
+    script.user("Go.")
+    script.say("A quixotic answer, and an end.")
+    script.call("c1", command="make quixotic")  # so it was none
+    script.result("c1", "quixotic")
+    script.say("An end.")
+    for line in script.data.splitlines(keepends=True):
+        grow(logs.path(home, script), line)
+        sweep(folder, {"claude": [home]}, digests=False)
+    before = files_with(folder, "quixotic")
+    store = opened(folder)
+    store.remove([f"claude:{script.session}"], why={}, forget=True)
+    store.close()
+
+    assert before
+    assert [] == files_with(folder, "quixotic")
 
 
 def test_derived_kinds_of_an_older_database_are_found_after_the_next_sweep(
