@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.adapters.transcripts import Script
 from tests.cli.desk import WINDOWS, Desk, alerts, windows
+from tests.memory import logs
 from thence.cli.search import highlighted, marked
 from thence.cli.terminal import columns
 from thence.memory.packs import pack_name
@@ -143,3 +146,99 @@ def test_hits_are_coloured_on_a_terminal(desk: Desk) -> None:
 
     assert "[lighthouse]" not in out
     assert "\x1b[33m\x1b[1mlighthouse\x1b[0m" in out
+
+
+# -- kinds ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """One session with events of every kind, kept, and a decision and a note about it."""
+    desk = Desk(tmp_path, monkeypatch)
+    script = logs.trials(1)
+    desk.write_claude(script)
+    desk.sweep()
+    desk.run("decide", "The lantern burns oil.", "--session", script.session)
+    desk.run("note", "The lantern is heavy.", "--session", script.session)
+    return desk
+
+
+def helped_kinds(desk: Desk) -> list[str]:
+    """Return the kinds that the help of `thence search` names."""
+    text = " ".join(desk.run("search", "--help").out.split())
+    listed = re.search(r"kind: takes ([\w, ]+)\.", text)
+
+    assert listed is not None, text
+    return re.findall(r"[a-z_]+", listed[1].replace(" and ", " "))
+
+
+def test_every_kind_of_the_help_finds_its_events(trials: Desk) -> None:
+    """Alone and with a word, and not with a word that nothing has."""
+    kinds = helped_kinds(trials)
+    for kind in kinds:
+        asked = ("search", f"kind:{kind}")
+        alone, with_word, other = (
+            trials.run(*asked, *words, "--json").json for words in ((), ("lantern",), ("saffron",))
+        )
+
+        assert [*alone["hits"], *alone["notes"]], kind
+        assert [*with_word["hits"], *with_word["notes"]], kind
+        assert [] == [*other["hits"], *other["notes"]], kind
+    assert 14 == len(kinds)
+
+
+def test_a_kind_finds_the_events_that_show_gives(trials: Desk) -> None:
+    """By their ids, for every kind that is derived from other events."""
+    events = trials.run("show", logs.name(1), "--json").json["events"]
+    for kind in logs.DERIVED:
+        hits = trials.run("search", f"kind:{kind}", "--json").json["hits"]
+
+        assert {e["event_id"] for e in events if e["kind"] == kind} == {
+            hit["event_id"] for hit in hits
+        }
+        assert {e["derived_from"] for e in events if e["kind"] == kind} == {
+            hit["derived_from"] for hit in hits
+        }
+
+
+def test_what_was_tried_again_is_found_and_opened(trials: Desk) -> None:
+    """The terminal names the kind; the last line opens the session at the call."""
+    ran = trials.run("search", "kind:retry", "pytest")
+    name, event = ran.lines[-1].split("thence show ")[1].split(" --around ")
+    opened = trials.run("show", name, "--around", event)
+
+    assert ran.lines[0].startswith("1 hit in 1 session, ")
+    assert re.search(r"e[0-9a-f]{6}\s+retry\s+\[pytest\] tests/test_lantern.py", ran.out)
+    assert 0 == opened.code
+    assert "pytest tests/test_lantern.py" in opened.out
+
+
+def test_a_kind_changes_when_the_session_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit counts once it went well; an answer is an end until the agent goes on."""
+    desk = Desk(tmp_path, monkeypatch)
+    script = Script(logs.name(1))
+    seen = []
+
+    def sweep() -> None:
+        logs.write(desk.claude, script)
+        desk.sweep()
+        counts = (
+            len(desk.run("search", f"kind:{kind}", "--json").json["hits"])
+            for kind in ("edit", "completion", "human_intervention")
+        )
+        seen.append(tuple(counts))
+
+    script.user("Please mend the lantern.")
+    script.say("I will.")
+    sweep()
+    script.call("c1", "Write", file_path="/p/lantern.py", content="oil")
+    sweep()
+    script.result("c1", "File created successfully at: /p/lantern.py")
+    sweep()
+    script.user("Wait.")
+    script.say("Waiting.")
+    sweep()
+
+    assert [(0, 1, 0), (0, 0, 0), (1, 0, 0), (1, 1, 1)] == seen

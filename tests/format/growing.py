@@ -10,6 +10,7 @@ import msgspec
 
 from thence.format.facts import Fact
 from thence.format.fold import Delta, Fold, FoldState, Unfoldable, row_of
+from thence.format.normal import implied_bits
 from thence.format.records import Usage
 from thence.format.sealing import calls_in
 from thence.format.whole import Whole
@@ -65,8 +66,9 @@ class Grown:
             self.rows, self.sealed = {}, {}
         for event in delta.events:
             assert event.event_id not in self.rows
-            self.rows[event.event_id] = row_of(event)
-        self.rows.update((event.event_id, row_of(event)) for event in delta.altered)
+            self.rows[event.event_id] = row_of(event, delta.implied)
+        rows = ((event.event_id, row_of(event, delta.implied)) for event in delta.altered)
+        self.rows.update(rows)
         for gone in delta.vanished:
             del self.rows[gone]
         self.sealed.update((bill.event.event_id, bill.usage) for bill in delta.sealed_bills)
@@ -99,8 +101,9 @@ class Grown:
 def evaluated(uid: str, facts: Iterable[Fact]) -> dict[str, Any]:
     """Give the same of a session that is put together from all of its facts."""
     whole = Whole(uid, facts)
+    implied = implied_bits(whole.derived)
     return {
-        "rows": {event.event_id: row_of(event) for event in whole.events},
+        "rows": {event.event_id: row_of(event, implied) for event in whole.events},
         "bills": whole.bills,
         "states": Counter(event.state.value for event in whole.events if event.state),
         "spent": whole.spent,

@@ -19,10 +19,26 @@ from thence.adapters.sessions import read_all
 from thence.format import sealing
 from thence.format.facts import Block, Fact, Told
 from thence.format.fold import Fold, FoldState, Unfoldable
+from thence.format.kinds import Effect, Evidence
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import Usage
 
 WHOLE = settings.get_current_profile_name() == "whole"
+
+
+EFFECTS = (
+    Effect(is_script=True, retry_key=1),
+    Effect(is_script=True, retry_key=2, runner="pytest"),
+    Effect(touches=(("a.py", "edit"),), retry_key=3),
+    None,
+)
+ENDINGS = (
+    Evidence(is_structured=True, exit_code=0),
+    Evidence(is_structured=True, exit_code=1),
+    Evidence(cause="denied"),
+    None,
+)
+"""What calls do, and what results say of how they ended."""
 
 
 def fact(line: int, name: str, parent: str | None, kind: str, **more: Any) -> Fact:
@@ -41,7 +57,8 @@ def fact(line: int, name: str, parent: str | None, kind: str, **more: Any) -> Fa
         node["flags"] = Is.INTERNAL
     role = {"user_msg": "user", "tool_result": "tool", "lifecycle": "system"}.get(kind, "assistant")
     tool = "Bash" if kind == "tool_call" else None
-    block = Block(kind, role, f"{kind} {name}", None, tool, call)  # type: ignore[arg-type]
+    told = {"effect": more.pop("effect", None), "evidence": more.pop("evidence", None)}
+    block = Block(kind, role, f"{kind} {name}", None, tool, call, **told)  # type: ignore[arg-type]
     ts = f"2026-01-01T{line // 3600 % 24:02}:{line // 60 % 60:02}:{line % 60:02}.000Z"
     return Fact(Node(**node), kind, ts, (block,), more.pop("file", "main"), line=line, **more)
 
@@ -81,10 +98,12 @@ def logs(draw: st.DrawFn) -> list[Fact]:
         more: dict[str, Any] = {}
         if kind == "tool_call":
             more["call"] = f"c{line}" if draw(st.integers(0, 9)) else "c"
+            more["effect"] = draw(st.sampled_from(EFFECTS))
             calls.append(more["call"])
         elif kind == "tool_result":
             recent = calls[-2:] if draw(st.integers(0, 9)) else calls
             more["call"] = draw(st.sampled_from(recent)) if recent else "nobody"
+            more["evidence"] = draw(st.sampled_from(ENDINGS))
         if kind in ("assistant_msg", "tool_call") and draw(st.booleans()):
             key = draw(st.sampled_from((f"b{line}", f"b{line}", f"b{line - 1}", "b")))
             more |= {"usage": Usage(line, draw(st.integers(0, 5))), "usage_key": key, "model": "m"}

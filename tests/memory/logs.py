@@ -13,6 +13,9 @@ WORDS = (
     *("willow", "saffron", "tundra", "velvet", "anchor", "bramble", "cinder", "dapple"),
 )
 
+DERIVED = ("error", "test_run", "edit", "retry", "human_intervention", "completion")
+"""Kinds of events that others imply."""
+
 
 def name(number: int) -> str:
     """The id of a session."""
@@ -40,6 +43,32 @@ def script(number: int, turns: int = 3, seed: int = 0, **frame: Any) -> Script:
             usage=usage(chance.randrange(1, 99)),
         )
         back = made.records[-1]["uuid"]
+    return made
+
+
+def trials(number: int) -> Script:
+    """A session of every kind of event: work that fails, is tried again, stopped and finished."""
+    made = Script(name(number), f"t{number}-")
+    made.user("Please mend the lantern.")
+    thought = {"type": "thinking", "thinking": "The wick of the lantern, then.", "signature": "s"}
+    made.reply([thought])
+    made.call("edit-1", "Edit", file_path="/p/lantern.py", old_string="wax", new_string="oil")
+    made.result("edit-1", "String to replace not found: lantern wax", wrong=True)
+    made.call("test-1", command="pytest tests/test_lantern.py")
+    made.result("test-1", "Exit code 1\nlantern: 1 failed, 2 passed in 0.1s", wrong=True)
+    made.user("Look at the lantern oil first.")  # while the agent is at work
+    made.call("edit-2", "Edit", file_path="/p/lantern.py", old_string="wick", new_string="oil")
+    made.result("edit-2", "The file /p/lantern.py has been updated.")
+    made.say("The lantern burns oil now.")
+    made.call("test-2", command="pytest tests/test_lantern.py")
+    made.result("test-2", "3 passed in 0.1s, lantern included")
+    made.call("push-1", command="git push origin lantern")
+    made.result("push-1", "", wrong=True)  # nothing but the mark that it failed
+    made.call("push-2", command="git push origin lantern")
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected"
+    made.result("push-2", refused, wrong=True)
+    made.add("system", subtype="informational", content="The lantern was left burning.")
+    made.say("The lantern is mended.")
     return made
 
 

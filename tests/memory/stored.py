@@ -113,14 +113,14 @@ def _events(store: Sqlite | Postgres) -> Iterable[tuple[Any, ...]]:
     if isinstance(store, Postgres):
         rows = store._every(
             "SELECT uid, event_id, ts, kind, state, coalesce(tool, ''), tokens, derived::integer,"
-            " ref FROM events WHERE tenant=%s",
+            " implied, ref FROM events WHERE tenant=%s",
             store.tenant,
         )
     else:
         rows = _named(
             store,
-            "SELECT uid, event_id, ts, kind, state, ifnull(tool, ''), events.tokens, derived, ref"
-            " FROM events JOIN sessions ON sessions.id=session",
+            "SELECT uid, event_id, ts, kind, state, ifnull(tool, ''), events.tokens, derived,"
+            " implied, ref FROM events JOIN sessions ON sessions.id=session",
         )
     for *told, ref in rows:
         yield (*told, store.blobs.read(ref) if ref else b"")

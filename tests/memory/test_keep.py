@@ -18,7 +18,7 @@ from thence.adapters import Batch, Cursor, File, Mark, Source, adapters
 from thence.format import codec
 from thence.format.facts import Block, Fact
 from thence.format.nodes import PREVIOUS, Is, Node
-from thence.format.normal import Kind, SessionEvent
+from thence.format.normal import Kind, SessionEvent, implied_bits
 from thence.format.records import JSON, Usage
 from thence.memory import keep
 from thence.memory.growth import Growing, event_row, seen_of
@@ -175,7 +175,8 @@ def test_what_is_stored_is_light_and_leads_back(keeper: Keeper, tmp_path: Path) 
 
     assert all(block.payload is None for fact in facts for block in fact.blocks)
     assert {e.payload_ref: e.payload for e in out.whole.events if e.payload_ref} == payloads
-    assert [event_row(event) for event in out.whole.events] == out.change.events
+    implied = implied_bits(out.whole.derived)
+    assert [event_row(event, implied) for event in out.whole.events] == out.change.events
     assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
 
 

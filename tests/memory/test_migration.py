@@ -1,6 +1,7 @@
 """Stores made by earlier versions: opened, searched, swept on, and then equal to new ones.
 
-`tests/data/stores` holds a store as schema 4 wrote it, with sessions that `logs` can make again.
+`tests/data/stores` holds stores as schemas 4 and 6 wrote them, with sessions that `logs` can make
+again. The index of schema 6 knew of derived kinds only what a record says by itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 from tests.adapters.transcripts import Script
 from tests.memory import logs
 from tests.memory.stored import dump, opened, sweep
+from tests.memory.test_kinds import searched, shown
 from thence.memory.search import parse
 from thence.memory.sqlite import MIGRATIONS
 
@@ -28,9 +30,14 @@ def scripts() -> list[Script]:
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     """A store of schema 4."""
-    with tarfile.open(STORES / "schema-4.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "memory"
+    return extracted("schema-4", tmp_path)
+
+
+def extracted(name: str, folder: Path) -> Path:
+    """Return the folder of an old store that was put into another folder."""
+    with tarfile.open(STORES / f"{name}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "memory"
 
 
 def test_an_old_store_is_migrated_when_it_is_opened(old: Path) -> None:
@@ -79,3 +86,36 @@ def test_sessions_of_an_old_store_whose_logs_are_gone_stay(old: Path, tmp_path: 
     assert stored is not None
     assert stored.facts
     assert 4 == number
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_derived_kinds_of_an_old_store_are_found_after_the_next_sweep(
+    tmp_path: Path, *, left: bool
+) -> None:
+    """Whether the logs are left or not: the session is derived again once, and found as shown."""
+    old, home = extracted("schema-6", tmp_path), tmp_path / "home"
+    logs.write(home, logs.trials(7) if left else logs.script(9, 2))
+    before = opened(old)
+    gap = shown(before) != searched(before)
+    before.close()
+    report = sweep(old, {"claude": [home]})
+    again = sweep(old, {"claude": [home]})
+    store = opened(old)
+    expected, found = shown(store), searched(store)
+    store.close()
+
+    assert gap
+    assert {"fold": 1} == {part: many for part, many in report.reprocessed.items() if many}
+    assert not any(again.reprocessed.values())
+    assert expected == found
+    assert 1 == len(found["edit"])
+
+
+def test_an_old_store_has_the_words_and_kinds_of_a_new_one(tmp_path: Path) -> None:
+    """After a sweep: no token of an earlier version is left."""
+    old, home = extracted("schema-6", tmp_path), tmp_path / "home"
+    logs.write(home, logs.trials(7))
+    sweep(old, {"claude": [home]})
+    sweep(tmp_path / "new", {"claude": [home]})
+
+    assert dump(tmp_path / "new") == dump(old)

@@ -26,7 +26,7 @@ def db(tmp_path: Path) -> apsw.Connection:
 
 def wrote(db: apsw.Connection, session: int, *rows: int) -> None:
     """Write rows of events, as a sweep would."""
-    sql = "INSERT INTO events VALUES(?,?,?,0,0,0,NULL,0,NULL,0)"
+    sql = "INSERT INTO events VALUES(?,?,?,0,0,0,NULL,0,NULL,0,0)"
     db.executemany(sql, [(row, session, row) for row in rows])
     runs.add(db, session, rows[0], len(rows))
 
@@ -80,6 +80,7 @@ def test_store_without_runs_still_answers(tmp_path: Path) -> None:
     store._db.execute("DROP TABLE runs; DROP INDEX events_derived; DROP TABLE folds")
     store._db.execute("DROP TABLE calls; ALTER TABLE sessions DROP COLUMN fold")
     store._db.execute("ALTER TABLE sessions DROP COLUMN digest")
+    store._db.execute("ALTER TABLE events DROP COLUMN implied")
     store._db.execute(f"PRAGMA user_version={BEFORE}")
     store.close()
     store = Sqlite(str(place / "s.db"))
@@ -98,7 +99,7 @@ def test_rows_are_read_in_their_order(db: apsw.Connection) -> None:
     wrote(db, 1, 10, 11)
     wrote(db, 2, 12)
     wrote(db, 1, 13)
-    db.execute("INSERT INTO events VALUES(14, 1, 14, 0, 0, 0, NULL, 0, NULL, 1)")
+    db.execute("INSERT INTO events VALUES(14, 1, 14, 0, 0, 0, NULL, 0, NULL, 1, 0)")
     by_runs = runs.events(db, 1, "event_id")
     runs.forget(db, 1)
 

@@ -48,6 +48,19 @@ def test_costs_of_the_list_are_those_of_the_store(house: House) -> None:
             assert card.cost == money(sum(row.ticks.values()), row.unpriced)
 
 
+@pytest.mark.parametrize("kind", ["error", "edit", "retry", "completion"])
+def test_a_derived_event_leads_to_the_event_that_it_comes_from(house: House, kind: str) -> None:
+    """That has a row on the page of its session; a derived one has none."""
+    made = page(house.desk, Wanted(q=f"kind:{kind}"), Clock())
+    cards = [card for day in made.days for card in day.cards]
+    for card in cards:
+        address, _, event = card.href.partition("?at=")
+        events = house.ask(f"/api{address}/events?limit=500").json["events"]
+
+        assert int(event.removeprefix("e"), 16) in {one["event_id"] for one in events}
+    assert cards
+
+
 @pytest.mark.parametrize(
     ("wanted", "least"),
     [

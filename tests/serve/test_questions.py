@@ -19,6 +19,7 @@ from tests.serve.past import EVIL, KEY, MISSING, SPELL, arguments, swept, writte
 from thence.cli.madeup import homes as made_homes
 from thence.cli.madeup import made_id, token
 from thence.errors import ThenceError
+from thence.memory import recall
 from thence.memory.packs import pack_name
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
@@ -73,6 +74,21 @@ def event_of(questions: Questions, words: str) -> tuple[str, str]:
     """Find an event: its name, and its session's."""
     first = inside(questions.answer("search", {"query": words}))[0].split()
     return first[0], first[1]
+
+
+@pytest.mark.parametrize("kind", ["error", "test_run", "edit", "retry", "completion"])
+def test_a_derived_kind_is_found_and_leads_to_where_it_comes_from(
+    store: Sqlite, questions: Questions, kind: str
+) -> None:
+    """As many as the sessions show; each name is what the next question takes."""
+    wholes = [recall.loaded(store, row).whole for row in store.sessions()]
+    shown = [e for one in wholes for e in one.derived if e.kind == kind and e.state != "internal"]
+    lines = inside(questions.answer("search", {"query": f"kind:{kind}", "limit": 50}))
+    event, session = event_of(questions, f"kind:{kind}")
+    around = inside(questions.answer("around", {"session": session, "event": event}))
+
+    assert {recall.event_name(e.event_id) for e in shown} == {line.split()[0] for line in lines}
+    assert around
 
 
 def test_a_hit_leads_to_its_surroundings_and_its_session(questions: Questions) -> None:

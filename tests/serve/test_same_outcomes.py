@@ -152,25 +152,28 @@ def test_digest_counts_what_the_api_says(machine: House) -> None:
 @pytest.mark.parametrize(
     ("kind", "calls"),
     [
-        ("error", {"c0", "c1", "c3", "c5"}),
+        ("error", {"c0", "c1", "c3", "c4", "c5"}),  # of c4 another record tells that it failed
         ("test_run", {"c1", "c2"}),
-        ("edit", {"c5", "c6"}),  # also the one that was denied: a call is indexed before it ends
+        ("edit", {"c6"}),  # not the one that was denied
+        ("retry", {"c2"}),
         ("human_intervention", {"c5"}),
     ],
 )
 def test_search_finds_by_kind_what_calls_and_results_say(
     machine: House, kind: str, calls: set[str | None]
 ) -> None:
-    """Each answer is the event that implies it: a call or a result."""
+    """Each answer is a derived event, and names the call or the result that it comes from."""
     events = machine.ask(f"/api/sessions/codex:{A}/events").json["events"]
     named = {one["event_id"]: one.get("call") for one in events}
     hits = machine.ask(f"/api/search?q=kind:{kind}").json["hits"]
+    opened = machine.ask(f"/api/sessions/codex:{A}/events/{hits[0]['event_id']}").json
     env = machine.homes.env | {"HOME": str(machine.folder)}
     found = CliRunner().invoke(thence, ["search", f"kind:{kind}", "--json"], env=env)
     told = json.loads(found.output)["hits"]
 
-    assert calls == {named[one["event_id"]] for one in hits}
+    assert calls == {named[one["derived_from"]] for one in hits}
     assert {one["event_id"] for one in hits} == {one["event_id"] for one in told}
+    assert hits[0]["derived_from"] == opened["event_id"]
 
 
 # -- all calls of real clients --------------------------------------------------------------

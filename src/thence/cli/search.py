@@ -26,6 +26,7 @@ from thence.cli.terminal import (
     width,
 )
 from thence.errors import SKIPS
+from thence.format.normal import KINDS
 from thence.memory.recall import event_name
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ _KINDS = {
     "tool_result": "result",
     "lifecycle": "note",
     "human_intervention": "you",
+    "test_run": "test run",
+    "completion": "finish",
 }
 
 
@@ -54,7 +57,9 @@ _KINDS = {
     help="Find what was said or done, in the sessions of all agents.",
     epilog='Words, "a phrase", begin*, -without, this OR that, and filters: agent:codex'
     " project:tidepool model:opus tool:Bash kind:error file:app.py after:2026-01-01"
-    " before:7d outcome:fail cost>1.50. kind:decision and kind:note find what was written"
+    f" before:7d outcome:fail cost>1.50. kind: takes {', '.join(KINDS)} and note."
+    " An error, test_run, edit, retry, human_intervention or completion is found by the words"
+    " of the event that it is derived from; kind:decision and kind:note find what was written"
     " down. A word that begins with - goes behind --.",
 )
 @click.argument("query", nargs=-1, required=True)

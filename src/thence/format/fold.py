@@ -27,7 +27,7 @@ from thence.format.facts import Block, Edge, Fact, is_line_name
 from thence.format.graph import State
 from thence.format.kinds import tool_kind
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
-from thence.format.normal import Session, SessionEvent, event_ids, in_order
+from thence.format.normal import Session, SessionEvent, event_ids, implied_bits, in_order
 from thence.format.records import JSON, Usage
 from thence.format.sealing import (
     OFF_LINE,
@@ -51,7 +51,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 2
+VERSION = 3
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -109,6 +109,10 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     """Events of each subagent, book-keeping left out."""
 
 
+Row = tuple[str | None, str, str, str | None, int, int]
+"""What of an event may change: time, kind, state, tool, tokens, and the kinds derived from it."""
+
+
 class FoldState(msgspec.Struct, omit_defaults=True):
     """All that a fold needs to go on; plain data of bounded size."""
 
@@ -119,9 +123,11 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     """The window, as the readers give facts, without payloads."""
     anchors: list[Fact] = []
     """Per log the sealed record that the window continues."""
-    rows: dict[int, tuple[str | None, str, str, str | None, int]] = {}
-    """Events of the window as last returned: time, kind, state, tool, tokens."""
+    rows: dict[int, Row] = {}
+    """Events of the window as last returned."""
     sealed: Sums = Sums()
+    ongoing: joins.Ongoing = joins.Ongoing()
+    """What the sealed part leaves for derived events of the window."""
     prompts: int = 0
     """Sealed prompts that a rollback could count."""
     totals: dict[str, Usage] = {}
@@ -153,6 +159,8 @@ class Delta(msgspec.Struct):
     """New ones, in reading order."""
     altered: list[SessionEvent]
     vanished: list[int]
+    implied: dict[int, int]
+    """The kinds of what is derived from events of the window, as `normal.implied_bits`."""
     sums: Sums
     session: Session
     title: str | None
@@ -217,13 +225,28 @@ class Fold:
             torn=torn,
         )
         view = View(whole, {fact.node.id for fact in state.anchors})
-        if state.anchors:
-            _check_line(view, state.anchors)
-        after, sealed = self._seal(view, window)
+        implied = implied_bits(self._derived(view))
+        after, sealed = self._seal(view, window, implied)
         after.repeats, after.since = repeats, state.since
-        delta = self._delta(view, facts, after, sealed)
+        delta = self._delta(view, facts, after, sealed, implied)
         self.state = after
         return delta
+
+    def _derived(self, view: View) -> list[SessionEvent]:
+        """Return the events that are derived from those of the window.
+
+        Raises `Unfoldable` when the window does not continue the sealed part any more.
+        """
+        state, whole = self.state, view.whole
+        if not state.anchors:
+            return whole.derived
+        _check_line(view, state.anchors)
+        events = [event for place in view.own for event in view.events[place]]
+        rests = state.ongoing.rests
+        if rests is not None and rests != joins.is_at_rest(events):
+            raise Unfoldable("the sealed part ends otherwise")
+        events += view.rewritten
+        return joins.derived(events, whole.calls, whole.call_blocks, state.ongoing)
 
     def _named(self, fact: Fact, repeats: dict[str, int]) -> Fact:
         """Return a record without an id under a name that no record before it has."""
@@ -276,7 +299,12 @@ class Fold:
     # -- what changed -------------------------------------------------------------------
 
     def _delta(
-        self, view: View, new: Sequence[Fact], after: FoldState, sealed: Collection[int]
+        self,
+        view: View,
+        new: Sequence[Fact],
+        after: FoldState,
+        sealed: Collection[int],
+        implied: dict[int, int],
     ) -> Delta:
         """Return what changed; `sealed` are the places that this step has sealed."""
         state, whole = self.state, view.whole
@@ -292,10 +320,11 @@ class Fold:
         gone += view.rewritten if sealed else ()
         return Delta(
             [event for event in in_order(rows.values()) if event.event_id not in before],
-            [e for at, e in rows.items() if at in before and before[at] != row_of(e)]
+            [e for at, e in rows.items() if at in before and before[at] != row_of(e, implied)]
             if before
             else [],
             [at for at in before if at not in rows],
+            implied,
             sums,
             _session(self.uid, sums),
             self._title(sums, view),
@@ -321,7 +350,9 @@ class Fold:
 
     # -- sealing ------------------------------------------------------------------------
 
-    def _seal(self, view: View, window: list[Fact]) -> tuple[FoldState, set[int]]:
+    def _seal(
+        self, view: View, window: list[Fact], implied: Mapping[int, int]
+    ) -> tuple[FoldState, set[int]]:
         """Seal what nothing can reach any more; return the new state and the places sealed."""
         state = self.state
         cuts = cuts_of(view) if may_seal(view) else {}
@@ -330,6 +361,7 @@ class Fold:
         out = FoldState(
             facts=window,
             sealed=state.sealed,
+            ongoing=state.ongoing,
             prompts=state.prompts,
             last_file=max([state.last_file, *(fact.file for fact in window)]),
             lines=dict(state.lines),
@@ -347,6 +379,7 @@ class Fold:
             notes = [note for note in view.notes if is_before(note, starts)]
             # What was rewritten away never comes back but by a rebuild.
             out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, view.rewritten)
+            out.ongoing = _go_on(state.ongoing, view, sealed)
             _keep_bills(out, view, sealed)
             out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
             _keep_line(out, view.whole, sealed)
@@ -360,7 +393,7 @@ class Fold:
         out.anchors = [_carry(anchor, out) for anchor in out.anchors]
         left = [event for place in view.own if place not in sealed for event in view.events[place]]
         left += () if cuts else view.rewritten
-        out.rows = {event.event_id: row_of(event) for event in left}
+        out.rows = {event.event_id: row_of(event, implied) for event in left}
         return out, sealed
 
 
@@ -414,10 +447,23 @@ def is_resumable(state: FoldState) -> bool:
     )
 
 
-def row_of(event: SessionEvent) -> tuple[str | None, str, str, str | None, int]:
+def row_of(event: SessionEvent, implied: Mapping[int, int]) -> Row:
     """Return what of an event may change when the session grows."""
     state = event.state.value if event.state else ""
-    return event.ts, event.kind, state, event.tool, event.tokens
+    kinds = implied.get(event.event_id, 0)
+    return event.ts, event.kind, state, event.tool, event.tokens, kinds
+
+
+def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.Ongoing:
+    """Return what the sealed part leaves for the window when these places are sealed, too."""
+    events: list[SessionEvent] = []
+    left: list[SessionEvent] = []
+    for place in view.own:
+        (events if place in sealed else left).extend(view.events[place])
+    events += view.rewritten
+    ids = {event.event_id for event in events}
+    pairs = [pair for pair in view.whole.calls if pair.call.event_id in ids]
+    return joins.go_on(before, events, pairs, left)
 
 
 # -- the evaluated window -------------------------------------------------------------------

@@ -18,7 +18,7 @@ import msgspec
 from thence.format import kinds, outcomes
 from thence.format.facts import Block, Told
 from thence.format.graph import State
-from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, event_id
+from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, derived_id
 from thence.format.outcomes import CallOutcome
 from thence.format.outcomes import time_of as time_of  # noqa: PLC0414 - callers may ask here, too
 from thence.format.records import Usage
@@ -197,24 +197,43 @@ def subtracted(one: Usage, other: Usage) -> Usage:
 # -- derived events -------------------------------------------------------------------------
 
 
+Aim = tuple[str, str, int]
+"""What a call is for; see `aim`."""
+
+
+class Ongoing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the first part of a session leaves for the rest: all that derived events depend on."""
+
+    failed: frozenset[Aim] = frozenset()
+    """What was tried, failed, and did not succeed since."""
+    at_work: bool = False
+    """The agent was calling tools when the part ended."""
+    rests: bool | None = None
+    """Whether the part ends with an answer that a turn came to rest with; None: with no answer."""
+
+
 def derived(
     events: Sequence[SessionEvent],
     pairs: Sequence[Call] | None = None,
     blocks: Mapping[int, Block] | None = None,
+    before: Ongoing | None = None,
 ) -> list[SessionEvent]:
     """Give the further events that a session's own events imply, in written order.
 
     `pairs` are the calls of the same events, where somebody has found them already; `blocks` as
-    for `calls`.
+    for `calls`. `before` is what an earlier part of the session leaves; then where the log began
+    and ended is not among the events.
     """
     pairs = calls(events, blocks) if pairs is None else pairs
     line = _line(events)
+    start = before or Ongoing()
     out = [
         *_from_calls(pairs),
         *_from_files(events, blocks or {}),
-        *_retries(pairs),
-        *_interventions(line, pairs),
+        *_retries(pairs, set(start.failed)),
+        *_interventions(line, pairs, at_work=start.at_work),
         *_rests(line),
+        *(_ends(line) if before is None else ()),
     ]
     order = {event.event_id: at for at, event in enumerate(events)}
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
@@ -234,7 +253,7 @@ def _derive(
 ) -> SessionEvent:
     return SessionEvent(
         base.session_uid,
-        event_id(base.session_uid, f"{kind} of {base.event_id}", nth),
+        derived_id(base.session_uid, kind, base.event_id, nth),
         kind,
         base.event_id,
         None,
@@ -287,58 +306,97 @@ def _tests_line(runner: str, found: kinds.Tests | None) -> str:
     return ", ".join(parts)
 
 
-def _retries(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
-    """A call is a retry when the last call for the same thing, in its channel, failed."""
-    failed: set[tuple[str, str, int]] = set()
+def _retries(pairs: Iterable[Call], failed: set[Aim]) -> Iterable[SessionEvent]:
+    """A call is a retry when the last call for the same thing, in its channel, failed.
+
+    `failed` is what had failed before these calls, and what has after them.
+    """
     for pair in pairs:
         call, what = pair.call, aim(pair)
         if what in failed:
             yield _derive(call, "retry", f"again: {call.summary}")
-        if not pair.outcome.ended or pair.outcome.failed:
-            failed.add(what)
-        else:
+        if pair.outcome.ended and not pair.outcome.failed:
             failed.discard(what)
+        elif pair.effect.retry_key is not None:
+            failed.add(what)
 
 
-def aim(pair: Call) -> tuple[str, str, int]:
-    """Return what a call is for, by channel: the same tests, files, or the very same arguments."""
+def aim(pair: Call) -> Aim:
+    """Return what a call is for, by channel: the same tests, files, or the very same arguments.
+
+    What a rewritten log no longer holds is apart: nobody knows what it came after.
+    """
     call, effect = pair.call, pair.effect
     where = "shell" if effect.is_script else call.tool or ""
-    return call.channel, where, call.event_id if effect.retry_key is None else effect.retry_key
+    channel = call.channel if call.why is None else f"{call.channel}, {call.why}"
+    return channel, where, call.event_id if effect.retry_key is None else effect.retry_key
 
 
 def count_retries(pairs: Iterable[Call]) -> int:
     """Return how many calls of the session itself try again what had failed."""
-    return sum(1 for _ in _retries([pair for pair in pairs if not pair.call.is_sidechain]))
+    return sum(1 for _ in _retries((pair for pair in pairs if not pair.call.is_sidechain), set()))
 
 
-def _interventions(line: Sequence[SessionEvent], pairs: Sequence[Call]) -> Iterable[SessionEvent]:
+def _interventions(
+    line: Sequence[SessionEvent], pairs: Sequence[Call], *, at_work: bool
+) -> Iterable[SessionEvent]:
     """A human stepped in: spoke while the agent was at work, or refused or cut off a call."""
-    at_work = False
     for event in line:
-        kind = event.kind
-        if kind in ("tool_call", "tool_result"):
-            at_work = True
-        elif kind == "user_msg":
-            if at_work:
-                yield _derive(event, "human_intervention", event.summary)
-            at_work = False
-        elif kind == "assistant_msg":
-            at_work = False
+        if event.kind == "user_msg" and at_work:
+            yield _derive(event, "human_intervention", event.summary)
+        at_work = _at_work(event.kind, at_work)
     for pair in pairs:
         if pair.result is not None and pair.outcome.is_cut_short:
             yield _derive(pair.result, "human_intervention", pair.outcome.reason)
 
 
-def _rests(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
-    """Where turns came to rest, and where a log that says nothing of it began and ended."""
+def _at_work(kind: Kind, before: bool) -> bool:  # noqa: FBT001 - a state and the next
+    """Return whether the agent is calling tools after an event of some kind."""
+    if kind in _OF_CALLS:
+        return True
+    return before and kind not in ("user_msg", "assistant_msg")
+
+
+def _rests(line: Iterable[SessionEvent]) -> Iterable[SessionEvent]:
+    """Where turns came to rest."""
     said = [event for event in line if event.kind != "lifecycle"]
     for event, after in zip(said, [*said[1:], None], strict=False):
-        if event.kind == "assistant_msg" and (after is None or after.kind == "user_msg"):
+        if event.kind == "assistant_msg" and _is_rest(after):
             yield _derive(event, "completion", event.summary)
-    if line and len(line) == len(said):
+
+
+def _is_rest(after: SessionEvent | None) -> bool:
+    """Return whether a turn came to rest with an answer, by what was said next."""
+    return after is None or after.kind == "user_msg"
+
+
+def _ends(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
+    """Where a log that says nothing of it began and ended."""
+    if line and all(event.kind != "lifecycle" for event in line):
         yield _derive(line[0], "lifecycle", "started")
         yield _derive(line[-1], "lifecycle", "last seen", nth=1)
+
+
+def go_on(
+    before: Ongoing,
+    events: Iterable[SessionEvent],
+    pairs: Iterable[Call],
+    rest: Iterable[SessionEvent],
+) -> Ongoing:
+    """Return what a part of a session leaves for the rest of its events, `before` included."""
+    failed = set(before.failed)
+    for _ in _retries(pairs, failed):
+        pass
+    at_work, answers = before.at_work, before.rests is not None
+    for event in _line(events):
+        at_work = _at_work(event.kind, at_work)
+        answers = event.kind == "assistant_msg" if event.kind != "lifecycle" else answers
+    return Ongoing(frozenset(failed), at_work, is_at_rest(rest) if answers else None)
+
+
+def is_at_rest(rest: Iterable[SessionEvent]) -> bool:
+    """Return whether a turn came to rest with an answer, by all events that follow it."""
+    return _is_rest(next((event for event in _line(rest) if event.kind != "lifecycle"), None))
 
 
 # -- the session ----------------------------------------------------------------------------

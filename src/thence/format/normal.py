@@ -38,6 +38,16 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+DERIVED: tuple[Kind, ...] = (
+    "error",
+    "test_run",
+    "edit",
+    "retry",
+    "human_intervention",
+    "completion",
+)
+"""FROZEN order: kinds that are derived from other events, each a bit of `implied_bits`."""
+
 SUMMARY_LENGTH = 120
 
 _encode = msgspec.json.Encoder().encode
@@ -128,6 +138,30 @@ def session_uid(flavor: str, native_session_id: str) -> str:
 def event_id(session: str, native: str, block: int = 0, occurrence: int = 0) -> int:
     """Give the id of a block of a record: 52 bits, so that JSON numbers hold it everywhere."""
     return event_ids(session)(native, block, occurrence)
+
+
+def derived_id(session: str, kind: str, base: int, nth: int = 0) -> int:
+    """Return the id of an event of some kind that is derived from another one."""
+    return event_id(session, f"{kind} of {base}", nth)
+
+
+def implied_bits(derived: Iterable[SessionEvent]) -> dict[int, int]:
+    """Return the kinds of what is derived from each event, as bits, by the id of that event."""
+    out: dict[int, int] = {}
+    for event in derived:
+        if event.derived_from is not None and event.kind in DERIVED:
+            out[event.derived_from] = out.get(event.derived_from, 0) | kind_bit(event.kind)
+    return out
+
+
+def kind_bit(kind: str) -> int:
+    """Return the bit of a kind that is derived from other events."""
+    return 1 << DERIVED.index(kind)
+
+
+def implied_kinds(bits: int) -> tuple[Kind, ...]:
+    """Return the kinds that bits stand for."""
+    return tuple(kind for kind in DERIVED if bits & kind_bit(kind))
 
 
 @lru_cache(maxsize=16)

@@ -19,7 +19,6 @@ import msgspec
 from thence.format import kinds, output
 from thence.format.facts import Block, Fact, Told
 from thence.format.kinds import Effect, Evidence
-from thence.format.normal import Kind
 from thence.format.records import JSON, text_of, word
 from thence.format.repair import INTERRUPTED
 
@@ -133,23 +132,6 @@ def is_synthetic(result: Block) -> bool:
     if result.evidence is not None:
         return result.evidence.is_synthetic
     return bool(result.payload == INTERRUPTED)
-
-
-def implied_kinds(block: Block) -> list[Kind]:
-    """Return the kinds of what a block implies by itself, whatever other records say.
-
-    That never changes, so an index can hold it: tests that a call runs, files it is to change, a
-    result that says the call failed or was cut short.
-    """
-    out: list[Kind] = []
-    if block.effect is not None:
-        out += ["test_run"] if block.effect.runner is not None else []
-        out += ["edit"] if block.effect.edited else []
-    if block.evidence is not None:
-        ending = kinds.judge(block.evidence, is_error=block.failed)
-        out += ["error"] if ending.failed else []
-        out += ["human_intervention"] if ending.why in CUT_SHORT else []
-    return out
 
 
 def file_effect(payload: JSON) -> Effect:

@@ -18,7 +18,7 @@ from thence.format import joins
 from thence.format.facts import Block, Edge, Fact, Told
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.lineage import SHARED
-from thence.format.normal import KINDS, SessionEvent, in_order
+from thence.format.normal import KINDS, SessionEvent, implied_bits, in_order
 from thence.format.records import text_of
 from thence.format.whole import Whole
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
@@ -171,15 +171,15 @@ class Growth:
             states=delta.sums.states,
         )
         if self._stored is not None:
-            change = diff_rows(delta.events, self._stored, row)
+            change = diff_rows(delta.events, delta.implied, self._stored, row)
         else:
             before = self.grown.tail.row.shuffled if self.grown is not None else False
             row = msgspec.structs.replace(row, shuffled=before or not delta.in_sequence)
             change = Change(
                 row,
                 Cursor(),
-                events=[event_row(event) for event in delta.events],
-                altered=[event_row(event) for event in delta.altered],
+                events=[event_row(event, delta.implied) for event in delta.events],
+                altered=[event_row(event, delta.implied) for event in delta.altered],
                 vanished=delta.vanished,
             )
         change.spend = spend
@@ -214,10 +214,12 @@ def _light_state(state: FoldState) -> FoldState:
     return msgspec.structs.replace(state, facts=[light(fact) for fact in state.facts])
 
 
-def diff_rows(events: Sequence[SessionEvent], stored: Held, row: SessionRow) -> Change:
+def diff_rows(
+    events: Sequence[SessionEvent], implied: Mapping[int, int], stored: Held, row: SessionRow
+) -> Change:
     """Return what changes in the rows of a stored session that was put together anew."""
     before = stored.events
-    rows = {event.event_id: event_row(event) for event in events}
+    rows = {event.event_id: event_row(event, implied) for event in events}
     new = [made for at, made in rows.items() if at not in before]
     stands = [at for at in before if at in rows] + [made.event_id for made in new]
     shuffled = stored.row.shuffled or stands != list(rows)
@@ -278,7 +280,7 @@ def restated(whole: Whole, stored: Held | None, *, row: SessionRow) -> Change:
         states=states,
     )
     before = stored or Held(row, Cursor(), [], {})
-    change = diff_rows(in_order(whole.events), before, row)
+    change = diff_rows(in_order(whole.events), implied_bits(whole.derived), before, row)
     if stored is None:
         change.row = row
     change.spend = spend
@@ -322,11 +324,11 @@ def shortened(status: Told) -> Told:
 
 def seen_of(row: EventRow) -> Seen:
     """Return what of a row may change when the session grows."""
-    return Seen(row.ts, row.kind, row.state, row.tool, row.tokens)
+    return Seen(row.ts, row.kind, row.state, row.tool, row.tokens, row.implied)
 
 
-def event_row(event: SessionEvent) -> EventRow:
-    """Give an event as thin as the store keeps it."""
+def event_row(event: SessionEvent, implied: Mapping[int, int] | None = None) -> EventRow:
+    """Give an event as thin as the store keeps it, with the kinds derived from it."""
     moment = joins.time_of(event.ts)
     return EventRow(
         event.event_id,
@@ -336,4 +338,5 @@ def event_row(event: SessionEvent) -> EventRow:
         event.tool,
         event.tokens,
         event.payload_ref,
+        implied.get(event.event_id, 0) if implied else 0,
     )

@@ -19,9 +19,9 @@ from typing import Any
 import apsw
 import msgspec
 
-from thence.format.normal import KINDS
+from thence.format.normal import DERIVED, KINDS, kind_bit
 from thence.format.records import JSON, time_text
-from thence.memory.search import BUDGET, CAP, Answer, Found, Query
+from thence.memory.search import BUDGET, CAP, Answer, Found, Query, token
 from thence.memory.store import STATES, Change
 
 TABLE_BYTES = 32 << 20
@@ -31,6 +31,24 @@ FIRST_ROW = 1 << 27
 """The number of the first row of a store: as many fit below, for sessions that are older."""
 
 _MERGES = 10  # percent of a table that may be marked as deleted, unless many go at once
+
+
+MIGRATION = "ALTER TABLE events ADD COLUMN implied INTEGER NOT NULL DEFAULT 0"
+"""FROZEN: adds the kinds of events that are derived from each one; then `note_tokens` is due."""
+
+
+def note_tokens(db: apsw.Connection) -> None:
+    """Note with events the derived kinds that their words have tokens of.
+
+    So whoever finds other kinds knows which words to index again.
+    """
+    for (name,) in every(db, "SELECT name FROM tables"):
+        for kind in DERIVED:
+            db.execute(
+                f"UPDATE events SET implied=implied|{kind_bit(kind)}"  # noqa: S608 - our own names
+                f" WHERE id IN (SELECT rowid FROM {name} WHERE {name} MATCH ?)",
+                (f'meta : "kind{token(kind)}"',),
+            )
 
 
 class Words:
@@ -89,6 +107,16 @@ class Words:
                 batch, name = [], ""
         if batch:
             self._flush(name, batch, size)
+
+    def replace(self, row: int, body: str, meta: str) -> None:
+        """Index the text of a row that has one already, or lies among others that have."""
+        holder = "SELECT name FROM tables WHERE first<=? ORDER BY first DESC LIMIT 1"
+        name = first(self._db, holder, row)
+        if name is None:
+            self.add([(row, body, meta)])
+            return
+        self._db.execute(f"DELETE FROM {name} WHERE rowid=?", (row,))  # noqa: S608
+        self._db.execute(f"INSERT INTO {name}(rowid, body, meta) VALUES(?,?,?)", (row, body, meta))
 
     def _table(self, row: int) -> tuple[str, int, bool]:
         """Return the table of a row, the bytes of its text, and whether no other comes after it."""
@@ -206,6 +234,9 @@ class Search:
             if value is not None:
                 tests.append(test)
                 given.append(f"{value}")
+        if (kind := self._query.derived) is not None:
+            # Words of a text that is lost may have a token of a kind that it no longer implies.
+            tests.append(f"(e.implied & {kind_bit(kind)} OR e.kind={KINDS.index(kind)})")
         sql = (
             f"SELECT e.id, e.ts, e.kind, e.state FROM {name} JOIN events AS e ON e.id={name}.rowid"  # noqa: S608
             f" WHERE {' AND '.join(tests)}"

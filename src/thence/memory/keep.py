@@ -39,9 +39,10 @@ from thence.memory.derivation import fingerprint
 from thence.memory.growth import Growing, Growth, light, restated, shortened
 from thence.memory.packs import Blobs, read_all
 from thence.memory.redact import Redactor
-from thence.memory.search import kind_token, meta
+from thence.memory.search import meta
 from thence.memory.store import (
     Change,
+    EventRow,
     Held,
     Known,
     NothingStored,
@@ -60,6 +61,7 @@ _ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
 _TEXT = {"type", "text"}
 _RECALLED = 64 << 20  # bytes of payloads that are held at once, all of them, for a digest
 _END, _LEAST = 2000, 400  # characters of either end of a long result, where there are more
+_BASES = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
 _NOTE = 4096  # bytes of a note of the harness that are searched, or that a digest may want
 
 
@@ -405,7 +407,7 @@ class Keeper:
         events = growth.delta.events
         wanted = {event.event_id for event in change.events}
         new = [e for e in events if e.event_id in wanted]
-        change.words = list(_words(growth.uid, new, growth.delta.window.call_blocks))
+        change.words = list(_words(growth.uid, new, change.events))
         self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
         if growth.grown is not None and growth.grown.tail.state is None:
             # Without a state nobody knows whether the calls of earlier records are there.
@@ -418,7 +420,7 @@ class Keeper:
         change.fresh = held is None
         wanted = {event.event_id for event in change.events}
         events = [event for event in whole.events if event.event_id in wanted]
-        change.words = list(_words(whole.uid, events, whole.call_blocks))
+        change.words = list(_words(whole.uid, events, change.events))
         change.claims += _ties(whole.uid, change.row.edges, whole.about)
         return self._measured(change, stored, held.row if held else None)
 
@@ -643,22 +645,21 @@ def _packed(facts: Iterable[Fact]) -> int:
     return sum(int(length) for _, length, start, _ in refs if start == "0")
 
 
-def _words(
-    uid: str, events: Iterable[SessionEvent], blocks: Mapping[int, Block]
-) -> Iterable[Words]:
-    """Return the words of events, each with the tokens by which it can be filtered."""
+def _words(uid: str, events: Iterable[SessionEvent], rows: Iterable[EventRow]) -> Iterable[Words]:
+    """Return the words of events, each with the tokens by which it can be filtered.
+
+    What other events can be derived from has tokens without a word, too.
+    """
     agent = uid.partition(":")[0]
+    implied = {row.event_id: row.implied for row in rows}
     for event in events:
-        if event.payload is None:
-            continue
-        # What the harness noted for itself, whole files among it, was neither said nor done.
-        note = event.role == "system" and not _has_output(event.payload)
-        body = words_of(event, _NOTE) if note else words_of(event)
-        if body:
-            tokens = meta(agent, event.kind, event.tool)
-            block = blocks.get(event.event_id)
-            if block is not None and (implied := outcomes.implied_kinds(block)):
-                tokens = " ".join([tokens, *map(kind_token, implied)])
+        body = ""
+        if event.payload is not None:
+            # What the harness noted for itself, whole files among it, was neither said nor done.
+            note = event.role == "system" and not _has_output(event.payload)
+            body = words_of(event, _NOTE) if note else words_of(event)
+        if body or event.kind in _BASES:
+            tokens = meta(agent, event.kind, event.tool, implied[event.event_id])
             yield Words(event.event_id, body, tokens)
 
 

@@ -57,7 +57,7 @@ from thence.memory.rows import (
     numbers,
     with_marks,
 )
-from thence.memory.search import Answer, Found, Query
+from thence.memory.search import Answer, Found, Query, as_asked
 from thence.memory.store import (
     DATA_LOSS,
     Change,
@@ -360,7 +360,7 @@ class Postgres:
             )
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
             rows = self._every(
-                "SELECT event_id, ts, kind, state, tool, tokens FROM events"
+                "SELECT event_id, ts, kind, state, tool, tokens, implied FROM events"
                 " WHERE tenant=%s AND uid=%s AND NOT derived ORDER BY id",
                 *who,
             )
@@ -486,7 +486,8 @@ class Postgres:
         with self._telling():
             answer, rows = search(self._db, self.tenant, query, limit, offset)
             shuffled = [uid for uid, row in rows.items() if ROW.decode(row).shuffled]
-            return msgspec.structs.replace(answer, found=self._numbered(answer.found, shuffled))
+            found = as_asked(self._numbered(answer.found, shuffled), query)
+            return msgspec.structs.replace(answer, found=found)
 
     def _numbered(self, found: list[Found], shuffled: Collection[str]) -> list[Found]:
         """Give events of sessions that are not kept in their order the number they have there."""

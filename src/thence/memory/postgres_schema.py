@@ -523,6 +523,9 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,
         1,
     ),
+    # The kinds of events that are derived from one; -1 where nobody has looked yet, as in rows
+    # that a program of the schema before writes.
+    Migration("ALTER TABLE events ADD COLUMN implied smallint NOT NULL DEFAULT -1", 1),
 )
 
 

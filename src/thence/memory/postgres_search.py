@@ -32,8 +32,8 @@ from psycopg.pq import Format
 
 from thence.format.normal import KINDS
 from thence.memory.index import FIRST, SHARES, SPAN, WORTHS, digest_text, time_told
-from thence.memory.search import BUDGET, CAP, Answer, Found, Query
-from thence.memory.store import STATES
+from thence.memory.search import BUDGET, CAP, Answer, Found, Query, meta
+from thence.memory.store import STATES, EventRow
 
 LONGEST: Final = 2040
 """Bytes of a word; the database takes 2,046."""
@@ -170,6 +170,52 @@ def marks_of(meta: str, tenant: str, number: int) -> list[str]:
     who = _short(tenant)
     runs = (f"#{who}", f"@{who}.{number >> RUN}", f"^{who}.{number >> ERA}")
     return [*(_word(f"={word}") for word in meta.split()), *runs]
+
+
+_MARK_AGAIN: Final = """
+    UPDATE words AS t SET body = ts_delete(t.body, m.marks) || v.marks::tsvector
+    FROM unnest(%s::text[], %s::bigint[], %s::text[]) AS v(uid, event_id, marks)
+    JOIN words AS w ON w.tenant = %s AND w.uid = v.uid AND w.event_id = v.event_id
+    CROSS JOIN LATERAL (SELECT ARRAY(
+        SELECT lexeme FROM unnest(w.body) WHERE lexeme ~ '^=(kind|tool)'
+    ) AS marks, tsvector_to_array(v.marks::tsvector) AS wanted) AS m
+    WHERE t.tenant = w.tenant AND t.uid = w.uid AND t.event_id = w.event_id AND t.piece = w.piece
+        AND NOT (m.marks @> m.wanted AND m.wanted @> m.marks)
+"""
+_WITHOUT_WORDS: Final = """
+    SELECT e.uid, e.event_id, e.id, e.ts FROM unnest(%s::text[], %s::bigint[]) AS v(uid, event_id)
+    JOIN events AS e ON e.uid = v.uid AND e.event_id = v.event_id AND e.tenant = %s
+    WHERE NOT EXISTS (
+        SELECT 1 FROM words AS t
+        WHERE t.tenant = e.tenant AND t.uid = e.uid AND t.event_id = e.event_id
+    )
+"""
+
+
+def mark_again(db: Db, tenant: str, machine: str, events: Sequence[tuple[str, EventRow]]) -> None:
+    """Let words have the marks of events as later records tell of them, before their rows do."""
+    metas = {
+        (uid, row.event_id): meta(uid.partition(":")[0], KINDS[row.kind], row.tool, row.implied)
+        for uid, row in events
+    }
+    marks = [
+        " ".join(_quoted(_word(f"={word}")) for word in metas[uid, row.event_id].split()[1:])
+        for uid, row in events
+    ]
+    uids, ids = [uid for uid, _ in events], [row.event_id for _, row in events]
+    db.execute(_MARK_AGAIN, (uids, ids, marks, tenant))
+    # Texts without a word had no vector before other events were derived from them.
+    implying = [(uid, row.event_id) for uid, row in events if row.implied]
+    if not implying:
+        return
+    missing = (*map(list, zip(*implying, strict=True)), tenant)
+    for uid, event, number, ts in db.execute(_WITHOUT_WORDS, missing).fetchall():
+        [body] = vectors("", marks_of(metas[uid, event], tenant, number))
+        db.execute(
+            "INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
+            " VALUES(%s, %s, %s, %s, 0, 1, %s, %s, %s)",
+            (tenant, machine, uid, event, number, ts, body),
+        )
 
 
 def digest_vector(text: str, agent: str, tenant: str) -> Vector:

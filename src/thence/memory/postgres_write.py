@@ -25,7 +25,7 @@ from thence.memory.index import digest_text
 from thence.memory.objects import object_pack
 from thence.memory.packs import pack_name
 from thence.memory.postgres_schema import TIER1
-from thence.memory.postgres_search import digest_vector, marks_of, vectors
+from thence.memory.postgres_search import digest_vector, mark_again, marks_of, vectors
 from thence.memory.rows import (
     OBJECT,
     REPACK,
@@ -67,7 +67,7 @@ _WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqiqi")
 STAGE = """
     CREATE TEMP TABLE IF NOT EXISTS staged_events(
         lot integer, uid text COLLATE "C", event_id bigint, id bigint, ts bigint, kind smallint,
-        state smallint, tool text, tokens bigint, ref text, derived boolean
+        state smallint, tool text, tokens bigint, ref text, implied smallint, derived boolean
     ) ON COMMIT DELETE ROWS;
     CREATE TEMP TABLE IF NOT EXISTS staged_words(
         lot integer, uid text COLLATE "C", event_id bigint, piece integer, pieces integer,
@@ -79,8 +79,8 @@ STAGE = """
 
 _PUT_NEW_EVENTS = (
     b"INSERT INTO events(tenant, machine, uid, event_id, id, ts, kind, state, tool, tokens, ref,"
-    b" derived) SELECT %(tenant)s, %(machine)s, uid, event_id, id, ts, kind, state, tool, tokens,"
-    b" ref, derived FROM staged_events WHERE lot=%(lot)s ORDER BY uid, event_id"
+    b" implied, derived) SELECT %(tenant)s, %(machine)s, uid, event_id, id, ts, kind, state, tool,"
+    b" tokens, ref, implied, derived FROM staged_events WHERE lot=%(lot)s ORDER BY uid, event_id"
 )
 _PUT_EVENTS = _PUT_NEW_EVENTS + b" ON CONFLICT (tenant, uid, event_id) DO NOTHING"
 _PUT_NEW_WORDS = (
@@ -445,8 +445,8 @@ class Writer:
         self._copy(
             "staged_events",
             (
-                f"{names[key[0]]}{row.event_id}\t{placed[key][0]}\t{row.ts}\t{row.kind}\t"
-                f"{row.state}\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}{ends}"
+                f"{names[key[0]]}{row.event_id}\t{placed[key][0]}\t{row.ts}\t{row.kind}\t{row.state}"
+                f"\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}\t{row.implied}{ends}"
                 for key, row in rows.items()
             ),
         )
@@ -523,19 +523,20 @@ class Writer:
     def _alter(self, events: Sequence[tuple[str, EventRow]]) -> None:
         if not events:
             return
+        mark_again(self._db, self._tenant, self._machine, events)
         given = (
             [uid for uid, _ in events],
             *(
                 [_stored(getattr(row, name)) for _, row in events]
-                for name in ("event_id", "ts", "kind", "state", "tool", "tokens")
+                for name in ("event_id", "ts", "kind", "state", "tool", "tokens", "implied")
             ),
             self._tenant,
         )
         self._db.execute(
             "UPDATE events AS t SET ts=v.ts, kind=v.kind, state=v.state, tool=v.tool,"
-            " tokens=v.tokens FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::smallint[],"
-            " %s::smallint[], %s::text[], %s::bigint[])"
-            " AS v(uid, event_id, ts, kind, state, tool, tokens)"
+            " tokens=v.tokens, implied=v.implied FROM unnest(%s::text[], %s::bigint[],"
+            " %s::bigint[], %s::smallint[], %s::smallint[], %s::text[], %s::bigint[],"
+            " %s::smallint[]) AS v(uid, event_id, ts, kind, state, tool, tokens, implied)"
             " WHERE t.tenant=%s AND t.uid=v.uid AND t.event_id=v.event_id",
             given,
         )

@@ -36,23 +36,37 @@ def event_name(event: int) -> str:
     return f"e{event:013x}"[:7]
 
 
-def event_of(uid: str, events: Iterable[SessionEvent], wanted: str) -> SessionEvent:
+def find_event(events: Iterable[SessionEvent], wanted: str) -> SessionEvent | None:
     """Return the event that a name means: a short one, an id in digits, or the log's own id."""
-    for event in _meant(events, wanted):
+    return next(_named(events, wanted), None)
+
+
+def event_of(whole: Whole, wanted: str) -> SessionEvent:
+    """Return the event that a name means; of a derived one that from which it is derived."""
+    for event in _meant(whole, wanted):
         return event
-    raise _no_event(uid, wanted)
+    raise _no_event(whole, wanted)
 
 
 def place_of(whole: Whole, wanted: str) -> int:
     """Return the place of the record that a name means."""
-    for event in _meant(whole.events, wanted):
+    for event in _meant(whole, wanted):
         place = whole.graph.place(event.native_id)
         if place is not None:
             return place
-    raise _no_event(whole.uid, wanted)
+    raise _no_event(whole, wanted)
 
 
-def _meant(events: Iterable[SessionEvent], wanted: str) -> Iterator[SessionEvent]:
+def _meant(whole: Whole, wanted: str) -> Iterator[SessionEvent]:
+    yield from _named(whole.events, wanted)
+    digits = wanted.removeprefix("e").lower()
+    bases = {event.event_id: event for event in whole.events} if digits else {}
+    for event in whole.derived if digits else ():
+        if wanted == f"{event.event_id}" or f"{event.event_id:013x}".startswith(digits):
+            yield bases[event.derived_from or 0]  # it is shown where it comes from
+
+
+def _named(events: Iterable[SessionEvent], wanted: str) -> Iterator[SessionEvent]:
     digits = wanted.removeprefix("e").lower()
     for event in events:
         own = f"{event.event_id:013x}".startswith(digits) and digits
@@ -60,9 +74,9 @@ def _meant(events: Iterable[SessionEvent], wanted: str) -> Iterator[SessionEvent
             yield event
 
 
-def _no_event(uid: str, wanted: str) -> SessionNotFound:
+def _no_event(whole: Whole, wanted: str) -> SessionNotFound:
     return SessionNotFound(
-        f"no event {wanted[:80]!r} in {uid}", hint="thence search names the events it finds"
+        f"no event {wanted[:80]!r} in {whole.uid}", hint="thence search names the events it finds"
     )
 
 

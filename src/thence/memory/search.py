@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import msgspec
 
@@ -25,7 +25,7 @@ from thence.errors import ThenceError
 from thence.format.expressions import expression
 from thence.format.facts import Block, words_of
 from thence.format.figures import TICKS
-from thence.format.normal import KINDS
+from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
 from thence.format.records import JSON
 from thence.memory.packs import Blobs
 from thence.memory.spelling import load
@@ -69,6 +69,8 @@ class Query(msgspec.Struct, frozen=True):
     without: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     """Tokens to filter by, all of them."""
+    derived: str | None = None
+    """The kind asked for, if it is one of events that are derived from others."""
     agent: str | None = None
     project: str | None = None
     model: str | None = None
@@ -105,6 +107,8 @@ class Found(msgspec.Struct, frozen=True):
     """The text itself, where there is no ref to it: digests."""
     session: int = 0
     row: int | None = None
+    derived_from: int | None = None
+    """The event whose words these are, where the one that was found is derived from it."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -128,6 +132,13 @@ class Hit(msgspec.Struct, frozen=True):
     state: str | None = None
     unread: str | None = None
     """Why there is no text to show: one damaged pack must not cost the other answers."""
+    derived_from: int | None = None
+    """The event that says it, where this one is derived from another."""
+
+    @property
+    def shown_at(self) -> int | None:
+        """The event that a page of the session shows it at."""
+        return self.event_id if self.derived_from is None else self.derived_from
 
 
 class Hits(msgspec.Struct, frozen=True):
@@ -215,6 +226,8 @@ def _filter(  # noqa: PLR0917
             meta.append("kindtoolcall")
     elif name in ("agent", "tool", "kind"):
         meta.append(name + token(value))
+        if name == "kind" and value in DERIVED:
+            given["derived"] = value
         kinds = (*KINDS, "note")  # what people wrote down is no event of a session
         if name == "kind" and value not in kinds:
             raise BadQuery(
@@ -257,21 +270,15 @@ def _ticks(text: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def meta(agent: str, kind: str, tool: str | None) -> str:
-    """Spell what an event is as words of the index; the tokenizer knows letters and digits only."""
-    return " ".join(
-        (
-            f"agent{token(agent)}",
-            kind_token(kind),
-            f"tool{token(tool)}" if tool else "",
-        )
-    ).rstrip()
+def meta(agent: str, kind: str, tool: str | None, implied: int = 0) -> str:
+    """Spell what an event is as words of the index; the tokenizer knows letters and digits only.
 
-
-@cache
-def kind_token(kind: str) -> str:
-    """Spell a kind of event as a word of the index."""
-    return f"kind{token(kind)}"
+    Among them are the kinds of events that are derived from it: their words are its own.
+    """
+    words = [f"agent{token(agent)}", f"kind{token(kind)}"]
+    words += [f"tool{token(tool)}"] if tool else []
+    words += [f"kind{token(other)}" for other in implied_kinds(implied)]
+    return " ".join(words)
 
 
 def token(text: str) -> str:
@@ -280,6 +287,25 @@ def token(text: str) -> str:
 
 
 # -- answers --------------------------------------------------------------------------------
+
+
+def as_asked(found: Sequence[Found], query: Query) -> list[Found]:
+    """Return what was found as the events that were asked for: those derived from what has words.
+
+    Their number stays that of the event they are derived from: there they are shown.
+    """
+    kind = query.derived
+    return [
+        one
+        if kind is None or one.event_id is None or one.kind == kind
+        else msgspec.structs.replace(
+            one,
+            event_id=derived_id(one.session_uid, kind, one.event_id),
+            kind=kind,
+            derived_from=one.event_id,
+        )
+        for one in found
+    ]
 
 
 def hits(answer: Answer, query: Query, blobs: Blobs) -> Hits:
@@ -292,8 +318,7 @@ def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
     text, unread = found.text or "", None
     if found.text is None and found.ref is not None:
         try:
-            payload = load(blobs.read(found.ref))
-            text = words_of(Block("lifecycle", "system", payload=payload))
+            text = payload_words(blobs, found.ref)
         except ThenceError as error:
             unread = str(error)
     when = datetime.fromtimestamp(found.ts / 1000, UTC) if found.ts else None
@@ -307,7 +332,13 @@ def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
         round(found.score, 4),
         found.state,
         unread,
+        found.derived_from,
     )
+
+
+def payload_words(blobs: Blobs, ref: str) -> str:
+    """Return the text of a payload, as it is indexed and shown."""
+    return words_of(Block("lifecycle", "system", payload=load(blobs.read(ref))))
 
 
 def snippet(text: str, terms: Iterable[str]) -> str:

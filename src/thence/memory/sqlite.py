@@ -31,7 +31,7 @@ from thence.errors import (
 )
 from thence.format.facts import Fact
 from thence.format.records import JSON
-from thence.memory import disk, runs
+from thence.memory import disk, index, runs
 from thence.memory.index import Search, Words, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
@@ -48,7 +48,7 @@ from thence.memory.rows import (
     numbers,
     with_marks,
 )
-from thence.memory.search import Answer, Found, Query
+from thence.memory.search import Answer, Found, Query, as_asked
 from thence.memory.sqlite_rows import (
     DIGESTS,
     SessionIndex,
@@ -172,6 +172,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE sessions ADD COLUMN fold INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE sessions ADD COLUMN digest INTEGER NOT NULL DEFAULT 0;
     """,
+    index.MIGRATION,
 )
 
 
@@ -328,6 +329,8 @@ class Sqlite:
                 if first(db, "PRAGMA user_version") > number:
                     continue  # another process was first
                 db.execute(MIGRATIONS[number])
+                if MIGRATIONS[number] == index.MIGRATION:
+                    index.note_tokens(db)
                 db.execute(f"PRAGMA user_version={number + 1}")
 
     @contextlib.contextmanager
@@ -415,7 +418,7 @@ class Sqlite:
                 if change.renamed:
                     rename_refs(db, session, change)
                 elif not restated:
-                    put_events(db, words, session, change, start)
+                    put_events(db, words, self.blobs, session, change, start)
                     is_shared = (
                         claim(db, session, change)
                         or is_copied(db, session, change)
@@ -448,7 +451,7 @@ class Sqlite:
             session, row, cursor, _ = there
             parts = db.execute("SELECT body FROM facts WHERE session=? ORDER BY part", (session,))
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
-            rows = runs.events(db, session, "event_id, ts, kind, state, tool, tokens")
+            rows = runs.events(db, session, "event_id, ts, kind, state, tool, tokens, implied")
             events = {event: Seen(*seen) for event, *seen in rows}
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = foreign_claims(db, session, facts)
@@ -551,7 +554,8 @@ class Sqlite:
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the newest first, within a budget of time."""
         answer = Search(self._db, query).run(limit, offset)
-        return msgspec.structs.replace(answer, found=self._numbered(answer.found))
+        found = as_asked(self._numbered(answer.found), query)
+        return msgspec.structs.replace(answer, found=found)
 
     def _numbered(self, found: Sequence[Found]) -> list[Found]:
         """Give each event the number it has when its session is shown."""

@@ -6,16 +6,19 @@ replaced is deleted here and overwritten by SQLite (`secure_delete`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import apsw
 import msgspec
 
+from thence.errors import ThenceError
 from thence.format.facts import Fact
-from thence.format.normal import event_id
+from thence.format.normal import KINDS, event_id
 from thence.format.records import JSON
 from thence.memory import runs
 from thence.memory.index import Words, digest_text, every, first
+from thence.memory.packs import Blobs
 from thence.memory.rows import (
     FOR_LATER,
     REPACK,
@@ -29,6 +32,7 @@ from thence.memory.rows import (
     now,
     spend_values,
 )
+from thence.memory.search import meta, payload_words
 from thence.memory.store import (
     Change,
     Digested,
@@ -100,7 +104,9 @@ def put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
     return db.last_insert_rowid(), False
 
 
-def put_events(db: apsw.Connection, words: Words, session: int, change: Change, start: int) -> None:
+def put_events(  # noqa: PLR0917 - two places, and what goes there
+    db: apsw.Connection, words: Words, blobs: Blobs, session: int, change: Change, start: int
+) -> None:
     """Write the events, facts, words and sums of a change, from row `start` on if there is one."""
     if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
         # What is replaced may have been kept by rules that did not know a secret.
@@ -114,6 +120,7 @@ def put_events(db: apsw.Connection, words: Words, session: int, change: Change, 
     if change.facts:
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
+    _alter_events(db, words, blobs, session, change)  # an index takes rising numbers cheaply
     start, before = start or words.place(session, change), db.total_changes()
     ids = _put_rows(db, words, session, change.events, start)
     gaps = db.total_changes() - before < len(change.events)
@@ -126,10 +133,6 @@ def put_events(db: apsw.Connection, words: Words, session: int, change: Change, 
         runs.find(db, session)
     elif ids:
         runs.add(db, session, start, len(ids))
-    db.executemany(
-        "UPDATE events SET ts=?, kind=?, state=?, tool=?, tokens=? WHERE session=? AND event_id=?",
-        [(e.ts, e.kind, e.state, e.tool, e.tokens, session, e.event_id) for e in change.altered],
-    )
     db.execute("DELETE FROM spend WHERE session=?", (session,))
     db.executemany(
         "INSERT INTO spend VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -139,6 +142,33 @@ def put_events(db: apsw.Connection, words: Words, session: int, change: Change, 
         shared = (change.replayed, change.billed or frozenset(), change.ties)
         body = msgspec.msgpack.encode(shared)
         db.execute("INSERT OR REPLACE INTO shares VALUES(?,?)", (session, body))
+
+
+def _alter_events(
+    db: apsw.Connection, words: Words, blobs: Blobs, session: int, change: Change
+) -> None:
+    """Write what later records say of earlier events; their words get the tokens of today."""
+    stored = "SELECT id, ref, kind, tool, implied FROM events WHERE session=? AND event_id=?"
+    values = "ts=?, kind=?, state=?, tool=?, tokens=?, implied=?"
+    for event in change.altered:
+        row = db.execute(stored, (session, event.event_id)).fetchone()
+        if row is None:
+            continue
+        number, ref, *before = row
+        db.execute(
+            f"UPDATE events SET {values} WHERE id=?",  # noqa: S608 - written above
+            (
+                *(event.ts, event.kind, event.state, event.tool, event.tokens, event.implied),
+                number,
+            ),
+        )
+        if before == [event.kind, event.tool, event.implied]:
+            continue
+        # Where the text is lost its words stay as they are; doctor tells of it.
+        with contextlib.suppress(ThenceError):
+            body = "" if ref is None else payload_words(blobs, ref)
+            tokens = meta(change.row.session.flavor, KINDS[event.kind], event.tool, event.implied)
+            words.replace(number, body, tokens)
 
 
 def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
@@ -196,7 +226,8 @@ def _put_rows(
     """Write rows of events in their order from `start` on, and return the row of each."""
     ids = {event.event_id: at for at, event in enumerate(events, start)}
     db.executemany(
-        f"INSERT OR IGNORE INTO events VALUES(?,?,?,?,?,?,?,?,?,{int(derived)})",
+        "INSERT OR IGNORE INTO events(id, session, event_id, ts, kind, state, tool, tokens, ref,"
+        f" implied, derived) VALUES(?,?,?,?,?,?,?,?,?,?,{int(derived)})",
         [
             (number, session, *msgspec.structs.astuple(event))
             for number, event in enumerate(events, start)

@@ -134,6 +134,8 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tool: str | None
     tokens: int
     ref: str | None
+    implied: int = 0
+    """The kinds of events that are derived from it, as `normal.implied_bits`."""
 
 
 class Seen(NamedTuple):
@@ -144,6 +146,7 @@ class Seen(NamedTuple):
     state: int
     tool: str | None
     tokens: int
+    implied: int = 0
 
 
 class Words(msgspec.Struct, frozen=True, array_like=True, gc=False):

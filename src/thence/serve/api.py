@@ -60,7 +60,7 @@ from thence.serve.answers import (
 )
 from thence.serve.charts import charts_of
 from thence.serve.desk import AtDesk, Desk
-from thence.serve.timeline import timelines_of
+from thence.serve.timeline import Timeline, timelines_of
 
 PAGE: Final = 50
 LARGEST: Final = 200
@@ -342,22 +342,27 @@ def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
 def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
     """One event, whole."""
-    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = recall.event_of(row.session.session_uid, timeline.events, event)
-    found = recall.with_body(desk.store.blobs, found)
+    found, timeline = _event(desk, uid, event)
     return event_out(found, timeline.outcomes.get(found.event_id))
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
 def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[bytes]:
     """What an event holds, as it is kept: a file to save, never a page to show."""
-    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = recall.event_of(row.session.session_uid, timeline.events, event)
-    found = recall.with_body(desk.store.blobs, found)
+    found, _ = _event(desk, uid, event)
     body = msgspec.json.format(msgspec.json.encode(found.payload), indent=2)
     name = f"{recall.event_name(found.event_id)}.txt"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return Response(body, media_type="text/plain", headers=headers)
+
+
+def _event(desk: Desk, uid: str, wanted: str) -> tuple[SessionEvent, Timeline]:
+    """Return the event that a name means, with its payload."""
+    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
+    found = recall.find_event(timeline.events, wanted)
+    if found is None:  # the name of a derived event, or of none
+        found = recall.event_of(charts_of(desk).get(desk, row).whole, wanted)
+    return recall.with_body(desk.store.blobs, found), timeline
 
 
 def _events(

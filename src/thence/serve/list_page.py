@@ -267,7 +267,7 @@ def _searched(
     cards = []
     for uid, hit in zip(shown, told.hits, strict=True):
         made = card(desk, rows[uid], clock)
-        href = address(uid, hit.event_id)
+        href = address(uid, hit.shown_at)
         said = hit.snippet if hit.unread is None else f"cannot be read: {hit.unread}"
         cards.append(msgspec.structs.replace(made, snippet=marked(near(said)), href=href))
     number = sum(map(len, first.values()))

@@ -20,7 +20,7 @@ from thence.errors import ThenceError
 from thence.format.facts import Block, Fact
 from thence.format.graph import State
 from thence.format.nodes import Is, Node
-from thence.format.normal import numbered
+from thence.format.normal import derived_id, kind_bit, numbered
 from thence.format.records import Usage
 from thence.format.whole import Whole
 from thence.memory.growth import Growing
@@ -138,15 +138,22 @@ class StoreSuite:
             return
         more = _grown(store, held, "one", "hello", "again")
         row = msgspec.structs.replace(
-            change.events[0], state=_state(State.DEAD), tokens=7, tool="Bash"
+            change.events[0],
+            state=_state(State.DEAD),
+            tokens=7,
+            tool="Bash",
+            implied=kind_bit("retry"),
         )
         more.altered = [row]
         store.write([more])
         after = store.held("claude:one")
         if after is None or len(after.events) != 2:
             yield "growing lost or doubled events"
-        elif after.events[row.event_id] != (row.ts, row.kind, row.state, "Bash", 7):
+        elif after.events[row.event_id] != (row.ts, row.kind, row.state, "Bash", 7, row.implied):
             yield "an event that changed is the old one"
+        retries = store.search(parse("kind:retry hello")).found
+        if [derived_id("claude:one", "retry", row.event_id)] != [one.event_id for one in retries]:
+            yield "an event is not found by the kind that is derived from it"
         if after is not None:
             last = _grown(store, after, "one", "hello", "again", "and again")
             last.vanished = [row.event_id]
