@@ -157,8 +157,9 @@ def adapters() -> dict[str, Adapter]:
     from thence.adapters.codex import Codex
     from thence.adapters.grok import Grok
     from thence.adapters.native import Native
+    from thence.adapters.pi import Pi
 
-    return {one.name: one for one in (Claude(), Codex(), Grok(), Native())}
+    return {one.name: one for one in (Claude(), Codex(), Grok(), Native(), Pi())}
 
 
 def tellers() -> dict[str, Adapter]:
