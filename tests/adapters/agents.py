@@ -35,19 +35,28 @@ class Scenario(msgspec.Struct, frozen=True):
     prompts: int
 
 
-def billed(scenario: Path, *, unlogged: tuple[str, ...] = ()) -> Scenario:
-    """Return what the API billed, without the kinds of request that no file holds."""
+def billed(
+    scenario: Path,
+    *,
+    unlogged: tuple[str, ...] = (),
+    side: tuple[str, ...] = ("subagent",),
+    unasked: int = 0,
+) -> Scenario:
+    """Return what the API billed, without the kinds of request that no file holds.
+
+    `side` are the kinds that subagents made, `unasked` the prompts that no request was made for.
+    """
     truth = json.loads((scenario / "truth.json").read_text())
     bills = {"own": Bill(), "side": Bill()}
     calls: Counter[str] = Counter()
-    prompts = 0
+    prompts = unasked
     for request in truth["requests"]:
         kind = request["kind"]
         prompts += kind == "turn" and request["step"] == 0
         if kind in unlogged or not request["completed"]:
             continue
         calls.update(request["calls"])
-        where = "side" if kind == "subagent" else "own"
+        where = "side" if kind in side else "own"
         usage, bill = request["usage"], bills[where]
         bills[where] = Bill(
             bill.requests + 1,

@@ -158,8 +158,9 @@ def adapters() -> dict[str, Adapter]:
     from thence.adapters.grok import Grok
     from thence.adapters.native import Native
     from thence.adapters.pi import Pi
+    from thence.adapters.qwen import Qwen
 
-    return {one.name: one for one in (Claude(), Codex(), Grok(), Native(), Pi())}
+    return {one.name: one for one in (Claude(), Codex(), Grok(), Native(), Pi(), Qwen())}
 
 
 def tellers() -> dict[str, Adapter]:
