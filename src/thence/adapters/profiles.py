@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-PROFILED: Final = ("pi", "qwen")
+PROFILED: Final = ("copilot", "pi", "qwen")
 """Agents whose folder has a profile, by the name of their adapter."""
 
 
@@ -31,13 +31,16 @@ class Profile(msgspec.Struct, frozen=True):
     takes_equals: bool = True
     """The option and its value may be one word, with an equals sign between them."""
 
+    needs_equals: bool = False
+    """The value of the option may be left out, so it must stand in the same word."""
+
     def resume_command(self, session: str) -> list[str]:
         """Return the command line that resumes a session.
 
         An id may begin with a dash. It is then passed so that it cannot be taken for an option.
         """
         *before, option = self.resume_option
-        if session.startswith("-") and self.takes_equals:
+        if self.needs_equals or (session.startswith("-") and self.takes_equals):
             return [*before, f"{option}={session}"]
         return [*before, option, session]
 

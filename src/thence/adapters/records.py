@@ -5,6 +5,7 @@ Everything takes values of any shape and never raises.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,11 @@ def note(summary: str, payload: JSON) -> Block:
     return Block("lifecycle", "system", one_line(summary), payload)
 
 
+def unindexed(summary: str, value: JSON) -> Block:
+    """Return a block that no model answered and that is no use to search: prompts of the client."""
+    return note(summary, {"type": "document", "content": value})
+
+
 def injected(said: str) -> Block:
     """Return text that the harness put into the user's mouth."""
     return Block("lifecycle", "user", one_line(said), {"type": "text", "text": said})
@@ -184,6 +190,35 @@ def first_records(path: str) -> list[Record]:
             continue
         if isinstance(value, dict):
             out.append(value)
+    return out
+
+
+def is_running(pid: JSON) -> bool:
+    """Return whether a process with this number runs."""
+    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's process: it runs
+        return True
+    return True
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, sorted; links are not followed, and noted."""
+    try:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return []
+    out: list[Path] = []
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            out.append(Path(entry.path))
+        else:
+            files.note_link(entry)
     return out
 
 

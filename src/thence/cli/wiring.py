@@ -155,12 +155,14 @@ def adapters() -> dict[str, Adapter]:
         return installed()
     from thence.adapters.claude import Claude
     from thence.adapters.codex import Codex
+    from thence.adapters.copilot import Copilot
     from thence.adapters.grok import Grok
     from thence.adapters.native import Native
     from thence.adapters.pi import Pi
     from thence.adapters.qwen import Qwen
 
-    return {one.name: one for one in (Claude(), Codex(), Grok(), Native(), Pi(), Qwen())}
+    own = (Claude(), Codex(), Copilot(), Grok(), Native(), Pi(), Qwen())
+    return {adapter.name: adapter for adapter in own}
 
 
 def tellers() -> dict[str, Adapter]:

@@ -143,7 +143,8 @@ FAILURES = Table(Row(*row) for row in (
                 r"(?:exec command|patch) rejected"),
      "This command requires approval", "This command requires sudo"),
     ("interrupted", (r"\[Tool call interrupted|\[Request interrupted by user|Tool execution was "
-                     r"cancelled|aborted(?: by user)?\s*$"), "aborted by user", "aborted by code"),
+                     r"(?:cancelled|interrupted)|aborted(?: by user)?\s*$"),
+     "aborted by user", "aborted by code"),
     ("timeout", (r"[Cc]ommand timed out|failed in sandbox \w+ with execution error: command timed"),
      "Command timed out after 2m 0.0s", "Commands time out"),
     ("text", (r"<tool_use_error>|(?:Error|error|ERROR|InputValidationError): |Error\s*$|Failed to "

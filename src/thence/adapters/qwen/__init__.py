@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from thence.adapters import Batch, Cursor, File, Source, files
-from thence.adapters.records import QuietAgent, Record, first_records, roots_of
+from thence.adapters.records import QuietAgent, Record, first_records, roots_of, subfolders
 
 _CHATS, _SIDES, _ARCHIVE = "chats", "subagents", "archive"
 _LOG, _META = ".jsonl", ".meta.json"
@@ -34,7 +34,7 @@ class Qwen(QuietAgent):
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions, project by project."""
         sessions: dict[str, list[Path]] = {}
-        for project in _folders(root / "projects"):
+        for project in subfolders(root / "projects"):
             for log in _logs(project / _CHATS):
                 sessions.setdefault(log.name.removesuffix(_LOG), []).append(log)
         for session, logs in sorted(sessions.items()):
@@ -78,19 +78,6 @@ def is_ours(value: Record) -> bool:
     message = value.get("message")
     has_parts = isinstance(message, dict) and isinstance(message.get("parts"), list)
     return has_parts or "systemPayload" in value
-
-
-def _folders(folder: Path) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield Path(entry.path)
-        else:
-            files.note_link(entry)
 
 
 def _logs(folder: Path) -> Iterator[Path]:

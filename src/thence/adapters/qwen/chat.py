@@ -151,7 +151,7 @@ class Chat(LineReader):
         content = fields(record.get("message")).get("parts")
         typed = text(fields(record.get("systemPayload")).get("displayText"))
         provenance = record.get("provenance")
-        is_human = record.get("subtype") not in _NO_PROMPT and (
+        is_human = word(record.get("subtype")) not in _NO_PROMPT and (
             not isinstance(provenance, str) or provenance == "real_user"
         )
         parts = [_asked(part, typed, is_human=is_human) for part in parts_of(content)]
