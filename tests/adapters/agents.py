@@ -41,10 +41,12 @@ def billed(
     unlogged: tuple[str, ...] = (),
     side: tuple[str, ...] = ("subagent",),
     unasked: int = 0,
+    thoughts_beside: bool = False,
 ) -> Scenario:
     """Return what the API billed, without the kinds of request that no file holds.
 
     `side` are the kinds that subagents made, `unasked` the prompts that no request was made for.
+    With `thoughts_beside` the API's output does not include what the model thought.
     """
     truth = json.loads((scenario / "truth.json").read_text())
     bills = {"own": Bill(), "side": Bill()}
@@ -62,7 +64,7 @@ def billed(
             bill.requests + 1,
             bill.input + usage["input"],
             bill.cached + usage["cached"],
-            bill.output + usage["output"],
+            bill.output + usage["output"] + thoughts_beside * usage["reasoning"],
         )
     return Scenario(bills["own"], bills["side"], dict(calls), prompts)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-PROFILED: Final = ("copilot", "pi", "qwen")
+PROFILED: Final = ("copilot", "gemini", "pi", "qwen")
 """Agents whose folder has a profile, by the name of their adapter."""
 
 

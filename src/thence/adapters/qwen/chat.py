@@ -154,6 +154,7 @@ class Chat(LineReader):
         is_human = word(record.get("subtype")) not in _NO_PROMPT and (
             not isinstance(provenance, str) or provenance == "real_user"
         )
+        is_human = is_human and self._file.channel == "main"
         parts = [_asked(part, typed, is_human=is_human) for part in parts_of(content)]
         flags = Is.PROMPT if any(part.kind == "user_msg" for part in parts) else 0
         node = self._node(found, record, flags)
