@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-PROFILED: Final = ("copilot", "gemini", "pi", "qwen")
+PROFILED: Final = ("copilot", "gemini", "kimi", "pi", "qwen")
 """Agents whose folder has a profile, by the name of their adapter."""
 
 

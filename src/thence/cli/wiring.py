@@ -158,11 +158,12 @@ def adapters() -> dict[str, Adapter]:
     from thence.adapters.copilot import Copilot
     from thence.adapters.gemini import Gemini
     from thence.adapters.grok import Grok
+    from thence.adapters.kimi import Kimi
     from thence.adapters.native import Native
     from thence.adapters.pi import Pi
     from thence.adapters.qwen import Qwen
 
-    own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Native(), Pi(), Qwen())
+    own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Native(), Pi(), Qwen())
     return {adapter.name: adapter for adapter in own}
 
 
