@@ -14,8 +14,8 @@ from thence.adapters.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
-PARENT = "session_44444444-0000-4000-8000-00000000000a"
-FORK = "session_44444444-0000-4000-8000-00000000000b"
+PARENT = "44444444-0000-4000-8000-00000000000a"
+FORK = "44444444-0000-4000-8000-00000000000b"
 KNOWN = {"kimi": Kimi()}
 
 
@@ -95,7 +95,7 @@ TALK = [
 
 def path_of(root: Path, session: str, agent: str = "main") -> Path:
     """Where the log of an agent lies."""
-    return root / "sessions" / "wd_demo_ab" / session / "agents" / agent / "wire.jsonl"
+    return root / "sessions" / "wd_demo_ab" / f"session_{session}" / "agents" / agent / "wire.jsonl"
 
 
 def write(root: Path) -> None:
@@ -142,7 +142,7 @@ def write(root: Path) -> None:
         ended(54),
     )
     card = path_of(root, FORK).parent.parent.parent / "state.json"
-    card.write_text(json.dumps({"cwd": "/work/demo", "forkedFrom": PARENT}))
+    card.write_text(json.dumps({"cwd": "/work/demo", "forkedFrom": f"session_{PARENT}"}))
 
 
 @pytest.mark.parametrize(
@@ -263,14 +263,14 @@ def test_a_switch_of_branches_leaves_the_lines_after_its_base(tmp_path: Path) ->
 
 def test_a_fork_of_a_fork_is_billed_once(tmp_path: Path) -> None:
     """Its log begins with both copied parts."""
-    names = [f"session_44444444-0000-4000-8000-00000000000{n}" for n in "abc"]
+    names = [f"44444444-0000-4000-8000-00000000000{n}" for n in "abc"]
     own = [[*asked(50 + n, f"Way {n}"), usage(60 + n, 2000, 9)] for n in range(3)]
     lines: list[Any] = list(TALK)
     for nth, name in enumerate(names):
         lines = lines if not nth else [*lines, {"type": "forked"}]
         lines = [*lines, *own[nth]]
         path = write_lines(path_of(tmp_path, name), *lines)
-        card = {"forkedFrom": names[nth - 1]} if nth else {}
+        card = {"forkedFrom": f"session_{names[nth - 1]}"} if nth else {}
         (path.parent.parent.parent / "state.json").write_text(json.dumps(card))
 
     spent = [whole.spent.own for whole in wholes(Kimi(), tmp_path).values()]

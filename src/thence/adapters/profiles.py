@@ -31,6 +31,10 @@ class Profile(msgspec.Struct, frozen=True):
     takes_equals: bool = True
     """The option and its value may be one word, with an equals sign between them."""
 
+    id_prefix: str = ""
+    """What stands before the id of a session on a command line."""
+    lost_on_resume: str = ""
+    """What a resumed session does not get back, where that is not its permissions."""
     needs_equals: bool = False
     """The value of the option may be left out, so it must stand in the same word."""
 
@@ -40,6 +44,7 @@ class Profile(msgspec.Struct, frozen=True):
         An id may begin with a dash. It is then passed so that it cannot be taken for an option.
         """
         *before, option = self.resume_option
+        session = f"{self.id_prefix}{session}"
         if self.needs_equals or (session.startswith("-") and self.takes_equals):
             return [*before, f"{option}={session}"]
         return [*before, option, session]
@@ -51,7 +56,8 @@ class Profile(msgspec.Struct, frozen=True):
     @property
     def not_restored(self) -> str:
         """What a resumed session does not get back."""
-        return f"permissions granted for that session only; {self.label} asks again"
+        usual = f"permissions granted for that session only; {self.label} asks again"
+        return self.lost_on_resume or usual
 
 
 def profile_of(agent: str) -> Profile | None:

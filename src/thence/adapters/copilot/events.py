@@ -112,10 +112,10 @@ class Events(LineReader):
         )
 
     def _noted(
-        self, found: Found, event: Record, line: str, flags: int = 0, **more: Any
+        self, found: Found, event: Record, line: str, flags: int = Is.INTERNAL, **more: Any
     ) -> list[Fact]:
         """Return an event that is book-keeping."""
-        node = self._node(found, event, Is.INTERNAL | flags)
+        node = self._node(found, event, flags)
         make = unindexed if word(event.get("type")) in _BULKY else note
         return [self._event(found, event, node, make(line, event.get("data")), **more)]
 
@@ -232,6 +232,7 @@ class Events(LineReader):
             found,
             event,
             f"model call, {usage.total} tokens",
+            0,
             model=text(told.get("model")),
             usage=usage,
             usage_key=key,
@@ -252,7 +253,7 @@ class Events(LineReader):
             if total.total:
                 more = {"running": total, "usage_key": self._run_key(), "model": model}
                 self._runs += 1
-        return self._noted(found, event, "shut down", Is.CLOSES, **more)
+        return self._noted(found, event, "shut down", Is.INTERNAL | Is.CLOSES, **more)
 
     # -- the session --------------------------------------------------------------------
 

@@ -181,6 +181,8 @@ class Messages(LineReader):
                 told += outcome[1]
             if name and (agent := text(item.get("agentId"))):
                 about[f"agent:{agent}"] = name
+                if kind := text(fields(asked[-1].payload).get("agent_name")):
+                    about[f"agent:{agent}:type"] = kind
             if isinstance(display := item.get("resultDisplay"), dict):
                 shown = {k: v for k, v in display.items() if k not in _REPEATED}
                 details.append(note("details of the result", shown))

@@ -16,8 +16,8 @@ from thence.adapters import Batch, Cursor, File, Source, files
 from thence.adapters.records import QuietAgent, Record, first_records, roots_of, subfolders
 
 LOG, CARD, MAIN = "wire.jsonl", "state.json", "main"
-
-_PREFIX = "session_"
+PREFIX = "session_"
+"""What stands before the id of a session wherever the client names it."""
 
 
 class Kimi(QuietAgent):
@@ -35,7 +35,7 @@ class Kimi(QuietAgent):
         seen: set[str] = set()
         for workspace in subfolders(root / "sessions"):
             for folder in subfolders(workspace):
-                is_new = folder.name.startswith(_PREFIX) and folder.name not in seen
+                is_new = folder.name.startswith(PREFIX) and folder.name not in seen
                 if is_new and (source := _source(folder, str(root))) is not None:
                     seen.add(folder.name)
                     yield source
@@ -48,7 +48,7 @@ class Kimi(QuietAgent):
         if path.name == LOG and path.is_file():
             return self._of_log(path)
         folder = path.parent if path.name == CARD else path
-        if folder.name.startswith(_PREFIX) and folder.is_dir():
+        if folder.name.startswith(PREFIX) and folder.is_dir():
             return _source(folder, _root_of(folder))
         return None
 
@@ -59,7 +59,7 @@ class Kimi(QuietAgent):
         if path.parent.parent.name == "agents":
             return _source(folder, _root_of(folder))
         file = File(str(path), MAIN)
-        return Source(self.name, path.parent.name, (file,), str(path.parent.parent))
+        return Source(self.name, session_id(path.parent.name), (file,), str(path.parent.parent))
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
@@ -89,7 +89,12 @@ def _source(folder: Path, root: str) -> Source | None:
     if card.is_file() and not card.is_symlink():
         own.append(File(str(card), "state", whole=True))
     own.sort(key=lambda file: file.key)
-    return Source(Kimi.name, folder.name, tuple(own), root)
+    return Source(Kimi.name, session_id(folder.name), tuple(own), root)
+
+
+def session_id(name: str) -> str:
+    """Return the id of a session from the name of its folder."""
+    return name.removeprefix(PREFIX)
 
 
 def _root_of(folder: Path) -> str:

@@ -8,5 +8,6 @@ PROFILE = Profile(
     label="Kimi Code",
     resume_option=("kimi", "--session"),
     home_variable="KIMI_CODE_HOME",
+    id_prefix="session_",
     rewind_hint="in Kimi Code: /undo",
 )

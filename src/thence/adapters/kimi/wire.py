@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from thence.adapters import File, Mark, Source, files
-from thence.adapters.kimi import CARD, MAIN
+from thence.adapters.kimi import CARD, MAIN, session_id
 from thence.adapters.records import (
     LineReader,
     Record,
@@ -70,9 +70,10 @@ class Card(LineReader):
         about: Record = {}
         if cwd := text(card.get("cwd")):
             about["cwd"] = cwd
-        if title := text(card.get("title")):
+        title = text(card.get("title"))
+        if title and card.get("titleKind") != "replaceable":  # "Fork: …", until there is a better
             about["title:custom" if card.get("isCustomTitle") is True else "title:ai"] = title
-        origin = text(card.get("forkedFrom"))
+        origin = session_id(word(card.get("forkedFrom")))
         edges = (Edge("fork", origin, "forkedFrom"),) if origin else ()
         if about or edges:
             yield self._document(found, "state", about=about, edges=edges)
@@ -344,8 +345,8 @@ def _copied(file: File) -> tuple[int, str | None]:
     `forked` yet is one all the same.
     """
     card = Path(file.path).parent.parent.parent / CARD
-    origin = text(files.document(str(card)).get("forkedFrom"))
-    if origin is None:
+    origin = session_id(word(files.document(str(card)).get("forkedFrom")))
+    if not origin:
         return 0, None
     ends, tail = 0, b""
     for chunk in files.chunks_of(file.path):

@@ -9,5 +9,6 @@ PROFILE = Profile(
     resume_option=("pi", "--session"),
     home_variable="PI_CODING_AGENT_DIR",
     rewind_hint="in pi: /tree",
+    lost_on_resume="what extensions had in memory only",
     takes_equals=False,  # its parser takes the next word as it is
 )
