@@ -31,6 +31,8 @@ class Profile(msgspec.Struct, frozen=True):
     takes_equals: bool = True
     """The option and its value may be one word, with an equals sign between them."""
 
+    more_variables: tuple[str, ...] = ()
+    """Further variables that say where sessions lie."""
     id_prefix: str = ""
     """What stands before the id of a session on a command line."""
     lost_on_resume: str = ""
@@ -58,6 +60,16 @@ class Profile(msgspec.Struct, frozen=True):
         """What a resumed session does not get back."""
         usual = f"permissions granted for that session only; {self.label} asks again"
         return self.lost_on_resume or usual
+
+
+def folder_variables() -> tuple[str, ...]:
+    """Return all variables that name folders of agents with a profile."""
+    known = [profile for name in PROFILED if (profile := profile_of(name)) is not None]
+    return tuple(
+        variable
+        for profile in known
+        for variable in (profile.home_variable, *profile.more_variables)
+    )
 
 
 def profile_of(agent: str) -> Profile | None:

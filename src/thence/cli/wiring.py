@@ -168,9 +168,9 @@ def adapters() -> dict[str, Adapter]:
 
 
 def tellers() -> dict[str, Adapter]:
-    """Give the adapters of agents that say which sessions run, or that delete old ones.
+    """Return the adapters of agents that list running sessions, or that delete old ones.
 
-    Of our own these two; the others need not be imported.
+    The others, and those of agents that were never used here, need not be imported.
     """
     from thence.adapters import GROUP
     from thence.adapters.packages import others_offer
@@ -180,7 +180,21 @@ def tellers() -> dict[str, Adapter]:
     from thence.adapters.claude import Claude
     from thence.adapters.grok import Grok
 
-    return {one.name: one for one in (Claude(), Grok())}
+    known: dict[str, Adapter] = {adapter.name: adapter for adapter in (Claude(), Grok())}
+    if _is_used(".copilot", "COPILOT_HOME"):
+        from thence.adapters.copilot import Copilot
+
+        known[Copilot.name] = Copilot()
+    if _is_used(".gemini", "GEMINI_CLI_HOME"):
+        from thence.adapters.gemini import Gemini
+
+        known[Gemini.name] = Gemini()
+    return known
+
+
+def _is_used(folder: str, variable: str) -> bool:
+    """Return whether an agent has a folder here: its usual one, or one that a variable names."""
+    return variable in os.environ or (Path.home() / folder).is_dir()
 
 
 def roots(

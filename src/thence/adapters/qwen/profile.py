@@ -8,5 +8,6 @@ PROFILE = Profile(
     label="Qwen Code",
     resume_option=("qwen", "--resume"),
     home_variable="QWEN_HOME",
+    more_variables=("QWEN_RUNTIME_DIR",),
     rewind_hint="in Qwen Code: /rewind, or press Esc twice",
 )
