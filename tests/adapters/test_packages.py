@@ -14,7 +14,9 @@ GROUP = "thence.adapters"
 def test_ours_alone_are_no_others() -> None:
     """The names and places that this package declares."""
     assert not others_offer(GROUP)
-    assert ["claude", "codex", "grok", "thence"] == [point.name for point in entry_points(GROUP)]
+    assert ["claude", "codex", "copilot", "gemini", "grok", "kimi", "pi", "qwen", "thence"] == [
+        point.name for point in entry_points(GROUP)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["dist-info", "egg-info"])

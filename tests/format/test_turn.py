@@ -332,3 +332,13 @@ def test_what_was_waited_for_may_come() -> None:
     assert TurnState.WAITING == foreign(asked, waits).state
     assert TurnState.RUNNING == foreign(asked, waits, goes_on).state
     assert TurnState.WAITING == foreign(asked, goes_on, waits).state
+
+
+def test_a_call_that_was_given_up_is_history_once_a_later_prompt_was_answered() -> None:
+    """Some clients write nothing about a killed call when they are resumed."""
+    draft = calling("a")
+    draft.prompt("And now?")
+    assert (TurnState.RUNNING, ("a",)) == (now(draft).state, now(draft).open_calls)
+
+    draft.reply("All done.")
+    assert (TurnState.DONE, ()) == (now(draft).state, now(draft).open_calls)

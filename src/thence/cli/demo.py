@@ -139,8 +139,15 @@ def made(folder: Path | None) -> Homes:
 def _live_there(homes: Homes) -> None:
     """Let this process find the made-up agents only."""
     os.environ.update(homes.env | {"HOME": str(homes.work.parent)})
-    for name in OVERRIDES:
+    for name in _unset():
         os.environ.pop(name, None)
+
+
+def _unset() -> tuple[str, ...]:
+    """Return the variables that lead elsewhere: to other stores, and to agents not made up."""
+    from thence.adapters.profiles import folder_variables
+
+    return (*OVERRIDES, *folder_variables())
 
 
 def _swept() -> object:
@@ -158,7 +165,7 @@ def _script(homes: Homes) -> Path:
     assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
     run = shlex.join(processes.thence())
     path = folder / "thence"
-    unset = " ".join(OVERRIDES)
+    unset = " ".join(_unset())
     path.write_text(f'#!/bin/sh\nunset {unset}\n{assigned} exec {run} "$@"\n')
     path.chmod(0o700)
     return path

@@ -80,7 +80,7 @@ class Way(NamedTuple):
             "env": self.env,
             "argv": self.argv,
             "command": self.line,
-            "not_restored": [_NOT_BACK.get(session.flavor, "permissions")],
+            "not_restored": [_not_restored(session.flavor)],
         }
 
 
@@ -145,12 +145,24 @@ def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
     return Way(row, argv, _env(row, known), session.cwd or None)
 
 
+def _not_restored(agent: str) -> str:
+    """Return what a resumed session of an agent does not get back."""
+    from thence.adapters.profiles import profile_of
+
+    profile = profile_of(agent)
+    return profile.not_restored if profile else _NOT_BACK.get(agent, "permissions")
+
+
 def _argv(agent: str, session: str) -> list[str] | None:
     """Return the command line that resumes a session; None for an agent that we do not know.
 
     An id is the name of a file that anybody may have written: one that begins with a dash would be
     an option, such as one that grants all permissions. It is passed as the value of its own option.
     """
+    from thence.adapters.profiles import profile_of
+
+    if (profile := profile_of(agent)) is not None:
+        return profile.resume_command(session)
     is_option = session.startswith("-")
     return {
         "claude": ["claude", f"--resume={session}"]
@@ -173,8 +185,12 @@ def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
 
 def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     """Give the variable that leads an agent to a folder that is not its usual one."""
+    from thence.adapters.profiles import profile_of
+
     flavor, path = row.session.flavor, row.session.source_path
-    adapter, variable = known.get(flavor), _HOMES.get(flavor)
+    profile = profile_of(flavor)
+    adapter = known.get(flavor)
+    variable = profile.home_variable if profile else _HOMES.get(flavor)
     if adapter is None or variable is None or not path:
         return {}
     source = adapter.at(Path(path))
@@ -182,7 +198,9 @@ def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
         return {}
     root = Path(source.root)
     usual = adapter.roots(Path.home(), os.environ)
-    return {} if root in usual or not root.is_dir() else {variable: str(root)}
+    if root in usual or not root.is_dir():
+        return {}
+    return {variable: profile.home_of(root) if profile else str(root)}
 
 
 def _check(way: Way, *, run: bool) -> None:
@@ -210,7 +228,7 @@ def _check(way: Way, *, run: bool) -> None:
 def _notes(way: Way) -> Iterator[str]:
     row = way.row
     yield f"{cut(titled(row.title), 72)}"
-    yield f"not back: {_NOT_BACK.get(row.session.flavor, 'permissions')}"
+    yield f"not back: {_not_restored(row.session.flavor)}"
     if way.cwd and not Path(way.cwd).is_dir():
         yield f"its folder is gone: {way.cwd}"
     if row.turn and row.turn != "done":

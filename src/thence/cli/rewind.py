@@ -86,9 +86,13 @@ def _own(wanted: str) -> tuple[str, Path]:
     flavor, native = row.session.flavor, row.session.native_session_id
     if flavor == OURS:
         raise SessionNotFound(f"the files of {native} are not in this home", hint="thence show")
+    from thence.adapters.profiles import profile_of
+
+    profile = profile_of(flavor)
+    usual = _THEIRS.get(flavor, f"rewind it in {flavor} itself")
     raise NotOurs(
         f"{short_id(native)} is {flavor}'s: thence reads it and never writes it",
-        hint=_THEIRS.get(flavor, f"rewind it in {flavor} itself"),
+        hint=profile.rewind_hint if profile else usual,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
+from thence.adapters.profiles import folder_variables
 from thence.cli import processes
 from thence.cli.hooking import Edit, Refused, carry_out
 
@@ -99,7 +100,8 @@ def _program() -> list[str]:
 
 
 def _env() -> Iterator[tuple[str, str]]:
-    yield from ((name, os.environ[name]) for name in PASSED_ON if os.environ.get(name))
+    names = (*PASSED_ON, *folder_variables())
+    yield from ((name, os.environ[name]) for name in names if os.environ.get(name))
 
 
 class Systemd:

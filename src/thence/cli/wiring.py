@@ -155,16 +155,22 @@ def adapters() -> dict[str, Adapter]:
         return installed()
     from thence.adapters.claude import Claude
     from thence.adapters.codex import Codex
+    from thence.adapters.copilot import Copilot
+    from thence.adapters.gemini import Gemini
     from thence.adapters.grok import Grok
+    from thence.adapters.kimi import Kimi
     from thence.adapters.native import Native
+    from thence.adapters.pi import Pi
+    from thence.adapters.qwen import Qwen
 
-    return {one.name: one for one in (Claude(), Codex(), Grok(), Native())}
+    own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Native(), Pi(), Qwen())
+    return {adapter.name: adapter for adapter in own}
 
 
 def tellers() -> dict[str, Adapter]:
-    """Give the adapters of agents that say which sessions run, or that delete old ones.
+    """Return the adapters of agents that list running sessions, or that delete old ones.
 
-    Of our own these two; the others need not be imported.
+    The others, and those of agents that were never used here, need not be imported.
     """
     from thence.adapters import GROUP
     from thence.adapters.packages import others_offer
@@ -174,7 +180,21 @@ def tellers() -> dict[str, Adapter]:
     from thence.adapters.claude import Claude
     from thence.adapters.grok import Grok
 
-    return {one.name: one for one in (Claude(), Grok())}
+    known: dict[str, Adapter] = {adapter.name: adapter for adapter in (Claude(), Grok())}
+    if _is_used(".copilot", "COPILOT_HOME"):
+        from thence.adapters.copilot import Copilot
+
+        known[Copilot.name] = Copilot()
+    if _is_used(".gemini", "GEMINI_CLI_HOME"):
+        from thence.adapters.gemini import Gemini
+
+        known[Gemini.name] = Gemini()
+    return known
+
+
+def _is_used(folder: str, variable: str) -> bool:
+    """Return whether an agent has a folder here: its usual one, or one that a variable names."""
+    return variable in os.environ or (Path.home() / folder).is_dir()
 
 
 def roots(

@@ -112,17 +112,20 @@ TOOLS = (
     ("shell", ("bash shell shell_command exec_command local_shell local_shell_call container.exec "
                "run_terminal_command run_terminal_cmd run_shell_command run_command "
                "execute_command terminal monitor powershell")),
-    ("read", "read read_file readfile view view_file view_image notebookread read_text_file"),
+    ("read", ("read read_file readfile view view_file view_image notebookread read_text_file "
+              "read_many_files")),
     ("write", "write write_file create create_file"),
     ("edit", ("edit multiedit notebookedit search_replace searchreplace replace edit_file "
-              "str_replace_editor str_replace_based_edit_tool replace_string_in_file")),
+              "str_replace_editor str_replace_based_edit_tool replace_string_in_file "
+              "notebook_edit")),
     ("patch", "apply_patch applypatch exec"),
-    ("search", "grep glob rg search_file_content grep_search file_search codebase_search"),
+    ("search", "grep glob rg find search_file_content grep_search file_search codebase_search"),
     ("list", "ls list_dir listdir list_directory"),
-    ("fetch", "webfetch web_fetch fetch"),
+    ("fetch", "webfetch web_fetch fetch fetchurl"),
     ("web", "websearch web_search google_web_search"),
-    ("agent", "task agent spawn_agent spawn_subagent"),
-    ("plan", "todowrite todo_write update_plan taskcreate taskupdate"),
+    ("agent", "task agent spawn_agent spawn_subagent invoke_agent agentswarm"),
+    ("plan", ("todowrite todo_write update_plan taskcreate taskupdate write_todos todolist "
+              "task_create task_update")),
 )
 """Kind of tool, and the names agents give it, lower case and without an MCP server's prefix."""
 
@@ -140,7 +143,8 @@ FAILURES = Table(Row(*row) for row in (
                 r"(?:exec command|patch) rejected"),
      "This command requires approval", "This command requires sudo"),
     ("interrupted", (r"\[Tool call interrupted|\[Request interrupted by user|Tool execution was "
-                     r"cancelled|aborted(?: by user)?\s*$"), "aborted by user", "aborted by code"),
+                     r"(?:cancelled|interrupted)|aborted(?: by user)?\s*$"),
+     "aborted by user", "aborted by code"),
     ("timeout", (r"[Cc]ommand timed out|failed in sandbox \w+ with execution error: command timed"),
      "Command timed out after 2m 0.0s", "Commands time out"),
     ("text", (r"<tool_use_error>|(?:Error|error|ERROR|InputValidationError): |Error\s*$|Failed to "

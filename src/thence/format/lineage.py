@@ -105,13 +105,23 @@ def _oldest(
 
 
 def _named(facts: Mapping[str, list[Fact]]) -> dict[str, str]:
-    """Owners that the records themselves name, where that session is here and holds them."""
-    named = {
-        key: fact.origin
-        for found in facts.values()
-        for fact in found
+    """Return owners that the records themselves name, where that session holds them.
+
+    A copy of a copy names the session it was copied from, which names the one before it.
+    """
+    origins = {
+        (name, key): fact.origin
+        for name, own in facts.items()
+        for fact in own
         if fact.origin in facts and fact.origin and (key := key_of(fact)) is not None
     }
+    named: dict[str, str] = {}
+    for (name, key), origin in origins.items():
+        seen = {name}
+        while (above := origins.get((origin, key))) is not None and origin not in seen:
+            seen.add(origin)
+            origin = above  # noqa: PLW2901
+        named[key] = origin
     held = {name: {key_of(fact) for fact in facts[name]} for name in set(named.values())}
     return {key: name for key, name in named.items() if key in held[name]}
 

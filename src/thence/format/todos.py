@@ -122,6 +122,8 @@ _LISTS: Final = {
     "todo_write": ("todos", "grok", True),
     "plan": ("entries", "grok", False),
     "update_plan": ("plan", "codex", False),
+    "write_todos": ("todos", "gemini", False),
+    "TodoList": ("todos", "kimi", False),
 }
 _TASKS: Final = frozenset({"TaskCreate", "TaskUpdate", "TaskList", "TaskGet"})
 _PLANS: Final = expression(f"^(?:{'|'.join((*_LISTS, *_TASKS))})$", re.IGNORECASE)
@@ -333,7 +335,7 @@ class _Ledger:
     ) -> _Item | None:
         """The todo of one row, updated. Without `seen` it is a task: known by its id alone."""
         fields = {"content": row} if isinstance(row, str) else _fields(row)
-        names = ("content", "step", "subject", "text", "title")
+        names = ("content", "step", "subject", "text", "title", "description")
         text = next((text for n in names if (text := _string(fields.get(n)).strip())), "")
         ident = _string(fields.get("id"))
         item = self.known.get((family, ident)) if ident else None

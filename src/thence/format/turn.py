@@ -63,15 +63,32 @@ def _last_said(graph: Graph) -> int | None:
 
 
 def _open_calls(graph: Graph, end: int) -> tuple[str, ...]:
-    """The open calls of the last turn; those of one that came to its rest before are history."""
+    """Return the open calls of the last turn; those of an earlier turn are history."""
     found = graph.open_calls
     if not found:
         return ()
     chain = graph.chain()
     rests = (at for at, i in enumerate(chain) if i != end and graph.nodes[i].flags & _RESTS)
-    begin = max(rests, default=-1) + 1
+    begin = max(*rests, _answered_prompt(graph, chain), -1, -1) + 1
     turn = frozenset(chain[begin:])
     return tuple(call for i, call in found if i in turn)
+
+
+def _answered_prompt(graph: Graph, chain: list[int]) -> int:
+    """Return where in a chain the last prompt stands that got a response of its own, or -1.
+
+    Calls before it were given up: no model answers a prompt while it waits for a result. Some
+    clients write nothing about a killed call when they are resumed.
+    """
+    later: set[str | None] = set()
+    for at in range(len(chain) - 1, -1, -1):
+        node = graph.nodes[chain[at]]
+        if node.flags & Is.PROMPT and later:
+            earlier = {graph.nodes[i].response for i in chain[:at]} - {None}
+            return at if later - earlier else -1
+        if node.flags & Is.REPLY:
+            later.add(node.response)
+    return -1
 
 
 def _after(graph: Graph, end: int) -> tuple[bool, bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from thence.adapters.profiles import PROFILED, profile_of
 from thence.format.figures import clean
 
 AGENTS: Final = {
@@ -17,9 +18,10 @@ AGENTS: Final = {
 
 def agent_label(flavor: str) -> str:
     """Give the name by which people know an agent."""
-    return AGENTS.get(flavor, clean(flavor))
+    profile = profile_of(flavor)
+    return profile.label if profile else AGENTS.get(flavor, clean(flavor))
 
 
 def agent_class(flavor: str) -> str:
     """Give the name by which the style knows an agent."""
-    return flavor if flavor in ("claude", "codex", "grok") else "own"
+    return flavor if flavor in ("claude", "codex", "grok", *PROFILED) else "own"

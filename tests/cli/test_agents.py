@@ -1,0 +1,119 @@
+"""A machine with sessions of five further agents, used from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.adapters import test_copilot, test_gemini, test_kimi, test_pi, test_qwen
+from thence.adapters.profiles import PROFILED, profile_of
+
+FOLDERS = {
+    "copilot": (".copilot", test_copilot),
+    "gemini": (".gemini", test_gemini),
+    "kimi": (".kimi-code", test_kimi),
+    "pi": (".pi/agent", test_pi),
+    "qwen": (".qwen", test_qwen),
+}
+RESUMED = {
+    "copilot": (test_copilot.SESSION, "copilot --resume={}"),
+    "gemini": (test_gemini.SESSION, "gemini --resume {}"),
+    "kimi": (test_kimi.PARENT, "kimi --session session_{}"),
+    "pi": (test_pi.PARENT, "pi --session {}"),
+    "qwen": (test_qwen.PARENT, "qwen --resume {}"),
+}
+
+
+def thence(home: Path, *arguments: str) -> str:
+    """Run a command as a user of this machine would, and return what it prints."""
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "COLUMNS": "100", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "thence", *arguments]
+    done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A machine on which all of them were used, swept."""
+    folder = tmp_path_factory.mktemp("home")
+    for place, module in FOLDERS.values():
+        root = folder / place
+        root.mkdir(parents=True)
+        module.write(root)
+    thence(folder, "sweep")
+    return folder
+
+
+def test_every_agent_has_a_profile() -> None:
+    """The label, the command and the folder that the rest of the program asks for."""
+    assert sorted(FOLDERS) == sorted(PROFILED)
+    assert all(profile_of(name) is not None for name in PROFILED)
+
+
+def test_sessions_of_every_agent_are_listed(home: Path) -> None:
+    """With their titles; forks are sessions of their own."""
+    listed = json.loads(thence(home, "ls", "--json"))
+
+    agents = [row["flavor"] for row in listed]
+    assert ["copilot", "gemini", *["kimi"] * 2, *["pi"] * 2, *["qwen"] * 2] == sorted(agents)
+    assert all(name in thence(home, "ls") for name in FOLDERS)
+
+
+@pytest.mark.parametrize("agent", sorted(FOLDERS))
+def test_a_session_is_shown_and_resumed(home: Path, agent: str) -> None:
+    """Its prompts, the failed command, the discarded branch; the command of its own agent."""
+    session, command = RESUMED[agent]
+    shown = thence(home, "show", f"{agent}:{session}", "--branch", "all")
+
+    assert "Mend it" in shown
+    assert "exit 2" in shown
+    assert "Try this" in shown
+    assert command.format(session) in thence(home, "resume", f"{agent}:{session}")
+
+
+def test_what_was_said_is_found(home: Path) -> None:
+    """In sessions of all of them."""
+    found = json.loads(thence(home, "search", "Mend", "--json"))
+
+    assert sorted(FOLDERS) == sorted(
+        {hit["session_uid"].partition(":")[0] for hit in found["hits"]}
+    )
+
+
+def test_tokens_are_counted_once(home: Path) -> None:
+    """Over forks, subagents, mirrors and copies, by agent."""
+    costs = json.loads(thence(home, "cost", "--by", "agent", "--json"))
+    tokens = {part["key"]: sum(part["tokens"].values()) for part in costs["parts"]}
+
+    side = 505
+    assert {
+        "copilot": 1030 + 1120 + 1210 + 1305 + 3300 + side,
+        "gemini": 1015 + 1115 + 1215 + 1415 + 1515 + 1315 + 515,
+        "kimi": 1030 + 1120 + 1210 + 3300 + 1407 + 1305 + side + 2009,
+        "pi": 4 * 1250,
+        "qwen": 1030 + 1120 + 1210 + 1407 + 3300 + 1305 + side + 2009,
+    } == tokens
+
+
+def test_listing_loads_no_reader(home: Path) -> None:
+    """The code that reads records is loaded when something is read."""
+    code = (
+        "import sys; from thence import cli; sys.argv = ['thence', 'ls']\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "names = ('events', 'messages', 'wire', 'entries', 'chat')\n"
+        "print([m for m in sys.modules if m.startswith('thence.adapters.') and"
+        " m.rpartition('.')[2] in names and m.count('.') == 3], file=sys.stderr)"
+    )
+    env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+
+    read = json.loads(done.stderr.splitlines()[-1].replace("'", '"'))
+    assert [] == [name for name in read if name.split(".")[2] in FOLDERS]
