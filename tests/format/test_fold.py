@@ -38,7 +38,7 @@ def fact(line: int, name: str, parent: str | None, kind: str, **more: Any) -> Fa
     elif kind == "tool_result":
         node["answers"] = (call,)
     else:
-        node["flags"] = Is.INTERNAL
+        node["flags"] = node.get("flags", 0) | Is.INTERNAL
     role = {"user_msg": "user", "tool_result": "tool", "lifecycle": "system"}.get(kind, "assistant")
     tool = "Bash" if kind == "tool_call" else None
     block = Block(kind, role, f"{kind} {name}", None, tool, call)  # type: ignore[arg-type]
@@ -73,12 +73,16 @@ def logs(draw: st.DrawFn) -> list[Fact]:
         )
         back = draw(st.sampled_from((1, 1, 1, 1, 1, 1, 2, 3, 9)))
         parent = names[-min(back, len(names))] if names else None
-        if draw(st.integers(0, 40)) == 0:
+        if draw(st.integers(0, 25)) == 0:
             parent = draw(st.sampled_from((None, "nowhere")))
+        more: dict[str, Any] = {}
+        if parent is None and names and draw(st.booleans()):
+            logical = draw(st.sampled_from((None, "never written", names[-1])))
+            more["node"] = {"logical": logical} if logical else {"flags": Is.CLEARS}
+            kind = "lifecycle" if logical else "user_msg"
         name = f"r{line}"
         if names and draw(st.integers(0, 30)) == 0:
             name = draw(st.sampled_from(names))
-        more: dict[str, Any] = {}
         if kind == "tool_call":
             more["call"] = f"c{line}" if draw(st.integers(0, 9)) else "c"
             calls.append(more["call"])
@@ -89,7 +93,7 @@ def logs(draw: st.DrawFn) -> list[Fact]:
             key = draw(st.sampled_from((f"b{line}", f"b{line}", f"b{line - 1}", "b")))
             more |= {"usage": Usage(line, draw(st.integers(0, 5))), "usage_key": key, "model": "m"}
         if draw(st.integers(0, 30)) == 0 and names:
-            more["node"] = {"tip": draw(st.sampled_from(names))}
+            more["node"] = more.get("node", {}) | {"tip": draw(st.sampled_from(names))}
         if draw(st.integers(0, 12)) == 0:
             more |= {"channel": "side", "file": "side"}
         if calls and draw(st.integers(0, 15)) == 0:

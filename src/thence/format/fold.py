@@ -49,7 +49,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64

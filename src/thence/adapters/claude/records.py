@@ -30,6 +30,9 @@ from thence.format.records import JSON, count, text_of, time_text, word
 SYNTHETIC = "<synthetic>"
 """The model of answers that the client wrote itself; they cost nothing."""
 
+CLEARED = "context cleared"
+"""Summary of the event that says that the model saw nothing of what stands before."""
+
 Record = dict[str, JSON]
 Names = tuple[str, str | None, str]  # a record's id, its parent, its channel
 Frame = tuple[JSON, ...]  # what `_FRAME` names, looked up at once
@@ -83,6 +86,9 @@ class Log:
         self._said: Record = dict(carry.get("said", {}))
         self._says: tuple[JSON, ...] = ()  # of these, what the last record said
         self._last: str | None = carry.get("last")
+        self._talked: bool = carry.get("talked", False)  # somebody said something before
+        self._rewound: bool = carry.get("rewound", False)  # by hand, and nothing was said since
+        self._opening: list[int] = list(carry.get("opening", []))  # words of the last first prompt
         self._queue: list[JSON] = list(carry.get("queue", []))
         self._attaches: bool = carry.get("attaches", False)
         self._under: str | None = carry.get("under")  # the boundary that awaits its summary
@@ -108,6 +114,9 @@ class Log:
         known: Record = {
             "said": dict(self._said),
             "last": self._last,
+            "talked": self._talked,
+            "rewound": self._rewound,
+            "opening": list(self._opening),
             "queue": list(self._queue),
             "attaches": self._attaches,
             "under": self._under,
@@ -125,7 +134,32 @@ class Log:
         kind = record.get("type")
         maker = self._makers.get(kind) if type(kind) is str else None
         frame = tuple(map(record.get, _FRAME))
-        return (maker or self._other)(found, record, frame)
+        facts = (maker or self._other)(found, record, frame)
+        if self._main and facts[0].channel == "main":
+            if frame[1] is None and type(frame[0]) is str and kind != "assistant":
+                facts = self._begun(record, facts)
+            if kind in ("user", "assistant"):
+                self._talked, self._rewound = True, False
+                self._opening = self._opening or _prompt_marks(facts[0])
+        return facts
+
+    def _begun(self, record: Record, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        """Return the facts of a record that continues nothing: the context may be cleared.
+
+        So it is when the user lets a plan be carried out with an empty context. A rewind to the
+        first prompt looks the same: the client says so, or much of that prompt comes again.
+        """
+        first = facts[0]
+        if first.node.logical is not None or first.node.answers:
+            return facts
+        before, self._opening = self._opening, _prompt_marks(first)
+        again = texts.is_alike(before, self._opening) and "planContent" not in record
+        if not self._talked or self._rewound or again:
+            return facts
+        note = Block("lifecycle", "system", CLEARED)
+        node = msgspec.structs.replace(first.node, flags=first.node.flags | Is.CLEARS)
+        made = msgspec.structs.replace(first, node=node, blocks=(*first.blocks, note))
+        return made, *facts[1:]
 
     # -- the frame of a record ----------------------------------------------------------
 
@@ -550,7 +584,9 @@ class Log:
         leaf = record.get("leafUuid")
         if not isinstance(leaf, str):
             return facts
-        late = 0 if record.get("explicit") is True else Is.TRAILS
+        by_hand = record.get("explicit") is True
+        self._rewound = self._rewound or by_hand
+        late = 0 if by_hand else Is.TRAILS
         node = msgspec.structs.replace(facts[0].node, flags=Is.INTERNAL | late, tip=leaf)
         return (msgspec.structs.replace(facts[0], node=node), *facts[1:])
 
@@ -632,6 +668,12 @@ def _moment(ts: JSON) -> str | None:
     if isinstance(ts, bool) or not isinstance(ts, (int, float)):
         return None
     return word(time_text(ts, per_second=1000 if ts > 1e11 else 1)) or None
+
+
+def _prompt_marks(fact: Fact) -> list[int]:
+    """Return the `word_marks` of the prompt that a fact is; none when it is no prompt."""
+    prompts = (block.summary for block in fact.blocks if block.kind == "user_msg")
+    return texts.word_marks(next(prompts, ""))
 
 
 def _remember(names: dict[str, str], name: str, value: str) -> None:

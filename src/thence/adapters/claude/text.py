@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from zlib import crc32
 
 from thence.format.expressions import expression
 from thence.format.facts import RECORDED
@@ -55,6 +56,8 @@ _IN_FRONT = ("system-reminder", "ide_opened_file", "ide_selection", "ide_diagnos
 _STARTS = frozenset(text[0] for text in (*_HARNESS, WARMUP, "<")) | frozenset(" \t\r\n")
 _OBSERVERS = ("You are a Claude-Mem", "Hello memory agent")
 _CLIP = 4096
+_MARKS = 64
+_WORD = expression(r"\w+")
 _COMMAND = expression(r"<command-name>([^<\n]{1,200})</command-name>")
 _ARGS = expression(r"<command-args>([^<]{0,500})")
 _TASK = expression(r"<task-id>([\w-]{1,64})</task-id>")
@@ -79,6 +82,18 @@ def prompt(text: str) -> str | None:
     if not said or said.startswith(_HARNESS) or said.rstrip() == WARMUP:
         return None
     return said
+
+
+def word_marks(text: str) -> list[int]:
+    """Return a small number for each distinct word at the start of a text."""
+    words = dict.fromkeys(_WORD.findall(text[:_CLIP].lower()))
+    return [crc32(word.encode("utf-8", "surrogatepass")) & 0xFFFF for word in words][:_MARKS]
+
+
+def is_alike(one: list[int], other: list[int]) -> bool:
+    """Return whether two texts, given by their `word_marks`, share half of their words."""
+    first, second = set(one), set(other)
+    return bool(first) and 2 * len(first & second) >= len(first | second)
 
 
 def command_line(text: str) -> str | None:
