@@ -114,7 +114,7 @@ def test_a_hook_may_come_first_in_a_cleared_context(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-def test_a_first_prompt_that_was_edited_is_left(desk: Desk, by_hand: bool) -> None:  # noqa: FBT001 - a case
+def test_a_first_prompt_that_was_edited_is_left(desk: Desk, by_hand: bool) -> None:
     """A rewind to the start goes on from nothing as well; the client says so, or the words do."""
     log = Script()
     turn(log, "Fix the hours of the tide table.", "Done.")

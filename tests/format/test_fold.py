@@ -60,6 +60,15 @@ def conversation(turns: int, start: int = 1, parent: str | None = None) -> Itera
 
 
 @st.composite
+def roots(draw: st.DrawFn, last: str) -> tuple[str, dict[str, Any]]:
+    """Draw a compaction, whose link may lead nowhere, or a prompt that clears the context."""
+    logical = draw(st.sampled_from((None, "never written", last)))
+    if not logical:
+        return "user_msg", {"flags": Is.CLEARS}
+    return "lifecycle", {"logical": logical}
+
+
+@st.composite
 def logs(draw: st.DrawFn) -> list[Fact]:
     """Draw a log with branches, late and parallel results, repeated ids and bills, subagents."""
     out: list[Fact] = []
@@ -73,13 +82,10 @@ def logs(draw: st.DrawFn) -> list[Fact]:
         )
         back = draw(st.sampled_from((1, 1, 1, 1, 1, 1, 2, 3, 9)))
         parent = names[-min(back, len(names))] if names else None
+        more: dict[str, Any] = {}
         if draw(st.integers(0, 25)) == 0:
             parent = draw(st.sampled_from((None, "nowhere")))
-        more: dict[str, Any] = {}
-        if parent is None and names and draw(st.booleans()):
-            logical = draw(st.sampled_from((None, "never written", names[-1])))
-            more["node"] = {"logical": logical} if logical else {"flags": Is.CLEARS}
-            kind = "lifecycle" if logical else "user_msg"
+            kind, more["node"] = draw(st.just((kind, {})) | roots(f"r{line - 1}"))
         name = f"r{line}"
         if names and draw(st.integers(0, 30)) == 0:
             name = draw(st.sampled_from(names))
