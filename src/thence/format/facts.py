@@ -34,6 +34,9 @@ HANDED = "thence handed it over"
 RECORDED = "[Recorded by "
 """How a text begins that a handoff took along and that its user never wrote."""
 
+MIRRORED = "mirrored/"
+"""How the type of a record begins that a parent's log repeats of its subagent's."""
+
 WHOLE_OUTPUT = "whole_output"
 """In the payload of a note beside a result: all that the call gave, where the result is a part."""
 

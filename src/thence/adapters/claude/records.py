@@ -22,7 +22,17 @@ from thence.adapters import File, Mark, Source
 from thence.adapters.claude import attachments, blocks, spills
 from thence.adapters.claude import text as texts
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed, line_name
+from thence.format.facts import (
+    MIRRORED,
+    Block,
+    Edge,
+    Fact,
+    Told,
+    answers_of,
+    calls_of,
+    handed,
+    line_name,
+)
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, time_text, word
@@ -96,6 +106,8 @@ class Log:
         self._tasks: dict[str, str] = dict(carry.get("tasks", {}))
         self._agents: dict[str, str] = dict(carry.get("agents", {}))
         self._foreign: dict[str, str] = dict(carry.get("foreign", {}))
+        self._mirrored: dict[str, str] = dict(carry.get("mirrored", {}))  # last ids, by subagent
+        self._logs = frozenset(log.channel for log in source.files)
         self._spilled: int = carry.get("spilled", 0)  # bytes of outputs that were kept
         self._makers: dict[str, Callable[[Found, Record, Frame], tuple[Fact, ...]]] = {
             "user": self._user,
@@ -124,6 +136,7 @@ class Log:
             "tasks": dict(self._tasks),
             "agents": dict(self._agents),
             "foreign": dict(self._foreign),
+            "mirrored": dict(self._mirrored),
             "spilled": self._spilled,
         }
         return {name: value for name, value in known.items() if value}
@@ -519,13 +532,19 @@ class Log:
         return self._told(record, frame, fact)
 
     def _progress(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
-        """A sign of life of a running call. What it repeats of a log or a result is left out."""
+        """A sign of life of a running call. What it repeats of a log or a result is left out.
+
+        A message of a subagent is repeated, unless the subagent's own log is not there.
+        """
         data, call = record.get("data"), record.get("parentToolUseID")
         about = None
+        said: tuple[Fact, ...] = ()
         if isinstance(data, dict):
             agent = data.get("agentId")
             if isinstance(agent, str) and isinstance(call, str):
                 about = self._linked(agent, call)
+            if isinstance(agent, str) and f"agent:{agent}" not in self._logs:
+                said = self._said_in_progress(found, record, agent, data.get("message"))
             data = {name: value for name, value in data.items() if name not in _MIRRORED}
             what = word(data.get("type"))
         else:
@@ -539,7 +558,34 @@ class Log:
             call if isinstance(call, str) else None,
         )
         kind = f"progress/{what}" if what else "progress"
-        return self._note(found, record, frame, kind, block, about)
+        return self._note(found, record, frame, kind, block, about) + said
+
+    def _said_in_progress(
+        self, found: Found, record: Record, agent: str, message: JSON
+    ) -> tuple[Fact, ...]:
+        """Return the facts of a subagent's message that its parent's log holds.
+
+        They are those of a record in a log of its own, each following the one before.
+        """
+        if not self._main or not agent or not isinstance(message, dict):
+            return ()
+        kind = message.get("type")
+        maker = {"user": self._user, "assistant": self._assistant}.get(word(kind))
+        if maker is None:
+            return ()
+        frame = {name: record.get(name) for name in _FRAME}
+        uuid = word(message.get("uuid")) or f"{word(record.get('uuid'))}#message"
+        inner = {
+            **frame,
+            **message,
+            "uuid": uuid,
+            "parentUuid": self._mirrored.get(agent),
+            "isSidechain": True,
+            "agentId": agent,
+        }
+        _remember(self._mirrored, agent, uuid)
+        first, *rest = maker(found, inner, tuple(map(inner.get, _FRAME)))
+        return msgspec.structs.replace(first, type=f"{MIRRORED}{kind}"), *rest
 
     def _queue_operation(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A prompt that waits for its turn.
