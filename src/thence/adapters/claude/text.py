@@ -37,6 +37,7 @@ _HARNESS = (
     "<bash-input>",
     "<bash-stdout>",
     "<bash-stderr>",
+    "<bash-notification>",
     "<task-notification>",
     "<teammate-message",
     "<user-memory-input>",
@@ -57,6 +58,7 @@ _STARTS = frozenset(text[0] for text in (*_HARNESS, WARMUP, "<")) | frozenset(" 
 _OBSERVERS = ("You are a Claude-Mem", "Hello memory agent")
 _CLIP = 4096
 _MARKS = 64
+_ARGS_OPEN, _ARGS_CLOSE = "<command-args>", "</command-args>"
 _WORD = expression(r"\w+")
 _COMMAND = expression(r"<command-name>([^<\n]{1,200})</command-name>")
 _ARGS = expression(r"<command-args>([^<]{0,500})")
@@ -82,6 +84,18 @@ def prompt(text: str) -> str | None:
     if not said or said.startswith(_HARNESS) or said.rstrip() == WARMUP:
         return None
     return said
+
+
+def slash_prompt(text: str) -> str | None:
+    """Return a command of the user's own as it was typed; None when it is none, or has no text.
+
+    Commands that the client carries out itself name the command first, and reach no model.
+    """
+    if not text.startswith("<command-message>") or (line := command_line(text)) is None:
+        return None
+    begin, end = text.find(_ARGS_OPEN), text.rfind(_ARGS_CLOSE)
+    said = text[begin + len(_ARGS_OPEN) : end].strip() if 0 <= begin < end else ""
+    return f"{line.split(maxsplit=1)[0]} {said}" if said else None
 
 
 def word_marks(text: str) -> list[int]:
