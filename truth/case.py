@@ -61,6 +61,8 @@ class Answers(msgspec.Struct, frozen=True):
     """Words that are in the conversation and must be found."""
     dead: tuple[str, ...] = ()
     """Words of a branch that was left: to be found, and told as such."""
+    not_dead: tuple[str, ...] = ()
+    """Words that nobody left, though a link is missing: to be found, and not told as dead."""
     secrets: tuple[str, ...] = ()
     """What must be in no file that a tool writes."""
 

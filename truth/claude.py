@@ -189,6 +189,72 @@ def _compaction(home: Path) -> None:
     script.write(home)
 
 
+def _compaction_with_hooks(home: Path) -> None:
+    """The same where hooks run: the client names a record of theirs that it never writes."""
+    script = _talk()
+    script.last = None
+    script.add(
+        "system",
+        subtype="compact_boundary",
+        content="Conversation compacted",
+        level="info",
+        logicalParentUuid="5eedffff-0000-4000-8000-000000000000",
+        compactMetadata={"trigger": "manual", "preTokens": 9000},
+    )
+    script.prompt("The talk was about a loft.", isCompactSummary=True)
+    script.turns("And now?", "Now the copperweir.")
+    script.write(home)
+
+
+def _cleared(home: Path) -> None:
+    """A plan is carried out with an empty context: its prompt continues nothing."""
+    script = _talk()
+    script.last = None
+    script.prompt("Implement the following plan:\n\n# Build the copperweir")
+    script.reply("It is built.")
+    script.write(home)
+
+
+def _early_results(home: Path) -> None:
+    """The client writes the first result while the response still streams."""
+    script = Script()
+    script.prompt("List the quillfern.")
+    for number, answer in ((1, "a marshlamp"), (2, "a brackenloft")):
+        usage = Usage(1000, 100 * number, 300, 5000)
+        script.call(f"toolu_{number}", f"ls {number}", usage=usage, name="one")
+        script.result(f"toolu_{number}", answer)
+    script.reply("There are two.")
+    script.write(home)
+
+
+def _subagent_in_progress(home: Path) -> None:
+    """The subagent's own file is gone; the session's log holds what it said."""
+    script = Script()
+    script.prompt("Ask somebody about quillfern.")
+    task = {"description": "look", "prompt": "Look.", "subagent_type": "Explore"}
+    script.reply(
+        {"type": "tool_use", "id": "toolu_t", "name": "Task", "input": task}, stop="tool_use"
+    )
+    side = Script(A, "c", 40)
+    side.prompt("Look.")
+    side.reply("Behind the brackenloft.")
+    for record in side.records:
+        kept = ("type", "message", "uuid", "timestamp", "requestId")
+        message = {name: record[name] for name in kept if name in record}
+        data = {
+            "message": message,
+            "normalizedMessages": [],
+            "type": "agent_progress",
+            "prompt": "Look.",
+            "agentId": "a5eed01",
+        }
+        ids = {"toolUseID": "agent_msg_1", "parentToolUseID": "toolu_t"}
+        script.add("progress", data=data, entrypoint="cli", **ids)
+    script.result("toolu_t", "It is there.", toolUseResult={"agentId": "a5eed01"})
+    script.reply("Somebody says it is there.")
+    script.write(home)
+
+
 def _subagent(home: Path) -> None:
     """A subagent writes a file of its own; its bill is the session's."""
     script = Script()
@@ -325,6 +391,34 @@ CASES = (
         "subagent",
         "a subagent's file is no session of its own; its bill counts",
         _subagent,
+        Answers(1, _THRICE, priced=True, live=_WORDS),
+    ),
+    Case(
+        "claude",
+        "compaction with hooks",
+        "the compaction names a record that was never written; what it replaced is not dead",
+        _compaction_with_hooks,
+        Answers(1, _THRICE, priced=True, live=("copperweir",), not_dead=_WORDS),
+    ),
+    Case(
+        "claude",
+        "cleared context",
+        "a plan is carried out with an empty context; what led to it is not dead",
+        _cleared,
+        Answers(1, _THRICE, priced=True, live=("copperweir",), not_dead=_WORDS),
+    ),
+    Case(
+        "claude",
+        "early results",
+        "a result stands between two calls of one response; its bill counts once",
+        _early_results,
+        Answers(1, _TWICE, priced=True, live=(*_WORDS, "marshlamp")),
+    ),
+    Case(
+        "claude",
+        "subagent in progress",
+        "a subagent's own file is gone; its parent's log holds its words and its bill",
+        _subagent_in_progress,
         Answers(1, _THRICE, priced=True, live=_WORDS),
     ),
     Case(

@@ -36,12 +36,18 @@ def judged(case: Case, tool: Tool) -> Iterator[tuple[str, str, str, str]]:
     if answers.priced:
         cost = tool.cost()
         yield _equal("cost", None if cost is None else f"${cost:.6f}", f"${answers.usage.cost:.6f}")
-    yield _words("found", tool.finds, (*answers.live, *answers.dead))
+    yield _words("found", tool.finds, (*answers.live, *answers.dead, *answers.not_dead))
     if answers.dead:
         yield _words("dead", tool.dead, answers.dead)
+    if answers.not_dead:
+        yield _words("dead", lambda word: _not(tool.dead(word)), answers.not_dead)
     if answers.secrets:
         held = [n for n, secret in enumerate(answers.secrets, 1) if _holds(tool, secret)]
         yield _equal("secrets", f"{len(held)} in its files", "0 in its files")
+
+
+def _not(said: bool | None) -> bool | None:  # noqa: FBT001 - an answer, or none
+    return None if said is None else not said
 
 
 def _equal(question: str, said: object, truth: object) -> tuple[str, str, str, str]:

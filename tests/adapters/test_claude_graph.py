@@ -57,7 +57,7 @@ def test_links_lead_through_what_nobody_said(tmp_path: Path) -> None:
 
 
 def test_several_roots_are_normal(tmp_path: Path) -> None:
-    """D4: a hook's progress, a prompt and a boundary may all be roots; the last tree is live."""
+    """D4: a hook's progress, a prompt and a boundary may all be roots; the last tree is sent."""
     log = Script()
     log.add("progress", data={"type": "hook_progress"}, parentToolUseID="t")
     log.user("First.", parentUuid=None)
@@ -67,7 +67,8 @@ def test_several_roots_are_normal(tmp_path: Path) -> None:
     session = whole(tmp_path, log)
 
     assert ["u Second.", "a Again."] == said(session)
-    assert ["r2", "r3"] == states(session, State.DEAD)
+    assert [] == states(session, State.DEAD)
+    assert ["r2", "r3", "r4", "r5"] == states(session, State.LIVE)
 
 
 def test_a_compaction_keeps_what_it_says_it_keeps(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters.transcripts import Script
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.cli import picker, wiring
 from thence.cli.terminal import columns
@@ -113,11 +114,26 @@ def test_prompts_of_all_agents_are_one_list(desk: Desk) -> None:
 
 
 def test_prompt_that_stands_in_both_places_is_one(desk: Desk) -> None:
-    """As one that was typed again; the last time counts."""
+    """One that was typed again is there as often as it was typed."""
     typed(desk, "Alerts fire twice at the clock change", "twice", "twice")
     texts = [one["text"] for one in desk.run("history", "--json").json]
 
-    assert (1, 1) == (texts.count("twice"), texts.count("Alerts fire twice at the clock change"))
+    assert (2, 1) == (texts.count("twice"), texts.count("Alerts fire twice at the clock change"))
+
+
+def test_repeated_prompts_of_a_session_stay(desk: Desk) -> None:
+    """Typed three times in one session, known to the agent's own history as well."""
+    log = Script("c0ffee00-0000-4000-8000-000000000003", "g")
+    for _ in range(3):
+        log.user("go on")
+        log.say("Went on.")
+    desk.write_claude(log)
+    desk.sweep()
+    alone = [one["text"] for one in desk.run("history", "--json").json]
+    typed(desk, "go on", "go on", "go on")
+    both = [one["text"] for one in desk.run("history", "--json").json]
+
+    assert (3, 3) == (alone.count("go on"), both.count("go on"))
 
 
 @pytest.mark.few(3)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters import rollouts
 from tests.cli.desk import WINDOWS, Desk, alerts, windows
 from thence.cli import wiring
 from thence.memory.packs import pack_name
@@ -109,3 +110,59 @@ def test_without_a_store_a_name_is_a_path(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert 10 == ran.code
     assert "nothing is kept yet" in ran.err
+
+
+# -- what a session continues ---------------------------------------------------------------
+
+
+def forked(desk: Desk) -> tuple[Path, Path]:
+    """Write a session of Codex and a fork of it that holds its own lines alone."""
+    home = rollouts.Home(desk.codex)
+    one = rollouts.numbered(
+        [
+            rollouts.meta(),
+            rollouts.user("Where is the quillfern?"),
+            rollouts.call("shell", "k1", command=["ls"]),
+            rollouts.output("k1", "brackenloft"),
+            rollouts.assistant("In the brackenloft."),
+        ]
+    )
+    later = [rollouts.user("Never mind."), rollouts.assistant("Fine.")]
+    parent = home.write([*one, *rollouts.numbered(later, len(one))])
+    base = {
+        "thread_id": rollouts.A,
+        "end_ordinal_exclusive": len(one),
+        "end_byte_offset": len(rollouts.bytes_of(one)),
+    }
+    head = rollouts.meta(rollouts.B, forked_from_id=rollouts.A, history_base=base)
+    own = [head, rollouts.user("And the marshlamp?"), rollouts.assistant("Beside it.")]
+    return parent, home.write(rollouts.numbered(own, len(one)), rollouts.B)
+
+
+def test_a_fork_by_reference_is_shown_with_what_it_continues(desk: Desk) -> None:
+    """By its id as by its file; by its id also when the file it continues is gone."""
+    parent, fork = forked(desk)
+    desk.sweep()
+    wanted = desk.run("show", str(fork), "--as", "messages").json
+    text = desk.run("show", str(fork)).lines
+    stored = desk.run("show", rollouts.B, "--as", "messages").json
+    stored_text = desk.run("show", rollouts.B).lines
+    parent.unlink()
+    without = desk.run("show", rollouts.B, "--as", "messages").json
+
+    assert "Where is the quillfern?" == wanted[0]["content"][0]["text"]
+    assert 6 == len(wanted)
+    assert wanted == stored
+    assert text == stored_text
+    assert wanted == without
+
+
+def test_a_fork_whose_origin_is_stored_nowhere_says_so(desk: Desk) -> None:
+    """What it holds itself is shown; the rest is missing, in words."""
+    parent, _ = forked(desk)
+    parent.unlink()
+    desk.sweep()
+    ran = desk.run("show", rollouts.B)
+
+    assert "And the marshlamp?" in ran.out
+    assert "ancestor missing" in ran.out + ran.err

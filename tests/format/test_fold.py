@@ -54,7 +54,7 @@ def fact(line: int, name: str, parent: str | None, kind: str, **more: Any) -> Fa
     elif kind == "tool_result":
         node["answers"] = (call,)
     else:
-        node["flags"] = Is.INTERNAL
+        node["flags"] = node.get("flags", 0) | Is.INTERNAL
     role = {"user_msg": "user", "tool_result": "tool", "lifecycle": "system"}.get(kind, "assistant")
     tool = "Bash" if kind == "tool_call" else None
     told = {"effect": more.pop("effect", None), "evidence": more.pop("evidence", None)}
@@ -77,6 +77,15 @@ def conversation(turns: int, start: int = 1, parent: str | None = None) -> Itera
 
 
 @st.composite
+def roots(draw: st.DrawFn, last: str) -> tuple[str, dict[str, Any]]:
+    """Draw a compaction, whose link may lead nowhere, or a prompt that clears the context."""
+    logical = draw(st.sampled_from((None, "never written", last)))
+    if not logical:
+        return "user_msg", {"flags": Is.CLEARS}
+    return "lifecycle", {"logical": logical}
+
+
+@st.composite
 def logs(draw: st.DrawFn) -> list[Fact]:
     """Draw a log with branches, late and parallel results, repeated ids and bills, subagents."""
     out: list[Fact] = []
@@ -90,12 +99,13 @@ def logs(draw: st.DrawFn) -> list[Fact]:
         )
         back = draw(st.sampled_from((1, 1, 1, 1, 1, 1, 2, 3, 9)))
         parent = names[-min(back, len(names))] if names else None
-        if draw(st.integers(0, 40)) == 0:
+        more: dict[str, Any] = {}
+        if draw(st.integers(0, 25)) == 0:
             parent = draw(st.sampled_from((None, "nowhere")))
+            kind, more["node"] = draw(st.just((kind, {})) | roots(f"r{line - 1}"))
         name = f"r{line}"
         if names and draw(st.integers(0, 30)) == 0:
             name = draw(st.sampled_from(names))
-        more: dict[str, Any] = {}
         if kind == "tool_call":
             more["call"] = f"c{line}" if draw(st.integers(0, 9)) else "c"
             more["effect"] = draw(st.sampled_from(EFFECTS))
@@ -108,7 +118,7 @@ def logs(draw: st.DrawFn) -> list[Fact]:
             key = draw(st.sampled_from((f"b{line}", f"b{line}", f"b{line - 1}", "b")))
             more |= {"usage": Usage(line, draw(st.integers(0, 5))), "usage_key": key, "model": "m"}
         if draw(st.integers(0, 30)) == 0 and names:
-            more["node"] = {"tip": draw(st.sampled_from(names))}
+            more["node"] = more.get("node", {}) | {"tip": draw(st.sampled_from(names))}
         if draw(st.integers(0, 12)) == 0:
             more |= {"channel": "side", "file": "side"}
         if calls and draw(st.integers(0, 15)) == 0:

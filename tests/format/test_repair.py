@@ -271,6 +271,30 @@ def test_the_blocks_of_one_response_are_one_message() -> None:
     assert 4 == len(mended)
 
 
+def test_a_prompt_that_waited_stands_after_the_response_it_was_written_into() -> None:
+    """The model saw it after the results; it does not cut the response in two."""
+    messages = [
+        user({"type": "text", "text": "go"}),
+        {**assistant(call("a")), "id": "r1"},
+        user(result("a"), {"type": "text", "text": "and hurry"}),
+        {**assistant(call("b")), "id": "r1"},
+        user(result("b")),
+        {**assistant({"type": "text", "text": "done"}), "id": "r2"},
+    ]
+    mended = mend(messages).messages
+
+    assert [call("a"), call("b")] == mended[1]["content"]
+    assert [result("a"), result("b"), {"type": "text", "text": "and hurry"}] == mended[2]["content"]
+
+
+def test_answers_of_a_server_that_uses_one_id_are_not_joined() -> None:
+    """A prompt that was answered stands between its neighbours."""
+    text = {"type": "text", "text": "x"}
+    turns = [user(text), {**assistant(text), "id": "same"}] * 3
+
+    assert 6 == len(mend(turns).messages)
+
+
 def test_a_history_that_begins_with_the_model_gets_an_opening() -> None:
     """The API wants the user first; nothing of the model's is thrown away for it."""
     mended = mend([assistant({"type": "text", "text": "hello"})])

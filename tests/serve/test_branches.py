@@ -129,3 +129,24 @@ def test_no_real_session_has_a_branch_that_goes_on_from_another(shared: Path) ->
             seen += 1
 
     assert seen
+
+
+def test_a_cleared_context_is_no_branch_in_the_viewer(tmp_path: Path) -> None:
+    """What stands before it is folded under its own name, and opens."""
+    script = Script(SESSION, "w")
+    script.user("Plan the tide table.")
+    script.say("This is the plan.", usage=usage(900, input_tokens=100))
+    script.user("Implement the following plan: windows in UTC.", parentUuid=None, planContent="x")
+    script.say("Carried out.")
+    machine = empty(tmp_path)
+    write(machine.homes.claude, script)
+    machine.swept()
+    with machine.serving():
+        page = machine.ask(f"/sessions/claude:{SESSION}").body.decode()
+        part = machine.ask(f"/sessions/claude:{SESSION}/rows?part=k0").body.decode()
+    machine.close()
+
+    assert "Context cleared" in page
+    assert '<details class="branch"' not in page
+    assert "Carried out." in page
+    assert "This is the plan." in part

@@ -73,7 +73,7 @@ def test_no_two_cases_share_a_name() -> None:
     names = [f"{case.agent} {case.name}" for case in CASES]
 
     assert len(names) == len(set(names))
-    assert {"claude": 11, "codex": 7, "grok": 6} == {
+    assert {"claude": 15, "codex": 7, "grok": 6} == {
         agent: sum(case.agent == agent for case in CASES) for agent in ("claude", "codex", "grok")
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,8 +19,8 @@ from thence.errors import NotReadable, SessionNotFound
 from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Fact
 from thence.format.nodes import PREVIOUS
-from thence.format.records import Notice, Skipped
-from thence.format.whole import Whole
+from thence.format.records import JSON, Notice, Skipped
+from thence.format.whole import Before, Whole
 
 ANCESTORS = 32
 """How many generations of ancestors are followed."""
@@ -84,18 +84,20 @@ def look(path: Path) -> None:
 # -- reading --------------------------------------------------------------------------------
 
 
-class _Read(msgspec.Struct):
-    """One session of a lineage, as its files tell it."""
+class Generation(msgspec.Struct):
+    """One session of a lineage: its facts, and what is known of its records in other sessions."""
 
-    source: Source
-    events: list[Fact]
-    batch: Batch
+    uid: str
+    facts: list[Fact]
+    torn: bool = False
+    replayed: frozenset[str] = frozenset()
+    billed: frozenset[str] = frozenset()
 
     @property
-    def base(self) -> Fact | None:
-        """The record that says what this session goes on from, if that is another session."""
-        own = {fact.file for fact in self.events if fact.base is None}
-        for fact in self.events:
+    def link(self) -> Fact | None:
+        """The record that names the session this one continues; None when it continues none."""
+        own = {fact.file for fact in self.facts if fact.base is None}
+        for fact in self.facts:
             if fact.base is not None:
                 return None if fact.base.file in own else fact
         return None
@@ -105,8 +107,9 @@ def load_source(adapter: Adapter, source: Source) -> Loaded:
     """Read one session, and as many ancestors as its messages need."""
     events, batch = read_all(adapter, source)
     notices = list(batch.notices)
-    own = _Read(source, _claimed(adapter, source, events, notices), batch)
-    whole = _whole(_lineage(adapter, own, notices))
+    own = Generation(source.uid, _claimed(adapter, source, events, notices), batch.torn)
+    find = _finder(adapter, source)
+    whole = put_together(lineage_of(own, find, notices))
     skipped = batch.skipped + _torn(source, batch.cursor)
     return Loaded(source, whole, skipped, notices, batch.lines)
 
@@ -126,45 +129,69 @@ def _claimed(
     return lineage.claimed(events, owner, read_all(adapter, parent)[0])
 
 
-def _lineage(adapter: Adapter, own: _Read, notices: list[Notice]) -> list[_Read]:
-    """Read a session's ancestors, youngest first, as far as they are to be had."""
-    out = [own]
-    found: list[Source] | None = None
-    while (goes_on := out[-1].base) is not None and goes_on.base is not None:
-        base = goes_on.base
-        wanted = base.session or base.file
-        if found is None:
-            found = list(adapter.find(Path(own.source.root))) if own.source.root else []
-        ancestor = _ancestor(found, base)
+Find = Callable[[Generation, Base], Generation | None]
+"""Returns the session that another one names; None when it is not there."""
+
+
+def _finder(adapter: Adapter, source: Source) -> Find:
+    """Return what reads the sessions that lie beside one."""
+    beside: list[Source] | None = None
+
+    def find(_child: Generation, base: Base) -> Generation | None:
+        nonlocal beside
+        if beside is None:
+            beside = list(adapter.find(Path(source.root))) if source.root else []
+        ancestor = _ancestor(beside, base)
         if ancestor is None:
-            notices.append(Notice("ancestor missing", f"goes on from {wanted}"))
-            break
-        if any(ancestor.uid == read.source.uid for read in out):
-            notices.append(Notice("ancestors in a circle", f"goes on from {wanted}"))
-            break
+            return None
+        events, batch = read_all(adapter, ancestor)
+        return Generation(ancestor.uid, events, batch.torn)
+
+    return find
+
+
+def lineage_of(own: Generation, find: Find, notices: list[Notice]) -> list[Generation]:
+    """Return a session and those it continues, youngest first, as far as they can be read."""
+    out = [own]
+    while (link := out[-1].link) is not None and (base := link.base) is not None:
+        wanted = base.session or base.file
         if len(out) > ANCESTORS:
             notices.append(Notice("too many ancestors", f"those of {wanted} were left out"))
             break
-        events, batch = read_all(adapter, ancestor)
-        if base.event is not None and all(fact.node.id != base.event for fact in events):
+        ancestor = find(out[-1], base)
+        if ancestor is None:
+            notices.append(Notice("ancestor missing", f"goes on from {wanted}"))
+            break
+        if any(ancestor.uid == younger.uid for younger in out):
+            notices.append(Notice("ancestors in a circle", f"goes on from {wanted}"))
+            break
+        if base.event is not None and all(f.node.id != base.event for f in ancestor.facts):
             notices.append(Notice("ancestor damaged", f"no event {base.event} in {wanted}"))
-        out.append(_Read(ancestor, events, batch))
+        out.append(ancestor)
     return out
 
 
-def _whole(lineage: list[_Read]) -> Whole:
-    """Put a session together behind those it goes on from, the oldest first."""
+def put_together(generations: Sequence[Generation]) -> Whole:
+    """Return the youngest session of a lineage, behind those it continues."""
     above: Whole | None = None
-    for read in reversed(lineage):
-        goes_on, torn = read.base, read.batch.torn
-        base = goes_on.base if goes_on is not None else None
-        uid, events = read.source.uid, read.events
-        if above is None or goes_on is None or base is None:
-            above = Whole(uid, events, torn=torn)
-        elif goes_on.node.parent == PREVIOUS:
-            above = Whole(uid, events, torn=torn, ancestor=above.said_before(base))
-        else:
-            above = Whole(uid, events, torn=torn, before=above.up_to(base))
+    for one in reversed(generations):
+        link = one.link
+        base = link.base if link is not None else None
+        ancestor: Sequence[JSON] = ()
+        before: Before | None = None
+        if above is not None and link is not None and base is not None:
+            if link.node.parent == PREVIOUS:
+                ancestor = above.said_before(base)
+            else:
+                before = above.up_to(base)
+        above = Whole(
+            *(one.uid, one.facts),
+            replayed=one.replayed,
+            billed=one.billed,
+            ancestor=ancestor,
+            before=before,
+            torn=one.torn,
+        )
     assert above is not None  # noqa: S101 - a lineage holds at least the session itself
     return above
 

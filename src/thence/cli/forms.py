@@ -19,6 +19,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from thence.format.facts import TYPED
 from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.records import text_of
@@ -130,9 +131,10 @@ def _piece(event: SessionEvent) -> Piece | None:
 
 
 def _text(payload: JSON) -> str:
-    if isinstance(payload, dict) and isinstance(payload.get("text"), str):
-        told: str = payload["text"]
-        return told
+    if isinstance(payload, dict):
+        told = payload.get(TYPED, payload.get("text"))
+        if isinstance(told, str):
+            return told
     return text_of(payload) or ("" if payload is None else json.dumps(payload, ensure_ascii=False))
 
 

@@ -1,12 +1,14 @@
 """`thence history`: prompts of all agents together, the newest first.
 
 They come from the agents' own histories and from the sessions that are kept; one that stands in
-both is shown once. Everything is redacted before it is printed as it is before it is kept: a
-history file of an agent may hold what was pasted into it.
+both is shown once, one that was typed several times as often as it was typed. Everything is
+redacted before it is printed as it is before it is kept: a history file of an agent may hold what
+was pasted into it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,21 +101,27 @@ def _flat(one: Mapping[str, JSON]) -> str:
 
 
 class Typed:
-    """Prompts from many places, each once."""
+    """Prompts from the agents' own histories and from the store, each once."""
 
     def __init__(self, text: str, *, agent: str | None, project: str | None, prefix: bool) -> None:
         self.text = text
         self._agent = agent
         self._project = (project or "").lower()
         self._prefix = prefix
-        self._found: dict[tuple[str, str], dict[str, JSON]] = {}
+        self._found: dict[tuple[str, str, int], dict[str, JSON]] = {}
 
     def add(self, prompts: Iterable[dict[str, JSON]]) -> None:
-        """Take those that are wanted; of a prompt that was typed again the last one counts."""
-        for one in prompts:
-            if not self._wanted(one):
-                continue
-            key = one["agent"], " ".join(one["text"].split())
+        """Add the prompts of one place that are wanted.
+
+        Places say the same of one prompt: the last time a text stands in one is the last time it
+        stands in the other, and so on back.
+        """
+        times: Counter[tuple[str, str]] = Counter()
+        wanted = filter(self._wanted, prompts)
+        for one in sorted(wanted, key=lambda one: one["ts"] or "", reverse=True):
+            text = one["agent"], " ".join(one["text"].split())
+            times[text] += 1
+            key = *text, times[text]
             before = self._found.get(key)
             if before is None or (one["ts"] or "") > (before["ts"] or ""):
                 more = before or {}

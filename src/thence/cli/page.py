@@ -232,6 +232,8 @@ class Page:
 
     def _fact(self, place: int, step: str) -> Iterator[str]:
         fact = self.whole.facts[place]
+        if fact.node.flags & Is.CLEARS:
+            yield from self._cleared(place, step)
         if fact.node.flags & Is.SUMMARY:
             yield from self._summary(place, step)
         elif fact.node.flags & Is.PROMPT:
@@ -313,9 +315,18 @@ class Page:
         if not step and not self.opened:
             yield from self._closed([b for p in self._summed for b in self.parted.get(p, ())])
 
+    def _cleared(self, place: int, step: str) -> Iterator[str]:
+        """Say that the context was cleared, and how much stands before."""
+        when = f" {clock}" if (clock := self._clock(self.whole.facts[place])) else ""
+        before = [] if step or self.opened else self._summed  # opened, all of it is shown
+        live = [p for p in before if self.whole.states[p] in (State.LIVE, State.ORPHANED)]
+        much = f", {self._sum(live)} before" if live else ""
+        yield style(cut(f"{step}═    context cleared{when}{much}", self.room), fg="cyan")
+        yield from self._closed([b for p in before for b in self.parted.get(p, ())])
+
     @cached_property
     def _summed(self) -> list[int]:
-        """The facts of the live line that a compaction left out."""
+        """The facts of the live line that a compaction or a cleared context left out."""
         shown = set(self.chain)
         return [place for place in self.line if place not in shown]
 

@@ -139,6 +139,11 @@ class Tree:
             "boundaries": [
                 facts[place].node.id for place in self._page.line if self._is_summary(place)
             ],
+            "cleared": [
+                facts[place].node.id
+                for place in self._page.line
+                if facts[place].node.flags & Is.CLEARS
+            ],
             "subagents": [
                 {"channel": channel, "events": len(places), **self._money(places)}
                 for channel, places in self._page.channels.items()
@@ -180,6 +185,8 @@ class Tree:
 
     def _place(self, place: int, room: int) -> Iterator[str]:
         fact = self.whole.facts[place]
+        if fact.node.flags & Is.CLEARS:
+            yield self._row("═", "context cleared", room, fact, colour="cyan")
         if place in self._page.turns:
             yield self._prompt(place, room)
         elif self._is_summary(place):

@@ -34,6 +34,12 @@ HANDED = "thence handed it over"
 RECORDED = "[Recorded by "
 """How a text begins that a handoff took along and that its user never wrote."""
 
+MIRRORED = "mirrored/"
+"""How the type of a record begins that a parent's log repeats of its subagent's."""
+
+TYPED = "typed"
+"""In the payload of a prompt: what was typed, where the model was sent something else."""
+
 WHOLE_OUTPUT = "whole_output"
 """In the payload of a note beside a result: all that the call gave, where the result is a part."""
 
@@ -254,7 +260,7 @@ def text_in(block: Block) -> str:
     """Give the text of a block for the eye; what is no text is named."""
     payload = block.payload
     if isinstance(payload, dict):
-        if isinstance(text := payload.get("text"), str):
+        if isinstance(text := payload.get(TYPED, payload.get("text")), str):
             return text
         if isinstance(payload.get("type"), str):
             return text_of(payload.get("content")) or block.summary or f"[{payload['type']}]"
@@ -267,7 +273,7 @@ def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
     if isinstance(payload, str):
         return payload[:limit]
     if isinstance(payload, dict) and payload.get("type") == "text":  # most are this
-        said = payload.get("text")
+        said = payload.get(TYPED, payload.get("text"))
         if isinstance(said, str):
             return said[:limit]
     out: list[str] = []

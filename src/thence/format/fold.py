@@ -271,6 +271,8 @@ class Fold:
                 raise Unfoldable("a text in pieces, a bill for a turn or an ancestor")
             self._check_names(fact, known)
             log = log_of(fact)
+            if fact.file not in state.lines and fact.channel in known.channels:
+                raise Unfoldable("a further log of a subagent")
             if any(known.log_of(other) != log for other in _links(fact.node)):
                 raise Unfoldable("a link to a sealed or missing record")
             if fact.node.undo is not None:
@@ -494,6 +496,9 @@ class _Known:
         self.ahead = {f.node.id: log_of(f) for f in new} if _points_ahead(new) else {}
         self.ids = {f.node.id: log_of(f) for f in (*facts, *state.anchors)}
         self.anchors = {fact.node.id for fact in state.anchors}
+        channels = {fact.channel for fact in facts} | state.sealed.channels.keys()
+        self.channels = channels - {"main"}
+        """Subagents of which records came before."""
         self.calls = {call for fact in facts for call in (*fact.node.calls, *fact.node.answers)} | {
             status.call for fact in facts for status in fact.told
         }

@@ -10,7 +10,9 @@ what is live and what is not. Invariants:
 - No input raises. Dangling parents are bridged to the record before, cycles are cut, repeated
   ids are copies of the first; each is listed in `breaks`.
 - The log is never changed by a compaction: a boundary on the chain is applied when it is read,
-  and one that points nowhere is not applied.
+  and one whose anchor, head or tail points nowhere is not applied.
+- What stands before a compaction or a cleared context is on the line, not on a branch: nobody
+  left it.
 - Iterative and linear in the number of nodes.
 """
 
@@ -19,11 +21,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
-from itertools import compress, count
-from operator import eq, lt
 
 import msgspec
 
+from thence.format.links import Break, Links
 from thence.format.nodes import Is, Node, Span
 
 
@@ -36,7 +37,7 @@ class State(StrEnum):
     SIDE = "side"  # said by a subagent
     DEAD = "dead"  # rewound or abandoned
     ORPHANED = "orphaned"  # on the live line, with a call that never got its result
-    LIVE = "live"  # on the line that leads to the tip, compacted or not
+    LIVE = "live"  # on the line that leads to the tip, also before a compaction or a clear
 
 
 _OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
@@ -49,14 +50,6 @@ _TOLD = _OFF_LINE | Is.REPLAYED
 
 _REST = Is.PROMPT | Is.ENDS | Is.SUMMARY
 """Flags of events at which an exchange of calls and results begins or ends."""
-
-
-class Break(msgspec.Struct, frozen=True):
-    """A place where the log's own links did not hold, and what was done about it."""
-
-    at: int
-    what: str  # "bridged", "cycle", "copy", "boundary", "tip"
-    wanted: str | None = None
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -76,11 +69,6 @@ def _state_told(flags: int) -> State:
     return State.ROLLED_BACK if flags & Is.ROLLED_BACK else State.SIDE
 
 
-def _roots(parents: list[int]) -> list[int]:
-    """Places without a parent."""
-    return list(compress(count(), map((0).__gt__, parents)))
-
-
 class Graph:
     """All nodes of one session, linked. Places are indexes into `nodes`."""
 
@@ -91,134 +79,18 @@ class Graph:
         it: nothing is bridged, and the line begins where it is cut.
         """
         self.nodes = nodes
-        self._partial = partial
-        self._breaks: list[Break] = []
-        self._copies: set[int] = set()
+        links = Links(nodes, partial=partial)
+        self._breaks = links.breaks
+        self._copies = links.copies
+        self._place = links.place
+        self._points_back = links.points_back
+        self.parents = links.parents
+        """Places of parents; -1 is a root."""
+        self.line_parents = links.line_parents
+        """The same with the gaps at boundaries and cleared contexts closed."""
         self._again: dict[str, list[int]] = {}
         self._views: dict[int, list[int]] = {}
-        self._place = self._index()
-        self.parents = self._link()
-        self._cut_cycles()
-        self.line_parents = self._lines()
-        """Places of parents, the gaps at boundaries closed; -1 is a root."""
         self._walks = 4 * len(nodes) + 1000
-
-    # -- links --------------------------------------------------------------------------
-
-    def _index(self) -> dict[str, int]:
-        """Map ids to places.
-
-        The first of a repeated id is the event, unless only a later one knows its parent: a
-        writer once doubled events with their links lost.
-        """
-        nodes = self.nodes
-        place = {node.id: i for i, node in enumerate(nodes)}
-        if len(place) == len(nodes):
-            return place
-        place = {}
-        for i, node in enumerate(nodes):
-            first = place.setdefault(node.id, i)
-            if first == i:
-                continue
-            copy = i
-            if nodes[first].parent is None and node.parent is not None:
-                place[node.id], copy = i, first
-            self._copies.add(copy)
-            self._breaks.append(Break(copy, "copy", node.id))
-        return place
-
-    def _link(self) -> list[int]:
-        """Resolve parents to places; -1 is a root."""
-        nodes, find = self.nodes, self._place.get
-        parents = [find(node.parent, -1) for node in nodes]  # type: ignore[arg-type] # None is -1
-        if any(map(eq, parents, range(len(parents)))):
-            return self._bridge()
-        if not self._partial and any(nodes[i].parent is not None for i in _roots(parents)):
-            return self._bridge()
-        return parents
-
-    def _bridge(self) -> list[int]:
-        """Resolve parents of a log with dangling ones.
-
-        These are bridged to the record before them in their channel, as the clients
-        themselves do.
-        """
-        find = self._place.get
-        parents: list[int] = []
-        main = side = -1
-        for i, node in enumerate(self.nodes):
-            wanted = node.parent
-            if wanted is None:
-                parent = -1
-            else:
-                parent = find(wanted, -1)
-                if parent == i or parent < 0:
-                    parent = side if node.flags & Is.SIDE else main
-                    self._breaks.append(Break(i, "bridged", wanted))
-            parents.append(parent)
-            if i in self._copies:
-                continue
-            if node.flags & Is.SIDE:
-                side = i
-            elif wanted is not None or not node.flags & Is.INTERNAL:
-                main = i
-        return parents
-
-    @cached_property
-    def _points_back(self) -> bool:
-        """Whether every event was written after its parent, as is usual: no cycle can be."""
-        return all(map(lt, self.parents, range(len(self.parents))))
-
-    def _cut_cycles(self) -> None:
-        """Make the first-written event of each cycle a root."""
-        parents = self.parents
-        if self._points_back:
-            return
-        walk = [0] * len(parents)
-        for start in range(len(parents)):
-            i = start
-            while i >= 0 and not walk[i]:
-                walk[i] = start + 1
-                i = parents[i]
-            if i >= 0 and walk[i] == start + 1:
-                first, j = i, parents[i]
-                while j != i:
-                    first, j = min(first, j), parents[j]
-                self._breaks.append(Break(first, "cycle", self.nodes[first].parent))
-                parents[first] = -1
-
-    def _lines(self) -> list[int]:
-        """Parents with the gaps at boundaries closed.
-
-        A root that names what it goes on from is linked to it, unless that made a cycle.
-        """
-        lines = self.parents
-        for i in _roots(self.parents):
-            logical = self.nodes[i].logical
-            if logical is None:
-                continue
-            target = self._place.get(logical, -1)
-            safe = target < i if self._points_back else not self._leads_to(lines, target, i)
-            if target < 0 or not safe:
-                self._breaks.append(Break(i, "boundary", logical))
-                continue
-            lines = list(lines) if lines is self.parents else lines
-            lines[i] = target
-        return lines
-
-    def _leads_to(self, lines: list[int], start: int, goal: int) -> bool:
-        """Whether a walk up from `start` meets `goal`.
-
-        Only for logs whose links point forward; the bound keeps one that is made of such links
-        linear all the same.
-        """
-        for _ in range(1000):
-            if start < 0:
-                return False
-            if start == goal:
-                return True
-            start = lines[start]
-        return True
 
     # -- questions ----------------------------------------------------------------------
 
@@ -516,7 +388,11 @@ class Graph:
     def _compacted(self) -> bool:
         """Whether there is anything that could change a chain when it is walked."""
         for node in self.nodes:  # a loop: a generator takes four times as long
-            if node.span is not None or node.logical is not None or node.flags & Is.SUMMARY:
+            if (
+                node.span is not None
+                or node.logical is not None
+                or node.flags & (Is.SUMMARY | Is.CLEARS)
+            ):
                 return True
         return False
 

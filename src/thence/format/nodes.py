@@ -32,6 +32,7 @@ class Is:
     SYNTHETIC = 2048  # written by a repair
     GOES_ON = 4096  # what the agent waited for has come, or it waits no more
     TRAILS = 8192  # its `tip` may lag behind: what goes on from there counts, whenever written
+    CLEARS = 16384  # a root that starts with an empty context; what stands before it was not left
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):

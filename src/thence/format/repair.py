@@ -84,7 +84,7 @@ class _Part(msgspec.Struct):
     role: str
     blocks: list[Block | _Call]
     response: JSON = None
-    """The id of the API's response whose blocks these are, where that is known."""
+    """The id of the API's response whose blocks came last, where that is known."""
 
 
 def mend(messages: Iterable[ApiMessage], orphans: Orphans = "answer") -> Mended:
@@ -114,6 +114,7 @@ def _turns(messages: Iterable[ApiMessage], pairing: _Pairing, out: Mended) -> li
             continue
         given = blocks(message.get("content"))
         part = _part_for(parts, role, message.get("id"))
+        part.response = message.get("id")
         for block in given:
             usable = _usable(block, part, pairing, out)
             if usable is not None:
@@ -122,16 +123,25 @@ def _turns(messages: Iterable[ApiMessage], pairing: _Pairing, out: Mended) -> li
 
 
 def _part_for(parts: list[_Part], role: str, response: JSON) -> _Part:
-    """Give the part that a message belongs to; a response that results cut in two is one part."""
+    """Return the part that a message belongs to.
+
+    A response is one part, also where its client wrote results, or a prompt that had waited,
+    between its blocks. These then stand after it. Some servers give all responses one id: what
+    was said after an answer without calls is another response.
+    """
+    if role == "assistant" and isinstance(response, str) and response:
+        last = parts[-2] if len(parts) > 1 and parts[-1].role == "user" else None
+        is_same = last is not None and last.response == response
+        if last is not None and is_same and (not parts[-1].blocks or _has_calls(last)):
+            return last
     if parts and parts[-1].role == role:
         return parts[-1]
-    if role == "assistant" and isinstance(response, str) and response:
-        last = parts[-2] if len(parts) > 1 else None
-        if last is not None and last.response == response and not parts[-1].blocks:
-            parts.pop()
-            return last
-    parts.append(_Part(role, [], response))
+    parts.append(_Part(role, []))
     return parts[-1]
+
+
+def _has_calls(part: _Part) -> bool:
+    return any(isinstance(block, _Call) for block in part.blocks)
 
 
 def _usable(block: Block, part: _Part, pairing: _Pairing, out: Mended) -> Block | _Call | None:

@@ -178,7 +178,8 @@ class Transcript:
     def messages(self, orphans: repair.Orphans = "answer") -> repair.Mended:
         """Give the live chain as messages that the API accepts."""
         if self.degraded is None:
-            return repair.mend(self.state.messages, orphans)
+            said = (event.fields for event in self.chain() if event.type in MESSAGES)
+            return repair.mend(said, orphans)
         return repair.mend((m for event in self.chain() if (m := _lenient(event))), orphans)
 
     @cached_property
@@ -246,7 +247,7 @@ def _lenient(event: Event) -> dict[str, JSON] | None:
     for fields in (event.fields, event.fields.get("message")):
         if isinstance(fields, dict) and fields.get("content"):
             role = fields.get("role") or ("assistant" if event.type == "assistant" else "user")
-            return {"role": role, "content": fields["content"]}
+            return {"role": role, "content": fields["content"], "id": fields.get("id")}
     return None
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from thence.format import gather, joins, repair
 from thence.format.facts import (
+    MIRRORED,
     Base,
     Block,
     Edge,
@@ -101,7 +102,7 @@ class Whole:
         if has & _Has.TOTALS:
             out = _billed(out)
         if has & _Has.SIDES:
-            out = _said_once(out)
+            out = _said_once(_without_mirrors(out))
         out = _paid_here(out, billed)
         return (_linked(out) if has & _Has.UNLINKED else out), shared
 
@@ -545,6 +546,12 @@ def _billed(facts: list[Fact]) -> list[Fact]:
                 fact = msgspec.structs.replace(fact, usage=more)  # noqa: PLW2901
         out.append(fact)
     return out
+
+
+def _without_mirrors(facts: list[Fact]) -> list[Fact]:
+    """Leave out what a parent's log repeats of a subagent whose own log is there."""
+    own = {f.channel for f in facts if f.channel != "main" and not f.type.startswith(MIRRORED)}
+    return [f for f in facts if f.channel not in own or not f.type.startswith(MIRRORED)]
 
 
 def _said_once(facts: list[Fact]) -> list[Fact]:

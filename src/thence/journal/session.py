@@ -524,7 +524,7 @@ class Session:
         self._ready()
         with self._mutex:
             said = [
-                {"role": e.fields.get("role"), "content": e.fields.get("content")}
+                {name: e.fields.get(name) for name in ("role", "content", "id")}
                 for e in self._chain
                 if e.type in MESSAGES
             ]

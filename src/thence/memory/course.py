@@ -16,6 +16,7 @@ from functools import cached_property
 import msgspec
 
 from thence.format import joins, kinds, output, shell
+from thence.format.facts import TYPED
 from thence.format.graph import State
 from thence.format.joins import Call
 from thence.format.nodes import Is
@@ -71,7 +72,9 @@ def short(text: str, size: int) -> str:
 
 def said(event: SessionEvent) -> str:
     """Give the text of an event, the middle of a very long one left out."""
-    return output.text(event.payload) or event.summary
+    payload = event.payload
+    typed = payload.get(TYPED) if isinstance(payload, dict) else None
+    return output.text(payload if typed is None else typed) or event.summary
 
 
 def asked(event: SessionEvent) -> str:

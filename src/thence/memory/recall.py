@@ -19,11 +19,12 @@ from thence.format.normal import SessionEvent
 from thence.format.records import Notice
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Loaded
-    from thence.format.records import JSON
+    from thence.adapters.sessions import Generation, Loaded
+    from thence.format.facts import Base
+    from thence.format.records import JSON, Skipped
     from thence.format.whole import Whole
     from thence.memory.packs import Blobs
-    from thence.memory.store import SessionRow, Store
+    from thence.memory.store import Held, SessionRow, Store
 
 SHOWN = 3
 """Sessions that are named when a prefix fits several."""
@@ -158,21 +159,14 @@ def with_body(blobs: Blobs, event: SessionEvent) -> SessionEvent:
 def loaded(store: Store, row: SessionRow) -> Loaded:
     """Give a session whole: from the store, or from its source where it was evicted."""
     from thence.adapters import File, Source
-    from thence.adapters.sessions import Loaded, load
-    from thence.format.whole import Whole
-    from thence.memory.keep import salvaged
+    from thence.adapters.sessions import Loaded, lineage_of, load, put_together
 
     session = row.session
     held = store.held(session.session_uid)
     if held is not None:
-        facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
-        whole = Whole(
-            *(session.session_uid, facts),
-            replayed=held.replayed,
-            billed=held.billed,
-            torn=held.row.torn,
-        )
+        own, broken = _generation(store, held)
         notices = list(notices_of(row))
+        whole = put_together(lineage_of(own, lambda *named: _ancestor(store, *named), notices))
         if broken:
             notices.append(Notice("text lost", "thence doctor --deep --mend reads it again"))
         files = tuple(File(path) for path in row.files)
@@ -185,3 +179,44 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
         f"{name} was evicted, and its source is gone: only its digest is left",
         hint=f"thence digest {argument(name[:13])}",
     )
+
+
+def _generation(store: Store, held: Held) -> tuple[Generation, list[Skipped]]:
+    """Return a stored session as one of a lineage, and the records whose text is lost."""
+    from thence.adapters.sessions import Generation
+    from thence.memory.keep import salvaged
+
+    session = held.row.session
+    facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
+    one = Generation(session.session_uid, facts, held.row.torn, held.replayed, held.billed)
+    return one, broken
+
+
+def _ancestor(store: Store, child: Generation, base: Base) -> Generation | None:
+    """Return the stored session that another one continues; None when it is not stored.
+
+    A log may name a log, not a session: then a tie of the session tells whose it is.
+    """
+    agent = child.uid.partition(":")[0]
+    ties = [e.session for fact in child.facts for e in fact.edges if not e.child and not e.agent]
+    for name in dict.fromkeys(filter(None, (base.session, *ties, base.file))):
+        held = store.held(f"{agent}:{name}")
+        found = _generation(store, held)[0] if held else _from_source(store, f"{agent}:{name}")
+        if found is not None and (
+            base.session == name or any(fact.file == base.file for fact in found.facts)
+        ):
+            return found
+    return None
+
+
+def _from_source(store: Store, uid: str) -> Generation | None:
+    """Return an evicted session as its source has it; None when that is gone as well."""
+    from thence.adapters.sessions import Generation, load
+    from thence.memory.store import Filter
+
+    for row in store.sessions(Filter(uids=(uid,))):
+        path = row.session.source_path
+        if path and not row.gone and Path(path).exists():
+            whole = load(Path(path)).whole
+            return Generation(uid, [*whole.about_only, *whole.facts], whole.torn)
+    return None

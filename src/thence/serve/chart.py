@@ -74,7 +74,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A compaction: the summary, and the rows that it stands for."""
+    """A compaction or a cleared context: where it is, and the rows that stand before it."""
 
     place: int
     rows: list[Row]
@@ -217,7 +217,7 @@ class Chart:
 
     @cached_property
     def bounds(self) -> list[Bound]:
-        """The compactions of the live line, each with what it stands for."""
+        """The compactions and cleared contexts of the live line, each with what it folds."""
         return self._main[1]
 
     @cached_property
@@ -249,23 +249,25 @@ class Chart:
     def _main(self) -> tuple[list[Row], list[Bound]]:
         shown = self.whole.graph.chain()
         seen = set(shown)
-        sums = [p for p in shown if self.facts[p].node.flags & Is.SUMMARY]
+        sums = [p for p in shown if self.facts[p].node.flags & (Is.SUMMARY | Is.CLEARS)]
         if not sums or all(place in seen for place in self.line):
             rows = [*self._parted_rows(-1), *self.rows_of(self.line)]
             return rows + self._loose(), []
         bounds: list[Bound] = []
         out: list[Row] = []
         fold: list[int] = []
-        for place in self.line:  # up to the summary that is in force: each folds what led to it
-            if self.facts[place].node.flags & Is.SUMMARY:
+        for place in self.line:  # up to what is in force: each folds what led to it
+            flags = self.facts[place].node.flags
+            if flags & (Is.SUMMARY | Is.CLEARS):
                 out += self._folded(place, fold, bounds)
                 fold = []
                 if place == sums[0]:
                     break
-            elif place not in seen:
+            if not flags & Is.SUMMARY and place not in seen:
                 fold.append(place)
         # What was kept stands after the summary, as the model sees it.
-        out += self.rows_of(place for place in shown if place != sums[0])
+        summary = sums[0] if self.facts[sums[0]].node.flags & Is.SUMMARY else -1
+        out += self.rows_of(place for place in shown if place != summary)
         return out + self._loose(), bounds
 
     def _folded(self, place: int, fold: list[int], bounds: list[Bound]) -> list[Row]:
@@ -277,8 +279,17 @@ class Chart:
             if rows and rows[0].kind == "prompt":
                 lead, rows = rows[:1], rows[1:]
         bounds.append(Bound(place, rows, fold))
+        if self.clears(place):  # a row of its own; the prompt has another one, with its branches
+            return [*lead, Row("boundary", place, self._last_block(place), len(bounds) - 1)]
         after = self._parted_rows(place)
         return [*lead, Row("boundary", place, 0, len(bounds) - 1), *after]
+
+    def clears(self, place: int) -> bool:
+        """Return whether the context was cleared at a place of the line."""
+        return bool(self.facts[place].node.flags & Is.CLEARS)
+
+    def _last_block(self, place: int) -> int:
+        return max(len(self.facts[place].blocks) - 1, 0)
 
     def rows_of(self, places: Iterable[int], *, parted: bool = True) -> list[Row]:
         """Give the rows of a run of facts, and what parted from it where it did."""

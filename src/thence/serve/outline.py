@@ -196,7 +196,7 @@ class Outline:
             ticks = chart.ticks(places) if len(chart.bills) <= 4000 else 0
             end = money(ticks) if ticks else end
         elif row.kind == "boundary":
-            said = "Compacted"
+            said = "Context cleared" if chart.clears(row.place) else "Compacted"
         elif row.kind == "branch":
             places = list(chart.branches[row.number].events)
             said = f"Discarded branch, {self.drawing.much(places)}"

@@ -513,6 +513,8 @@ class Drawing:
 
     def _boundary(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
         bound = self.chart.bounds[row.number] if row.number >= 0 else Bound(row.place, [], [])
+        if self.chart.clears(row.place):
+            return {"fold": self._cleared(row, bound, fact)}
         prose = [b for b in fact.blocks if not self._said(b).startswith("<")]
         gist = self._said((prose or [block])[-1]) if fact.blocks else ""
         places = bound.places
@@ -528,6 +530,17 @@ class Drawing:
             count=len(bound.rows),
         )
         return {"fold": fold}
+
+    def _cleared(self, row: Row, bound: Bound, fact: Fact) -> Fold:
+        """Return the fold of what stands before a cleared context."""
+        return Fold(
+            f"k{max(row.number, 0)}",
+            "Context cleared",
+            self._turns_said(bound.places),
+            "before it, no longer seen by the model",
+            when(self.clock, fact.ts).said,
+            count=len(bound.rows),
+        )
 
     def _how(self, place: int) -> str:
         """Say what the log itself says of a compaction, on the line before its summary."""
@@ -671,6 +684,8 @@ def _is_row(row: Row, place: int, target: tuple[int, int]) -> bool:
         return False
     if place != target[0]:
         return True  # a result's call
+    if row.kind == "boundary" and row.block:  # a cleared context; the prompt has its own row
+        return row.block == target[1]
     return row.block == target[1] or row.kind in ("prompt", "correction", "boundary")
 
 

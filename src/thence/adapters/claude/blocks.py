@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from thence.adapters.claude import text as texts
 from thence.format import kinds
-from thence.format.facts import Block, Told, message_blocks
+from thence.format.facts import TYPED, Block, Told, message_blocks
 from thence.format.nodes import Is
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -87,6 +87,8 @@ def _part(block: Record, *, human: bool) -> tuple[Block, int]:
             return Block("user_msg", "user", "", block), Is.PROMPT
         return Block("lifecycle", "user", word(kind), block), 0
     text = word(block.get("text"))
+    if human and (typed := texts.slash_prompt(text)) is not None:
+        return Block("user_msg", "user", one_line(typed), {**block, TYPED: typed}), Is.PROMPT
     said = texts.prompt(text) if human else None
     if said is not None:
         return Block("user_msg", "user", one_line(said), block), Is.PROMPT

@@ -22,13 +22,26 @@ from thence.adapters import File, Mark, Source
 from thence.adapters.claude import attachments, blocks, spills
 from thence.adapters.claude import text as texts
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed, line_name
+from thence.format.facts import (
+    MIRRORED,
+    Block,
+    Edge,
+    Fact,
+    Told,
+    answers_of,
+    calls_of,
+    handed,
+    line_name,
+)
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, time_text, word
 
 SYNTHETIC = "<synthetic>"
 """The model of answers that the client wrote itself; they cost nothing."""
+
+CLEARED = "context cleared"
+"""Summary of the event that says that the model saw nothing of what stands before."""
 
 Record = dict[str, JSON]
 Names = tuple[str, str | None, str]  # a record's id, its parent, its channel
@@ -83,6 +96,9 @@ class Log:
         self._said: Record = dict(carry.get("said", {}))
         self._says: tuple[JSON, ...] = ()  # of these, what the last record said
         self._last: str | None = carry.get("last")
+        self._talked: bool = carry.get("talked", False)  # somebody said something before
+        self._rewound: bool = carry.get("rewound", False)  # by hand, and nothing was said since
+        self._opening: list[int] = list(carry.get("opening", []))  # words of the last first prompt
         self._queue: list[JSON] = list(carry.get("queue", []))
         self._attaches: bool = carry.get("attaches", False)
         self._under: str | None = carry.get("under")  # the boundary that awaits its summary
@@ -90,6 +106,8 @@ class Log:
         self._tasks: dict[str, str] = dict(carry.get("tasks", {}))
         self._agents: dict[str, str] = dict(carry.get("agents", {}))
         self._foreign: dict[str, str] = dict(carry.get("foreign", {}))
+        self._mirrored: dict[str, str] = dict(carry.get("mirrored", {}))  # last ids, by subagent
+        self._logs = frozenset(log.channel for log in source.files)
         self._spilled: int = carry.get("spilled", 0)  # bytes of outputs that were kept
         self._makers: dict[str, Callable[[Found, Record, Frame], tuple[Fact, ...]]] = {
             "user": self._user,
@@ -108,6 +126,9 @@ class Log:
         known: Record = {
             "said": dict(self._said),
             "last": self._last,
+            "talked": self._talked,
+            "rewound": self._rewound,
+            "opening": list(self._opening),
             "queue": list(self._queue),
             "attaches": self._attaches,
             "under": self._under,
@@ -115,6 +136,7 @@ class Log:
             "tasks": dict(self._tasks),
             "agents": dict(self._agents),
             "foreign": dict(self._foreign),
+            "mirrored": dict(self._mirrored),
             "spilled": self._spilled,
         }
         return {name: value for name, value in known.items() if value}
@@ -125,7 +147,32 @@ class Log:
         kind = record.get("type")
         maker = self._makers.get(kind) if type(kind) is str else None
         frame = tuple(map(record.get, _FRAME))
-        return (maker or self._other)(found, record, frame)
+        facts = (maker or self._other)(found, record, frame)
+        if self._main and facts[0].channel == "main":
+            if frame[1] is None and type(frame[0]) is str and kind != "assistant":
+                facts = self._begun(record, facts)
+            if kind in ("user", "assistant"):
+                self._talked, self._rewound = True, False
+                self._opening = self._opening or _prompt_marks(facts[0])
+        return facts
+
+    def _begun(self, record: Record, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        """Return the facts of a record that continues nothing: the context may be cleared.
+
+        So it is when the user lets a plan be carried out with an empty context. A rewind to the
+        first prompt looks the same: the client says so, or much of that prompt comes again.
+        """
+        first = facts[0]
+        if first.node.logical is not None or first.node.answers:
+            return facts
+        before, self._opening = self._opening, _prompt_marks(first)
+        again = texts.is_alike(before, self._opening) and "planContent" not in record
+        if not self._talked or self._rewound or again:
+            return facts
+        note = Block("lifecycle", "system", CLEARED)
+        node = msgspec.structs.replace(first.node, flags=first.node.flags | Is.CLEARS)
+        made = msgspec.structs.replace(first, node=node, blocks=(*first.blocks, note))
+        return made, *facts[1:]
 
     # -- the frame of a record ----------------------------------------------------------
 
@@ -485,13 +532,19 @@ class Log:
         return self._told(record, frame, fact)
 
     def _progress(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
-        """A sign of life of a running call. What it repeats of a log or a result is left out."""
+        """A sign of life of a running call. What it repeats of a log or a result is left out.
+
+        A message of a subagent is repeated, unless the subagent's own log is not there.
+        """
         data, call = record.get("data"), record.get("parentToolUseID")
         about = None
+        said: tuple[Fact, ...] = ()
         if isinstance(data, dict):
             agent = data.get("agentId")
             if isinstance(agent, str) and isinstance(call, str):
                 about = self._linked(agent, call)
+            if isinstance(agent, str) and f"agent:{agent}" not in self._logs:
+                said = self._said_in_progress(found, record, agent, data.get("message"))
             data = {name: value for name, value in data.items() if name not in _MIRRORED}
             what = word(data.get("type"))
         else:
@@ -505,7 +558,34 @@ class Log:
             call if isinstance(call, str) else None,
         )
         kind = f"progress/{what}" if what else "progress"
-        return self._note(found, record, frame, kind, block, about)
+        return self._note(found, record, frame, kind, block, about) + said
+
+    def _said_in_progress(
+        self, found: Found, record: Record, agent: str, message: JSON
+    ) -> tuple[Fact, ...]:
+        """Return the facts of a subagent's message that its parent's log holds.
+
+        They are those of a record in a log of its own, each following the one before.
+        """
+        if not self._main or not agent or not isinstance(message, dict):
+            return ()
+        kind = message.get("type")
+        maker = {"user": self._user, "assistant": self._assistant}.get(word(kind))
+        if maker is None:
+            return ()
+        frame = {name: record.get(name) for name in _FRAME}
+        uuid = word(message.get("uuid")) or f"{word(record.get('uuid'))}#message"
+        inner = {
+            **frame,
+            **message,
+            "uuid": uuid,
+            "parentUuid": self._mirrored.get(agent),
+            "isSidechain": True,
+            "agentId": agent,
+        }
+        _remember(self._mirrored, agent, uuid)
+        first, *rest = maker(found, inner, tuple(map(inner.get, _FRAME)))
+        return msgspec.structs.replace(first, type=f"{MIRRORED}{kind}"), *rest
 
     def _queue_operation(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A prompt that waits for its turn.
@@ -550,7 +630,9 @@ class Log:
         leaf = record.get("leafUuid")
         if not isinstance(leaf, str):
             return facts
-        late = 0 if record.get("explicit") is True else Is.TRAILS
+        by_hand = record.get("explicit") is True
+        self._rewound = self._rewound or by_hand
+        late = 0 if by_hand else Is.TRAILS
         node = msgspec.structs.replace(facts[0].node, flags=Is.INTERNAL | late, tip=leaf)
         return (msgspec.structs.replace(facts[0], node=node), *facts[1:])
 
@@ -632,6 +714,12 @@ def _moment(ts: JSON) -> str | None:
     if isinstance(ts, bool) or not isinstance(ts, (int, float)):
         return None
     return word(time_text(ts, per_second=1000 if ts > 1e11 else 1)) or None
+
+
+def _prompt_marks(fact: Fact) -> list[int]:
+    """Return the `word_marks` of the prompt that a fact is; none when it is no prompt."""
+    prompts = (block.summary for block in fact.blocks if block.kind == "user_msg")
+    return texts.word_marks(next(prompts, ""))
 
 
 def _remember(names: dict[str, str], name: str, value: str) -> None:

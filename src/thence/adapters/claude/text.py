@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from zlib import crc32
 
 from thence.format.expressions import expression
 from thence.format.facts import RECORDED
@@ -36,6 +37,7 @@ _HARNESS = (
     "<bash-input>",
     "<bash-stdout>",
     "<bash-stderr>",
+    "<bash-notification>",
     "<task-notification>",
     "<teammate-message",
     "<user-memory-input>",
@@ -55,6 +57,9 @@ _IN_FRONT = ("system-reminder", "ide_opened_file", "ide_selection", "ide_diagnos
 _STARTS = frozenset(text[0] for text in (*_HARNESS, WARMUP, "<")) | frozenset(" \t\r\n")
 _OBSERVERS = ("You are a Claude-Mem", "Hello memory agent")
 _CLIP = 4096
+_MARKS = 64
+_ARGS_OPEN, _ARGS_CLOSE = "<command-args>", "</command-args>"
+_WORD = expression(r"\w+")
 _COMMAND = expression(r"<command-name>([^<\n]{1,200})</command-name>")
 _ARGS = expression(r"<command-args>([^<]{0,500})")
 _TASK = expression(r"<task-id>([\w-]{1,64})</task-id>")
@@ -79,6 +84,30 @@ def prompt(text: str) -> str | None:
     if not said or said.startswith(_HARNESS) or said.rstrip() == WARMUP:
         return None
     return said
+
+
+def slash_prompt(text: str) -> str | None:
+    """Return a command of the user's own as it was typed; None when it is none, or has no text.
+
+    Commands that the client carries out itself name the command first, and reach no model.
+    """
+    if not text.startswith("<command-message>") or (line := command_line(text)) is None:
+        return None
+    begin, end = text.find(_ARGS_OPEN), text.rfind(_ARGS_CLOSE)
+    said = text[begin + len(_ARGS_OPEN) : end].strip() if 0 <= begin < end else ""
+    return f"{line.split(maxsplit=1)[0]} {said}" if said else None
+
+
+def word_marks(text: str) -> list[int]:
+    """Return a small number for each distinct word at the start of a text."""
+    words = dict.fromkeys(_WORD.findall(text[:_CLIP].lower()))
+    return [crc32(word.encode("utf-8", "surrogatepass")) & 0xFFFF for word in words][:_MARKS]
+
+
+def is_alike(one: list[int], other: list[int]) -> bool:
+    """Return whether two texts, given by their `word_marks`, share half of their words."""
+    first, second = set(one), set(other)
+    return bool(first) and 2 * len(first & second) >= len(first | second)
 
 
 def command_line(text: str) -> str | None:

@@ -69,16 +69,18 @@ def row_of(value: dict[str, JSON]) -> Row:
 def _user(value: dict[str, JSON]) -> Row:
     content = value.get("content")
     reason = value.get("synthetic_reason")
-    begin = text_of(content).lstrip()
-    injected = reason not in (None, "interjection") or (
-        begin.startswith(_INJECTED) and _OPEN not in begin
-    )
+    injected = reason not in (None, "interjection") or is_injected(text_of(content))
     made = [picture(part) for part in blocks(content)]
     if injected:
         said = tuple(Block("lifecycle", "user", one_line(_words(part)), part) for part in made)
     else:
         said = tuple(_asked(part) for part in made)
     return Row("user", said, prompt=not injected and bool(said))
+
+
+def is_injected(text: str) -> bool:
+    """Return whether a text in the user's name is one that the client wrote."""
+    return text.lstrip().startswith(_INJECTED) and _OPEN not in text
 
 
 def _asked(part: dict[str, JSON]) -> Block:

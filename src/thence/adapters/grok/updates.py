@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from thence.adapters import File, Mark, Source, files
-from thence.adapters.grok.chat import picture, replacement, result_content
+from thence.adapters.grok.chat import is_injected, picture, replacement, result_content
 from thence.adapters.grok.folder import within
 from thence.adapters.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format import kinds
@@ -36,6 +36,7 @@ INCOMPLETE = "the client itself calls this turn's bill incomplete"
 
 _STOPS = {"cancelled": Is.INTERRUPTS, "interrupted": Is.INTERRUPTS}
 _ENDED = ("completed", "failed")
+_HIDDEN = "hideFromScrollback"
 _SHELLS = ("Bash", "")
 _FOR_PROMPT = (
     "tool_output_for_prompt",
@@ -199,7 +200,7 @@ class Updates(Reader):
         line = word(part.get("text")) or word(part.get("type"))
         if meta.get("hostTurn") is True:  # a command to the client; no model saw it
             return self._noted(record, line)
-        if line.startswith(RECORDED):  # taken along by a handoff; no human's words
+        if line.startswith(RECORDED) or _is_injected(record, line):  # no human's words
             block = Block("lifecycle", "user", one_line(line), part)
             return [self._event(record, self._node(record), block, model=self._model)]
         index = meta.get("promptIndex")
@@ -376,6 +377,13 @@ class Updates(Reader):
         more = record.word("message") or record.word("reason") or record.word("title")
         line = record.kind or "unknown"
         return self._noted(record, f"{line}: {more}" if more else line)
+
+
+def _is_injected(record: Update, line: str) -> bool:
+    """Return whether the client put a text into the user's mouth: it hides it, or tags it."""
+    content = _dict(record.update.get("content"))
+    notes = (record.meta, record.update.get("_meta"), content.get("_meta"), content)
+    return any(_dict(one).get(_HIDDEN) is True for one in notes) or is_injected(line)
 
 
 def _dict(value: JSON) -> dict[str, JSON]:
