@@ -105,7 +105,7 @@ def test_derived_kinds_of_an_old_store_are_found_after_the_next_sweep(
     store.close()
 
     assert gap
-    assert {"fold": 1} == {part: many for part, many in report.reprocessed.items() if many}
+    assert 1 == sum(report.reprocessed.values())
     assert not any(again.reprocessed.values())
     assert expected == found
     assert 1 == len(found["edit"])
