@@ -11,7 +11,7 @@ import pytest
 
 from tests.adapters import test_copilot, test_gemini, test_kimi, test_pi, test_qwen
 from tests.adapters.agents import write_lines
-from tests.format.test_fold import Grown, differences
+from tests.format.growing import Grown, differences
 from thence.adapters import Adapter
 from thence.adapters.copilot import Copilot
 from thence.adapters.gemini import Gemini
