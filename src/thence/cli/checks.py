@@ -119,12 +119,12 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
                 every[agent].add(source, inventory)
     wide = max((len(several(seen.files, "file")) for seen in every.values()), default=0)
     for agent, seen in every.items():
-        if agent not in roots:
-            yield Finding("sources", "note", f"{agent:7} none found")
-            continue
-        places = ", ".join(tilde(str(root)) for root in roots[agent])
-        told = {**seen.told(), "roots": places}
-        yield Finding("sources", *_seen(seen, wide), told=told, more=places)
+        if agent in roots:
+            places = ", ".join(tilde(str(root)) for root in roots[agent])
+            told = {**seen.told(), "roots": places}
+            yield Finding("sources", *_seen(seen, wide), told=told, more=places)
+    if absent := [agent for agent in every if agent not in roots]:
+        yield Finding("sources", "note", f"no sessions found of {', '.join(absent)}")
 
 
 def _seen(seen: Seen, wide: int) -> tuple[Level, str, str | None]:

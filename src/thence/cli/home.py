@@ -351,8 +351,13 @@ def _since(seen: datetime, at: datetime) -> str:
 
 def _whose(risks: Iterable[Risk]) -> str:
     """Name the agents that delete sessions, as people call them."""
-    agents = sorted({risk.source.adapter for risk in risks})
-    return " and ".join({"claude": "Claude Code"}.get(agent, agent) for agent in agents)
+    from thence.adapters.profiles import profile_of
+
+    labels = {
+        agent: profile.label if (profile := profile_of(agent)) else agent
+        for agent in sorted({risk.source.adapter for risk in risks})
+    }
+    return " and ".join((labels | {"claude": "Claude Code"})[agent] for agent in labels)
 
 
 def _about(much: int) -> str:
@@ -435,8 +440,11 @@ class First:
             bold=True,
         )
         yield ""
-        rows = [self._cells(one) for one in self.found]
-        yield from table(_FOUND, rows, room)
+        present = [one for one in self.found if one["sessions"]]
+        yield from table(_FOUND, [self._cells(one) for one in present or self.found], room)
+        if present and len(present) < len(self.found):
+            absent = ", ".join(one["agent"] for one in self.found if not one["sessions"])
+            yield style(cut(f"  not found: {absent}", room), fg=DIM)
         yield ""
         kept = f", about {size(int(self.bytes * KEPT_SHARE))}" if self.bytes else ""
         place = clean(tilde(str(wiring.home())))

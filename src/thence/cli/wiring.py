@@ -163,7 +163,7 @@ def adapters() -> dict[str, Adapter]:
     from thence.adapters.pi import Pi
     from thence.adapters.qwen import Qwen
 
-    own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Native(), Pi(), Qwen())
+    own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Pi(), Qwen(), Native())
     return {adapter.name: adapter for adapter in own}
 
 
