@@ -129,6 +129,15 @@ class Redactor:
             redacted = self._replaced_outside_blobs(data)
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
+    def redact_uncounted(self, text: str) -> str:
+        """Return a text redacted that is counted elsewhere, or stands nowhere else."""
+        counts = self.counts.copy()
+        redacted = self.redact(text)
+        if redacted is not text:
+            self.counts.clear()
+            self.counts.update(counts)
+        return redacted
+
     def doubts(self, data: bytes) -> list[int]:
         """Give the rules that may find a secret in the bytes of a text, or of JSON as we spell it.
 
