@@ -389,7 +389,7 @@ class Keeper:
         """Clean a payload: a bare text, as most are, needs no walk and no second look."""
         if isinstance(payload, str):
             return self._redactor.redact(payload, suspects)
-        if isinstance(payload, dict) and payload.keys() == _TEXT:
+        if isinstance(payload, dict) and payload.keys() == _TEXT and payload["type"] == "text":
             said = payload["text"]
             if isinstance(said, str):
                 clean = self._redactor.redact(said, suspects)
