@@ -312,8 +312,10 @@ class Planted:
                         path.write_text(json.dumps(records))
                     continue
                 lines = [json.dumps(one) + "\n" for one in records[: int(len(records) * share)]]
-                if lines:
-                    path.write_text("".join(lines))
+                there = len(path.read_text()) if path.exists() else 0
+                if more := "".join(lines)[there:]:  # an agent appends
+                    with path.open("a") as log:
+                        log.write(more)
 
 
 def _id(agent: int, number: int) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -63,6 +63,11 @@ _LETTERS = bytes(
 )
 """Turns encoded data into one letter and all else into blanks."""
 
+_DISGUISES = re.compile(
+    rb"(?:\x1b|\\{1,4}(?:u001[bB]|x1[bB]))\[[0-9;:?]{0,32}[A-Za-z]|\\u00([2-7][0-9A-Fa-f])"
+)
+"""Colour codes, which may stand inside of a secret, and letters that JSON spells as numbers."""
+
 _PLACEHOLDER = re.compile(rb"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
 
 
@@ -74,7 +79,7 @@ def rules_version(rules: Iterable[Rule]) -> int:
     texts = [
         (
             *(rule.name, rule.pattern, rule.keywords, rule.entropy, rule.hashed),
-            *(rule.shape, rule.strict, rule.ids, rule.near),
+            *(rule.shape, rule.strict, rule.ids, rule.near, rule.check),
         )
         for rule in rules
     ]
@@ -84,6 +89,59 @@ def rules_version(rules: Iterable[Rule]) -> int:
     ]
     body = repr((texts, tables)).encode("utf-8", "backslashreplace")
     return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
+
+
+class _Seen(NamedTuple):
+    """A text without disguises, and where its bytes stand in the text as it is."""
+
+    data: bytes
+    places: list[int]
+    """Where in `data` each part begins, in order."""
+    originals: list[int]
+    """Where that part begins in the text as it is."""
+    letters: frozenset[int]
+    """The parts that are one letter, spelled as a number."""
+
+    def start(self, place: int) -> int:
+        """Return where a byte of `data` begins in the text as it is."""
+        if not self.places:
+            return place
+        part = bisect_right(self.places, place) - 1
+        return self.originals[part] + place - self.places[part]
+
+    def end(self, place: int) -> int:
+        """Return where the byte before a place of `data` ends in the text as it is."""
+        if not self.places:
+            return place
+        part = bisect_right(self.places, place - 1) - 1
+        size = len(r"\u0000") if part in self.letters else place - self.places[part]
+        return self.originals[part] + size
+
+
+def _seen(data: bytes) -> _Seen:
+    """Return a text without disguises; most texts have none, and are not copied."""
+    if b"\x1b[" not in data and b"1b[" not in data and b"\\u00" not in data:
+        return _Seen(data, [], [], frozenset())
+    pieces: list[bytes] = []
+    places, originals, letters = [0], [0], set()
+    end = size = 0
+    for found in _DISGUISES.finditer(data):
+        start, stop = found.span()
+        pieces.append(data[end:start])
+        size += start - end
+        if found[1] is not None:
+            pieces.append(bytes([int(found[1], 16)]))
+            letters.add(len(places))
+            places.append(size)
+            originals.append(start)
+            size += 1
+        end = stop
+        places.append(size)
+        originals.append(end)
+    if not pieces:
+        return _Seen(data, [], [], frozenset())
+    pieces.append(data[end:])
+    return _Seen(b"".join(pieces), places, originals, frozenset(letters))
 
 
 class Span(NamedTuple):
@@ -207,13 +265,13 @@ class Redactor:
         finder = self._finder
         for text in texts:
             if len(text) >= _BLOB and any(
-                next(finder.spans(piece, finder.suspects(piece)), None) is not None
+                next(finder.spans(_seen(piece).data, finder.suspects(piece)), None) is not None
                 for piece, blob in _outside_blobs(_bytes(text))
                 if not blob
             ):
                 return True
         short = [text for text in texts if len(text) < _BLOB]
-        data = _bytes(_BETWEEN.join(["", *short, ""]))
+        data = _seen(_bytes(_BETWEEN.join(["", *short, ""]))).data
         if suspects is None:
             suspects = finder.suspects(data)
         return next(finder.spans(data, suspects), None) is not None
@@ -314,20 +372,23 @@ class Redactor:
     def _replaced(self, data: bytes, suspects: list[int]) -> bytes:
         """Replace what the rules find; the same bytes if that is nothing."""
         for _ in range(_PASSES):
-            spans = _settled(self._finder.spans(data, suspects))
+            seen = _seen(data)
+            spans = _settled(self._finder.spans(seen.data, suspects))
             if not spans:
                 break
-            data = b"".join(self._pieces(data, spans))
+            data = b"".join(self._pieces(data, seen, spans))
         return data
 
-    def _pieces(self, data: bytes, spans: list[tuple[Span, int, int]]) -> Iterator[bytes]:
+    def _pieces(
+        self, data: bytes, seen: _Seen, spans: list[tuple[Span, int, int]]
+    ) -> Iterator[bytes]:
         end = 0
         for secret, start, stop in spans:
-            yield data[end:start]
+            yield data[end : seen.start(start)]
             yield self._placeholder(
-                self._finder.rules[secret.rule], data[secret.start : secret.end]
+                self._finder.rules[secret.rule], seen.data[secret.start : secret.end]
             )
-            end = stop
+            end = seen.end(stop)
         yield data[end:]
 
     def _placeholder(self, rule: Rule, secret: bytes) -> bytes:
@@ -360,7 +421,7 @@ class _Finder:
         """Give the rules that may find something: what they look for first is in the text."""
         if self._keywords is None:
             self._compile_keywords()
-        hits = self._keywords.Match(data)
+        hits = self._keywords.Match(_seen(data).data)
         if not hits:
             return self._always
         return sorted({rule for hit in hits for rule in self._owners[hit]}.union(self._always))
