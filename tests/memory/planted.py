@@ -258,9 +258,7 @@ class Planted:
                     folder, files = self._of(agent, _id(at, number), scratch, sample_path)
                     self._sessions.append((folder, self.garden.planted(files, field, mode)))
 
-    def _of(
-        self, agent: str, session: str, scratch: Path, sample_path: Path
-    ) -> tuple[Path, Files]:
+    def _of(self, agent: str, session: str, scratch: Path, sample_path: Path) -> tuple[Path, Files]:
         user = self._user
         if agent == "claude":
             return user / ".claude/projects/-home-dev-project", claude(session)
@@ -299,7 +297,9 @@ class Planted:
         ours = token()
         records = [{"type": "user", "ts": "2026-01-01T00:00:00Z", "uuid": "u1", "prev_uuid": None}]
         records[0]["payload"] = {"role": "user", "content": "Go."}  # type: ignore[assignment]
-        self._sessions.append((user / ".thence/sessions/app-0123456789ab", {f"{ours}.jsonl": records}))
+        self._sessions.append(
+            (user / ".thence/sessions/app-0123456789ab", {f"{ours}.jsonl": records})
+        )
 
     def write(self, share: float = 1.0) -> None:
         """Write so much of every log, and the documents with the last of it."""

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -186,13 +187,16 @@ def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None
     told = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
 
     async def talk() -> list[str]:
-        asked = [("search", {"query": "tides"}), ("search", {"query": "REDACTED", "limit": 20})]
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("search", {"query": "tides"}),
+            ("search", {"query": "REDACTED", "limit": 20}),
+        ]
         asked += [("todos", {}), ("costs", {"by": "session"}), ("costs", {"by": "model"})]
         asked += [("files", {"path": "a.py"}), ("seen_error", {"text": "no such file"})]
         asked += [("outline", {"session": uid}) for uid in sessions(desk)[::8]]
         async with Client(stdio_client(told)) as client:
             answers = [await client.call_tool(name, given) for name, given in asked]
-        return [str(block.text) for answer in answers for block in answer.content]
+        return [repr(block) for answer in answers for block in answer.content]
 
     parts = [text.encode() for text in asyncio.run(talk())]
 
@@ -223,7 +227,7 @@ def test_no_parquet_file_holds_a_token(machine: tuple[Desk, Planted], tmp_path: 
     parts = [path.read_bytes() for path in files] + [str(path).encode() for path in files]
     for path in files:
         if path.suffix == ".parquet":
-            rows = duckdb.sql(f"SELECT * FROM read_parquet('{path}')").fetchall()  # noqa: S608
+            rows = duckdb.connect().execute("SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
             parts.append(repr(rows).encode())
 
     assert 0 == ran.code

@@ -64,7 +64,6 @@ _QUOTED = r"""\\{0,3}["'\x60]"""
 _PASSWORDS = r"passw(?:or)?d|passwd|passphrase|pwd|[_-]pass"
 
 
-
 def _encoded(word: str) -> Iterator[str]:
     """Yield how a word looks in base64, for each place it may begin at."""
     for shift in range(3):
@@ -75,7 +74,7 @@ def _encoded(word: str) -> Iterator[str]:
 
 _ENCODED_NAMES = [
     form
-    for name in ("PASSWORD=", "SECRET", "_TOKEN=", "API_KEY=", "password=", "secret", "_token=")
+    for name in ("PASSWORD=", "SECRET", "_TOKEN=", "API_KEY=", "password=")
     for form in _encoded(name)
 ]
 
@@ -166,16 +165,15 @@ _SPOKEN: tuple[Rule, ...] = (
     ),
     row(
         "seed-phrase",
-        r"(?:(?i:seed|mnemonic|recovery|backup)[ _-]?(?i:phrase|words?)?[^\n]{0,40}?|(?i:seed)s?)"
+        r"(?i:seed|mnemonic|recovery phrase|backup phrase)(?i:[ _-]?(?:phrase|words?))?[^\n]{0,40}?"
         r"[\s:=\"'\x60\\n]{1,8}((?:\d{1,2}[.)] ?)?[a-z]{3,8}"
         r"(?:(?:\s{1,3}|\\n|, ?)(?:\d{1,2}[.)] ?)?[a-z]{3,8}){11,23})\b",
-        "seed mnemonic recovery backup",
+        "seed mnemonic phrase",
         "seed phrase: {l5} {l6} {l4} {l7} {l5} {l6} {l5} {l8} {l3} {l6} {l5} {l7}",
         "the seed decides which numbers follow, and the test prints them for whoever looks",
         entropy=2.5,
         hashed=False,
         check="seed",
-        near=r"(?:seed|mnemonic|recovery|backup).{1,60}(?:[a-z]{3,8}[ ,\\\n0-9.)]{1,6}){11}",
     ),
     row(
         "pgpass",
@@ -187,7 +185,7 @@ _SPOKEN: tuple[Rule, ...] = (
         "a.py:1024:20: error: expected one of: x",
         entropy=0.0,
         hashed=False,
-        near=r":(?:[0-9]{4,5}|\*):(?:\*|[a-z_][\w-]{0,62}):(?:\*|[a-z_][\w.-]{0,62}):",
+        near=r":(?:[0-9]{4}|[0-9]{5}|\*):[\w*-]+:[\w.*-]+:",
     ),
     row(
         "setx-secret",
@@ -202,9 +200,10 @@ _SPOKEN: tuple[Rule, ...] = (
     ),
     row(
         "yaml-password",
-        r"(?im)(?:^|\\n)[ \t]{0,40}(?:- )?(?:[\w.-]{0,24}[\w.])?(?:pass(?:word|wd|phrase)?|pwd)"
-        rf":[ \t]{{1,8}}(?:{_QUOTED_VALUE}|([^\s\"'#{{\[|>&*%@\x60\\][^\s\"'\\]{{3,127}}))"
-        r"[ \t]*(?:$|\r|#|\\[nr\"])",
+        r"(?im)(?:^|\\n|[\"'])[ \t]{0,40}(?:- )?(?:[\w.-]{0,24}[\w.])?"
+        r"(?:pass(?:word|wd|phrase)?|pwd):[ \t]{1,8}"
+        rf"(?:{_QUOTED_VALUE}|([^\s\"'#{{\[|>&*%@\x60\\][^\s\"'\\]{{3,127}}))"
+        r"[ \t]*(?:$|\r|#|\\{1,4}[nr\"']|[\"'])",
         "pass pwd",
         "db:\n  user: app\n  pass: {A6}#&!{d2}\n",
         "tests:\n  pass: 12\n  fail: 0\n",
@@ -234,7 +233,7 @@ _SPOKEN: tuple[Rule, ...] = (
         entropy=0.0,
         hashed=False,
         check="said",
-        near=r"(?:password|passphrase|passwd|pwd)(?: (?:for|of|to) [^\n]{1,42})?(?: is| was|'s)[: ]",
+        near=r"(?:password|passphrase|passwd|pwd)(?:'s| is| was| for| of| to)[: ]",
     ),
 )
 

@@ -66,54 +66,27 @@ def _changed_texts(texts: Sequence[str], redactor: Redactor) -> dict[str, str]:
     changed: dict[str, str] = {}
     for start in range(0, len(texts), _TOGETHER):
         part = texts[start : start + _TOGETHER]
-        for text, clean in zip(part, redactor.redact_all(part), strict=True):
-            if clean is not text:
-                changed[text] = clean
+        pairs = zip(part, redactor.redact_all(part), strict=True)
+        changed.update({text: clean for text, clean in pairs if clean is not text})
     return changed
 
 
-def _texts_of(fact: Fact) -> Iterator[str]:
-    """Yield ids and names of a fact: not payloads, summaries, `about` and outputs."""
+def _texts_of(fact: Fact) -> list[str]:
+    """Return ids and names of a fact: not payloads, summaries, `about` and outputs."""
     node = fact.node
-    yield node.id
-    if node.parent is not None:
-        yield node.parent
-    if node.response is not None:
-        yield node.response
-    if node.logical is not None:
-        yield node.logical
-    if node.tip is not None:
-        yield node.tip
-    if node.span is not None:
-        yield from _strings(node.span)
-    yield fact.type
-    yield fact.file
-    yield fact.channel
-    for text in (fact.ts, fact.model, fact.usage_key, fact.tier, fact.origin, fact.copy_key):
-        if text is not None:
-            yield text
-    for text in (fact.unbilled, fact.bill_due, fact.piece):
-        if text is not None:
-            yield text
+    texts: list[object] = [
+        *(node.id, node.parent, node.response, node.logical, node.tip, *node.calls, *node.answers),
+        *(fact.type, fact.ts, fact.file, fact.channel, fact.model, fact.usage_key, fact.tier),
+        *(fact.unbilled, fact.bill_due, fact.origin, fact.copy_key, fact.piece),
+    ]
     for block in fact.blocks:
-        if block.tool is not None:
-            yield block.tool
-        if block.call is not None:
-            yield block.call
+        texts += (block.tool, block.call)
     for told in fact.told:
-        yield told.call
-    for edge in fact.edges:
-        yield from _strings(edge)
-    for share in fact.shares:
-        yield from _strings(share)
-    if fact.base is not None:
-        yield from _strings(fact.base)
-    yield from node.calls
-    yield from node.answers
-
-
-def _strings(value: msgspec.Struct) -> Iterator[str]:
-    return (text for text in msgspec.structs.astuple(value) if type(text) is str)
+        texts.append(told.call)
+    for part in (node.span, fact.base, *fact.edges, *fact.shares):
+        if part is not None:
+            texts += msgspec.structs.astuple(part)
+    return [text for text in texts if type(text) is str]
 
 
 def _replaced(fact: Fact, changed: Mapping[str, str]) -> Fact:
@@ -156,9 +129,7 @@ def _with_texts(value: Any, replace: Callable[[str], str]) -> Any:
 def clean_cursor(cursor: Cursor, redactor: Redactor) -> Cursor:
     """Return a cursor without secrets in what a reader remembers; itself where it has none."""
     clean = {
-        redactor.redact(key): msgspec.structs.replace(
-            mark, carry=redactor.redact_json(mark.carry)
-        )
+        redactor.redact(key): msgspec.structs.replace(mark, carry=redactor.redact_json(mark.carry))
         for key, mark in cursor.marks.items()
     }
     return cursor if clean == cursor.marks else Cursor(clean)
@@ -246,6 +217,6 @@ def _entries(places: Iterable[Path], name: str) -> Iterator[Path]:
     form = re.compile(".+?".join(map(re.escape, pieces)))
     for place in places:
         try:
-            yield from (place / entry for entry in os.listdir(place) if form.fullmatch(entry))
+            yield from (entry for entry in place.iterdir() if form.fullmatch(entry.name))
         except OSError:
             continue

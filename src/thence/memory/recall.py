@@ -146,6 +146,7 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
     from thence.adapters import File, Source
     from thence.adapters.sessions import Loaded, load
     from thence.format.whole import Whole
+    from thence.memory.fields import located
     from thence.memory.keep import salvaged
 
     session = row.session
@@ -164,8 +165,9 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
         return Loaded(source, whole, broken, notices)
-    if session.source_path and Path(session.source_path).exists():
-        return load(Path(session.source_path))
+    path = Path(located(session.source_path or ""))
+    if session.source_path and path.exists():
+        return load(path)
     name = session.native_session_id
     raise NotReadable(
         f"{name} was evicted, and its source is gone: only its digest is left",

@@ -63,10 +63,17 @@ _LETTERS = bytes(
 )
 """Turns encoded data into one letter and all else into blanks."""
 
+_CODE = rb"\[[0-9;:?]{0,32}[A-Za-z]"
 _DISGUISES = re.compile(
-    rb"(?:\x1b|\\{1,4}(?:u001[bB]|x1[bB]))\[[0-9;:?]{0,32}[A-Za-z]|\\u00([2-7][0-9A-Fa-f])"
+    rb"\x1b%b|\\\\?u001[bB]%b|\\\\?x1[bB]%b|\\u00([2-7][0-9A-Fa-f])" % (_CODE, _CODE, _CODE)
 )
 """Colour codes, which may stand inside of a secret, and letters that JSON spells as numbers."""
+
+_DISGUISE = rb"\x1b\[|\\(?:u001b|x1b)\[|\\u00[2-7]"
+"""What is in every text with disguises: looked for together with the keywords."""
+
+DISGUISED = -1
+"""Stands first among the rules to try where a text has disguises in it."""
 
 _PLACEHOLDER = re.compile(rb"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
 
@@ -95,11 +102,11 @@ class _Seen(NamedTuple):
     """A text without disguises, and where its bytes stand in the text as it is."""
 
     data: bytes
-    places: list[int]
+    places: Sequence[int] = ()
     """Where in `data` each part begins, in order."""
-    originals: list[int]
+    originals: Sequence[int] = ()
     """Where that part begins in the text as it is."""
-    letters: frozenset[int]
+    letters: frozenset[int] = frozenset()
     """The parts that are one letter, spelled as a number."""
 
     def start(self, place: int) -> int:
@@ -119,9 +126,7 @@ class _Seen(NamedTuple):
 
 
 def _seen(data: bytes) -> _Seen:
-    """Return a text without disguises; most texts have none, and are not copied."""
-    if b"\x1b[" not in data and b"1b[" not in data and b"\\u00" not in data:
-        return _Seen(data, [], [], frozenset())
+    """Return a text without disguises."""
     pieces: list[bytes] = []
     places, originals, letters = [0], [0], set()
     end = size = 0
@@ -139,7 +144,7 @@ def _seen(data: bytes) -> _Seen:
         places.append(size)
         originals.append(end)
     if not pieces:
-        return _Seen(data, [], [], frozenset())
+        return _Seen(data)
     pieces.append(data[end:])
     return _Seen(b"".join(pieces), places, originals, frozenset(letters))
 
@@ -265,16 +270,14 @@ class Redactor:
         finder = self._finder
         for text in texts:
             if len(text) >= _BLOB and any(
-                next(finder.spans(_seen(piece).data, finder.suspects(piece)), None) is not None
+                next(finder.all_spans(piece), None) is not None
                 for piece, blob in _outside_blobs(_bytes(text))
                 if not blob
             ):
                 return True
         short = [text for text in texts if len(text) < _BLOB]
-        data = _seen(_bytes(_BETWEEN.join(["", *short, ""]))).data
-        if suspects is None:
-            suspects = finder.suspects(data)
-        return next(finder.spans(data, suspects), None) is not None
+        data = _bytes(_BETWEEN.join(["", *short, ""]))
+        return next(finder.all_spans(data, suspects), None) is not None
 
     def _redacted(self, value: Any) -> Any:
         """Give a copy of a value, redacted text by text."""
@@ -372,7 +375,7 @@ class Redactor:
     def _replaced(self, data: bytes, suspects: list[int]) -> bytes:
         """Replace what the rules find; the same bytes if that is nothing."""
         for _ in range(_PASSES):
-            seen = _seen(data)
+            seen = _seen(data) if DISGUISED in suspects[:1] else _Seen(data)
             spans = _settled(self._finder.spans(seen.data, suspects))
             if not spans:
                 break
@@ -408,10 +411,12 @@ class _Finder:
         words = "".join(word for rule in self.rules for word in rule.keywords)
         self.spelled = words.isascii() and words.isprintable() and "\\" not in words
         """Whether all keywords stand in JSON as they stand in text; so does what is `near`."""
-        self.all = list(range(len(self.rules)))
+        self.all = [DISGUISED, *range(len(self.rules))]
         self._patterns: dict[int, tuple[Any, int]] = {}
         self._keywords: Any = None
         self._owners: list[list[int]] = []
+        self._disguise = 0
+        """The number of what tells that a text has disguises in it; the last one."""
 
     def __reduce__(self) -> tuple[type[_Finder], tuple[tuple[Rule, ...]]]:
         """Another process compiles for itself."""
@@ -421,10 +426,16 @@ class _Finder:
         """Give the rules that may find something: what they look for first is in the text."""
         if self._keywords is None:
             self._compile_keywords()
-        hits = self._keywords.Match(_seen(data).data)
+        hits = self._keywords.Match(data)
         if not hits:
             return self._always
-        return sorted({rule for hit in hits for rule in self._owners[hit]}.union(self._always))
+        disguised = self._disguise in hits
+        if disguised:
+            hits = self._keywords.Match(_seen(data).data) or ()
+        rules = {rule for hit in hits for rule in self._owners[hit]}.union(self._always)
+        if disguised and rules:
+            rules.add(DISGUISED)
+        return sorted(rules)
 
     def named(self, head: bytes) -> list[int]:
         """Give the rules whose keywords a name holds: a secret may be what it is given to."""
@@ -441,11 +452,19 @@ class _Finder:
         if b"[REDACTED:" in data:
             kept = [found.span() for found in _PLACEHOLDER.finditer(data)]
         for at in suspects:
+            if at == DISGUISED:
+                continue
             for start, end, first, last in self._secrets(at, data):
                 # A secret may not adjoin a placeholder; what only surrounds it may.
                 near = (min(start + 1, first), max(end - 1, last))
                 if not (kept and _touches(kept, *near)):
                     yield Span(first, last, at)
+
+    def all_spans(self, data: bytes, suspects: list[int] | None = None) -> Iterator[Span]:
+        """Give all secrets in a text, where they stand when its disguises are taken off."""
+        if suspects is None:
+            suspects = self.suspects(data)
+        return self.spans(_seen(data).data if DISGUISED in suspects else data, suspects)
 
     def _secrets(self, at: int, data: bytes) -> Iterator[tuple[int, int, int, int]]:
         """Give the bounds of each match of one rule and of the secret in it."""
@@ -488,8 +507,9 @@ class _Finder:
         keywords = re2.Set.SearchSet(options)
         for pattern in owners:
             keywords.Add(pattern)
+        self._owners = [*owners.values(), []]
+        self._disguise = keywords.Add(_DISGUISE)
         keywords.Compile()
-        self._owners = list(owners.values())
         self._keywords = keywords
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from thence.adapters import File, Source, claude, grok
 from thence.format.facts import Block
+from thence.memory.fields import located
 from thence.memory.redact import Redactor
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
@@ -48,7 +49,7 @@ def text(row: SessionRow, chart: Chart, name: str) -> str | None:
 
 def _source(row: SessionRow) -> Source:
     session = row.session
-    file = File(session.source_path or "", "main")
+    file = File(located(session.source_path or ""), "main")
     return Source(session.flavor, session.native_session_id, (file,))
 
 

@@ -311,9 +311,7 @@ class Rollout:
         said = _kept_books("session_meta", meta)
         state, name = self._state, word(meta.get("id"))
         said.name = ("session_meta", name, word(meta.get("timestamp")))
-        if state.own is None and (
-            found.place.line == 1 or remembered(name) in ("", self._session)
-        ):
+        if state.own is None and (found.place.line == 1 or remembered(name) in ("", self._session)):
             self._own_meta(meta, said)
         elif not name or self._is_own(name):
             said.about = about_session(meta)

@@ -236,7 +236,7 @@ class ChatLog(Reader):
     def facts(self, found: Found) -> Iterable[Fact]:
         """Give the events of a row."""
         row = row_of(found.value)
-        known = {call for call in row.backend if remembered(call) in self._calls}
+        known = {call for call in row.backend if call and remembered(call) in self._calls}
         said = tuple(block for block in row.blocks if block.call is None or block.call not in known)
         said = said or (Block("lifecycle", "system", row.who or "unknown", found.value),)
         calls, answers = calls_of(said), answers_of(said)
