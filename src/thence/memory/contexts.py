@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from re import escape
 
-from thence.memory.rules import FOLD, LINE_END, SET, Rule, long, row
+from thence.memory.rules import FOLD, LINE_END, SET, START, Rule, long, row, word
 
 _GAP = r"[^A-Za-z+/-]{1,24}(?:[nrt][^A-Za-z+/-]{0,24}){0,2}(?:\+[^A-Za-z+/-]{1,24})?-?"
 """Between two lines of a key: a break, plain or escaped, quotes, signs, the number of the line."""
@@ -78,7 +78,7 @@ _ENCODED_NAMES = [
     for form in _encoded(name)
 ]
 
-_QUOTED_VALUE = r"""\\?["']([^"'\\\r\n]{4,256})\\?["']"""
+_QUOTED_VALUE = r"""\\{0,3}["']([^"'\\\r\n]{4,256})\\{0,3}["']"""
 _BARE_VALUE = r"""([^\s"'\\$%<>]{4,256})"""
 
 _FORMATS: tuple[Rule, ...] = (
@@ -127,7 +127,7 @@ _FORMATS: tuple[Rule, ...] = (
     ),
     row(
         "bitcoin-key",
-        r"\b[xyz]prv[1-9A-HJ-NP-Za-km-z]{107,108}\b",
+        word(r"[xyz]prv[1-9A-HJ-NP-Za-km-z]{107,108}\b"),
         "xprv yprv zprv",
         "xprv{x107}",
         "xprv",
@@ -141,7 +141,9 @@ _FORMATS: tuple[Rule, ...] = (
         "eyJhbGciOiJIUzI1NiJ9",
         shape=r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{16,}(?:\.[\w.-]*)?",
     ),
-    row("encoded-jwt", r"\bZXlK[0-9A-Za-z+/_-]{80,}={0,2}", "zxlk", "ZXlKaGJHY2lP{b120}", "ZXlK"),
+    row(
+        "encoded-jwt", word(r"ZXlK[0-9A-Za-z+/_-]{80,}={0,2}"), "zxlk", "ZXlKaGJHY2lP{b120}", "ZXlK"
+    ),
     row(
         "password-hash",
         r"\$(?:[156y]|2[abxy]|apr1|argon2id?)\$[./0-9A-Za-z$=,+]{22,}",
@@ -189,7 +191,8 @@ _SPOKEN: tuple[Rule, ...] = (
     ),
     row(
         "setx-secret",
-        r"(?i)\bsetx\s{1,4}(?:/\S{1,8}\s{1,4})?\w{0,48}"
+        rf"(?i){START}setx"
+        r"\s{1,4}(?:/\S{1,8}\s{1,4})?\w{0,48}"
         r"(?:pass\w{0,12}|pwd|secret\w{0,12}|token\w{0,12}|key|pin|auth|cred\w{0,12})\s{1,4}"
         rf"(?:{_QUOTED_VALUE}|{_BARE_VALUE})",
         "setx",
@@ -318,7 +321,8 @@ _CONTEXTS: tuple[Rule, ...] = (
     ),
     row(
         "curl-password",
-        r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\\\"']{0,2}[^\s:\"'\\$<]{1,64}:"
+        rf"{START}curl"
+        r"\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\\\"']{0,2}[^\s:\"'\\$<]{1,64}:"
         r"([^\s\"'\\$<@]{3,128})",
         "curl",
         "curl -sS -u deploy:{A14} https://ci.internal/job",
@@ -328,7 +332,8 @@ _CONTEXTS: tuple[Rule, ...] = (
     ),
     row(
         "netrc-password",
-        r"\bmachine\s{1,4}\S{1,100}\s{1,6}login\s{1,4}\S{1,100}\s{1,6}password\s{1,4}"
+        rf"{START}machine"
+        r"\s{1,4}\S{1,100}\s{1,6}login\s{1,4}\S{1,100}\s{1,6}password\s{1,4}"
         r"([^\s\"'\\]{3,128})",
         "machine",
         "machine git.internal login deploy password {A14}",

@@ -91,7 +91,7 @@ _SPEAKS = expression(
 """What a word in quotes says that stands where a password would, and is none."""
 
 _ENV_LINE = expression(
-    rb"(?im)^(?:export )?\w{0,40}(?:passw|passphrase|secret|token|api_?key|_key)\w{0,24}=\S{6}"
+    rb"(?im)^(?:export )?\w{0,40}(?:passw|passphrase|secret|token|api_?key|_key)\w{0,24}=[^\r\n]{6}"
 )
 
 _SEED_WORD = expression(rb"[a-z]{3,8}")
