@@ -12,6 +12,7 @@ import pytest
 from tests.adapters.transcripts import Script, usage
 from tests.cli.desk import Desk
 from tests.memory import logs, stored
+from tests.serve.conftest import House
 from thence.adapters import adapters
 from thence.memory.fields import clean_path, located
 from thence.memory.redact import RULES, Redactor
@@ -52,6 +53,31 @@ def test_a_source_in_a_folder_named_after_a_token_is_neither_lost_nor_read_twice
     assert TOKEN.replace("_", "-") not in json.dumps(row)
     assert "redacted" not in handed.out + handed.err
     assert 1 == after["gone"]
+
+
+def test_an_evicted_session_shows_and_keeps_no_token(desk: Desk) -> None:
+    """What is shown of it comes from its source, and goes through the same redaction."""
+    name = sample("ghp" + "_{A36}", 78)
+    script = Script("7f3a91c2-0000-4000-8000-00000000000b", "r", gitBranch=name)
+    script.note("queue-operation", operation="enqueue", content=f"use {name}")
+    script.call("c1", name)
+    script.result("c1", "ok")
+    logs.write(desk.claude, script)
+    desk.sweep()
+    uid = f"claude:{script.session}"
+    evicted = desk.run("evict", uid, "--yes")
+    house = House(desk.user)
+    with house.serving():
+        answers = [
+            house.ask(path).body
+            for path in (f"/api/sessions/{uid}", f"/api/sessions/{uid}/events", f"/sessions/{uid}")
+        ]
+    house.close()
+
+    assert 0 == evicted.code, evicted
+    assert any(b"REDACTED:github-token" in answer for answer in answers)
+    assert [] == [answer for answer in answers if name.encode() in answer]
+    assert name.encode() not in _every_value(desk.home / "memory" / "thence.db")
 
 
 def test_a_clean_path_leads_to_its_file(tmp_path: Path) -> None:

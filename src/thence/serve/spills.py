@@ -35,7 +35,10 @@ def offered(row: SessionRow, chart: Chart, name: str) -> bool:
 
 
 def text(row: SessionRow, chart: Chart, name: str) -> str | None:
-    """Give the whole result of a call, without secrets; None when there is no more of it."""
+    """Give the whole result of a call; None when there is no more of it.
+
+    Secrets of the built-in rules are gone; whoever shows it applies the user's own as well.
+    """
     found = _found(chart, name) if row.session.source_path else None
     body = None
     if found is not None and row.session.flavor == "claude":
