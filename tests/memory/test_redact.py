@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import os
@@ -228,7 +229,89 @@ NOT_SECRET = {
     "tool call": '{"tool_use_id": "toolu_01A09q90qw90lq917835lq9", "type": "tool_result"}',
     "address": "https://github.com/org/repo@v1.2.3 and git@github.com:org/repo.git",
     "path": "secret_path=/etc/app/v2/keys/9f8e7d6c/a1b2c3.pem",
+    "colour": "--pass: #34d399;\n--fail: #f87171;",
+    "colour in a row": ":root{--color-pass: #34d399; --badge-pass: #22c55e}",
+    "colour in YAML": "pass: #34d399",
+    "key that is public": '"public_key": "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLD="',
+    "key that is public, in the environment": "SIGNING_PUBLIC_KEY=MCowBQYDK2VwAyEAGb9ECWmEzf6FQbr",
+    "key that is public, in PEM": "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0\n-----END",
+    "format, percent": '"password=%s&user=%s" % (p, u)',
+    "format, named": "password=%(password)s",
+    "format, braces": 'dsn = "Server={0};Password={1};"',
+    "format, f-string": 'f"password={password!r}"',
+    "format, address": '"postgresql://%s:%s@%s/%s"',
+    "sentence": "the password is wrong, and a passphrase is required",
+    "sentence with digits": "the password is 8-20 characters long and is SHA-256 hashed",
+    "sentence about a seed": "a random seed is used for the test and that is all there is to it",
+    "place in a file": "tests/a.py:1024:20:foo:bar",
+    "counts": "tests:\n  pass: 12\n  fail: 0\n",
+    "label in quotes": '{"password": "Passwort", "forgotPassword": "Reset it"}',
+    "field in quotes": 'password_field = "user_password"',
+    "setx": 'setx EDITOR "notepad"',
+    "template": "<password>${env.CI_PASS}</password>",
 }
+
+
+_WEB_TOKEN = sample("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJ{s60}.{s43}", 3)
+_WORDS = "legal winner thank year wave sausage worth useful legal winner thank yellow"
+
+
+def _wrapped(text: str, width: int) -> str:
+    return "\n".join(text[at : at + width] for at in range(0, len(text), width))
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+SECRETS: dict[str, tuple[str, list[str]]] = {
+    "pgpass": ("db.internal:5432:app:deploy:tr0ub4dor&3\n", ["tr0ub4dor&3"]),
+    "pgpass, any host": ("*:*:*:postgres:kitchen-Sink99", ["kitchen-Sink99"]),
+    "web token at 20": (
+        f"token\n{_wrapped(_WEB_TOKEN, 20)}\n",
+        [_WEB_TOKEN[:20], _WEB_TOKEN[40:60]],
+    ),
+    "web token at 40": (f"$ show\n{_wrapped(_WEB_TOKEN, 40)}\n$ next", [_WEB_TOKEN[40:80]]),
+    "setx": ('setx API_PIN "Zu8-kk2-Harbour"', ["Zu8-kk2-Harbour"]),
+    "setx, with blanks": ('setx DB_PASSWORD "correct horse battery" /M', ["correct horse"]),
+    "base64": (
+        f"echo {_encoded('DB_PASSWORD=hunter42x!')} | base64 -d",
+        [_encoded("DB_PASSWORD=")],
+    ),
+    "base64, shifted": (
+        "d: " + _encoded("A=11\nX_API_KEY=kJ8sd7fKJ3hs"),
+        [_encoded("A=11\nX_API_K")],
+    ),
+    "YAML": ("db:\n  user: app\n  pass: s3#cr&t!x\n", ["s3#cr&t!x"]),
+    "YAML in quotes": ("pass: 'p@ss;w0rd$%'\n", ["p@ss;w0rd$%"]),
+    "YAML with brackets": ("  password: q$7(zz)[k]\n", ["q$7(zz)[k]"]),
+    "YAML in JSON": (json.dumps("db:\n  pass: s3#cr&t!x\n"), ["s3#cr&t!x"]),
+    "letters in quotes": ('password = "correcthorsebattery"', ["correcthorsebattery"]),
+    "letters in JSON": ('{"db_password": "sunflowerfield"}', ["sunflowerfield"]),
+    "sentence": ("the admin password is Marmalade7 for now", ["Marmalade7"]),
+    "sentence, of something": (
+        "The password for the router is: walrus-moon-17.",
+        ["walrus-moon-17"],
+    ),
+    "wallet": (f"seed phrase: {_WORDS}", ["sausage worth"]),
+    "wallet, 24 words": (f'mnemonic = "{_WORDS} {_WORDS}"', ["sausage worth", "winner thank"]),
+    "Maven": ("<id>x</id><password>Kayak-17-lamp</password>", ["Kayak-17-lamp"]),
+    "escaped name": ('{"\\u0070assword": "Kayak-17-lamp"}', ["Kayak-17-lamp"]),
+    "escaped sign": ('"api\\u005fkey":"kJ8sd7fKJ3hs9dfk2lsd8"', ["kJ8sd7fKJ3hs9dfk2lsd8"]),
+    "colour inside": (f"{token(5)[:9]}\x1b[0m\x1b[31m{token(5)[9:]}", [token(5)[:9], token(5)[9:]]),
+    "colour around": (f"PASSWORD=\x1b[1m{PASSWORD}\x1b[0m", [PASSWORD]),
+    "colour in JSON": (json.dumps(f"{token(6)[:14]}\x1b[0m{token(6)[14:]}"), [token(6)[14:]]),
+}
+
+
+@pytest.mark.parametrize("what", SECRETS)
+def test_secrets_in_odd_forms_are_found(what: str) -> None:
+    """In the text, in JSON of it, and as a text of a JSON value."""
+    text, pieces = SECRETS[what]
+    forms = (redact(text), redact(json.dumps(text)), str(COMPILED.redact_json({"a": [text]})))
+
+    assert [] == [piece for piece in pieces for form in forms if piece in form]
+    assert forms[0] == redact(forms[0])
 
 
 @pytest.mark.parametrize("what", NOT_SECRET)

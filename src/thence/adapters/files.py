@@ -18,6 +18,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from hashlib import blake2b
 from time import monotonic
 from typing import Protocol
@@ -49,6 +50,27 @@ _EDGE = 4096  # bytes by which the start and the read end of a file are known ag
 
 _Edges = tuple[bytes, bytes]  # the first bytes of a file, and the last ones that were read
 _NO_EDGES = (b"", b"")
+
+
+_remembered: ContextVar[Callable[[str], str]] = ContextVar("remembered", default=str)
+
+
+@contextlib.contextmanager
+def remembering(clean: Callable[[str], str]) -> Iterator[None]:
+    """Let readers remember texts as `clean` gives them: what they carry is stored, without secrets.
+
+    Outside of it texts are remembered as they are.
+    """
+    token = _remembered.set(clean)
+    try:
+        yield
+    finally:
+        _remembered.reset(token)
+
+
+def remembered(text: str) -> str:
+    """Return a text as a reader remembers it, for a comparison with what it carries."""
+    return _remembered.get()(text)
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -161,8 +161,9 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
 
 def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
     from thence.adapters.sessions import load
+    from thence.memory.fields import located
 
-    path = row.session.source_path
+    path = located(row.session.source_path or "")
     if not path or row.gone:
         return []
     try:

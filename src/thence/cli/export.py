@@ -209,13 +209,14 @@ def original(wanted: str) -> Loaded:
     """Give a session as its agent wrote it, or else as it is kept."""
     from thence.adapters.sessions import load
     from thence.cli.kept import is_path
+    from thence.memory.fields import located
     from thence.memory.recall import loaded
 
     if is_path(wanted):
         return load(Path(wanted))
     with wiring.store() as store:
         row = wiring.session(store, wanted)
-        path = row.session.source_path
+        path = located(row.session.source_path or "")
         if path and not row.gone and Path(path).exists():
             return load(Path(path))
         return loaded(store, row)

@@ -195,6 +195,8 @@ def _told(proof: Proof) -> dict[str, JSON]:
 
 
 def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
+    from thence.memory.fields import located
+
     session = row.session
     title = titled(row.title)
     yield cut(f"forget {short_id(session.native_session_id)}  {title}", width())
@@ -203,7 +205,7 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
         yield cut(f"  {clean(tilde(str(path)))}", width())
     if session.flavor != OURS and session.source_path and not row.gone:
         yield f"  {clean(session.flavor)}'s own file stays, and is not read again; remove it too:"
-        yield style(f"    rm {clean(tilde(session.source_path))}", bold=True)
+        yield style(f"    rm {clean(tilde(located(session.source_path)))}", bold=True)
 
 
 def _proven(proof: Proof) -> Iterator[str]:

@@ -72,13 +72,14 @@ def hand_over(wanted: str, target: str) -> Report:
 def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
     """Load a session from its source, unredacted; where that is gone, as it was kept."""
     from thence.adapters.sessions import load
+    from thence.memory.fields import located
     from thence.memory.recall import loaded
 
     if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
         return load(Path(wanted)), ()
     with wiring.store() as store:
         row = wiring.session(store, wanted)
-        source = row.session.source_path
+        source = located(row.session.source_path or "")
         if source and os.path.lexists(source):
             return load(Path(source)), ()
         return loaded(store, row), (REDACTED,)

@@ -186,6 +186,7 @@ def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
 def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     """Give the variable that leads an agent to a folder that is not its usual one."""
     from thence.adapters.profiles import profile_of
+    from thence.memory.fields import located
 
     flavor, path = row.session.flavor, row.session.source_path
     profile = profile_of(flavor)
@@ -193,7 +194,7 @@ def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     variable = profile.home_variable if profile else _HOMES.get(flavor)
     if adapter is None or variable is None or not path:
         return {}
-    source = adapter.at(Path(path))
+    source = adapter.at(Path(located(path)))
     if source is None or not source.root:
         return {}
     root = Path(source.root)
@@ -205,9 +206,12 @@ def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
 
 def _check(way: Way, *, run: bool) -> None:
     """Refuse what cannot go well."""
+    from thence.memory.fields import located
+
     session = way.row.session
     name = session.native_session_id[:13]
-    gone = way.row.gone or (session.source_path and not Path(session.source_path).exists())
+    path = located(session.source_path or "")
+    gone = way.row.gone or (path and not Path(path).exists())
     handed = way.argv[0] in _HOMES and way.argv[0] != session.flavor
     if gone and not handed:
         raise SessionNotFound(

@@ -5,7 +5,11 @@ One row per kind; see `rules` for what a row is and where the facts come from.
 
 from __future__ import annotations
 
-from thence.memory.rules import FOLD, LINE_END, SET, Rule, long, row
+from base64 import b64encode
+from collections.abc import Iterator
+from re import escape
+
+from thence.memory.rules import FOLD, LINE_END, SET, START, Rule, long, row, word
 
 _GAP = r"[^A-Za-z+/-]{1,24}(?:[nrt][^A-Za-z+/-]{0,24}){0,2}(?:\+[^A-Za-z+/-]{1,24})?-?"
 """Between two lines of a key: a break, plain or escaped, quotes, signs, the number of the line."""
@@ -59,6 +63,24 @@ _QUOTED = r"""\\{0,3}["'\x60]"""
 
 _PASSWORDS = r"passw(?:or)?d|passwd|passphrase|pwd|[_-]pass"
 
+
+def _encoded(word: str) -> Iterator[str]:
+    """Yield how a word looks in base64, for each place it may begin at."""
+    for shift in range(3):
+        body = b64encode(b"\0" * shift + word.encode()).decode().rstrip("=")
+        begin = (0, 2, 3)[shift]
+        yield body[begin : (shift + len(word)) * 8 // 6]
+
+
+_ENCODED_NAMES = [
+    form
+    for name in ("PASSWORD=", "SECRET", "_TOKEN=", "API_KEY=", "password=")
+    for form in _encoded(name)
+]
+
+_QUOTED_VALUE = r"""\\{0,3}["']([^"'\\\r\n]{4,256})\\{0,3}["']"""
+_BARE_VALUE = r"""([^\s"'\\$%<>]{4,256})"""
+
 _FORMATS: tuple[Rule, ...] = (
     row(
         "private-key",
@@ -105,28 +127,23 @@ _FORMATS: tuple[Rule, ...] = (
     ),
     row(
         "bitcoin-key",
-        r"\b[xyz]prv[1-9A-HJ-NP-Za-km-z]{107,108}\b",
+        word(r"[xyz]prv[1-9A-HJ-NP-Za-km-z]{107,108}\b"),
         "xprv yprv zprv",
         "xprv{x107}",
         "xprv",
     ),
     row(
         "jwt",
-        r"(?:(eyJ[\w-]{8,}\.[\w.-]{4,}(?:"
-        + FOLD
-        + r"[\w.-]{4,})+)"
-        + LINE_END
-        + r"|(eyJ[\w-]{40,}(?:"
-        + FOLD
-        + r"[\w.-]{4,})+)"
-        + LINE_END
-        + r"|(eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{16,}))",
+        rf"(?:(eyJ[\w-]{{8,}}[\w.-]*(?:{FOLD}[\w.-]{{4,}})+){LINE_END}"
+        r"|(eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{16,}))",
         "eyj",
         "eyJhbGciOiJIUzI1NiJ9.eyJ{s60}.{s43}",
         "eyJhbGciOiJIUzI1NiJ9",
         shape=r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{16,}(?:\.[\w.-]*)?",
     ),
-    row("encoded-jwt", r"\bZXlK[0-9A-Za-z+/_-]{80,}={0,2}", "zxlk", "ZXlKaGJHY2lP{b120}", "ZXlK"),
+    row(
+        "encoded-jwt", word(r"ZXlK[0-9A-Za-z+/_-]{80,}={0,2}"), "zxlk", "ZXlKaGJHY2lP{b120}", "ZXlK"
+    ),
     row(
         "password-hash",
         r"\$(?:[156y]|2[abxy]|apr1|argon2id?)\$[./0-9A-Za-z$=,+]{22,}",
@@ -134,6 +151,92 @@ _FORMATS: tuple[Rule, ...] = (
         "root:$6${A16}${A86}:19000:0:99999:7:::",
         "sed s/a/$1$2/",
         hashed=False,
+    ),
+)
+
+_SPOKEN: tuple[Rule, ...] = (
+    row(
+        "encoded-env",
+        rf"[0-9A-Za-z+/]*(?:{'|'.join(map(escape, _ENCODED_NAMES))})[0-9A-Za-z+/]{{4,}}={{0,2}}",
+        " ".join(sorted({form.lower() for form in _ENCODED_NAMES})),
+        "echo REJfUEFTU1dPUkQ9{A24} | base64 -d",
+        "class is UEFTU1dPUkQ9, a word in base64",
+        entropy=2.5,
+        hashed=False,
+        check="env",
+    ),
+    row(
+        "seed-phrase",
+        r"(?i:seed|mnemonic|recovery phrase|backup phrase)(?i:[ _-]?(?:phrase|words?))?[^\n]{0,40}?"
+        r"[\s:=\"'\x60\\n]{1,8}((?:\d{1,2}[.)] ?)?[a-z]{3,8}"
+        r"(?:(?:\s{1,3}|\\n|, ?)(?:\d{1,2}[.)] ?)?[a-z]{3,8}){11,23})\b",
+        "seed mnemonic phrase",
+        "seed phrase: {l5} {l6} {l4} {l7} {l5} {l6} {l5} {l8} {l3} {l6} {l5} {l7}",
+        "the seed decides which numbers follow, and the test prints them for whoever looks",
+        entropy=2.5,
+        hashed=False,
+        check="seed",
+    ),
+    row(
+        "pgpass",
+        r"(?:^|[\s\"'\x60]|\\n)(?:\*|localhost|[A-Za-z][\w-]*(?:\.[\w-]+)+|\d+\.\d+\.\d+\.\d+)"
+        r":(?:\d{4,5}|\*):(?:\*|[A-Za-z_][\w-]{0,62}):(?:\*|[A-Za-z_][\w.-]{0,62}):"
+        r"((?:[^\s:\"'\x60\\]|\\[:\\]){4,128})",
+        ":",
+        "db.internal:5432:app:deploy:{A12}",
+        "a.py:1024:20: error: expected one of: x",
+        entropy=0.0,
+        hashed=False,
+        near=r":(?:[0-9]{4}|[0-9]{5}|\*):[\w*-]+:[\w.*-]+:",
+    ),
+    row(
+        "setx-secret",
+        rf"(?i){START}setx"
+        r"\s{1,4}(?:/\S{1,8}\s{1,4})?\w{0,48}"
+        r"(?:pass\w{0,12}|pwd|secret\w{0,12}|token\w{0,12}|key|pin|auth|cred\w{0,12})\s{1,4}"
+        rf"(?:{_QUOTED_VALUE}|{_BARE_VALUE})",
+        "setx",
+        'setx DEPLOY_PIN "{A14}"',
+        'setx EDITOR "notepad"',
+        entropy=0.0,
+        hashed=False,
+    ),
+    row(
+        "yaml-password",
+        r"(?im)(?:^|\\n|[\"'])[ \t]{0,40}(?:- )?(?:[\w.-]{0,24}[\w.])?"
+        r"(?:pass(?:word|wd|phrase)?|pwd):[ \t]{1,8}"
+        rf"(?:{_QUOTED_VALUE}|([^\s\"'#{{\[|>&*%@\x60\\][^\s\"'\\]{{3,127}}))"
+        r"[ \t]*(?:$|\r|#|\\{1,4}[nr\"']|[\"'])",
+        "pass pwd",
+        "db:\n  user: app\n  pass: {A6}#&!{d2}\n",
+        "tests:\n  pass: 12\n  fail: 0\n",
+        entropy=0.0,
+        hashed=False,
+        strict=True,
+        near=r"(?:pass(?:word|wd|phrase)?|pwd):[ \t\\]",
+    ),
+    row(
+        "xml-password",
+        r"(?i)<(?:[\w.-]{0,30}[.:_-])?(?:password|passphrase|passwd|pwd|secret)>\s{0,4}"
+        r"([^\s<>]{4,256})\s{0,4}\\?</",
+        "password> passphrase> passwd> pwd> secret>",
+        "<server><password>{A10}</password></server>",
+        "<password>${env.CI_PASSWORD}</password>",
+        entropy=0.0,
+        hashed=False,
+    ),
+    row(
+        "said-password",
+        r"(?i)\b(?:password|passphrase|passwd|pwd)(?: (?:for|of|to) [\w .@'-]{1,40}?)?"
+        r"(?: is| was|'s)(?: now| currently)?:? {1,2}[\"'\x60]?"
+        r"([^\s\"'\x60,;<>\\]{3,127}[^\s\"'\x60,;:<>.?)\\])",
+        "passw passphrase pwd",
+        "the admin password is {L6}{d2}{l3} for now",
+        "the password is hashed with bcrypt; a passphrase is 8-20 characters",
+        entropy=0.0,
+        hashed=False,
+        check="said",
+        near=r"(?:password|passphrase|passwd|pwd)(?:'s| is| was| for| of| to)[: ]",
     ),
 )
 
@@ -218,7 +321,8 @@ _CONTEXTS: tuple[Rule, ...] = (
     ),
     row(
         "curl-password",
-        r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\\\"']{0,2}[^\s:\"'\\$<]{1,64}:"
+        rf"{START}curl"
+        r"\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\\\"']{0,2}[^\s:\"'\\$<]{1,64}:"
         r"([^\s\"'\\$<@]{3,128})",
         "curl",
         "curl -sS -u deploy:{A14} https://ci.internal/job",
@@ -228,7 +332,8 @@ _CONTEXTS: tuple[Rule, ...] = (
     ),
     row(
         "netrc-password",
-        r"\bmachine\s{1,4}\S{1,100}\s{1,6}login\s{1,4}\S{1,100}\s{1,6}password\s{1,4}"
+        rf"{START}machine"
+        r"\s{1,4}\S{1,100}\s{1,6}login\s{1,4}\S{1,100}\s{1,6}password\s{1,4}"
         r"([^\s\"'\\]{3,128})",
         "machine",
         "machine git.internal login deploy password {A14}",
@@ -303,4 +408,4 @@ _CONTEXTS: tuple[Rule, ...] = (
     ),
 )
 
-CONTEXTS: tuple[Rule, ...] = _FORMATS + _CONTEXTS
+CONTEXTS: tuple[Rule, ...] = _FORMATS + _SPOKEN + _CONTEXTS

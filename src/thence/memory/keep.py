@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import force_setattr as set_field
 
 from thence.adapters import Adapter, Batch, Cursor, Mark, Source
+from thence.adapters.files import remembering
 from thence.errors import ThenceError
 from thence.format import gather, kinds, outcomes
 from thence.format.facts import (
@@ -36,6 +37,7 @@ from thence.format.sealing import all_calls
 from thence.format.whole import Whole
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
+from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
 from thence.memory.growth import Growing, Growth, light, restated, shortened
 from thence.memory.packs import Blobs, read_all
 from thence.memory.redact import Redactor
@@ -176,14 +178,21 @@ class Keeper:
         if again and grown is not None:
             stored = grown.load()
             lost = _rewritten(stored)
-            batch = adapter.read(source, _restarted(stored.cursor) if lost else None)
+            batch = self._read(adapter, source, _restarted(stored.cursor) if lost else None)
             batch.events[:0] = self._recovered(lost, source, batch)
             return self.kept(source, batch, known, None, carried=carried)
-        batch = adapter.read(source, grown.tail.cursor if grown else None)
+        batch = self._read(adapter, source, grown.tail.cursor if grown else None)
         if grown is not None and not more and _cut(grown, batch.events):
             # A text was being written when it was read: it is one text, so all is read again.
             return self.keep(adapter, source, known, grown, carried=carried, again=True)
         return self.kept(source, batch, known, grown, carried=carried)
+
+    def _read(self, adapter: Adapter, source: Source, cursor: Cursor | None) -> Batch:
+        """Read the next piece of a source; ids and names in it hold no secret."""
+        with remembering(self._redactor.redact_uncounted):
+            batch = adapter.read(source, cursor)
+        batch.events = clean_fields(batch.events, self._redactor)
+        return batch
 
     def _recovered(self, lost: Sequence[Fact], source: Source, batch: Batch) -> list[Fact]:
         """Return facts that no source has any more; texts lost with a pack become skips."""
@@ -221,7 +230,7 @@ class Keeper:
                 carried_change=carried.change,
             )
         change = out.change = self._grown(growth, stored, row)
-        change.cursor = _spellable(batch.cursor)
+        change.cursor = self._clean_cursor(batch.cursor)
         if not batch.done:
             tail = growth.tail(change)
             grown = grown or Growing(tail, lambda: None)
@@ -230,7 +239,7 @@ class Keeper:
 
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
         """Keep a session once more that is in the store alone, by the rules of today."""
-        stored = self._stored(uid, facts, _Earlier(None))
+        stored = self._stored(uid, clean_fields(facts, self._redactor), _Earlier(None))
         whole = Whole(
             uid, stored.full, replayed=held.replayed, billed=held.billed, torn=held.row.torn
         )
@@ -246,7 +255,7 @@ class Keeper:
             pack_bytes=0,
         )
         change = self._change(whole, stored, None, row)
-        change.cursor = held.cursor
+        change.cursor = self._clean_cursor(held.cursor)
         change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
         return change
 
@@ -283,12 +292,21 @@ class Keeper:
 
         `row` and `cursor` are those of the store the facts come from, the row clean.
         """
+        facts = clean_fields(list(facts), self._redactor)
         stored = self._stored(uid, facts, _Earlier(grown, facts))
         growth = Growth(uid, grown, stored.full, torn=row.torn)
         change = self._grown(growth, stored, row)
-        change.cursor = cursor
+        change.cursor = self._clean_cursor(cursor)
         rest = grown.after(growth.tail(change), change, stored.full)
         return Sending(change, rest, growth.rebuilt)
+
+    def _clean_cursor(self, cursor: Cursor) -> Cursor:
+        """Return a cursor that can be stored, whatever the adapter remembers of the log in it."""
+        try:
+            msgspec.msgpack.encode(cursor)
+        except spelling.UNSPELLABLE:
+            cursor = spelling.plain_cursor(cursor)
+        return clean_cursor(cursor, self._redactor)
 
     def clean_row(self, row: SessionRow) -> SessionRow:
         """Give a row by the rules of today."""
@@ -310,6 +328,7 @@ class Keeper:
         bodies: list[bytes] = []
         redacted = self._redacted = Counter()
         full = [self._clean(fact, bodies) for fact in facts]
+        full = clean_summaries(full, self._redactor)
         refs = self._blobs.append(uid, bodies, sync=False) if bodies else ()
         del bodies
         # In their place, frozen or not: the facts of a read are nobody else's, and they are many.
@@ -372,7 +391,7 @@ class Keeper:
         """Clean a payload: a bare text, as most are, needs no walk and no second look."""
         if isinstance(payload, str):
             return self._redactor.redact(payload, suspects)
-        if isinstance(payload, dict) and payload.keys() == _TEXT:
+        if isinstance(payload, dict) and payload.keys() == _TEXT and payload["type"] == "text":
             said = payload["text"]
             if isinstance(said, str):
                 clean = self._redactor.redact(said, suspects)
@@ -452,11 +471,11 @@ class Keeper:
                 session,
                 repo=repo or None,
                 domain=self._domains.get(repo or ""),
-                source_path=printable(source.path),
+                source_path=clean_path(source.path, self._redactor, cwd),
                 source_bytes=size,
                 cost=msgspec.structs.replace(session.cost, retries=growth.retries),
             ),
-            files=tuple(printable(file.path) for file in source.files),
+            files=tuple(clean_path(file.path, self._redactor, cwd) for file in source.files),
             skipped=len(batch.skipped) + (before.skipped if before else 0),
             change=(before.change if before else known.change if known else 0) + 1,
             redactor=self._fingerprint.redaction,
@@ -604,20 +623,6 @@ def _not_read_before(facts: list[Fact], grown: Growing | None) -> list[Fact]:
         if (fact.file, fact.generation, fact.line) in open_lines
     }
     return [f for f in facts if (f.file, f.generation, f.line, f.type) not in known]
-
-
-def _spellable(cursor: Cursor) -> Cursor:
-    """Give a cursor that can be stored, whatever the adapter remembers of the log in it."""
-    try:
-        msgspec.msgpack.encode(cursor)
-    except spelling.UNSPELLABLE:
-        return spelling.plain_cursor(cursor)
-    return cursor
-
-
-def printable(path: str) -> str:
-    """Give a path that can be stored as text, whatever bytes it is made of."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _packedlight(facts: list[Fact], held: list[Block]) -> bytes:

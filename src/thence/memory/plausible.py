@@ -7,9 +7,11 @@ first part.
 
 from __future__ import annotations
 
+import binascii
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 
 from thence.format.expressions import expression
@@ -21,8 +23,14 @@ _JUDGED = 2048
 _TELLING = 64
 """A placeholder says so early; later in a long secret the same letters come by chance."""
 
+_LETTERS = 10
+"""A password of letters alone has so many; shorter ones in quotes are words of a program."""
+
 _RUN = 48
 """So many bytes before it say whether a secret stands in the middle of encoded data."""
+
+_NAME_BYTES = 32
+"""So many bytes before a match may belong to the name that it begins with."""
 
 _BLOB = expression(rb"[0-9A-Za-z+/_-]{%d}" % _RUN)
 
@@ -68,8 +76,41 @@ _OTHER_NAME = expression(
 )
 """Names that speak of a secret without being given one."""
 
+_COLOUR = expression(rb"#[0-9A-Fa-f]{3,8}")
+
+_FORMAT = expression(
+    rb"%[-+# ]?[0-9.]{0,6}[sdrvqxi@](?:[^0-9A-Za-z]|\Z)|%\(|\{[^{}]{0,64}\}|#\{|\$\{?\w+\}?\Z"
+)
+"""How a text begins that a program fills in, or that names a variable."""
+
+_SPEAKS = expression(
+    rb"(?i)pass|pwd|word|secret|token|login|[_-]field|input|requir|valid|confirm|forgot|reset|label"
+    rb"|holder|string|text|hash|plain|crypt|default|hidden|option|admin|user|change|enter|show"
+    rb"|prompt|config|setting|credential|auth|encod|workspace|directory|type"
+)
+"""What a word in quotes says that stands where a password would, and is none."""
+
+_ENV_LINE = expression(
+    rb"(?im)^(?:export )?\w{0,40}(?:passw|passphrase|secret|token|api_?key|_key)\w{0,24}=[^\r\n]{6}"
+)
+
+_SEED_WORD = expression(rb"[a-z]{3,8}")
+
+_NO_SEED = frozenset(
+    b"the and for are was not but from has its were which your their been use used should could"
+    b" would does did into only than them these those some other set get also any".split()
+)
+"""Words that sentences have and that no phrase of a wallet is made of."""
+
+_DESCRIBES = expression(
+    rb"(?i)[\d.,-]+[.!]?|(?:sha|md|utf|aes|rsa|bcrypt|base|scrypt|argon|pbkdf)[-_]?\d+\S*"
+    rb"|\d+[-\s]?(?:char|bit|digit|letter|byte|word|sign|day|year|month)\S*|[a-z]+://\S*|\S*\(\)?"
+)
+"""What a sentence says about a password, in place of it."""
+
 TABLES: tuple[re.Pattern[bytes] | frozenset[bytes], ...] = (
-    *(_BLOB, _FOLDS, _UNREAL, _WORDS, _ID, _OTHER_NAME),
+    *(_BLOB, _FOLDS, _UNREAL, _WORDS, _ID, _OTHER_NAME, _COLOUR, _FORMAT, _SPEAKS, _ENV_LINE),
+    *(_SEED_WORD, _NO_SEED, _DESCRIBES),
 )
 """All that is looked up when a match is judged."""
 
@@ -78,10 +119,12 @@ def is_secret(rule: Rule, data: bytes, start: int, first: int, last: int) -> boo
     """Judge what a rule caught: `data[first:last]`, in a match that begins at `start`."""
     secret = unfolded(data[first : min(last, first + _JUDGED)])
     after = data[last : last + 1]
+    if rule.check and not CHECKS[rule.check](data[first : min(last, first + _JUDGED)]):
+        return False
     if rule.entropy == 0.0 and not rule.hashed:
         if not _is_password(rule, data[start:first], secret, after):
             return False
-    elif rule.strict and not _is_given(rule, data[start:first], secret, after):
+    elif rule.strict and not _is_given(rule, _name(data, start, first), secret, after):
         return False
     return not (
         (rule.entropy and entropy(secret) < rule.entropy)
@@ -89,6 +132,12 @@ def is_secret(rule: Rule, data: bytes, start: int, first: int, last: int) -> boo
         or _is_unreal(secret)
         or _is_inside_blob(data[max(0, first - _RUN) : first])
     )
+
+
+def _name(data: bytes, start: int, first: int) -> bytes:
+    """Return what stands before a value: the match up to it, and the beginning of its name."""
+    begun = re.search(rb"[\w.-]*\Z", data[max(0, start - _NAME_BYTES) : start])
+    return (begun[0] if begun else b"") + data[start:first]
 
 
 def _is_inside_blob(before: bytes) -> bool:
@@ -148,10 +197,46 @@ def _is_password(rule: Rule, name: bytes, secret: bytes, after: bytes) -> bool:
     """Judge a password: not a word for one, nor code that gets one."""
     if secret.lower().strip(b"*.,;:!?-_") in _WORDS or secret[:1] == b"/" or after in {b"(", b"["}:
         return False
+    if _COLOUR.fullmatch(secret) or _FORMAT.match(secret):
+        return False
     if not rule.strict:
         return True
     if name[-1:] in {b'"', b"'", b"`"}:
-        return not secret.isalpha()
+        if not re.fullmatch(rb"[A-Za-z_-]+", secret):
+            return True
+        # A word in quotes may be a label or the name of a field: a short one tells nothing.
+        return (not secret.isalpha() or len(secret) >= _LETTERS) and not _SPEAKS.search(secret)
     if name.isupper() and name[-1:] == b"=":  # the environment holds values, not code
         return len(secret) >= 6
     return not re.fullmatch(rb"[A-Za-z_.-]+|[0-9.]+", secret)
+
+
+def _is_encoded_env(secret: bytes) -> bool:
+    """Tell base64 of a line that gives a value to the name of a secret."""
+    data = secret.rstrip(b"=")
+    for shift in range(4):
+        part = data[shift:]
+        text = binascii.a2b_base64(part[: len(part) - len(part) % 4])
+        if _ENV_LINE.search(text):
+            return True
+    return False
+
+
+def _is_seed_phrase(secret: bytes) -> bool:
+    """Tell the words of a wallet from a sentence: no little words, hardly any word twice."""
+    words = _SEED_WORD.findall(secret)
+    return len(set(words)) * 3 >= len(words) and _NO_SEED.isdisjoint(words)
+
+
+def _is_said_password(secret: bytes) -> bool:
+    """Tell a password in a sentence from what is said about passwords: it has digits in it."""
+    mixed = re.search(rb"[0-9]", secret) and re.search(rb"[A-Za-z]", secret)
+    return mixed is not None and not _DESCRIBES.fullmatch(secret)
+
+
+CHECKS: dict[str, Callable[[bytes], bool]] = {
+    "env": _is_encoded_env,
+    "seed": _is_seed_phrase,
+    "said": _is_said_password,
+}
+"""Checks that single rules ask for, by name."""

@@ -160,6 +160,7 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
     """Give a session whole: from the store, or from its source where it was evicted."""
     from thence.adapters import File, Source
     from thence.adapters.sessions import Loaded, lineage_of, load, put_together
+    from thence.memory.fields import located
 
     session = row.session
     held = store.held(session.session_uid)
@@ -172,8 +173,9 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
         return Loaded(source, whole, broken, notices)
-    if session.source_path and Path(session.source_path).exists():
-        return load(Path(session.source_path))
+    path = Path(located(session.source_path or ""))
+    if session.source_path and path.exists():
+        return load(path)
     name = session.native_session_id
     raise NotReadable(
         f"{name} was evicted, and its source is gone: only its digest is left",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -63,6 +63,18 @@ _LETTERS = bytes(
 )
 """Turns encoded data into one letter and all else into blanks."""
 
+_CODE = rb"\[[0-9;:?]{0,32}[A-Za-z]"
+_DISGUISES = re.compile(
+    rb"\x1b%b|\\\\?u001[bB]%b|\\\\?x1[bB]%b|\\u00([2-7][0-9A-Fa-f])" % (_CODE, _CODE, _CODE)
+)
+"""Colour codes, which may stand inside of a secret, and letters that JSON spells as numbers."""
+
+_DISGUISE = rb"\x1b\[|\\(?:u001b|x1b)\[|\\u00[2-7]"
+"""What is in every text with disguises: looked for together with the keywords."""
+
+DISGUISED = -1
+"""Stands first among the rules to try where a text has disguises in it."""
+
 _PLACEHOLDER = re.compile(rb"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
 
 
@@ -74,7 +86,7 @@ def rules_version(rules: Iterable[Rule]) -> int:
     texts = [
         (
             *(rule.name, rule.pattern, rule.keywords, rule.entropy, rule.hashed),
-            *(rule.shape, rule.strict, rule.ids, rule.near),
+            *(rule.shape, rule.strict, rule.ids, rule.near, rule.check),
         )
         for rule in rules
     ]
@@ -84,6 +96,57 @@ def rules_version(rules: Iterable[Rule]) -> int:
     ]
     body = repr((texts, tables)).encode("utf-8", "backslashreplace")
     return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
+
+
+class _Seen(NamedTuple):
+    """A text without disguises, and where its bytes stand in the text as it is."""
+
+    data: bytes
+    places: Sequence[int] = ()
+    """Where in `data` each part begins, in order."""
+    originals: Sequence[int] = ()
+    """Where that part begins in the text as it is."""
+    letters: frozenset[int] = frozenset()
+    """The parts that are one letter, spelled as a number."""
+
+    def start(self, place: int) -> int:
+        """Return where a byte of `data` begins in the text as it is."""
+        if not self.places:
+            return place
+        part = bisect_right(self.places, place) - 1
+        return self.originals[part] + place - self.places[part]
+
+    def end(self, place: int) -> int:
+        """Return where the byte before a place of `data` ends in the text as it is."""
+        if not self.places:
+            return place
+        part = bisect_right(self.places, place - 1) - 1
+        size = len(r"\u0000") if part in self.letters else place - self.places[part]
+        return self.originals[part] + size
+
+
+def _seen(data: bytes) -> _Seen:
+    """Return a text without disguises."""
+    pieces: list[bytes] = []
+    places, originals, letters = [0], [0], set()
+    end = size = 0
+    for found in _DISGUISES.finditer(data):
+        start, stop = found.span()
+        pieces.append(data[end:start])
+        size += start - end
+        if found[1] is not None:
+            pieces.append(bytes([int(found[1], 16)]))
+            letters.add(len(places))
+            places.append(size)
+            originals.append(start)
+            size += 1
+        end = stop
+        places.append(size)
+        originals.append(end)
+    if not pieces:
+        return _Seen(data)
+    pieces.append(data[end:])
+    return _Seen(b"".join(pieces), places, originals, frozenset(letters))
 
 
 class Span(NamedTuple):
@@ -128,6 +191,15 @@ class Redactor:
         else:
             redacted = self._replaced_outside_blobs(data)
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
+
+    def redact_uncounted(self, text: str) -> str:
+        """Return a text redacted that is counted elsewhere, or stands nowhere else."""
+        counts = self.counts.copy()
+        redacted = self.redact(text)
+        if redacted is not text:
+            self.counts.clear()
+            self.counts.update(counts)
+        return redacted
 
     def doubts(self, data: bytes) -> list[int]:
         """Give the rules that may find a secret in the bytes of a text, or of JSON as we spell it.
@@ -198,16 +270,14 @@ class Redactor:
         finder = self._finder
         for text in texts:
             if len(text) >= _BLOB and any(
-                next(finder.spans(piece, finder.suspects(piece)), None) is not None
+                next(finder.all_spans(piece), None) is not None
                 for piece, blob in _outside_blobs(_bytes(text))
                 if not blob
             ):
                 return True
         short = [text for text in texts if len(text) < _BLOB]
         data = _bytes(_BETWEEN.join(["", *short, ""]))
-        if suspects is None:
-            suspects = finder.suspects(data)
-        return next(finder.spans(data, suspects), None) is not None
+        return next(finder.all_spans(data, suspects), None) is not None
 
     def _redacted(self, value: Any) -> Any:
         """Give a copy of a value, redacted text by text."""
@@ -305,20 +375,23 @@ class Redactor:
     def _replaced(self, data: bytes, suspects: list[int]) -> bytes:
         """Replace what the rules find; the same bytes if that is nothing."""
         for _ in range(_PASSES):
-            spans = _settled(self._finder.spans(data, suspects))
+            seen = _seen(data) if DISGUISED in suspects[:1] else _Seen(data)
+            spans = _settled(self._finder.spans(seen.data, suspects))
             if not spans:
                 break
-            data = b"".join(self._pieces(data, spans))
+            data = b"".join(self._pieces(data, seen, spans))
         return data
 
-    def _pieces(self, data: bytes, spans: list[tuple[Span, int, int]]) -> Iterator[bytes]:
+    def _pieces(
+        self, data: bytes, seen: _Seen, spans: list[tuple[Span, int, int]]
+    ) -> Iterator[bytes]:
         end = 0
         for secret, start, stop in spans:
-            yield data[end:start]
+            yield data[end : seen.start(start)]
             yield self._placeholder(
-                self._finder.rules[secret.rule], data[secret.start : secret.end]
+                self._finder.rules[secret.rule], seen.data[secret.start : secret.end]
             )
-            end = stop
+            end = seen.end(stop)
         yield data[end:]
 
     def _placeholder(self, rule: Rule, secret: bytes) -> bytes:
@@ -338,10 +411,12 @@ class _Finder:
         words = "".join(word for rule in self.rules for word in rule.keywords)
         self.spelled = words.isascii() and words.isprintable() and "\\" not in words
         """Whether all keywords stand in JSON as they stand in text; so does what is `near`."""
-        self.all = list(range(len(self.rules)))
+        self.all = [DISGUISED, *range(len(self.rules))]
         self._patterns: dict[int, tuple[Any, int]] = {}
         self._keywords: Any = None
         self._owners: list[list[int]] = []
+        self._disguise = 0
+        """The number of what tells that a text has disguises in it; the last one."""
 
     def __reduce__(self) -> tuple[type[_Finder], tuple[tuple[Rule, ...]]]:
         """Another process compiles for itself."""
@@ -354,7 +429,13 @@ class _Finder:
         hits = self._keywords.Match(data)
         if not hits:
             return self._always
-        return sorted({rule for hit in hits for rule in self._owners[hit]}.union(self._always))
+        disguised = self._disguise in hits
+        if disguised:
+            hits = self._keywords.Match(_seen(data).data) or ()
+        rules = {rule for hit in hits for rule in self._owners[hit]}.union(self._always)
+        if disguised and rules:
+            rules.add(DISGUISED)
+        return sorted(rules)
 
     def named(self, head: bytes) -> list[int]:
         """Give the rules whose keywords a name holds: a secret may be what it is given to."""
@@ -371,11 +452,19 @@ class _Finder:
         if b"[REDACTED:" in data:
             kept = [found.span() for found in _PLACEHOLDER.finditer(data)]
         for at in suspects:
+            if at == DISGUISED:
+                continue
             for start, end, first, last in self._secrets(at, data):
                 # A secret may not adjoin a placeholder; what only surrounds it may.
                 near = (min(start + 1, first), max(end - 1, last))
                 if not (kept and _touches(kept, *near)):
                     yield Span(first, last, at)
+
+    def all_spans(self, data: bytes, suspects: list[int] | None = None) -> Iterator[Span]:
+        """Give all secrets in a text, where they stand when its disguises are taken off."""
+        if suspects is None:
+            suspects = self.suspects(data)
+        return self.spans(_seen(data).data if DISGUISED in suspects else data, suspects)
 
     def _secrets(self, at: int, data: bytes) -> Iterator[tuple[int, int, int, int]]:
         """Give the bounds of each match of one rule and of the secret in it."""
@@ -418,8 +507,9 @@ class _Finder:
         keywords = re2.Set.SearchSet(options)
         for pattern in owners:
             keywords.Add(pattern)
+        self._owners = [*owners.values(), []]
+        self._disguise = keywords.Add(_DISGUISE)
         keywords.Compile()
-        self._owners = list(owners.values())
         self._keywords = keywords
 
 

@@ -51,6 +51,8 @@ class Rule:
     """Of a strict rule: a UUID or a hash in hexadecimal is a secret too."""
     near: str = ""
     """What to look for in place of the keywords, where these are in every third text."""
+    check: str = ""
+    """The name of a check that the secret must pass as well; see `plausible.CHECKS`."""
 
 
 def rule_of(
@@ -187,7 +189,11 @@ def row(
     strict: bool = False,
     ids: bool = False,
     near: str = "",
+    check: str = "",
 ) -> Rule:
     """Make a row of the table; keywords are separated by blanks."""
     words = tuple(keywords.split())
-    return Rule(name, pattern, words, example, near_miss, entropy, hashed, shape, strict, ids, near)
+    return Rule(
+        *(name, pattern, words, example, near_miss, entropy, hashed, shape, strict, ids, near),
+        check=check,
+    )

@@ -36,8 +36,9 @@ from thence.format.whole import Whole
 from thence.memory import families, retention
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.exclusion import PEEK, Exclusion, project_told
+from thence.memory.fields import clean_cursor, clean_path, clean_source, located, printable
 from thence.memory.growth import Growing
-from thence.memory.keep import Carried, Keeper, printable, salvaged, with_payloads
+from thence.memory.keep import Carried, Keeper, salvaged, with_payloads
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, Report
@@ -225,7 +226,8 @@ class Sweep:
         SKIPPED_LINKS.clear()
         for name, places in roots.items():
             for place in places:
-                for source in map(named, self._adapters[name].find(place)):
+                for found_source in self._adapters[name].find(place):
+                    source = self._clean_source(found_source, known)
                     self.report.sources += 1
                     uid = source.uid
                     # Of two places that hold the same session the one with more of it counts.
@@ -244,6 +246,21 @@ class Sweep:
         jobs.sort(key=lambda job: (job.modified, job.source.uid))
         older = [job for job in jobs if job.older]
         return [job for job in jobs if not job.older] + older[::-1]
+
+    def _clean_source(self, source: Source, known: Inventory) -> Source:
+        """Return a source whose names can be stored: as text, and without secrets.
+
+        Names that are stored already are not looked at again, unless by other rules.
+        """
+        source = named(source)
+        before = known.sessions.get(source.uid)
+        if (
+            before is not None
+            and before.redactor == self._fingerprint.redaction
+            and all(file.key in before.cursor.marks for file in source.files)
+        ):
+            return source
+        return clean_source(source, self._redactor)
 
     def _job(self, name: str, source: Source, known: Inventory) -> Job | None:
         if known.forgotten and known.is_forgotten(source.uid):
@@ -270,7 +287,8 @@ class Sweep:
     def _is_due(self, source: Source, before: Known) -> bool:
         """Whether a known session is to be read: it changed, or was read by older rules."""
         if not unchanged(source, before.cursor):
-            elsewhere = before.path != printable(source.path) and os.path.lexists(before.path)
+            place = located(before.path)
+            elsewhere = place != printable(source.path) and os.path.lexists(place)
             return not elsewhere or _size(source) > sum(
                 mark.size for mark in before.cursor.marks.values()
             )
@@ -320,24 +338,32 @@ class Sweep:
         changed: dict[str, str] = {}
         for uid, one in known.sessions.items():
             if uid in found:
-                path = printable(found[uid][1].path)
-                if one.gone or (path != one.path and not os.path.lexists(one.path)):
+                path, place = printable(found[uid][1].path), located(one.path)
+                if one.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path
             elif (
-                one.path.startswith(starts.get(uid.partition(":")[0], ()))
-                and not one.gone
-                and not os.path.lexists(one.path)
+                not one.gone
+                and self._is_below(one.path, starts.get(uid.partition(":")[0], ()))
+                and not os.path.lexists(located(one.path))
             ):
                 changed[uid] = ""
         if changed:
             self._restate(changed, known)
+
+    def _is_below(self, path: str, starts: tuple[str, ...]) -> bool:
+        """Return whether a stored path lies in one of some folders."""
+        if "[REDACTED:" in path:
+            starts += tuple(clean_path(start, self._redactor) for start in starts)
+        return path.startswith(starts)
 
     def _restate(self, paths: Mapping[str, str], known: Inventory) -> None:
         """Write where sources lie now; those without a path are gone."""
         changes = []
         for row in self._store.sessions(Filter(uids=tuple(paths))):
             uid = row.session.session_uid
-            path = paths[uid] or row.session.source_path or ""
+            path = row.session.source_path or ""
+            if paths[uid]:
+                path = clean_path(paths[uid], self._redactor, row.session.cwd)
             session = msgspec.structs.replace(row.session, source_path=path)
             told = msgspec.structs.replace(row, session=session, gone=not paths[uid])
             changes.append(Change(told, known.sessions[uid].cursor))
@@ -405,7 +431,7 @@ class Sweep:
 
     def _read_one(self, job: Job, before: Known | None) -> Iterator[Piece]:
         source, adapter = job.source, self._adapters[job.adapter]
-        path = printable(source.path)
+        path = printable(source.path)  # is shown, and not stored
         try:
             grown, carried = None, None
             if before is not None and before.evicted is not None:
@@ -593,7 +619,8 @@ class Sweep:
         row = next(iter(self._store.sessions(Filter(uids=(uid,)))))
         clean = msgspec.convert(self._redactor.redact_json(msgspec.to_builtins(row)), SessionRow)
         clean = msgspec.structs.replace(clean, redactor=self._fingerprint.redaction)
-        self._store.write([Change(clean, known.cursor)], digests=list(self._redacted_digests(uid)))
+        cursor = clean_cursor(known.cursor, self._redactor)
+        self._store.write([Change(clean, cursor)], digests=list(self._redacted_digests(uid)))
 
     def _is_redacted(self, change: Change) -> bool:
         return self._reread.get(_uid(change)) == "redaction"

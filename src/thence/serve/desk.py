@@ -24,6 +24,7 @@ from thence.format.facts import Fact
 from thence.format.whole import Whole
 from thence.memory import recall, spelling, standing
 from thence.memory.activity import Pulse, pulse
+from thence.memory.fields import clean_fields
 from thence.memory.notes import Note, read_notes
 from thence.memory.retention import Policy
 from thence.memory.store import SessionRow, Store
@@ -131,9 +132,13 @@ class Desk:
 
     def notes(self) -> list[Note]:
         """Return the decisions and notes of this home, redacted."""
-        return [replace(note, text=self._redacted(note.text)) for note in read_notes(self.home)]
+        return [
+            replace(note, text=self.redacted(note.text), cwd=self.redacted(note.cwd or "") or None)
+            for note in read_notes(self.home)
+        ]
 
-    def _redacted(self, text: str) -> str:
+    def redacted(self, text: str) -> str:
+        """Return a text that is not from the store as it would be stored."""
         if self._redactor is None:
             return text
         with self._redacting:
@@ -148,6 +153,9 @@ class Desk:
         if row.session.evicted_at is not None:  # it comes from its source, as that was written
             old = loaded.whole
             facts = [self._clean(fact) for fact in (*old.about_only, *old.facts)]
+            if self._redactor is not None:
+                with self._redacting:
+                    facts = clean_fields(facts, self._redactor())
             loaded.whole = Whole(old.uid, facts, torn=old.torn)
         return loaded
 
@@ -166,6 +174,9 @@ class Desk:
                     )
                     for block in blocks
                 ]
+                told = [replace(one, output=clean.redact_json(one.output)) for one in spelled.told]
+                about = clean.redact_json(spelled.about)
+                spelled = replace(spelled, about=about, told=tuple(told))
         return replace(spelled, blocks=tuple(blocks))
 
 

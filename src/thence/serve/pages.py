@@ -401,7 +401,7 @@ def spill(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[st
     if found is None:
         raise NotFoundException(f"no more of {event} is kept")
     headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
-    return Response(found, media_type="text/plain", headers=headers)
+    return Response(desk.redacted(found), media_type="text/plain", headers=headers)
 
 
 @get("/sessions/{uid:str}/branch/{event:str}", include_in_schema=False, sync_to_thread=True)

@@ -11,6 +11,7 @@ from typing import Final
 
 from thence.adapters import File, Source, claude, grok
 from thence.format.facts import Block
+from thence.memory.fields import located
 from thence.memory.redact import Redactor
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
@@ -34,7 +35,10 @@ def offered(row: SessionRow, chart: Chart, name: str) -> bool:
 
 
 def text(row: SessionRow, chart: Chart, name: str) -> str | None:
-    """Give the whole result of a call, without secrets; None when there is no more of it."""
+    """Give the whole result of a call; None when there is no more of it.
+
+    Secrets of the built-in rules are gone; whoever shows it applies the user's own as well.
+    """
     found = _found(chart, name) if row.session.source_path else None
     body = None
     if found is not None and row.session.flavor == "claude":
@@ -48,7 +52,7 @@ def text(row: SessionRow, chart: Chart, name: str) -> str | None:
 
 def _source(row: SessionRow) -> Source:
     session = row.session
-    file = File(session.source_path or "", "main")
+    file = File(located(session.source_path or ""), "main")
     return Source(session.flavor, session.native_session_id, (file,))
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from thence.errors import DiskFull, ThenceError, is_disk_full
 from thence.memory import nudges
+from thence.memory.fields import located
 from thence.memory.sqlite import BROKEN, damaged
 from thence.memory.store import Filter, StoreLocked
 from thence.memory.watching import changes, narrowed
@@ -182,7 +183,7 @@ class Sweeper:
                 continue
             uids = (f"{one.agent}:{one.session}",)  # not every hook is told the path
             for row in self._desk.store.sessions(Filter(uids=uids)):
-                yield from map(Path, row.files)
+                yield from (Path(located(file)) for file in row.files)
 
     def sweep(self, paths: set[Path]) -> float:
         """Keep what is new in files, and publish it; the seconds to rest then."""

@@ -21,6 +21,7 @@ import msgspec
 from thence.adapters import File, Mark, Source
 from thence.adapters.claude import attachments, blocks, spills
 from thence.adapters.claude import text as texts
+from thence.adapters.files import remembered
 from thence.format.codec import Found
 from thence.format.facts import (
     MIRRORED,
@@ -199,8 +200,8 @@ class Log:
         agent = record.get("agentId")
         if isinstance(agent, str) and agent:
             return f"agent:{agent}"
-        root = uuid if parent is None else self._sides.get(parent, parent)
-        _remember(self._sides, uuid, root)
+        root = uuid if parent is None else self._sides.get(remembered(parent), parent)
+        _remember(self._sides, remembered(uuid), root)
         return f"agent:{root}"
 
     def _fact(  # noqa: PLR0917 - the frame of every record
@@ -239,7 +240,7 @@ class Log:
             # Nearly all records repeat the one before.
             self._says = says
             about = self._changed(record, about)
-            if says[3] != self._session and self._is_new(says[3]):
+            if self._is_new(says[3]):
                 return self._from_elsewhere(record, fact, about)
         if "forkedFrom" in record and fact.channel == "main":
             return self._from_elsewhere(record, fact, about)
@@ -264,29 +265,33 @@ class Log:
         said = self._said
         for name, key in _SAYS:
             value = record.get(name)
-            if value is not None and value != said.get(key) and isinstance(value, str):
-                said[key] = value
-                if value != "HEAD":  # no branch, or none that a name was found for
-                    about = {**(about or {}), key: value}
+            if value is None or value == said.get(key) or not isinstance(value, str):
+                continue
+            known, said[key] = said.get(key), remembered(value)
+            if said[key] != known and value != "HEAD":  # no branch, or none with a name
+                about = {**(about or {}), key: value}
         return about
 
     def _is_new(self, session: JSON) -> bool:
-        """Whether a session's name is one that no record before has named."""
-        return isinstance(session, str) and session not in self._foreign and session != ""
+        """Whether a session's name is another one, and no record before has named it."""
+        if not isinstance(session, str) or session in ("", self._session):
+            return False
+        name = remembered(session)
+        return name != self._session and name not in self._foreign
 
     def _from_elsewhere(self, record: Record, fact: Fact, about: Record | None) -> tuple[Fact, ...]:
         """A record that names another session: copied by /branch, or from before a resume."""
         fork, named = record.get("forkedFrom"), word(record.get("sessionId"))
         beside = (self._tell(fact, about),) if about else ()
         session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
-        if isinstance(fork, dict) and session and session != self._session:
+        if isinstance(fork, dict) and session and remembered(session) != self._session:
             event = word(fork.get("messageUuid")) or None
             edges = handed(fork.get("thence_handoff"), event)
             tie = self._tell(fact, {}, edges or (Edge("fork", session, "forkedFrom", event),))
             return msgspec.structs.replace(fact, origin=session), *beside, tie
-        if named == self._session or not self._is_new(named):
+        if not self._is_new(named):
             return fact, *beside
-        _remember(self._foreign, named, named)
+        _remember(self._foreign, remembered(named), remembered(named))
         edge = Edge("resume", named, "sessionId of records in this log")
         return fact, *beside, self._tell(fact, {}, (edge,))
 
@@ -333,7 +338,7 @@ class Log:
 
     def _sums_up(self, record: Record, parent: str | None) -> bool:
         """Whether a record without the mark is a summary: the first below a boundary."""
-        if self._under is None or parent != self._under:
+        if self._under is None or parent is None or remembered(parent) != self._under:
             return False
         self._under = None
         return record.get("isMeta") is not True
@@ -345,7 +350,7 @@ class Log:
         text = text_of(content)
         if text == texts.WARMUP:
             return {f"{channel}:automated": "warmup"}
-        call = self._tasks.get(_digest(text)) if self._main else None
+        call = self._tasks.get(_digest(remembered(text))) if self._main else None
         return {channel: call} if call is not None else None
 
     def _answer(
@@ -386,9 +391,10 @@ class Log:
 
     def _linked(self, agent: str, call: str) -> Record | None:
         """Say which call a subagent answers to, once."""
-        if self._agents.get(agent) == call:
+        name, known = remembered(agent), remembered(call)
+        if self._agents.get(name) == known:
             return None
-        _remember(self._agents, agent, call)
+        _remember(self._agents, name, known)
         return {f"agent:{agent}": call}
 
     # -- what the model says ------------------------------------------------------------
@@ -452,7 +458,8 @@ class Log:
         """Remember what subagents were asked: the oldest ones have no other link to the call."""
         for block in given:
             if block.tool in _AGENTS and block.call is not None and isinstance(block.payload, dict):
-                _remember(self._tasks, _digest(word(block.payload.get("prompt"))), block.call)
+                asked = remembered(word(block.payload.get("prompt")))
+                _remember(self._tasks, _digest(asked), block.call)
 
     # -- what the harness says ----------------------------------------------------------
 
@@ -482,7 +489,7 @@ class Log:
         """A compaction. Copies of one in a fork name nothing that they go on from."""
         before = self._last or ""
         uuid, parent, channel = self._names(found, record, frame)
-        self._under = uuid
+        self._under = remembered(uuid)
         logical = record.get("logicalParentUuid")
         about = record.get("compactMetadata")
         kept = about.get("preservedSegment") if isinstance(about, dict) else None
@@ -504,8 +511,9 @@ class Log:
         what = word(given.get("type")) if isinstance(given, dict) else ""
         kind = f"attachment/{what}" if what else "attachment"
         if what != "queued_command" or not isinstance(given, dict):
-            if self._under is not None and record.get("parentUuid") == self._under:
-                self._under = word(record.get("uuid")) or None
+            above = record.get("parentUuid")
+            if isinstance(above, str) and self._under == remembered(above):
+                self._under = remembered(word(record.get("uuid"))) or None
             if what in attachments.SENT and isinstance(given, dict):
                 return self._attached(found, record, frame, given, kind)
             return self._note(found, record, frame, kind)

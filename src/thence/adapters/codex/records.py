@@ -25,6 +25,7 @@ from thence.adapters.codex.meta import (
     usage_of,
     version,
 )
+from thence.adapters.files import remembered
 from thence.format import joins
 from thence.format.codec import Found
 from thence.format.facts import (
@@ -268,7 +269,7 @@ class Rollout:
         return None
 
     def _is_own(self, thread: str) -> bool:
-        return thread in (self._session, self._state.own)
+        return remembered(thread) in (self._session, self._state.own)
 
     def _wrapped(self, kind: str, what: str, item: Item, found: Found) -> Said:
         if kind == "response_item":
@@ -310,24 +311,24 @@ class Rollout:
         said = _kept_books("session_meta", meta)
         state, name = self._state, word(meta.get("id"))
         said.name = ("session_meta", name, word(meta.get("timestamp")))
-        if state.own is None and (found.place.line == 1 or name in ("", self._session)):
+        if state.own is None and (found.place.line == 1 or remembered(name) in ("", self._session)):
             self._own_meta(meta, said)
         elif not name or self._is_own(name):
             said.about = about_session(meta)
         else:
             said.origin = state.copies = name
-            if name not in state.kin and len(state.kin) < _KIN:
-                state.kin.append(name)
+            if remembered(name) not in state.kin and len(state.kin) < _KIN:
+                state.kin.append(remembered(name))
                 said.edges = (Edge("fork", name, "a copy of its first line"),)
         return said
 
     def _own_meta(self, meta: Item, said: Said) -> None:
         state = self._state
         said.mine = True
-        state.own = word(meta.get("id")) or self._session
+        state.own = remembered(word(meta.get("id"))) or self._session
         state.bills = version(meta.get("cli_version")) >= BILLS_SINCE
         said.edges = self._kin(meta)
-        state.kin = [edge.session for edge in said.edges]
+        state.kin = [remembered(edge.session) for edge in said.edges]
         start = meta.get("subagent_history_start_ordinal")
         if isinstance(start, int) and start > 0 and said.edges:
             state.until, state.copies = start, said.edges[0].session
@@ -336,7 +337,8 @@ class Rollout:
         said.about = about_session(meta)
 
     def _kin(self, meta: Item) -> tuple[Edge, ...]:
-        return ties(meta, own=(self._session, self._state.own or ""), segment=self._segment)
+        edges = ties(meta, own=(self._session, self._state.own or ""), segment=self._segment)
+        return tuple(edge for edge in edges if not self._is_own(edge.session))
 
     def _context(self, item: Item) -> Said:
         state = self._state
@@ -407,16 +409,16 @@ class Rollout:
         block = items.call_block(item)
         self._state.open = True
         if block.tool == "spawn_agent" and block.call is not None:
-            self._state.spawns = [*self._state.spawns, block.call][-_SPAWNS:]
+            self._state.spawns = [*self._state.spawns, remembered(block.call)][-_SPAWNS:]
         name = (word(item.get("type")), block.call or "", block.tool or "", _encoded(block.payload))
         return Said((block,), Is.REPLY, name)
 
     def _spawned(self, result: Block) -> tuple[Edge, ...]:
         """Tie the parent to a child that the result of a spawn names."""
         state, call = self._state, result.call
-        if call is None or call not in state.spawns:
+        if call is None or remembered(call) not in state.spawns:
             return ()
-        state.spawns = [one for one in state.spawns if one != call]
+        state.spawns = [one for one in state.spawns if one != remembered(call)]
         said = result.payload
         if not isinstance(said, str) or not said.startswith("{"):
             return ()

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from thence.adapters import File, Mark, Source
+from thence.adapters.files import remembered
 from thence.adapters.grok.reading import Reader, text
 from thence.format import kinds
 from thence.format.codec import Found
@@ -237,11 +238,11 @@ class ChatLog(Reader):
     def facts(self, found: Found) -> Iterable[Fact]:
         """Give the events of a row."""
         row = row_of(found.value)
-        known = row.backend.intersection(self._calls)
+        known = {call for call in row.backend if call and remembered(call) in self._calls}
         said = tuple(block for block in row.blocks if block.call is None or block.call not in known)
         said = said or (Block("lifecycle", "system", row.who or "unknown", found.value),)
         calls, answers = calls_of(said), answers_of(said)
-        self._calls = [*self._calls, *calls][-_KEPT_IDS:]
+        self._calls = [*self._calls, *map(remembered, calls)][-_KEPT_IDS:]
         yield self._fact(
             found,
             Node(self._name(found), PREVIOUS, _flags(row, said), calls, answers),

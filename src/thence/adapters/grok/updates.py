@@ -156,7 +156,7 @@ class Updates(Reader):
         author = record.author
         if self._own or not author:
             return ()
-        if author not in (self._session, record.own):
+        if files.remembered(author) != self._session and author != record.own:
             self._origin = author
             self._end = text(record.meta.get("thence_handoff"))
             return ()

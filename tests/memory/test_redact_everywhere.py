@@ -1,0 +1,262 @@
+"""No field of any record is exempt from redaction, and no way out of the store either.
+
+A token stands in every field of every type of record of every agent, in names of folders, files,
+branches and titles. Nothing that thence stores, answers, exports or sends has one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import zstandard
+from mcp import Client, StdioServerParameters, stdio_client
+
+from tests.cli.desk import Desk
+from tests.memory import stored
+from tests.memory.planted import Planted
+from tests.postgres import Cluster
+from tests.serve.conftest import House
+from thence.adapters import adapters
+from thence.cli import madeup
+from thence.memory.postgres import Postgres
+from thence.memory.postgres_schema import TABLES
+
+CANARY = b"tides"
+"""Stands beside the tokens and is none: what is looked through does hold what was said."""
+
+
+_TOKEN = re.compile(rb"(?i)ghp[_-][a-z0-9]{36}")
+
+
+def unpacked(body: bytes, *, across: bool = True) -> bytes:
+    """Return bytes, and what they hold when they are compressed."""
+    try:
+        reader = zstandard.ZstdDecompressor().stream_reader(
+            io.BytesIO(body), read_across_frames=across
+        )
+        return body[: 1 << 16] + reader.read()
+    except zstandard.ZstdError:
+        return body
+
+
+def frames(body: bytes) -> Iterator[bytes]:
+    """Yield each compressed frame of a file, unpacked."""
+    at = body.find(b"\x28\xb5\x2f\xfd")
+    while at >= 0:
+        yield unpacked(body[at:], across=False)
+        at = body.find(b"\x28\xb5\x2f\xfd", at + 4)
+
+
+def leaks(tokens: Iterable[str], parts: Iterable[bytes]) -> list[str]:
+    """Return the tokens that stand in some bytes, in any case of letters; an index folds it."""
+    known = {token.lower().encode(): token for token in tokens}
+    seen = {found.lower() for part in parts for found in _TOKEN.findall(part)}
+    return sorted(known[token] for token in seen & known.keys())
+
+
+def store_bytes(memory: Path) -> Iterator[bytes]:
+    """Yield every byte of a store: its files, what is compressed in them, every value."""
+    for path in memory.rglob("*"):
+        if path.is_file():
+            body = path.read_bytes()
+            yield str(path).encode()
+            yield body
+            yield from frames(body)
+    with sqlite3.connect(memory / "thence.db") as database:
+        database.text_factory = bytes
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
+        for table in tables:
+            try:
+                rows = database.execute(f'SELECT * FROM "{table.decode()}"').fetchall()
+            except sqlite3.Error:
+                continue  # an index, or a part of one
+            for row in rows:
+                for value in row:
+                    yield unpacked(value) if isinstance(value, bytes) else str(value).encode()
+
+
+def sessions(desk: Desk) -> list[str]:
+    """Return the ids of all sessions, as they are listed."""
+    return [row["session_uid"] for row in desk.run("ls", "-n", "9999", "--json").json]
+
+
+@pytest.fixture(scope="module")
+def sample_path() -> Iterator[Path]:
+    """The session that ships with thence."""
+    with resources.as_file(resources.files("thence") / "samples" / "tidepool.jsonl") as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def machine(
+    tmp_path_factory: pytest.TempPathFactory, sample_path: Path
+) -> Iterator[tuple[Desk, Planted]]:
+    """A machine whose logs were read in two parts, so that cursors were stored in the middle."""
+    folder = tmp_path_factory.mktemp("machine")
+    with pytest.MonkeyPatch.context() as patch:
+        desk = Desk(folder, patch)
+        planted = Planted(desk.user, folder / "scratch", sample_path)
+        planted.name_after_tokens()
+        planted.write(0.5)
+        first = desk.run("sweep", "--json")
+        shutil.copytree(desk.home / "memory", folder / "half")
+        planted.write()
+        second = desk.run("sweep", "--json")
+
+        assert (0, 0) == (first.code, second.code), second
+        assert 0 == second.json["failed"]
+        yield desk, planted
+
+
+@pytest.mark.parametrize("where", ["half", "user/.thence/memory"])
+def test_the_store_holds_no_token_of_any_field(machine: tuple[Desk, Planted], where: str) -> None:
+    """Not in a row, a cursor, a fold state, a pack, an index, the write-ahead log, a name."""
+    desk, planted = machine
+    parts = list(store_bytes(desk.user.parent / where))
+
+    assert [] == leaks(planted.garden.tokens, parts)
+    assert len(planted.garden.tokens) > 5000
+    assert any(CANARY in part for part in parts)
+    assert any(b"[REDACTED:github-token:" in part for part in parts)
+
+
+def test_a_log_read_in_parts_says_the_same_as_one_read_at_once(
+    tmp_path: Path, sample_path: Path
+) -> None:
+    """A cursor without secrets leads on: no event, fact, bill or tie is other than without it."""
+    user = tmp_path / "user"
+    env = madeup.homes(user).env
+    roots = {name: one.roots(user, env) for name, one in adapters().items()}
+    planted = Planted(user, tmp_path / "scratch", sample_path, step=3)
+    planted.name_after_tokens()
+    for share in (0.3, 0.5, 0.7, 1.0):
+        planted.write(share)
+        stored.sweep(tmp_path / "parts", roots)
+    stored.sweep(tmp_path / "at-once", roots)
+    parts, whole = stored.dump(tmp_path / "parts"), stored.dump(tmp_path / "at-once")
+
+    assert whole["events"] == parts["events"]
+    assert whole["facts"] == parts["facts"]
+    assert whole["spend"] == parts["spend"]
+    assert whole["families"] == parts["families"]
+
+
+def test_no_answer_over_http_holds_a_token(machine: tuple[Desk, Planted]) -> None:
+    """Neither pages nor the API, down to the raw payload of single events."""
+    desk, planted = machine
+    house = House(desk.user)
+    uids = sessions(desk)[::6]
+    paths = ["/", "/sessions", "/costs", "/patterns", "/store", "/api/now", "/api/projects"]
+    paths += ["/api/sessions?limit=500", "/api/digests", "/api/signals", "/api/patterns"]
+    paths += ["/api/costs?by=session", "/api/store", "/api/plan", "/api/search?q=tides"]
+    with house.serving():
+        parts = [house.ask(path).body for path in paths]
+        for at, uid in enumerate(quote(uid, safe="") for uid in uids):
+            one = f"/api/sessions/{uid}"
+            wanted = [one, f"{one}/events", f"{one}/chain", f"{one}/messages", f"{one}/digest"]
+            parts += [house.ask(path).body for path in (*wanted, f"/sessions/{uid}")]
+            if at % 8:
+                continue
+            for event in house.ask(f"{one}/events").json["events"]:
+                parts.append(house.ask(f"{one}/events/{event['event_id']}").body)
+                parts.append(house.ask(f"{one}/events/{event['event_id']}/raw").body)
+    house.close()
+
+    assert [] == leaks(planted.garden.tokens, parts)
+    assert sum(b"[REDACTED:github-token:" in part for part in parts) > len(uids)
+
+
+def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None:
+    """Whatever an agent asks for."""
+    desk, planted = machine
+    homes = madeup.homes(desk.user)
+    program = "from thence.cli import main; main()"
+    env = {**homes.env, "HOME": str(desk.user), "PATH": os.environ["PATH"]}
+    told = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
+
+    async def talk() -> list[str]:
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("search", {"query": "tides"}),
+            ("search", {"query": "REDACTED", "limit": 20}),
+        ]
+        asked += [("todos", {}), ("costs", {"by": "session"}), ("costs", {"by": "model"})]
+        asked += [("files", {"path": "a.py"}), ("seen_error", {"text": "no such file"})]
+        asked += [("outline", {"session": uid}) for uid in sessions(desk)[::8]]
+        async with Client(stdio_client(told)) as client:
+            answers = [await client.call_tool(name, given) for name, given in asked]
+        return [repr(block) for answer in answers for block in answer.content]
+
+    parts = [text.encode() for text in asyncio.run(talk())]
+
+    assert [] == leaks(planted.garden.tokens, parts)
+    assert any(b"REDACTED:github-token" in part for part in parts)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "markdown", "html", "messages"])
+def test_no_redacted_export_holds_a_token(machine: tuple[Desk, Planted], form: str) -> None:
+    """Of a source that is there: `--redacted` goes over all of it."""
+    desk, planted = machine
+    parts = [
+        desk.run("export", uid, "--as", form, "--redacted").out.encode()
+        for uid in sessions(desk)[::12]
+    ]
+
+    assert [] == leaks(planted.garden.tokens, parts)
+    assert any(b"REDACTED:github-token" in part for part in parts)
+
+
+def test_no_parquet_file_holds_a_token(machine: tuple[Desk, Planted], tmp_path: Path) -> None:
+    """Whatever the column, read back as anybody reads it."""
+    import duckdb
+
+    desk, planted = machine
+    ran = desk.run("export", "parquet", str(tmp_path / "lake"))
+    files = [path for path in (tmp_path / "lake").rglob("*") if path.is_file()]
+    parts = [path.read_bytes() for path in files] + [str(path).encode() for path in files]
+    for path in files:
+        if path.suffix == ".parquet":
+            rows = duckdb.connect().execute("SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
+            parts.append(repr(rows).encode())
+
+    assert 0 == ran.code
+    assert [] == leaks(planted.garden.tokens, parts)
+    assert any(b"[REDACTED:github-token:" in part for part in parts)
+
+
+@pytest.mark.parametrize("objects", [False, True], ids=["database", "objects"])
+def test_no_token_is_pushed(
+    machine: tuple[Desk, Planted], postgres: Cluster, tmp_path: Path, objects: bool
+) -> None:
+    """In no column of any table of the other store, and in no object."""
+    desk, planted = machine
+    url = postgres.url(postgres.database(), tenant="team", machine="m")
+    told = f"{url}#objects=file://{tmp_path / 'objects'}" if objects else url
+    ran = desk.run("push", told, "--json")
+    store = Postgres(url)
+    parts = [
+        unpacked(bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode())
+        for table in TABLES
+        for row in store._every(f"SELECT * FROM {table}")
+        for value in row
+    ]
+    store.close()
+    for path in (tmp_path / "objects").rglob("*"):
+        if path.is_file():
+            parts += [str(path).encode(), *frames(path.read_bytes())]
+
+    assert 0 == ran.code, ran
+    assert [] == leaks(planted.garden.tokens, parts)
+    assert any(b"[REDACTED:github-token:" in part for part in parts)
+    assert any(CANARY in part for part in parts)
