@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from thence.memory.store import Filter, SessionRow, Store, Total
 
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
-Outcome = Literal["success", "fail", "abandoned", "unknown"]
+Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
 SHOWN = 20
 
 _STANDING: dict[Standing, tuple[str, str]] = {

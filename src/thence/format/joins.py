@@ -9,13 +9,13 @@ neither tokens nor a payload.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
 import msgspec
 
-from thence.format import kinds, outcomes
+from thence.format import kinds, outcomes, output, wording
 from thence.format.facts import Block, Told
 from thence.format.graph import State
 from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, event_id
@@ -197,11 +197,12 @@ def derived(
     events: Sequence[SessionEvent],
     pairs: Sequence[Call] | None = None,
     blocks: Mapping[int, Block] | None = None,
+    stops: Container[str] = frozenset(),
 ) -> list[SessionEvent]:
     """Give the further events that a session's own events imply, in written order.
 
     `pairs` are the calls of the same events, where somebody has found them already; `blocks` as
-    for `calls`.
+    for `calls`. `stops` are the native ids of records that say that the user cut a turn short.
     """
     pairs = calls(events, blocks) if pairs is None else pairs
     line = _line(events)
@@ -209,7 +210,7 @@ def derived(
         *_from_calls(pairs),
         *_from_files(events, blocks or {}),
         *_retries(pairs),
-        *_interventions(line, pairs),
+        *_interventions(line, pairs, stops),
         *_rests(line),
     ]
     order = {event.event_id: at for at, event in enumerate(events)}
@@ -308,22 +309,85 @@ def count_retries(pairs: Iterable[Call]) -> int:
     return sum(1 for _ in _retries([pair for pair in pairs if not pair.call.is_sidechain]))
 
 
-def _interventions(line: Sequence[SessionEvent], pairs: Sequence[Call]) -> Iterable[SessionEvent]:
-    """A human stepped in: spoke while the agent was at work, or refused or cut off a call."""
-    at_work = False
+def _interventions(
+    line: Sequence[SessionEvent], pairs: Sequence[Call], stops: Container[str]
+) -> Iterable[SessionEvent]:
+    """Return where a human stepped in.
+
+    That is a call that the user refused or cut off, a turn that the user cut short, a prompt while
+    the agent was at work, a correction or the report of a fault. A refusal, the stop that follows
+    from it and the next prompt are one. What a killed process left open is none.
+    """
+    refused = {p.result.event_id: p for p in pairs if p.result and p.outcome.is_by_user}
+    lost = {p.call.event_id for p in pairs if _is_lost(p)}
+    lost |= {p.result.event_id for p in pairs if p.result and _is_lost(p)}
+    watch = _Watch()
     for event in line:
+        if event.event_id in refused:
+            reason = refused[event.event_id].outcome.reason
+        elif event.native_id in stops and event.kind == "lifecycle":
+            reason = "interrupted"
+        else:
+            reason = watch.reason(event, is_lost=event.event_id in lost)
+        if reason and not watch.has_stepped_in:
+            yield _derive(event, "human_intervention", reason)
+        watch.after(event, has_stopped=event.kind != "user_msg" and bool(reason))
+
+
+def _is_lost(pair: Call) -> bool:
+    """Whether the process ended before a call did."""
+    outcome = pair.outcome
+    cut = outcome.reason == "interrupted" and not outcome.is_by_user
+    return pair.result is None or cut
+
+
+class _Watch:
+    """What a walk along the line remembers for the next prompt."""
+
+    def __init__(self) -> None:
+        self.has_stepped_in = False
+        """The user stopped the agent, and the agent has done nothing since."""
+        self._is_at_work = False
+        self._has_prompt = False
+        self._is_in_prompt = False
+        self._reply: SessionEvent | None = None
+
+    def reason(self, event: SessionEvent, *, is_lost: bool) -> str:
+        """Return what an intervention is called that an event is by itself; "" if it is none."""
+        if event.kind in _OF_CALLS:
+            self._is_at_work = not is_lost
+        if event.kind != "user_msg" or not self._has_prompt:
+            return ""
+        if self._is_in_prompt and event.block:
+            return ""
+        text = _prompt_text(event)
+        if self._is_at_work and not wording.only_goes_on(text):
+            return event.summary or "prompt"
+        how = wording.corrects(text)
+        if how == "no" and self._reply is not None and _text(self._reply).rstrip().endswith("?"):
+            how = None  # that is an answer
+        return event.summary if how or wording.reports_fault(text) else ""
+
+    def after(self, event: SessionEvent, *, has_stopped: bool) -> None:
+        """Go on to the next event."""
         kind = event.kind
-        if kind in ("tool_call", "tool_result"):
-            at_work = True
-        elif kind == "user_msg":
-            if at_work:
-                yield _derive(event, "human_intervention", event.summary)
-            at_work = False
+        if kind in ("tool_call", "assistant_msg", "user_msg"):
+            self.has_stepped_in = False
+        if has_stopped:
+            self.has_stepped_in, self._is_at_work = True, False
+        self._is_in_prompt = kind == "user_msg"
+        if kind == "user_msg":
+            self._has_prompt, self._is_at_work = True, False
         elif kind == "assistant_msg":
-            at_work = False
-    for pair in pairs:
-        if pair.result is not None and pair.outcome.is_cut_short:
-            yield _derive(pair.result, "human_intervention", pair.outcome.reason)
+            self._reply, self._is_at_work = event, False
+
+
+def _text(event: SessionEvent) -> str:
+    return output.text(event.payload) or event.summary
+
+
+def _prompt_text(event: SessionEvent) -> str:
+    return wording.without_editor_context(_text(event))
 
 
 def _rests(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:

@@ -56,6 +56,8 @@ class CallOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why it failed: denied, interrupted, timeout, exit code, is_error or text."""
     duration_ms: int | None = None
     """How long it took; None where that is unknown, or a human may have been asked meanwhile."""
+    is_by_user: bool = False
+    """The user refused it or cut it off."""
     is_measured: bool = False
     """The log itself says how long it took."""
     elapsed_ms: int | None = None
@@ -118,6 +120,9 @@ def result_evidence(
         evidence = msgspec.structs.replace(evidence, is_synthetic=True)
     if payload is None:
         return evidence
+    if evidence.cause in CUT_SHORT and not evidence.is_by_user:
+        is_by_user = kinds.evidence_of(tool or "", payload).is_by_user
+        evidence = msgspec.structs.replace(evidence, is_by_user=is_by_user)
     if effect.runner is not None and evidence.tests is None:
         text = text_of(payload) or output.text(payload)
         tests = kinds.count_tests(effect.runner, text)
@@ -139,7 +144,7 @@ def implied_kinds(block: Block) -> list[Kind]:
     """Return the kinds of what a block implies by itself, whatever other records say.
 
     That never changes, so an index can hold it: tests that a call runs, files it is to change, a
-    result that says the call failed or was cut short.
+    result that says the call failed or that the user stopped it.
     """
     out: list[Kind] = []
     if block.effect is not None:
@@ -148,7 +153,7 @@ def implied_kinds(block: Block) -> list[Kind]:
     if block.evidence is not None:
         ending = kinds.judge(block.evidence, is_error=block.failed)
         out += ["error"] if ending.failed else []
-        out += ["human_intervention"] if ending.why in CUT_SHORT else []
+        out += ["human_intervention"] if block.evidence.is_by_user and ending.failed else []
     return out
 
 
@@ -246,6 +251,7 @@ def judge_call(
         failed=ending.failed,
         exit_code=ending.exit_code,
         reason=ending.why,
+        is_by_user=evidence.is_by_user and ending.why in CUT_SHORT,
         duration_ms=own,
         is_measured=is_measured,
         elapsed_ms=elapsed if result is not None else None,

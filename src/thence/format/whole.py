@@ -190,7 +190,8 @@ class Whole:
     @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derived(self.events, self.calls, self.call_blocks)
+        stops = {fact.node.id for fact in self.facts if fact.node.flags & Is.BY_USER}
+        return joins.derived(self.events, self.calls, self.call_blocks, stops)
 
     @cached_property
     def bills(self) -> dict[int, Usage]:

@@ -112,7 +112,7 @@ TABLES: Final[dict[str, Table]] = {
             Column("started", MOMENT, "first readable time"),
             Column("ended", MOMENT, "last readable time"),
             Column("wall_s", NUMBER, "seconds between the two"),
-            Column("outcome", TEXT, "success, fail, abandoned, unknown"),
+            Column("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
             Column("turn", TEXT, "where its last turn stands"),
             Column("turns", COUNT, "prompts on the live line"),
             Column("retries", COUNT, "calls made again after they failed"),
@@ -184,7 +184,7 @@ TABLES: Final[dict[str, Table]] = {
         (
             *_WHOSE,
             Column("made", MOMENT, "when it was made"),
-            Column("outcome", TEXT, "success, fail, abandoned, unknown"),
+            Column("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
             Column("confidence", NUMBER, "0 to 1"),
             Column("task", TEXT, "the task it is tied to"),
             Column("seconds", NUMBER, "from first to last time"),

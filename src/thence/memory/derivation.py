@@ -18,10 +18,10 @@ from thence.format import fold
 if TYPE_CHECKING:
     from thence.memory.store import Known
 
-READER = 4
+READER = 5
 """Version of the readers: raise it when the same bytes give other facts."""
 
-DIGEST = 1
+DIGEST = 2
 """Version of digests: raise it when a field gets another meaning, or a better value."""
 
 Part = Literal["redaction", "reader", "fold", "digest"]

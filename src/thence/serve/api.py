@@ -80,7 +80,7 @@ When = Annotated[
     str | None, QueryParameter(max_length=32, description="2026-01-31, 2026-01, or 7d ago.")
 ]
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
-Outcome = Literal["success", "fail", "abandoned", "unknown"]
+Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
 
 
 class BadCursor(ThenceError):

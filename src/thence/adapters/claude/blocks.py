@@ -90,7 +90,7 @@ def _part(block: Record, *, human: bool) -> tuple[Block, int]:
     said = texts.prompt(text) if human else None
     if said is not None:
         return Block("user_msg", "user", one_line(said), block), Is.PROMPT
-    flags = Is.INTERRUPTS if text.startswith(texts.INTERRUPTS) else 0
+    flags = Is.INTERRUPTS | Is.BY_USER if text.startswith(texts.INTERRUPTS) else 0
     return Block("lifecycle", "user", texts.note(text), block), flags
 
 

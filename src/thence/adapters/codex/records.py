@@ -471,7 +471,8 @@ class Rollout:
     def _aborted(self, item: Item) -> Said:
         self._state.open, self._state.aborted = False, True
         why = word(item.get("reason")) or "interrupted"
-        return Said(_note(f"turn_aborted: {why}", item), Is.INTERRUPTS)
+        by_user = Is.BY_USER if why == "interrupted" else 0
+        return Said(_note(f"turn_aborted: {why}", item), Is.INTERRUPTS | by_user)
 
     def _rolled_back(self, item: Item) -> Said:
         said = _kept_books("thread_rolled_back", item)
