@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, money, project, short_id, tell, when
+from thence.cli.columns import DIM, money, project, row_cost, short_id, tell, when
 from thence.cli.reading import flowed
 from thence.cli.terminal import (
     as_json,
@@ -157,9 +157,9 @@ class Account:
     def _took(self) -> list[str]:
         row, told = self._row, self._digest
         ticks = row.ticks
-        parts = [money(sum(ticks.values()), row.unpriced)]
+        parts = [row_cost(row)]
         if ticks.get("dead"):
-            parts.append(f"{money(ticks['dead'])} dead")
+            parts.append(f"{money(ticks['dead'])} discarded")
         if ticks.get("side"):
             parts.append(f"{money(ticks['side'])} by subagents")
         parts.append(several(row.session.cost.turns, "turn"))

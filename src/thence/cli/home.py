@@ -25,6 +25,7 @@ from thence.cli.columns import (
     money,
     present,
     project,
+    row_cost,
     short_ids,
     table,
     tell,
@@ -208,7 +209,7 @@ class Home:
             cells.append(Cell(cut(clean(session.git_branch or ""), 16)))
         cells.append(Cell(title))
         if wide:
-            cells.append(Cell(money(sum(row.ticks.values()), row.unpriced)))
+            cells.append(Cell(row_cost(row)))
         return [*cells, Cell(ago(when(session.ended_at), self.at))]
 
     def _at_risk(self, room: int) -> Iterator[str]:

@@ -167,6 +167,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The rate it is billed at, where that is not the usual one."""
     unbilled: str | None = None
     """Why a bill that should be here was never written."""
+    text_chars: int = 0
+    """Characters of the response in this record; counted only where its bill is small."""
     bill_due: str | None = None
     """Why its bill is missing, unless one follows in its log before the next prompt."""
     origin: str | None = None

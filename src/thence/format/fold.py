@@ -40,6 +40,7 @@ from thence.format.sealing import (
 )
 from thence.format.whole import (
     NEVER_BILLED,
+    UNDERSTATED,
     Whole,
     add_about,
     in_written_order,
@@ -49,7 +50,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -103,6 +104,8 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     due: dict[str, str] = {}
     """Why a bill is missing unless it follows, by log."""
     overdue: tuple[str, ...] = ()
+    understated: int = 0
+    """Responses that are plainly longer than what was billed for them."""
     channels: dict[str, int] = {}
     """Events of each subagent, book-keeping left out."""
 
@@ -517,6 +520,7 @@ def add_sums(
         owed=tuple(gather.owed((*own, *own_notes), before.owed)),
         due=due,
         overdue=_distinct(before.overdue, overdue),
+        understated=before.understated + len(gather.understated((*own, *own_notes))),
         channels=_channels(before.channels, events),
     )
 
@@ -571,6 +575,7 @@ def _lower_bound(sums: Sums, view: View) -> tuple[str, ...]:
     """Return why the sum of all bills is a lower bound, each reason once."""
     reasons = [*sums.unbilled, *sums.overdue, *sums.due.values()]
     reasons += [NEVER_BILLED] if sums.owed else []
+    reasons += [UNDERSTATED] if sums.understated else []
     reasons += [notice.detail for notice in view.whole.billed_for_others]
     return tuple(sorted(set(reasons)))
 

@@ -37,6 +37,7 @@ REWRITTEN = "rewritten"
 """Why an event is dead that a log once held and holds no more."""
 
 NEVER_BILLED = "the bill of a turn has not been written"
+UNDERSTATED = "only the start of a response was billed: its text is longer than its output tokens"
 """Why the total is a lower bound when a turn was cut off, or goes on."""
 
 TITLES = ("title:custom", "title:ai", "title:summary")
@@ -214,6 +215,7 @@ class Whole:
         overdue, due = gather.overdue(own)
         said += [Notice("not billed", why) for why in (*overdue, *due.values())]
         said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed(own)]
+        said += [Notice("not billed", UNDERSTATED) for _ in gather.understated(own)]
         return said + self.billed_for_others
 
     @property

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from thence.format.figures import TICKS
 from thence.format.records import JSON
+from thence.memory import prices
 from thence.memory.store import Filter, Store, Total
 
 By = Literal["day", "model", "project", "agent", "session"]
@@ -20,6 +23,7 @@ class Bill:
         self.parts.sort(key=lambda one: one.key[0] or "" if by == "day" else -one.ticks)
         self.total = store.totals((), wanted)[0]
         self.bounds = [row for row in store.sessions(wanted) if row.lower_bound]
+        self.unpriced = _unpriced(store, wanted) if self.total.unpriced else []
 
     def object(self) -> dict[str, JSON]:
         """Give it all, in dollars and tokens."""
@@ -27,11 +31,36 @@ class Bill:
             "by": self.by,
             "parts": [{"key": one.key[0], **sums(one)} for one in self.parts],
             "total": sums(self.total),
+            "unpriced": [msgspec.to_builtins(part) for part in self.unpriced],
             "lower_bounds": [
                 {"session_uid": row.session.session_uid, "why": list(row.lower_bound)}
                 for row in self.bounds
             ],
         }
+
+
+class Unpriced(msgspec.Struct, frozen=True):
+    """Tokens of one model that have no known price."""
+
+    model: str
+    tokens: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.tokens:,} tokens of {self.model or 'an unnamed model'} ({self.why})"
+
+
+def _unpriced(store: Store, wanted: Filter) -> list[Unpriced]:
+    """Return the models some of whose tokens have no known price, the most tokens first."""
+    parts = [total for total in store.totals(["model"], wanted) if total.unpriced]
+    parts.sort(key=lambda total: -total.unpriced)
+    return [Unpriced(total.key[0] or "", total.unpriced, _why(total.key[0])) for total in parts]
+
+
+def _why(model: str | None) -> str:
+    if model and prices.is_listed(model):
+        return "price unknown for this tier or prompt length"
+    return "no price known for this model"
 
 
 def sums(total: Total) -> dict[str, JSON]:

@@ -268,7 +268,7 @@ def _day_bar(  # noqa: PLR0917 - one bar has so many sides
             y -= live
             parts.append(Part(round(y, 1), round(live, 1), f"f-{agent_class(agent)}"))
     lost = Part(round(y - dead * scale, 1), round(dead * scale, 1), "") if dead else None
-    said = f"{date.day} {date:%b}: {money(ticks - dead)} live, {money(dead)} dead"
+    said = f"{date.day} {date:%b}: {money(ticks - dead)} live, {money(dead)} discarded"
     name = f"{date:%Y-%m-%d}"
     href = wanted.href(day="" if wanted.day == name else name)
     return DayBar(href, said, *place, parts, lost, label)
@@ -309,10 +309,10 @@ def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
 
 def _notes(bill: Bill, total: Total) -> Iterator[str]:
     if total.unpriced:
-        tokens = short(total.unpriced)
-        yield f"{tokens} tokens are of models without a known price; their money is not counted."
+        parts = "; ".join(clean(str(part)) for part in bill.unpriced[:3])
+        yield f"Not counted: {parts}."
     if bill.bounds:
         reasons = Counter(why for row in bill.bounds for why in row.lower_bound)
         most = clean(reasons.most_common(1)[0][0])
         what = several(len(bill.bounds), "session")
-        yield f"Bills that were never written in {what} ({most}): the sums are lower bounds."
+        yield f"Missing or incomplete bills in {what} ({most}): the sums are lower bounds."

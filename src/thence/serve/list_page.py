@@ -212,7 +212,7 @@ def _choices(desk: Desk, wanted: Wanted) -> Iterator[Choice]:
 def _sums(total: Total) -> str:
     parts = [several(total.sessions, "session"), money(total.ticks, total.unpriced)]
     if total.dead:
-        parts.append(f"{money(total.dead)} of it dead")
+        parts.append(f"{money(total.dead)} of it discarded")
     return ", ".join(parts)
 
 

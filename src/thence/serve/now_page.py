@@ -178,7 +178,7 @@ def _columns(days: Sequence[Total]) -> list[Column]:
         date = datetime.fromisoformat(f"{day.key[0]}T12:00:00+00:00")
         live, dead = (day.ticks - day.dead) / top * 64, day.dead / top * 64
         said = f"{date.day} {date:%b}: {money(day.ticks, day.unpriced)}"
-        said += f", {money(day.dead)} of it dead" if day.dead else ""
+        said += f", {money(day.dead)} of it discarded" if day.dead else ""
         label = f"{date.day} {date:%b}" if at in (0, DAYS // 2) else ""
         label = "today" if at == len(days) - 1 else label
         out.append(Column(4 + at * 21, round(live, 1), round(dead, 1), said, label))
@@ -203,7 +203,7 @@ def _hours(desk: Desk) -> list[Column]:
     out = []
     for hour, (dead, total) in enumerate(spent if top else ()):
         said = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
-        said += f", {money(dead)} of it dead" if dead else ""
+        said += f", {money(dead)} of it discarded" if dead else ""
         label = f"{hour:02}:00" if hour % 6 == 0 else ""
         live = round((total - dead) / top * 40, 1)
         out.append(Column(3 + hour * 12.4, live, round(dead / top * 40, 1), said, label))
