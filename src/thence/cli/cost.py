@@ -19,6 +19,7 @@ from thence.cli.columns import (
     Cell,
     Column,
     money,
+    present,
     project,
     short_ids,
     table,
@@ -41,6 +42,7 @@ _UNPRICED_SHOWN = 3
 @options.project
 @options.model
 @options.since
+@options.tz
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
 @options.as_json
 def command(
@@ -50,33 +52,38 @@ def command(
     project: str | None,
     model: str | None,
     since: str | None,
+    tz: str | None,
     number: int,
     json: bool,
 ) -> int:
-    """Print what was spent. Days are those of UTC, as bills are kept."""
+    """Print what was spent, by days of the terminal's zone."""
     from thence.memory.bills import Bill
     from thence.memory.search import moment
     from thence.memory.store import Filter
+    from thence.memory.zones import zone_label, zone_named
 
+    zone = zone_named(tz)
+    label = zone_label(zone, present())
     wanted = Filter(
         agent=agent, project=project, model=model, after=moment(since) if since else None
     )
     with wiring.store() as store:
-        bill = Bill(store, by, wanted)
+        bill = Bill(store, by, wanted, zone)
         if json:
-            say(as_json(bill.object()))
+            say(as_json({**bill.object(), "tz": label}))
         else:
-            tell(Table(store, bill).lines(width(), number))
+            tell(Table(store, bill, label).lines(width(), number))
     return 0
 
 
 class Table:
     """What was spent, by one thing, on a terminal."""
 
-    def __init__(self, store: Store, bill: Bill) -> None:
+    def __init__(self, store: Store, bill: Bill, zone: str) -> None:
         from thence.memory.store import Filter
 
         self.by = bill.by
+        self._head = f"day, {zone}" if bill.by == "day" else bill.by
         self.parts = bill.parts
         self.total = bill.total
         self.bounds = bill.bounds
@@ -118,7 +125,7 @@ class Table:
         yield from self._bounds(room)
 
     def _heads(self, *, wide: bool) -> list[Cell]:
-        heads = ["", f"{self.by}", "sessions", "live", "discarded", "subagents", "all"]
+        heads = ["", clean(self._head), "sessions", "live", "discarded", "subagents", "all"]
         if wide:
             heads[3:3] = ["in", "cached", "out"]
         return [Cell(head, DIM) for head in heads]
