@@ -70,11 +70,11 @@ def test_unknown_prices_are_not_guessed(desk: Desk) -> None:
     assert (None, 1244) == (part["usd"], part["unpriced_tokens"])
     assert any("nobody-knows-1" in line and "unknown" in line for line in ran.lines)
     assert ran.lines[0].split()[0].endswith("+")
-    bound = "+ at least: 1,244 tokens of models without a known price"
+    bound = "not in the sum: 1,244 tokens of nobody-knows-1 (no price known for this model)"
     assert f"▲ {bound}" in ran.lines
     narrow = desk.run("cost", "--by", "model", columns=40).lines
-    at = next(at for at, line in enumerate(narrow) if line.startswith("▲ +"))
-    assert bound == " ".join(line[2:] for line in narrow[at : at + 2])
+    at = next(at for at, line in enumerate(narrow) if line.startswith("▲ not"))
+    assert bound == " ".join(line[2:] for line in narrow[at : at + 3])
 
 
 def test_filters(desk: Desk) -> None:

@@ -35,7 +35,7 @@ def test_list_at_80_columns(desk: Desk) -> None:
     assert ["01a00000-0000", "codex", "1", "d"] == second.split()[1:5]
     assert ["a41e90bd", "claude", "2", "d"] == third.split()[1:5]
     assert sums.startswith("3 sessions, $")
-    assert "of it dead" in sums
+    assert "of it discarded" in sums
     assert 80 >= max(map(columns, ran.lines))
     assert {80} == {columns(line) for line in (first, second, third)}
 
@@ -44,7 +44,7 @@ def test_list_at_120_columns_has_more_columns(desk: Desk) -> None:
     """Project, branch, a drawing, and what discarded branches cost."""
     head, first, *_ = desk.run("ls", columns=120).lines
 
-    assert ["id", "agent", "age", "project", "branch", "title", "graph", "dead", "cost"] == (
+    assert ["id", "agent", "age", "project", "branch", "title", "graph", "discarded", "cost"] == (
         head.split()
     )
     assert ["tidepool", "fix/dst-gap"] == first.split()[5:7]

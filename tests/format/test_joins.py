@@ -403,6 +403,12 @@ def test_derived_events_are_numbered_after_their_base() -> None:
     assert all(seq[e.derived_from] == e.parent_seq for e in out if e.derived_from is not None)
 
 
+CORRECTED = (
+    "No. Do not patch the gap afterwards. Cut the windows in UTC and use local time only for the "
+    "label."
+)
+
+
 def test_sample_implies_what_happened_in_it() -> None:
     """Edits, a failed and a passed test run, the call that the crash left open."""
     transcript = Transcript.read(sample())
@@ -411,6 +417,7 @@ def test_sample_implies_what_happened_in_it() -> None:
     assert [
         ("completion", "The windows walk local wall-clock time; in spring one hour is skipped."),
         ("edit", "edited tidepool/windows.py"),
+        ("human_intervention", CORRECTED),
         ("edit", "edited tidepool/windows.py"),
         ("test_run", "pytest, 41 passed, 2 failed"),
         ("error", "is_error"),

@@ -1,53 +1,26 @@
-"""Outcome and task: what each rule says, and how often the rules are right on real sessions."""
+"""Outcome and task: what each rule says; how often the rules are right, see test_endings."""
 
 from __future__ import annotations
 
-from collections import Counter
-from hashlib import blake2b
-from pathlib import Path
-from typing import NamedTuple
-
 import pytest
 
-from thence.adapters.sessions import load
 from thence.format.facts import fact_of
 from thence.format.output import Table
 from thence.format.whole import Whole
-from thence.memory.course import Course
-from thence.memory.outcome import RULES, TASKS, TaskPattern, Verdict, judge, task_of
-from thence.memory.wording import (
+from thence.format.wording import (
     ANNOUNCEMENTS,
     CORRECTIONS,
     FAILURES,
+    REPORTS,
     SUCCESS,
     THANKS,
     corrects,
+    reports_fault,
     thanks,
 )
+from thence.memory.course import Course
+from thence.memory.outcome import RULES, TASKS, TaskPattern, Verdict, judge, task_of
 from thence.testing import Draft
-
-LABELS = Path(__file__).parent / "labels.tsv"
-
-
-class Label(NamedTuple):
-    """How a real session went, by somebody who read it."""
-
-    path: str
-    uid: str
-    label: str
-    reason: str
-
-
-def labels() -> list[Label]:
-    """The labelled set."""
-    lines = LABELS.read_text(encoding="utf-8").splitlines()
-    rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    return [Label(*row) for row in rows[1:]]
-
-
-def held_back(uid: str) -> bool:
-    """Whether nothing was tuned on a session."""
-    return int.from_bytes(blake2b(uid.encode(), digest_size=8).digest(), "big") % 3 == 0
 
 
 def course(draft: Draft) -> Course:
@@ -84,19 +57,22 @@ def test_an_answered_prompt_is_a_success() -> None:
     draft = asked("What does the clock do?")
     draft.reply("It counts seconds.")
 
-    assert ("success", 0.65) == (verdict(draft).outcome, verdict(draft).confidence)
+    assert ("success", "answered") == (verdict(draft).outcome, verdict(draft).basis)
 
 
 def test_green_tests_a_commit_and_thanks_make_it_surer() -> None:
-    """Each proof that the work was good is named and raises the confidence."""
+    """Each proof that the work was good is named; proven work is surer than an answer alone."""
     draft = asked()
     did(draft, "c1", "43 passed in 3.1s", command="pytest")
     did(draft, "c2", "[main 1234567] fix", command="git commit -m fix")
     draft.reply("Fixed and committed.")
     sure = verdict(draft)
+    draft = asked("What does the clock do?")
+    draft.reply("It counts seconds.")
 
-    assert ("success", 0.95) == (sure.outcome, sure.confidence)
+    assert ("success", "answered, proven") == (sure.outcome, sure.basis)
     assert 3 == len(sure.reasons)
+    assert sure.confidence > verdict(draft).confidence
 
 
 def test_a_session_without_a_prompt_is_unknown() -> None:
@@ -112,17 +88,17 @@ def test_an_empty_session_is_judged_as_well() -> None:
     assert "unknown" == judge(Course(Whole("thence:none", []))).outcome
 
 
-def test_an_unanswered_prompt_is_abandoned() -> None:
-    """A log that ends at a prompt was left before an answer came."""
-    assert "abandoned" == verdict(asked()).outcome
+def test_an_unanswered_prompt_is_unknown() -> None:
+    """A log that ends at a prompt does not show what became of it."""
+    assert "unknown" == verdict(asked()).outcome
 
 
-def test_an_open_call_is_abandoned() -> None:
-    """A log that ends at a call was cut off, whatever was said before it."""
+def test_an_open_call_is_unknown() -> None:
+    """A log that ends at a call was cut in mid-turn, whatever was said before it."""
     draft = asked()
     draft.reply("Starting.", draft.call("c1", "Bash", command="sleep 300"))
 
-    assert "abandoned" == verdict(draft).outcome
+    assert "unknown" == verdict(draft).outcome
     assert "sleep 300" in verdict(draft).reasons[0]
 
 
@@ -141,16 +117,14 @@ def test_an_interruption_is_abandoned_unless_somebody_went_on() -> None:
     assert "success" == verdict(draft).outcome
 
 
-def test_an_end_without_closing_words_is_judged_by_its_last_result() -> None:
-    """A green run or an edit is what was wanted; a look at something is the middle of work."""
+def test_an_end_without_closing_words_is_unknown() -> None:
+    """A log that stops at a result stops in the middle of a turn, whatever the result."""
     green, edited, looked = asked(), asked(), asked()
     did(green, "c1", "43 passed in 3.1s", command="pytest")
     did(edited, "c1", "ok", tool="Edit", file_path="a.py", old_string="a", new_string="b")
     did(looked, "c1", "a.py", command="ls")
 
-    assert ["success", "success", "abandoned"] == [
-        verdict(draft).outcome for draft in (green, edited, looked)
-    ]
+    assert ["unknown"] * 3 == [verdict(draft).outcome for draft in (green, edited, looked)]
 
 
 def test_a_call_that_was_not_allowed_fails_the_session() -> None:
@@ -173,13 +147,17 @@ def test_a_refusal_that_was_made_good_is_none() -> None:
 
 
 def test_what_a_human_refused_is_unknown() -> None:
-    """A human's refusal is a decision; what came of it the session does not show."""
+    """A refusal is a decision; what came of it the session does not show, unless it asks on."""
     draft = asked("Fix it.")
     no = "The user doesn't want to proceed with this tool use."
     did(draft, "c1", no, failed=True, command="rm -rf build")
-    draft.reply("There are other ways. Which do you prefer?")
+    asks = Draft()
+    asks.events[:] = draft.events
+    asks.tip = draft.tip
+    draft.reply("I left the folder alone.")
+    asks.reply("There are other ways. Which do you prefer?")
 
-    assert "unknown" == verdict(draft).outcome
+    assert ("unknown", "waiting") == (verdict(draft).outcome, verdict(asks).outcome)
 
 
 def test_red_tests_at_the_end_fail_the_session() -> None:
@@ -198,7 +176,7 @@ def test_red_tests_that_were_worked_on_only_cost_confidence() -> None:
     did(draft, "c2", "ok", tool="Edit", file_path="a.py", old_string="a", new_string="b")
     draft.reply("Fixed the clock.")
 
-    assert ("success", 0.45) == (verdict(draft).outcome, verdict(draft).confidence)
+    assert ("success", "answered, in doubt") == (verdict(draft).outcome, verdict(draft).basis)
 
 
 def test_tests_that_turned_green_do_not_count_as_red() -> None:
@@ -268,7 +246,7 @@ def test_every_rule_says_what_it_looks_for() -> None:
     assert all(rule.__doc__ for rule in RULES)
 
 
-@pytest.mark.parametrize("table", [FAILURES, ANNOUNCEMENTS, CORRECTIONS, THANKS])
+@pytest.mark.parametrize("table", [FAILURES, ANNOUNCEMENTS, CORRECTIONS, REPORTS, THANKS])
 def test_wordings_match_what_they_should_and_nothing_near_it(table: Table) -> None:
     """Every row matches its example and not its near miss."""
     wrong = [
@@ -284,7 +262,10 @@ def test_corrections_are_found_in_any_dress() -> None:
     """Case, quotes and typographic apostrophes do not matter; thanks are no correction."""
     assert "no" == corrects("> No, that\u2019s the other file")
     assert "not" == corrects("That\u2019s not what I asked for.")
+    assert "not" == corrects("Hmm, sorry, that isn\u2019t right")
     assert corrects("Great, now the docs") is None
+    assert "still" == reports_fault("OK but it still fails")
+    assert reports_fault("Add a test that fails") is None
     assert thanks("Perfect! Now commit it.")
     assert not thanks("perfectly normal question")
     assert SUCCESS.search("All 43 tests pass")
@@ -338,56 +319,3 @@ def test_patterns_can_be_replaced() -> None:
 
     assert "S7" == (found.ref if found else None)
     assert {"work package", "ticket", "issue", "number"} == {one.name for one in TASKS}
-
-
-# -- measured -------------------------------------------------------------------------------
-
-
-def test_the_labelled_set_is_large_enough_and_well_formed() -> None:
-    """At least sixty sessions of every agent, each labelled once, each with its reason."""
-    known = labels()
-
-    assert len(known) >= 60
-    assert {"success", "fail", "abandoned", "unknown"} == {one.label for one in known}
-    assert {"claude", "codex", "grok"} == {one.uid.partition(":")[0] for one in known}
-    assert len(known) == len({(one.path, one.uid) for one in known})
-    assert all(one.reason for one in known)
-
-
-def measured(shared: Path, *, held: bool) -> Counter[tuple[str, str]]:
-    """Label and verdict of each session on one side."""
-    out: Counter[tuple[str, str]] = Counter()
-    for one in labels():
-        if held_back(one.uid) is held:
-            whole = load(shared / "data" / one.path).whole
-            assert one.uid == whole.uid
-            out[one.label, judge(Course(whole)).outcome] += 1
-    return out
-
-
-def right(found: Counter[tuple[str, str]]) -> float:
-    """The share of verdicts that agree with the label."""
-    return sum(n for (label, said), n in found.items() if label == said) / found.total()
-
-
-@pytest.mark.slow
-def test_held_back_sessions_are_judged_as_a_reader_judged_them(shared: Path) -> None:
-    """On sessions nothing was tuned on, the rules are far better than always saying success.
-
-    One run when they were written: 60 of 61 right (98 %), a session that stopped with one of
-    three steps done was taken for a success; always saying success is right 47 times (77 %).
-    """
-    found = measured(shared, held=True)
-    always = sum(n for (label, _), n in found.items() if label == "success") / found.total()
-
-    assert (61, 47) == (found.total(), round(always * found.total()))
-    assert right(found) >= 0.95
-
-
-@pytest.mark.slow
-def test_the_rules_still_hold_where_they_were_tuned(shared: Path) -> None:
-    """A change of a rule or of a reader that spoils them is seen."""
-    found = measured(shared, held=False)
-
-    assert 131 == found.total()
-    assert right(found) >= 0.97

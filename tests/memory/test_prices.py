@@ -69,21 +69,21 @@ def test_parts_add_up_to_the_last_digit() -> None:
 
 def test_writes_kept_for_an_hour_cost_twice_the_input() -> None:
     """The part of the cache writes that is kept longer is billed at its own rate."""
-    usage = Usage(cache_creation_input_tokens=1_000_000)
+    usage = Usage(cache_creation_input_tokens=100_000)
 
-    assert [Decimal("6.25"), Decimal("8.125"), 10, 10] == [
+    assert [Decimal("0.625"), Decimal("0.8125"), 1, 1] == [
         usd(price("claude-opus-4-5", usage, at=NOON, cache_1h=part))
-        for part in (0, 500_000, 1_000_000, 9_000_000)
+        for part in (0, 50_000, 100_000, 900_000)
     ]
 
 
 def test_an_hour_costs_twice_the_input_where_the_list_is_silent() -> None:
     """Bedrock's list names no rate for it; the rule does."""
     name = "anthropic.claude-3-haiku-20240307-v1:0"
-    priced = price(name, Usage(cache_creation_input_tokens=1_000_000), cache_1h=1_000_000)
+    priced = price(name, Usage(cache_creation_input_tokens=100_000), cache_1h=100_000)
 
     assert priced is not None
-    assert ("aws", Decimal("0.5")) == (priced.provider, priced.usd)
+    assert ("aws", Decimal("0.05")) == (priced.provider, priced.usd)
 
 
 def test_a_long_prompt_moves_all_tokens_to_its_band() -> None:
@@ -97,10 +97,27 @@ def test_a_long_prompt_moves_all_tokens_to_its_band() -> None:
 
 def test_prices_are_those_of_the_day() -> None:
     """A list that changed is read as of the time of the response; without one, as of today."""
-    usage = Usage(1_000_000)
+    usage = Usage(100_000)
     before, after = datetime(2025, 6, 9, tzinfo=UTC), datetime(2025, 6, 10, tzinfo=UTC)
 
-    assert [10, 2, 2] == [usd(price("o3", usage, at=at)) for at in (before, after, None)]
+    assert [Decimal(1), Decimal("0.2"), Decimal("0.2")] == [
+        usd(price("o3", usage, at=at)) for at in (before, after, None)
+    ]
+
+
+def test_a_prompt_beyond_the_context_window_has_no_price() -> None:
+    """The list has no rates for it, unless it has a band for such prompts; the tariff agrees."""
+    long, longest = Usage(200_001), Usage(200_000)
+    plain, banded = tariff("claude-opus-4-5"), tariff("claude-sonnet-4-5")
+
+    assert price("claude-opus-4-5", long) is None
+    assert price("claude-opus-4-5", longest) is not None
+    assert price("claude-sonnet-4-5", long) is not None
+    assert plain is not None
+    assert banded is not None
+    assert plain.ticks(long) is None
+    assert plain.ticks(longest) is not None
+    assert banded.ticks(long) is not None
 
 
 def test_tiers_have_their_own_rates() -> None:
@@ -241,8 +258,8 @@ def test_a_rate_that_the_list_lacks_is_unknown() -> None:
     """A model that sells no output has a price for input, and none for what it cannot do."""
     name = "text-embedding-3-small"
 
-    assert Decimal("0.02") == usd(price(name, Usage(1_000_000), provider="openai"))
-    assert price(name, Usage(1_000_000, 1), provider="openai") is None
+    assert Decimal("0.00002") == usd(price(name, Usage(1_000), provider="openai"))
+    assert price(name, Usage(1_000, 1), provider="openai") is None
 
 
 def test_who_sold_it_is_asked_first() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -244,10 +245,10 @@ def test_hits_of_a_search_are_paged(house: House) -> None:
 @pytest.mark.parametrize("by", ["day", "model", "project", "agent", "session"])
 def test_costs_add_up_whatever_they_are_cut_by(house: House, by: Any) -> None:
     """Live, dead and subagents' money; each part its own, the sum the same."""
-    answer = house.ask(f"/api/costs?by={by}").json
-    bill = Bill(house.store, by, Filter())
+    answer = house.ask(f"/api/costs?by={by}&tz=UTC").json
+    bill = Bill(house.store, by, Filter(), UTC)
 
-    assert bill.object() == answer
+    assert {**bill.object(), "tz": "UTC"} == answer
     for name in ("live_usd", "dead_usd", "subagents_usd"):
         assert sum(p[name] for p in answer["parts"]) == pytest.approx(answer["total"][name])
     assert 0 < answer["total"]["dead_usd"] < answer["total"]["usd"]

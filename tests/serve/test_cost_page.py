@@ -62,3 +62,20 @@ def test_the_costliest_dead_branches_lead_to_their_events(house: House) -> None:
 def test_a_little_is_not_nothing(share: float, said: str) -> None:
     """Who looks for what was spent on discarded branches must not read that there is none."""
     assert said == cost_page._percent(share)
+
+
+def test_days_are_those_of_the_zone_that_is_asked_for(house: House) -> None:
+    """`?tz=` moves money between days, names the zone, and changes no sum."""
+    near, far = (
+        house.ask(f"/api/costs?by=day&tz={zone}").json for zone in ("UTC", "Pacific%2FKiritimati")
+    )
+
+    assert ("UTC", "Pacific/Kiritimati") == (near["tz"], far["tz"])
+    assert near["total"] == far["total"]
+    assert [part["key"] for part in near["parts"]] != [part["key"] for part in far["parts"]]
+    assert (
+        b"Days are those of Pacific/Kiritimati."
+        in house.ask("/costs?tz=Pacific%2FKiritimati&days=365").body
+    )
+    assert 400 <= house.ask("/api/costs?tz=Mars%2FOlympus").status < 500
+    assert 400 <= house.ask("/costs?tz=Mars%2FOlympus").status < 500

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from thence.cli.screen import tell as tell
 from thence.cli.terminal import clean, columns, cut, style
@@ -20,6 +20,9 @@ from thence.format.figures import ago as ago
 from thence.format.figures import money as money
 from thence.format.figures import project as project
 from thence.format.figures import short_id as short_id
+
+if TYPE_CHECKING:
+    from thence.memory.store import SessionRow
 
 DIM: Final = "bright_black"
 NARROW: Final = 60
@@ -139,3 +142,8 @@ def tilde(path: str) -> str:
     """Write a path the way people do."""
     home = os.path.expanduser("~")  # noqa: PTH111 - text
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
+def row_cost(row: SessionRow) -> str:
+    """Return what a session cost: `$1.20`, `$1.20+` for at least so much, `?` if unknown."""
+    return money(sum(row.ticks.values()), row.unpriced, is_bound=bool(row.lower_bound))

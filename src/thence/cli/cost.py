@@ -14,10 +14,12 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
+    NARROW,
     WIDE,
     Cell,
     Column,
     money,
+    present,
     project,
     short_ids,
     table,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 By = Literal["day", "model", "project", "agent", "session"]
 SHOWN = 30
+_UNPRICED_SHOWN = 3
 
 
 @click.command("cost", help="What sessions cost, discarded branches and subagents apart.")
@@ -39,6 +42,7 @@ SHOWN = 30
 @options.project
 @options.model
 @options.since
+@options.tz
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
 @options.as_json
 def command(
@@ -48,36 +52,42 @@ def command(
     project: str | None,
     model: str | None,
     since: str | None,
+    tz: str | None,
     number: int,
     json: bool,
 ) -> int:
-    """Print what was spent. Days are those of UTC, as bills are kept."""
+    """Print what was spent, by days of the terminal's zone."""
     from thence.memory.bills import Bill
     from thence.memory.search import moment
     from thence.memory.store import Filter
+    from thence.memory.zones import zone_label, zone_named
 
+    zone = zone_named(tz)
+    label = zone_label(zone, present())
     wanted = Filter(
         agent=agent, project=project, model=model, after=moment(since) if since else None
     )
     with wiring.store() as store:
-        bill = Bill(store, by, wanted)
+        bill = Bill(store, by, wanted, zone)
         if json:
-            say(as_json(bill.object()))
+            say(as_json({**bill.object(), "tz": label}))
         else:
-            tell(Table(store, bill).lines(width(), number))
+            tell(Table(store, bill, label).lines(width(), number))
     return 0
 
 
 class Table:
     """What was spent, by one thing, on a terminal."""
 
-    def __init__(self, store: Store, bill: Bill) -> None:
+    def __init__(self, store: Store, bill: Bill, zone: str) -> None:
         from thence.memory.store import Filter
 
         self.by = bill.by
+        self._head = f"day, {zone}" if bill.by == "day" else bill.by
         self.parts = bill.parts
         self.total = bill.total
         self.bounds = bill.bounds
+        self.unpriced = bill.unpriced
         self._rows: dict[str, SessionRow] = {}
         self._ids: dict[str, str] = {}
         if self.by == "session":
@@ -105,14 +115,17 @@ class Table:
         yield ""
         wide = room >= WIDE
         shown = self.parts[-number:] if self.by == "day" else self.parts[:number]
-        rows = [self._cells(one, wide=wide) for one in shown]
-        yield from table(_WIDE if wide else _USUAL, [self._heads(wide=wide), *rows], room)
+        rows = [self._heads(wide=wide), *(self._cells(one, wide=wide) for one in shown)]
+        if room < NARROW:
+            yield from table(_NARROW, [[*row[:2], *row[3:]] for row in rows], room)
+        else:
+            yield from table(_WIDE if wide else _USUAL, rows, room)
         if len(shown) < len(self.parts):
             yield f"    and {len(self.parts) - len(shown):,} more: -n {len(self.parts)}"
         yield from self._bounds(room)
 
     def _heads(self, *, wide: bool) -> list[Cell]:
-        heads = ["", f"{self.by}", "sessions", "live", "dead", "subagents", "all"]
+        heads = ["", clean(self._head), "sessions", "live", "discarded", "subagents", "all"]
         if wide:
             heads[3:3] = ["in", "cached", "out"]
         return [Cell(head, DIM) for head in heads]
@@ -145,8 +158,10 @@ class Table:
     def _bounds(self, room: int) -> Iterator[str]:
         """Say why the sums are lower bounds, where they are."""
         if self.total.unpriced:
-            lost = f"▲ + at least: {self.total.unpriced:,} tokens of models without a known price"
-            yield from _wrapped(lost, room)
+            for part in self.unpriced[:_UNPRICED_SHOWN]:
+                yield from _wrapped(f"▲ not in the sum: {clean(str(part))}", room)
+            if (more := len(self.unpriced) - _UNPRICED_SHOWN) > 0:
+                yield from _wrapped(f"▲ and {several(more, 'more model')}, see --json", room)
         if self.bounds:
             reasons: dict[str, int] = {}
             for row in self.bounds:
@@ -154,7 +169,7 @@ class Table:
                     reasons[why] = reasons.get(why, 0) + 1
             most = max(reasons, key=reasons.__getitem__)
             what = several(len(self.bounds), "session")
-            told = f"▲ at least: {what} with bills that were never written ({clean(most)})"
+            told = f"▲ at least: {what} with bills that are missing or incomplete ({clean(most)})"
             yield from _wrapped(told, room)
 
 
@@ -169,4 +184,5 @@ _USUAL: Sequence[Column] = (
     *(Column(), Column(slack=True), Column(right=True), Column(right=True)),
     *(Column(right=True), Column(right=True), Column(right=True)),
 )
+_NARROW = (*_USUAL[:2], *_USUAL[3:])  # without the number of sessions
 _WIDE = (*_USUAL[:3], Column(right=True), Column(right=True), Column(right=True), *_USUAL[3:])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, money, project, short_id, tell, when
+from thence.cli.columns import DIM, money, project, row_cost, short_id, tell, when
 from thence.cli.reading import flowed
 from thence.cli.terminal import (
     as_json,
@@ -41,6 +41,7 @@ def command(session: str, *, utc: bool, json: bool) -> int:
     with wiring.store() as store:
         row = wiring.session(store, session)
         digest, signals = kept(store, row)
+    digest = with_standing(digest, row)
     if json:
         uid = row.session.session_uid
         say(as_json({"session_uid": uid, **digest, "signals": signals}))
@@ -65,6 +66,19 @@ def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
         for one in store.kept("signals", wanted)
     ]
     return own, signals
+
+
+def with_standing(digest: dict[str, JSON], row: SessionRow) -> dict[str, JSON]:
+    """Return a digest that says of a session that is open now what goes on, not how it ended."""
+    from thence.memory import standing
+
+    known = wiring.tellers()
+    now = standing.now(known, wiring.roots(known)).of(row)
+    if now not in ("running", "waiting"):
+        return digest
+    why = "it runs now" if now == "running" else "it waits for its user now"
+    own = {name: value for name, value in digest.items() if name != "confidence"}
+    return {**own, "outcome": now, "reasons": [why]}
 
 
 class Account:
@@ -93,7 +107,9 @@ class Account:
         yield from self._part(
             "did", (_flat(one.get("line")) for one in self._list("commands")), room
         )
-        yield from self._part("errors", map(_error, self._list("errors")), room)
+        own = [_error(entry) for entry in self._list("errors")]
+        apart = [f"in a subagent: {_error(entry)}" for entry in self._list("subagent_errors")]
+        yield from self._part("errors", [*own, *apart], room)
         yield from self._part(
             "you", (_flat(o.get("what")) for o in self._list("interventions")), room
         )
@@ -141,9 +157,9 @@ class Account:
     def _took(self) -> list[str]:
         row, told = self._row, self._digest
         ticks = row.ticks
-        parts = [money(sum(ticks.values()), row.unpriced)]
+        parts = [row_cost(row)]
         if ticks.get("dead"):
-            parts.append(f"{money(ticks['dead'])} dead")
+            parts.append(f"{money(ticks['dead'])} discarded")
         if ticks.get("side"):
             parts.append(f"{money(ticks['side'])} by subagents")
         parts.append(several(row.session.cost.turns, "turn"))
@@ -222,7 +238,7 @@ def _branch(one: Mapping[str, JSON]) -> str:
     ticks = _number(cost, "ticks") if isinstance(cost, dict) else 0
     much = f", {money(ticks)}" if ticks else ""
     asked = f": {prompt}" if (prompt := _flat(one.get("prompt"))) else ""
-    return f"dead, {several(_number(one, 'events'), 'event')}{much}{asked}"
+    return f"discarded, {several(_number(one, 'events'), 'event')}{much}{asked}"
 
 
 def _agent(one: Mapping[str, JSON]) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from thence.adapters.files import measured
 from thence.cli import wiring
@@ -25,6 +27,7 @@ from thence.cli.columns import (
     money,
     present,
     project,
+    row_cost,
     short_ids,
     table,
     tell,
@@ -34,6 +37,7 @@ from thence.cli.columns import (
 )
 from thence.cli.terminal import as_json, clean, cut, say, several, size, spaced, style, width
 from thence.format.figures import argument
+from thence.memory.bills import totals_by_day
 from thence.memory.standing import (
     Now,
     Risk,
@@ -44,6 +48,7 @@ from thence.memory.standing import (
     session_object,
 )
 from thence.memory.store import Filter, SessionRow, Store, Total
+from thence.memory.zones import midnight, millis
 
 if TYPE_CHECKING:
     from thence.adapters import Adapter
@@ -105,9 +110,9 @@ class Home:
             if (how := now.of(row, at.timestamp())) is not None:
                 self.standing.setdefault(how, []).append(row)
         self._ids = short_ids([row.session.native_session_id for row in open_now])
-        # Bills are kept by days of UTC.
-        self._today = present(utc=True).date()
-        self._days = store.totals(["agent", "day"], Filter(after=self._back(DAYS)))
+        self._today = at.date()
+        spent = totals_by_day(store, Filter(after=self._back(DAYS)), self._zone, by_agent=True)
+        self._days = [msgspec.structs.replace(one, key=one.key[::-1]) for one in spent]
         self._week = {
             one.key[0]: one for one in store.totals(["agent"], Filter(after=self._back(7)))
         }
@@ -116,8 +121,12 @@ class Home:
 
     def _back(self, days: int) -> int:
         """Give the start of the day so many days ago, today counted."""
-        first = self._today - timedelta(days=days - 1)
-        return int(datetime.fromisoformat(f"{first}T00:00:00+00:00").timestamp() * 1000)
+        return millis(midnight(self._today - timedelta(days=days - 1), self._zone))
+
+    @property
+    def _zone(self) -> tzinfo | None:
+        """The zone of the screen: UTC if asked for, else the machine's."""
+        return UTC if self.at.tzinfo is UTC else None
 
     # -- as an object -------------------------------------------------------------------
 
@@ -208,7 +217,7 @@ class Home:
             cells.append(Cell(cut(clean(session.git_branch or ""), 16)))
         cells.append(Cell(title))
         if wide:
-            cells.append(Cell(money(sum(row.ticks.values()), row.unpriced)))
+            cells.append(Cell(row_cost(row)))
         return [*cells, Cell(ago(when(session.ended_at), self.at))]
 
     def _at_risk(self, room: int) -> Iterator[str]:

@@ -19,6 +19,7 @@ from thence.cli.columns import (
     money,
     present,
     project,
+    row_cost,
     short_id,
     short_ids,
     table,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from thence.memory.store import Filter, SessionRow, Store, Total
 
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
-Outcome = Literal["success", "fail", "abandoned", "unknown"]
+Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
 SHOWN = 20
 
 _STANDING: dict[Standing, tuple[str, str]] = {
@@ -151,7 +152,7 @@ class Listing:
             Cell(clean(session.flavor)),
             Cell(ago(when(session.ended_at), self.at), DIM),
         ]
-        title, cost = Cell(titled(row.title)), Cell(money(sum(row.ticks.values()), row.unpriced))
+        title, cost = Cell(titled(row.title)), Cell(row_cost(row))
         if not wide:
             return [*first, title, cost]
         dead = row.ticks.get("dead", 0)
@@ -181,21 +182,25 @@ class Listing:
                     ago(when(session.ended_at), self.at),
                 )
             )
-            cost = money(sum(row.ticks.values()), row.unpriced)
+            cost = row_cost(row)
             yield Cell("", DIM).shown(f"  {spaced(told, cost, room - 2)}")
 
     def _sums(self, room: int) -> str:
         total = self.total
         if not total.sessions:
             return "no session runs now" if self._running else "no session fits"
-        parts = [several(total.sessions, "session"), money(total.ticks, total.unpriced)]
+        is_bound = any(row.lower_bound for row in self.rows)
+        cost = money(total.ticks, total.unpriced, is_bound=is_bound)
+        parts = [several(total.sessions, "session"), cost]
         if total.dead:
-            parts.append(f"{money(total.dead)} of it dead")
+            parts.append(f"{money(total.dead)} of it discarded")
         said = ", ".join(parts)
         if (more := total.sessions - len(self.rows)) > 0:
             said += f" · {more:,} more: -n {total.sessions}"
         if total.unpriced and columns(said) + 40 < room:
             said += f" · + at least, {total.unpriced:,} tokens have no price"
+        elif is_bound and columns(said) + 40 < room:
+            said += " · + at least, bills are missing"
         return cut(said, room)
 
 
@@ -207,7 +212,7 @@ _WIDE = (
     Column("branch"),
     Column("title", slack=True),
     Column("graph"),
-    Column("dead", right=True),
+    Column("discarded", right=True),
     Column("cost", right=True),
 )
 

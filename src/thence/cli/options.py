@@ -6,6 +6,9 @@ import click
 
 as_json = click.option("--json", "json", is_flag=True, help="Print JSON.")
 utc = click.option("--utc", is_flag=True, help="Tell times in UTC.")
+tz = click.option(
+    "--tz", metavar="ZONE", help="Zone of days, as Europe/Berlin or UTC; your own by default."
+)
 agent = click.option("--agent", help="Only sessions of this agent.")
 project = click.option("--project", help="Only sessions whose folder has this in its path.")
 model = click.option("--model", help="Only sessions whose model has this in its name.")

@@ -18,9 +18,9 @@ from thence.cli.columns import (
     Cell,
     Column,
     ago,
-    money,
     present,
     project,
+    row_cost,
     short_ids,
     table,
     tell,
@@ -306,7 +306,7 @@ def _choice(row: SessionRow, name: str, now: datetime) -> Choice:
     title, place = titled(row.title), project(session.cwd)
     age = ago(when(session.ended_at), now)
     branch = clean(session.git_branch or "")
-    cost = money(sum(row.ticks.values()), row.unpriced)
+    cost = row_cost(row)
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
     left = row.turn.replace("_", " ") if row.turn else ""
     return picker.Choice(

@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.format import kinds
+from thence.format import kinds, wording
 from thence.format.graph import State
 from thence.format.nodes import Node
 from thence.format.normal import Kind, SessionEvent, event_ids, one_line
@@ -63,6 +63,8 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a call does, or a record of a file says was done; noted when the payload was stored."""
     evidence: kinds.Evidence | None = None
     """What a result says of how its call ended; noted when the payload was stored."""
+    tone: wording.Tone = ""
+    """What a prompt or an answer says by its wording; noted when the payload was stored."""
 
 
 class Base(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -173,6 +175,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The rate it is billed at, where that is not the usual one."""
     unbilled: str | None = None
     """Why a bill that should be here was never written."""
+    text_chars: int = 0
+    """Characters of the response in this record; counted only where its bill is small."""
     bill_due: str | None = None
     """Why its bill is missing, unless one follows in its log before the next prompt."""
     origin: str | None = None

@@ -78,11 +78,14 @@ def several(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
-def money(ticks: int, unpriced: int = 0) -> str:
-    """Say an amount; one that is not all there is ends in +, one that nobody knows is a ?."""
-    if not ticks and unpriced:
+def money(ticks: int, unpriced: int = 0, *, is_bound: bool = False) -> str:
+    """Return an amount in dollars: `$1.20`, `$1.20+` for at least so much, `?` if nothing is known.
+
+    `unpriced` are tokens without a known price; `is_bound` says that bills are missing.
+    """
+    if not ticks and (unpriced or is_bound):
         return "?"
-    return f"${ticks / TICKS:,.2f}{'+' if unpriced else ''}"
+    return f"${ticks / TICKS:,.2f}{'+' if unpriced or is_bound else ''}"
 
 
 def ago(then: datetime | None, now: datetime) -> str:

@@ -42,6 +42,7 @@ from thence.format.sealing import (
 )
 from thence.format.whole import (
     NEVER_BILLED,
+    UNDERSTATED,
     Whole,
     add_about,
     in_written_order,
@@ -51,7 +52,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 3
+VERSION = 4
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -105,6 +106,8 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     due: dict[str, str] = {}
     """Why a bill is missing unless it follows, by log."""
     overdue: tuple[str, ...] = ()
+    understated: int = 0
+    """Responses that are plainly longer than what was billed for them."""
     channels: dict[str, int] = {}
     """Events of each subagent, book-keeping left out."""
 
@@ -246,7 +249,8 @@ class Fold:
         if rests is not None and rests != joins.is_at_rest(events):
             raise Unfoldable("the sealed part ends otherwise")
         events += view.rewritten
-        return joins.derived(events, whole.calls, whole.call_blocks, state.ongoing)
+        blocks = whole.call_blocks
+        return joins.derived(events, whole.calls, blocks, state.ongoing, whole.stops)
 
     def _named(self, fact: Fact, repeats: dict[str, int]) -> Fact:
         """Return a record without an id under a name that no record before it has."""
@@ -465,7 +469,9 @@ def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.
     events += view.rewritten
     ids = {event.event_id for event in events}
     pairs = [pair for pair in view.whole.calls if pair.call.event_id in ids]
-    return joins.go_on(before, events, pairs, left)
+    whole = view.whole
+    blocks = whole.call_blocks
+    return joins.go_on(before, events, pairs, left, blocks=blocks, stops=whole.stops)
 
 
 # -- the evaluated window -------------------------------------------------------------------
@@ -603,6 +609,7 @@ def add_sums(
         owed=tuple(gather.owed((*own, *own_notes), before.owed)),
         due=due,
         overdue=_distinct(before.overdue, overdue),
+        understated=before.understated + len(gather.understated((*own, *own_notes))),
         channels=_channels(before.channels, events),
     )
 
@@ -658,6 +665,7 @@ def _lower_bound(sums: Sums, view: View) -> tuple[str, ...]:
     """Return why the sum of all bills is a lower bound, each reason once."""
     reasons = [*sums.unbilled, *sums.overdue, *sums.due.values()]
     reasons += [NEVER_BILLED] if sums.owed else []
+    reasons += [UNDERSTATED] if sums.understated else []
     reasons += [notice.detail for notice in view.whole.billed_for_others]
     return tuple(sorted(set(reasons)))
 

@@ -54,6 +54,28 @@ def owed(facts: Iterable[Fact], before: Iterable[str] = ()) -> list[str]:
     return [key for key in keys if key not in paid]
 
 
+def understated(facts: Iterable[Fact]) -> list[str]:
+    """Return the usage keys of responses that are plainly longer than what was billed for them.
+
+    Some clients write the usage at the start of a stream, and never the final one.
+    """
+    chars: dict[str, int] = {}
+    billed: dict[str, int] = {}
+    for fact in facts:
+        key, usage = fact.usage_key, fact.usage
+        if key is not None and usage is not None:
+            chars[key] = chars.get(key, 0) + fact.text_chars
+            billed[key] = max(billed.get(key, 0), usage.output_tokens)
+    return [key for key, size in chars.items() if size > _MAX_CHARS + _TOKEN_CHARS * billed[key]]
+
+
+_MAX_CHARS, _TOKEN_CHARS = 100, 10
+"""Characters that a token stands for at most, on average over a text; short texts vary more."""
+
+MAX_UNDERSTATED_TOKENS = 100
+"""Bills of more tokens than this are not compared with their text."""
+
+
 def overdue(
     facts: Iterable[Fact], before: Mapping[str, str] | None = None
 ) -> tuple[list[str], dict[str, str]]:

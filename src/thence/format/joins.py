@@ -9,13 +9,14 @@ neither tokens nor a payload.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from typing import Literal
 
 import msgspec
 
-from thence.format import kinds, outcomes
+from thence.format import kinds, outcomes, wording
 from thence.format.facts import Block, Told
 from thence.format.graph import State
 from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, derived_id
@@ -201,13 +202,51 @@ Aim = tuple[str, str, int]
 """What a call is for; see `aim`."""
 
 
+class Watch(msgspec.Struct, omit_defaults=True):
+    """What a walk along a line remembers for the next prompt."""
+
+    has_stepped_in: bool = False
+    """The user stopped the agent, and the agent has done nothing since."""
+    is_at_work: bool = False
+    """The agent was calling tools."""
+    has_prompt: bool = False
+    is_in_prompt: bool = False
+    has_asked: bool = False
+    """The last answer ended in a question."""
+
+    def reason(self, event: SessionEvent, tone: wording.Tone, *, is_lost: bool) -> str:
+        """Return what an intervention is called that an event is by itself; "" if it is none."""
+        if event.kind in _OF_CALLS:
+            self.is_at_work = not is_lost
+        if event.kind != "user_msg" or not self.has_prompt:
+            return ""
+        if self.is_in_prompt and event.block:
+            return ""
+        if self.is_at_work and tone != "goes on":
+            return event.summary or "prompt"
+        is_answer = tone == "declines" and self.has_asked
+        return event.summary if tone in ("corrects", "declines") and not is_answer else ""
+
+    def after(self, kind: Kind, tone: wording.Tone, *, has_stopped: bool) -> None:
+        """Go on to the next event."""
+        if kind in ("tool_call", "assistant_msg", "user_msg"):
+            self.has_stepped_in = False
+        if has_stopped:
+            self.has_stepped_in, self.is_at_work = True, False
+        self.is_in_prompt = kind == "user_msg"
+        if kind == "user_msg":
+            self.has_prompt, self.is_at_work = True, False
+        elif kind == "assistant_msg":
+            self.has_asked, self.is_at_work = tone == "asks", False
+
+
 class Ongoing(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the first part of a session leaves for the rest: all that derived events depend on."""
 
     failed: frozenset[Aim] = frozenset()
     """What was tried, failed, and did not succeed since."""
-    at_work: bool = False
-    """The agent was calling tools when the part ended."""
+    watch: Watch = msgspec.field(default_factory=Watch)
+    """What decides whether the next prompt is an intervention."""
     rests: bool | None = None
     """Whether the part ends with an answer that a turn came to rest with; None: with no answer."""
 
@@ -217,12 +256,14 @@ def derived(
     pairs: Sequence[Call] | None = None,
     blocks: Mapping[int, Block] | None = None,
     before: Ongoing | None = None,
+    stops: Container[str] = frozenset(),
 ) -> list[SessionEvent]:
     """Give the further events that a session's own events imply, in written order.
 
     `pairs` are the calls of the same events, where somebody has found them already; `blocks` as
     for `calls`. `before` is what an earlier part of the session leaves; then where the log began
-    and ended is not among the events.
+    and ended is not among the events. `stops` are the native ids of records that say that the user
+    cut a turn short.
     """
     pairs = calls(events, blocks) if pairs is None else pairs
     line = _line(events)
@@ -231,7 +272,7 @@ def derived(
         *_from_calls(pairs),
         *_from_files(events, blocks or {}),
         *_retries(pairs, set(start.failed)),
-        *_interventions(line, pairs, at_work=start.at_work),
+        *_interventions(line, pairs, blocks or {}, stops, copy(start.watch)),
         *_rests(line),
         *(_ends(line) if before is None else ()),
     ]
@@ -338,23 +379,50 @@ def count_retries(pairs: Iterable[Call]) -> int:
 
 
 def _interventions(
-    line: Sequence[SessionEvent], pairs: Sequence[Call], *, at_work: bool
+    line: Sequence[SessionEvent],
+    pairs: Sequence[Call],
+    blocks: Mapping[int, Block],
+    stops: Container[str],
+    watch: Watch,
 ) -> Iterable[SessionEvent]:
-    """A human stepped in: spoke while the agent was at work, or refused or cut off a call."""
+    """Return where a human stepped in; `watch` goes on to the end of the line.
+
+    That is a call that the user refused or cut off, a turn that the user cut short, a prompt while
+    the agent was at work, a correction or the report of a fault. A refusal, the stop that follows
+    from it and the next prompt are one. What a killed process left open is none.
+    """
+    refused = {p.result.event_id: p for p in pairs if p.result and p.outcome.is_by_user}
+    lost = {p.call.event_id for p in pairs if _is_lost(p)}
+    lost |= {p.result.event_id for p in pairs if p.result and _is_lost(p)}
     for event in line:
-        if event.kind == "user_msg" and at_work:
-            yield _derive(event, "human_intervention", event.summary)
-        at_work = _at_work(event.kind, at_work)
-    for pair in pairs:
-        if pair.result is not None and pair.outcome.is_cut_short:
-            yield _derive(pair.result, "human_intervention", pair.outcome.reason)
+        tone = _tone(event, blocks)
+        if event.event_id in refused:
+            reason = refused[event.event_id].outcome.reason
+        elif event.native_id in stops and event.kind == "lifecycle":
+            reason = "interrupted"
+        else:
+            reason = watch.reason(event, tone, is_lost=event.event_id in lost)
+        if reason and not watch.has_stepped_in:
+            yield _derive(event, "human_intervention", reason)
+        has_stopped = event.kind != "user_msg" and bool(reason)
+        watch.after(event.kind, tone, has_stopped=has_stopped)
 
 
-def _at_work(kind: Kind, before: bool) -> bool:  # noqa: FBT001 - a state and the next
-    """Return whether the agent is calling tools after an event of some kind."""
-    if kind in _OF_CALLS:
-        return True
-    return before and kind not in ("user_msg", "assistant_msg")
+def _tone(event: SessionEvent, blocks: Mapping[int, Block]) -> wording.Tone:
+    """Return what a text says by its wording, as it was noted where the text is not at hand."""
+    if event.kind not in wording.SPOKEN:
+        return ""
+    if event.payload is not None:
+        return wording.tone_of(event.kind, event.payload)
+    block = blocks.get(event.event_id)
+    return block.tone if block is not None else ""
+
+
+def _is_lost(pair: Call) -> bool:
+    """Whether the process ended before a call did."""
+    outcome = pair.outcome
+    cut = outcome.reason == "interrupted" and not outcome.is_by_user
+    return pair.result is None or cut
 
 
 def _rests(line: Iterable[SessionEvent]) -> Iterable[SessionEvent]:
@@ -380,18 +448,20 @@ def _ends(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
 def go_on(
     before: Ongoing,
     events: Iterable[SessionEvent],
-    pairs: Iterable[Call],
+    pairs: Sequence[Call],
     rest: Iterable[SessionEvent],
+    *,
+    blocks: Mapping[int, Block],
+    stops: Container[str],
 ) -> Ongoing:
     """Return what a part of a session leaves for the rest of its events, `before` included."""
-    failed = set(before.failed)
-    for _ in _retries(pairs, failed):
+    failed, watch, line = set(before.failed), copy(before.watch), _line(events)
+    for _ in (*_retries(pairs, failed), *_interventions(line, pairs, blocks, stops, watch)):
         pass
-    at_work, answers = before.at_work, before.rests is not None
-    for event in _line(events):
-        at_work = _at_work(event.kind, at_work)
+    answers = before.rests is not None
+    for event in line:
         answers = event.kind == "assistant_msg" if event.kind != "lifecycle" else answers
-    return Ongoing(frozenset(failed), at_work, is_at_rest(rest) if answers else None)
+    return Ongoing(frozenset(failed), watch, is_at_rest(rest) if answers else None)
 
 
 def is_at_rest(rest: Iterable[SessionEvent]) -> bool:

@@ -83,6 +83,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Which of `FAILURES` the text begins with."""
     is_synthetic: bool = False
     """It was made for a call that never got a result."""
+    is_by_user: bool = False
+    """It says that the user refused the call or cut it off."""
     tests: Tests | None = None
     """What a test run counted."""
     shape: str | None = None
@@ -156,6 +158,12 @@ FAILURES = Table(Row(*row) for row in (
      "unsupported call: no_such_tool", "Errors were not found"),
 ))
 """How a result that is no output begins; the name is the reason it gives."""
+
+_BY_USER = expression(
+    r"The user doesn't want to |User rejected tool use|User cancelled the execution|\[Request "
+    r"interrupted by user|aborted(?: by user|\s*$)|(?:exec command|patch) rejected by user"
+)
+"""How a result begins that tells of a refusal or an interruption by the user."""
 
 FLAGS = (
     ("timed_out", True, "timeout"), ("interrupted", True, "interrupted"), ("is_error", True, ""),
@@ -345,6 +353,7 @@ def evidence_of(tool: str, result: object) -> Evidence:
         flag=next((why for why in map(_flag, layers) if why is not None), None),
         text_exit_code=inner,
         cause=None if cause is None else cause.name,
+        is_by_user=cause is not None and _BY_USER.match(body) is not None,
     )
 
 

@@ -50,6 +50,9 @@ DERIVED: tuple[Kind, ...] = (
 
 SUMMARY_LENGTH = 120
 
+Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
+"""How a session went. None that is stored is `running`: that holds only while somebody looks."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -77,7 +80,7 @@ class Session(msgspec.Struct, frozen=True):
     model: str | None = None
     started_at: str | None = None
     ended_at: str | None = None
-    outcome: Literal["success", "fail", "abandoned", "unknown"] = "unknown"
+    outcome: Outcome = "unknown"
     cost: Cost = Cost()
     task_ref: str | None = None
     source_path: str | None = None

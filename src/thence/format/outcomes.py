@@ -21,6 +21,7 @@ from thence.format.facts import Block, Fact, Told
 from thence.format.kinds import Effect, Evidence
 from thence.format.records import JSON, text_of, word
 from thence.format.repair import INTERRUPTED
+from thence.format.wording import SPOKEN, tone_of
 
 CUT_SHORT = frozenset({"denied", "interrupted"})
 """Reasons of calls that a human, a rule or a crash kept from coming to their own end."""
@@ -55,6 +56,8 @@ class CallOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why it failed: denied, interrupted, timeout, exit code, is_error or text."""
     duration_ms: int | None = None
     """How long it took; None where that is unknown, or a human may have been asked meanwhile."""
+    is_by_user: bool = False
+    """The user refused it or cut it off."""
     is_measured: bool = False
     """The log itself says how long it took."""
     elapsed_ms: int | None = None
@@ -117,6 +120,9 @@ def result_evidence(
         evidence = msgspec.structs.replace(evidence, is_synthetic=True)
     if payload is None:
         return evidence
+    if evidence.cause in CUT_SHORT and not evidence.is_by_user:
+        is_by_user = kinds.evidence_of(tool or "", payload).is_by_user
+        evidence = msgspec.structs.replace(evidence, is_by_user=is_by_user)
     if effect.runner is not None and evidence.tests is None:
         text = text_of(payload) or output.text(payload)
         tests = kinds.count_tests(effect.runner, text)
@@ -142,7 +148,10 @@ def file_effect(payload: JSON) -> Effect:
 
 
 def add_effects(facts: Iterable[Fact]) -> dict[str, Block]:
-    """Note in the calls of facts what they do, in place; return them by their id."""
+    """Note in the blocks of facts what calls do and what texts say by their wording, in place.
+
+    Returns the calls by their id.
+    """
     calls: dict[str, Block] = {}
     for fact in facts:
         for block in fact.blocks:
@@ -152,8 +161,12 @@ def add_effects(facts: Iterable[Fact]) -> dict[str, Block]:
                     msgspec.structs.force_setattr(block, "effect", effect)
                 if block.call is not None:
                     calls.setdefault(block.call, block)
-            elif fact.type == "file" and block.payload is not None:
+            elif block.payload is None:
+                continue
+            elif fact.type == "file":
                 msgspec.structs.force_setattr(block, "effect", file_effect(block.payload))
+            elif block.kind in SPOKEN and (tone := tone_of(block.kind, block.payload)):
+                msgspec.structs.force_setattr(block, "tone", tone)
     return calls
 
 
@@ -228,6 +241,7 @@ def judge_call(
         failed=ending.failed,
         exit_code=ending.exit_code,
         reason=ending.why,
+        is_by_user=evidence.is_by_user and ending.why in CUT_SHORT,
         duration_ms=own,
         is_measured=is_measured,
         elapsed_ms=elapsed if result is not None else None,

@@ -52,6 +52,11 @@ _JS = r"(?:(?:npm|pnpm|yarn|bun)(?: run| exec| x| dlx)? )?"
 _TASK = (r"(?:(?:ci|unit|e2e|integration)[:_-])?(?:tests?|e2e|unit)(?::[\w:.-]+|[-_](?:unit|int\w*|"
          r"e2e|ci|all|cov\w*|once|only|fast|slow|py\w*|js|go|race))?(?= |$)")
 
+_NO_TASK = (r"(?!(?:\S*[-_.])?(?:setup|install|gen\w*|make|create|build|deps|env|data|fixtures?|"
+            r"clean\w*|deploy|start|stop|serve\w*|utils?|helpers?|lint|format|download|prepare|seed|"
+            r"reset|update|list|report|results?|md|txt|json|ya?ml|html|png|log|csv)(?:[-_.]|$| ))")
+"""Words in the name of a script that only gets tests ready, or of a file that is none."""
+
 RUNNERS = Table(Row(*row) for row in (
     ("pytest", r"py\.?test(?:-\d[\d.]*)?" + _END, "pytest -q tests", "cat pytest.ini"),
     ("unittest", "unittest" + _END, "python3 -m unittest discover", "python -c 'import unittest'"),
@@ -97,9 +102,12 @@ RUNNERS = Table(Row(*row) for row in (
           r"hatch|inv|composer|elm-test|invoke|just|task|nx|turbo|rush|lerna) (?:run )?(?:\S+:)?"
           + _TASK),
      "just test", "just fmt"),
-    ("script", (r"(?:\./tests?|run[-_]?(?:all[-_]?)?tests?(?:\.py)?|(?:\./)?(?:run[-_]?)?"
-                r"(?:all[-_]?)?tests?\.(?:sh|bash|ps1))" + _END),
-     "bash scripts/run_tests.sh", "test -f setup.py"),
+    ("script", (r"(?:run[-_]?(?:all[-_]?)?tests?(?:\.py)?|(?:run[-_]?)?(?:all[-_]?)?tests?\.(?:sh|"
+                r"bash|ps1)|\./" + _NO_TASK + r"(?:[a-z0-9]{1,20}[-_.]){0,3}(?:tests?|e2e|specs?)"
+                r"(?:[-_.][a-z0-9]{1,20}){0,3})" + _END),
+     "bash scripts/test-api.sh --fast", "test -f setup.py"),
+    ("script", r"\./tests?/(?:run|all|main|runner|check)(?:[-_][a-z]+)?(?:\.\w+)?" + _END,
+     "./tests/run.sh", "./tests/data.sh"),
 ))
 """Known test runners, matched at the start of a simple command freed of wrappers and options;
 a row without a name is named by what it matched."""
@@ -248,17 +256,38 @@ def count_tests(runner: str, result_text: str) -> Tests:
 def _started(words: list[str]) -> str | None:
     """Name the runner these words start, wrappers apart."""
     name = shell.program_name(words[0])
-    line = ["./" + name if "/" in words[0] and name.startswith("test") else name]
+    rest: list[str] = []
     skip, valued = False, _VALUES.get(name, "").split()
     for word in words[1:40]:
         if not skip and not word.isdigit() and (word[:1] != "-" or word == "--test"):
-            line.append(word)
+            rest.append(word)
         skip = not skip and word in valued
-    row = output.first(RUNNERS, " ".join(line))
-    if row is None or _NOT_A_RUN.intersection(words):
+    if _NOT_A_RUN.intersection(words):
         return None
-    found = re.match(row.pattern, " ".join(line))
-    return row.name or (found[0] if found else None)
+    for called in (name, *_script_names(words[0], name)):
+        line = " ".join([called, *rest])
+        row = output.first(RUNNERS, line)
+        if row is not None:
+            match = re.match(row.pattern, line)
+            return row.name or (match[0] if match else None)
+    return None
+
+
+def _script_names(word: str, name: str) -> list[str]:
+    """Return a script's names as seen from its folder, if it is one of the project's own.
+
+    What lies in a folder for programs of the system, or was installed, is none of them.
+    """
+    folder = word.rpartition("/")[0]
+    if not folder or _INSTALLED.search(f"{folder}/"):
+        return []
+    inner = folder.rpartition("/")[2]
+    return [f"./{name}", *([f"./{inner}/{name}"] if inner in ("test", "tests") else [])]
+
+
+_INSTALLED = expression(
+    r"^(?:/usr|/bin|/opt|/sbin|~)/|node_modules/|(?:^|/)\.?venv/|vendor/|site-packages/"
+)
 
 
 def _counts(text: str) -> tuple[int | None, int | None, int | None]:

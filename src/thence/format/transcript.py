@@ -58,6 +58,8 @@ def node_of(event: Event) -> Node:
         tip = to if isinstance(to, str) else None
         return Node(event.uuid, event.prev_uuid, Is.INTERNAL, tip=tip)
     flags = _BOOKS.get(kind, 0)
+    if kind == "interrupted" and event.fields.get("by", "user") == "user":
+        flags |= Is.BY_USER
     if kind in INTERNAL or is_permission(kind):
         flags |= Is.INTERNAL
     return Node(event.uuid, event.prev_uuid, flags)

@@ -38,6 +38,7 @@ REWRITTEN = "rewritten"
 """Why an event is dead that a log once held and holds no more."""
 
 NEVER_BILLED = "the bill of a turn has not been written"
+UNDERSTATED = "only the start of a response was billed: its text is longer than its output tokens"
 """Why the total is a lower bound when a turn was cut off, or goes on."""
 
 TITLES = ("title:custom", "title:ai", "title:summary")
@@ -202,7 +203,12 @@ class Whole:
     @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derived(self.events, self.calls, self.call_blocks)
+        return joins.derived(self.events, self.calls, self.call_blocks, stops=self.stops)
+
+    @cached_property
+    def stops(self) -> frozenset[str]:
+        """The ids of records that say that the user cut a turn short."""
+        return frozenset(fact.node.id for fact in self.facts if fact.node.flags & Is.BY_USER)
 
     @cached_property
     def bills(self) -> dict[int, Usage]:
@@ -225,6 +231,7 @@ class Whole:
         overdue, due = gather.overdue(own)
         said += [Notice("not billed", why) for why in (*overdue, *due.values())]
         said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed(own)]
+        said += [Notice("not billed", UNDERSTATED) for _ in gather.understated(own)]
         return said + self.billed_for_others
 
     @property
@@ -349,7 +356,7 @@ def _stored_blocks(pairs: Iterable[tuple[SessionEvent, Block]]) -> dict[int, Blo
     """Return the blocks by the ids of their events that say something of a call or a file."""
     out: dict[int, Block] = {}
     for event, block in pairs:
-        if block.effect is not None or block.evidence is not None:
+        if block.effect is not None or block.evidence is not None or block.tone:
             out.setdefault(event.event_id, block)
     return out
 

@@ -18,12 +18,12 @@ from thence.format import shell
 from thence.format.joins import Call
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
+from thence.format.wording import corrects
 from thence.memory import derivation
 from thence.memory.course import Course, Fault, Run, asked, cut_short, said, short
 from thence.memory.outcome import TASKS, Outcome, TaskPattern, judge, task_of
 from thence.memory.signals import error_line
 from thence.memory.store import SessionRow
-from thence.memory.wording import corrects
 
 LIMIT: Final = 64 << 10
 """Bytes a digest has at most."""
@@ -36,6 +36,7 @@ _LAST: Final = 700  # bytes of the last reply
 _MOST: Final = {
     "tools": 40,
     "errors": 20,
+    "subagent_errors": 20,
     "files": 60,
     "commands": 20,
     "todos": 20,
@@ -102,7 +103,7 @@ class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Intervention(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A human stepped in: spoke while the agent was at work, or refused or cut off a call."""
+    """A human stepped in: refused a call, stopped a turn, corrected, or reported a fault."""
 
     event: int
     what: str
@@ -210,6 +211,8 @@ class Digest(msgspec.Struct, omit_defaults=True):
     compactions: int = 0
     tools: list[ToolUse] = []
     errors: list[ErrorSeen] = []
+    """Of the session itself."""
+    subagent_errors: list[ErrorSeen] = []
     retries: int = 0
     interventions: list[Intervention] = []
     tests: list[TestsSeen] = []
@@ -260,7 +263,8 @@ def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = T
     )
     _fill(out, "models", _models(course))
     _fill(out, "tools", _tools(course))
-    _fill(out, "errors", _errors(course))
+    _fill(out, "errors", _errors(course, course.own_faults))
+    _fill(out, "subagent_errors", _errors(course, course.subagent_faults))
     _fill(out, "interventions", _interventions(course))
     _fill(out, "tests", _tests(course))
     _fill(out, "files", _files(course, session.cwd))
@@ -335,9 +339,9 @@ def _tools(course: Course) -> list[ToolUse]:
     return [ToolUse(tool, *sums) for tool, sums in ordered]
 
 
-def _errors(course: Course) -> list[ErrorSeen]:
+def _errors(course: Course, some: Iterable[Fault]) -> list[ErrorSeen]:
     found: dict[str, list[Fault]] = {}
-    for fault in course.faults:
+    for fault in some:
         found.setdefault(fault.fingerprint, []).append(fault)
     settled = _settled(course)
     out = []

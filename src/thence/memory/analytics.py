@@ -112,7 +112,7 @@ TABLES: Final[dict[str, Table]] = {
             Column("started", MOMENT, "first readable time"),
             Column("ended", MOMENT, "last readable time"),
             Column("wall_s", NUMBER, "seconds between the two"),
-            Column("outcome", TEXT, "success, fail, abandoned, unknown"),
+            Column("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
             Column("turn", TEXT, "where its last turn stands"),
             Column("turns", COUNT, "prompts on the live line"),
             Column("retries", COUNT, "calls made again after they failed"),
@@ -184,7 +184,7 @@ TABLES: Final[dict[str, Table]] = {
         (
             *_WHOSE,
             Column("made", MOMENT, "when it was made"),
-            Column("outcome", TEXT, "success, fail, abandoned, unknown"),
+            Column("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
             Column("confidence", NUMBER, "0 to 1"),
             Column("task", TEXT, "the task it is tied to"),
             Column("seconds", NUMBER, "from first to last time"),
@@ -258,7 +258,10 @@ def _account(store: Store, row: SessionRow, kept: dict[str, list[JSON]]) -> Acco
     day = _day(_millis(row.session.started_at))
     digests = kept.get("digests", [])
     out = [Told("sessions", day, whose + _session(row))]
-    out += [Told("usage", _date(one["day"]), whose + _usage(one)) for one in kept.get("spend", [])]
+    out += [
+        Told("usage", _date(one["day"]), whose + _usage(one))
+        for one in _by_utc_day(kept.get("spend", []))
+    ]
     out += [Told("digests", day, whose + _digest(one)) for one in digests]
     for one in kept.get("signals", []):
         moment = _millis(one.get("ts"))
@@ -307,6 +310,24 @@ def _session(row: SessionRow) -> tuple[Any, ...]:
         *(session.analyzed_at is not None, session.evicted_at is not None, row.gone),
         session.source_bytes,
     )
+
+
+_SPENT = ("input", "output", "cache_creation", "cache_read", "cache_1h", "searches")
+
+
+def _by_utc_day(spend: Iterable[JSON]) -> list[JSON]:
+    """Return what a session took, a row for each day of UTC, model and branch."""
+    sums: dict[tuple[str, str, str], dict[str, JSON]] = {}
+    for part in spend:
+        day = part["day"][:10]
+        key = day, part["model"], part["place"]
+        row = sums.get(key)
+        if row is None:
+            sums[key] = {**part, "day": day}
+            continue
+        for name in (*_SPENT, "responses", "ticks", "unpriced"):
+            row[name] = (row.get(name) or 0) + (part.get(name) or 0)
+    return list(sums.values())
 
 
 def _usage(one: JSON) -> tuple[Any, ...]:

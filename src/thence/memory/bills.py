@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from typing import Literal
+
+import msgspec
 
 from thence.format.figures import TICKS
 from thence.format.records import JSON
-from thence.memory.store import Filter, Store, Total
+from thence.memory import prices
+from thence.memory.store import Filter, Group, Store, Total
+from thence.memory.zones import local_date
 
 By = Literal["day", "model", "project", "agent", "session"]
 
@@ -14,12 +19,15 @@ By = Literal["day", "model", "project", "agent", "session"]
 class Bill:
     """What was spent, by one thing: days in their order, all else by money."""
 
-    def __init__(self, store: Store, by: By, wanted: Filter) -> None:
+    def __init__(self, store: Store, by: By, wanted: Filter, zone: tzinfo | None = None) -> None:
+        """Add up; days are those of a zone, this machine's if it is None."""
         self.by = by
-        self.parts = [one for one in store.totals([by], wanted) if one.responses or one.unpriced]
+        totals = totals_by_day(store, wanted, zone) if by == "day" else store.totals([by], wanted)
+        self.parts = [one for one in totals if one.responses or one.unpriced]
         self.parts.sort(key=lambda one: one.key[0] or "" if by == "day" else -one.ticks)
         self.total = store.totals((), wanted)[0]
         self.bounds = [row for row in store.sessions(wanted) if row.lower_bound]
+        self.unpriced = _unpriced(store, wanted) if self.total.unpriced else []
 
     def object(self) -> dict[str, JSON]:
         """Give it all, in dollars and tokens."""
@@ -27,11 +35,60 @@ class Bill:
             "by": self.by,
             "parts": [{"key": one.key[0], **sums(one)} for one in self.parts],
             "total": sums(self.total),
+            "unpriced": [msgspec.to_builtins(part) for part in self.unpriced],
             "lower_bounds": [
                 {"session_uid": row.session.session_uid, "why": list(row.lower_bound)}
                 for row in self.bounds
             ],
         }
+
+
+def totals_by_day(
+    store: Store, wanted: Filter, zone: tzinfo | None, *, by_agent: bool = False
+) -> list[Total]:
+    """Return what was spent on each day of a zone, and by agent if asked; days come first."""
+    groups: list[Group] = ["slot", "session", *(["agent"] if by_agent else [])]  # type: ignore[list-item] # all are groups
+    sums: dict[tuple[str | None, ...], dict[str, int]] = {}
+    sessions: dict[tuple[str | None, ...], set[str | None]] = {}
+    days: dict[str, str] = {}
+    for total in store.totals(groups, wanted):
+        slot, session, *agent = total.key
+        text = slot or ""
+        if text not in days:
+            days[text] = local_date(text, zone)
+        key = days[text], *agent
+        sessions.setdefault(key, set()).add(session)
+        counts = sums.setdefault(key, dict.fromkeys(_COUNTS, 0))
+        for name in _COUNTS:
+            counts[name] += getattr(total, name)
+    return [Total(key, len(sessions[key]), **counts) for key, counts in sums.items()]
+
+
+_COUNTS = ("live", "dead", "side", "unpriced", "input", "output", "cache", "responses")
+
+
+class Unpriced(msgspec.Struct, frozen=True):
+    """Tokens of one model that have no known price."""
+
+    model: str
+    tokens: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.tokens:,} tokens of {self.model or 'an unnamed model'} ({self.why})"
+
+
+def _unpriced(store: Store, wanted: Filter) -> list[Unpriced]:
+    """Return the models some of whose tokens have no known price, the most tokens first."""
+    parts = [total for total in store.totals(["model"], wanted) if total.unpriced]
+    parts.sort(key=lambda total: -total.unpriced)
+    return [Unpriced(total.key[0] or "", total.unpriced, _why(total.key[0])) for total in parts]
+
+
+def _why(model: str | None) -> str:
+    if model and prices.is_listed(model):
+        return "price unknown for this tier or prompt length"
+    return "no price known for this model"
 
 
 def sums(total: Total) -> dict[str, JSON]:

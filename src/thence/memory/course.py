@@ -25,6 +25,7 @@ from thence.format.records import Usage
 from thence.format.todos import Step, Todo, pending
 from thence.format.turn import TurnState
 from thence.format.whole import Whole
+from thence.format.wording import without_editor_context
 from thence.memory.spending import ticks_of
 
 _SHOWN = (State.LIVE, State.ORPHANED)
@@ -35,9 +36,6 @@ _MESSY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 _LATELY = 3  # turns whose closing words are read for check lists
 _CLOSING = 2_000  # characters of such words; what is left to do stands at their end
-_REQUEST = "## My request for Codex:"
-"""Where the prompt begins behind what Codex's editor plug-in tells of open files."""
-
 _ANSWERED_BY_HUMAN = frozenset(
     {"askuserquestion", "exitplanmode", "exit_plan_mode", "ask_user_question", "request_user_input"}
 )
@@ -78,10 +76,8 @@ def said(event: SessionEvent) -> str:
 
 
 def asked(event: SessionEvent) -> str:
-    """Give what a human asked, without what an editor's plug-in put before it."""
-    text = said(event)
-    _, mark, request = text.partition(_REQUEST) if text.startswith("# Context from") else ("",) * 3
-    return request.strip() if mark else text
+    """Return what a human asked, without what an editor's plug-in put before it."""
+    return without_editor_context(said(event))
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -316,6 +312,16 @@ class Course:
             for pair in self.whole.calls
             if (result := pair.result) is not None and pair.outcome.failed and not cut_short(pair)
         ]
+
+    @cached_property
+    def own_faults(self) -> list[Fault]:
+        """Results that failed in the session itself; those of its subagents are apart."""
+        return [fault for fault in self.faults if not fault.event.is_sidechain]
+
+    @cached_property
+    def subagent_faults(self) -> list[Fault]:
+        """Results that failed in subagents of the session."""
+        return [fault for fault in self.faults if fault.event.is_sidechain]
 
     # -- money --------------------------------------------------------------------------
 

@@ -306,7 +306,7 @@ def light(fact: Fact) -> Fact:
     blocks = [
         Block(
             *(b.kind, b.role, b.summary, None, b.tool, b.call, b.failed, b.ref),
-            *(b.effect, b.evidence),
+            *(b.effect, b.evidence, b.tone),
         )
         for b in fact.blocks
     ]

@@ -562,7 +562,7 @@ def _with_payload(b: Block, payload: JSON, end: int | None) -> Block:
         payload = _ends(payload, end)
     return Block(
         *(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref),
-        *(b.effect, b.evidence),
+        *(b.effect, b.evidence, b.tone),
     )
 
 

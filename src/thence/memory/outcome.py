@@ -2,22 +2,24 @@
 
 The rules stand in `RULES` in the order in which they are asked; the first that has an answer
 gives it, in words a reader can check against the session. A session is judged by its last turn:
-what was asked last, and what became of it. No rule looks at a clock, so a session that is still
-running counts as left at the point it has reached, until it is judged again.
+what was asked last, and what became of it. No rule looks at a clock, so a log that stops in the
+middle of a turn is unknown: whether that turn still runs, only `standing` can tell.
 
     success    what was asked last was done or answered, and nothing speaks against it
     fail       the agent came to rest and what was asked was not done
-    abandoned  cut off: killed, interrupted, or left before an answer came
-    unknown    nothing was asked, or the session does not show how it went
+    abandoned  the user cut the last turn short and did not go on
+    waiting    the agent asked the user something, and the log ends there
+    unknown    nothing was asked, the log stops in mid-turn, or it does not show how it went
+    running    the session runs now; never stored
 
-Pure, and no model is asked. The confidence says how often such a verdict may be wrong, roughly;
-it is no probability.
+Pure, and no model is asked. The confidence is the share of labelled sessions with the same basis
+that were judged right (`CALIBRATION`), measured, not asserted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Literal
 
@@ -26,23 +28,81 @@ import msgspec
 from thence.format import kinds
 from thence.format.expressions import expression
 from thence.format.joins import Call
+from thence.format.nodes import Is
+from thence.format.normal import Outcome as Outcome  # noqa: PLC0414 - asked for here
 from thence.format.normal import SessionEvent
 from thence.format.turn import TurnState
+from thence.format.wording import (
+    ANNOUNCEMENTS,
+    FAILURES,
+    LOOKED_AT,
+    SUCCESS,
+    asks_user,
+    closes_with_offer,
+    corrects,
+    thanks,
+)
 from thence.memory.course import Course, Run, Turn, said, short, waits_for_human
-from thence.memory.wording import ANNOUNCEMENTS, FAILURES, LOOKED_AT, SUCCESS, corrects, thanks
 
-Outcome = Literal["success", "fail", "abandoned", "unknown"]
+Basis = Literal[
+    "nothing asked",
+    "error",
+    "interrupted",
+    "question open",
+    "cut in mid-turn",
+    "refused by user",
+    "refused",
+    "says it failed",
+    "tests red",
+    "question",
+    "announced",
+    "advised",
+    "answered",
+    "answered, proven",
+    "answered, in doubt",
+]
+"""What a verdict rests on."""
+
+CALIBRATION: Final[Mapping[Basis, tuple[int, int]]] = {
+    "nothing asked": (9, 9),
+    "error": (3, 3),
+    "interrupted": (11, 11),
+    "question open": (4, 4),
+    "cut in mid-turn": (38, 38),
+    "refused by user": (2, 2),
+    "refused": (10, 10),
+    "says it failed": (13, 13),
+    "tests red": (3, 3),
+    "question": (9, 9),
+    "announced": (3, 3),
+    "advised": (2, 2),
+    "answered": (114, 117),
+    "answered, proven": (47, 47),
+    "answered, in doubt": (7, 8),
+}
+"""Labelled sessions by the basis of their verdict: how many were judged right, and of how many.
+
+Measured over the labelled sessions of the tests; a test measures again and compares.
+"""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How a session went, how sure that is, and why."""
+    """How a session went, what that rests on, and why."""
 
     outcome: Outcome
-    confidence: float
+    basis: Basis
     reasons: tuple[str, ...]
 
+    @property
+    def confidence(self) -> float:
+        """The share of labelled sessions with this basis that were judged right.
 
-_HUMAN_REFUSED = expression(r"The user doesn't want to|User rejected|User cancelled")
+        By the rule of succession, so that a few right ones do not make it certain.
+        """
+        right, judged = CALIBRATION[self.basis]
+        return round((right + 1) / (judged + 2), 2)
+
+
 _SENTENCE = expression(r"(?<=[.!?])\s|\n")
 
 
@@ -76,8 +136,37 @@ class Evidence:
     @cached_property
     def reply(self) -> str:
         """The closing words: the last reply, when nothing was done after it."""
+        return self.closing[:LOOKED_AT]
+
+    @cached_property
+    def closing(self) -> str:
+        """The closing words to their end."""
         last = self.last
-        return said(last)[:LOOKED_AT] if last is not None and last.kind == "assistant_msg" else ""
+        return said(last) if last is not None and last.kind == "assistant_msg" else ""
+
+    @cached_property
+    def is_cut_off(self) -> bool:
+        """Whether the log stops before the agent came to rest.
+
+        A reply that was billed after it was written is complete, though nothing says that the turn
+        is over: some clients leave before they write that.
+        """
+        course, last = self.course, self.last
+        if last is None or course.whole.turn().state is not TurnState.RUNNING:
+            return False
+        if last.kind != "assistant_msg":
+            return True
+        order = {event.event_id: at for at, event in enumerate(course.whole.events)}
+        place = order[last.event_id]
+        return not self._is_end(last) and not any(
+            order[bill.event.event_id] > place and bill.event.channel == last.channel
+            for bill in course.bills
+        )
+
+    def _is_end(self, event: SessionEvent) -> bool:
+        facts, graph = self.course.whole.facts, self.course.whole.graph
+        place = graph.place(event.native_id)
+        return place is not None and bool(facts[place].node.flags & Is.ENDS)
 
     @cached_property
     def opening(self) -> str:
@@ -117,7 +206,7 @@ Rule = Callable[[Evidence], Verdict | None]
 def nothing_asked(seen: Evidence) -> Verdict | None:
     """Without a prompt, a reply or a call there is nothing to judge."""
     if seen.last is None:
-        return Verdict("unknown", 0.9, ("nothing was asked on the live line",))
+        return Verdict("unknown", "nothing asked", ("nothing was asked on the live line",))
     return None
 
 
@@ -125,45 +214,45 @@ def died_of_error(seen: Evidence) -> Verdict | None:
     """The request itself failed and nothing followed."""
     if seen.last is not None and seen.last.kind == "error":
         why = short(said(seen.last), 100)
-        return Verdict("fail", 0.85, (f"the last request ended in an error: {why}",))
+        return Verdict("fail", "error", (f"the last request ended in an error: {why}",))
     return None
 
 
 def interrupted(seen: Evidence) -> Verdict | None:
     """The last turn was cut short, by the log's own word."""
-    if seen.course.whole.turn().state is TurnState.INTERRUPTED and not seen.reply:
-        return Verdict("abandoned", 0.9, ("the last turn was interrupted and not taken up again",))
-    return None
-
-
-def open_call(seen: Evidence) -> Verdict | None:
-    """The log ends at a call that was never answered."""
-    if not seen.open:
+    now, facts = seen.course.whole.turn(), seen.course.whole.facts
+    if now.state is not TurnState.INTERRUPTED or now.since is None:
         return None
-    what = short(seen.open[-1].call.summary, 100)
-    if seen.course.whole.turn().state is TurnState.WAITING or waits_for_human(seen.open[-1]):
-        return Verdict("abandoned", 0.8, (f"it ends waiting for a human: {what}",))
-    return Verdict("abandoned", 0.8, (f"it ends at a call that was never answered: {what}",))
+    flags = facts[now.since].node.flags
+    if flags & Is.SYNTHETIC or (flags & Is.INTERRUPTS and not flags & Is.BY_USER):
+        why = "the process ended in the middle of the last turn"
+        return Verdict("unknown", "cut in mid-turn", (why,))
+    why = "the last turn was interrupted and not taken up again"
+    return Verdict("abandoned", "interrupted", (why,))
 
 
-def unanswered(seen: Evidence) -> Verdict | None:
-    """The log ends at a prompt."""
-    if seen.last is not None and seen.last.kind == "user_msg":
-        return Verdict("abandoned", 0.7, ("the last prompt was never answered",))
-    return None
-
-
-def no_closing_words(seen: Evidence) -> Verdict | None:
-    """The log ends at a result: done, if that was the change or the proof that was wanted."""
-    if seen.last is None or seen.last.kind != "tool_result" or not seen.calls:
+def question_open(seen: Evidence) -> Verdict | None:
+    """The log ends where the agent asked for permission, for a choice or for a plan's approval."""
+    waits = seen.course.whole.turn().state is TurnState.WAITING
+    asks = bool(seen.open) and waits_for_human(seen.open[-1])
+    if not waits and not asks:
         return None
-    final = seen.calls[-1]
-    well = final.outcome.succeeded
-    proven = any(run.call is final and not run.red for run in seen.course.runs)
-    if well and (proven or seen.course.edits(final)):
-        what = "a green test run" if proven else "an edit"
-        return Verdict("success", 0.5, (f"it ends with {what}; only closing words are missing",))
-    return Verdict("abandoned", 0.7, ("it ends in the middle of work, without closing words",))
+    what = short(seen.open[-1].call.summary if seen.open else said(seen.turn.events[-1]), 100)
+    return Verdict("waiting", "question open", (f"it waits for the user: {what}",))
+
+
+def cut_in_mid_turn(seen: Evidence) -> Verdict | None:
+    """The log stops before the agent came to rest: it runs still, or its process is gone."""
+    if not seen.is_cut_off or seen.last is None:
+        return None
+    if seen.open:
+        what = short(seen.open[-1].call.summary, 100)
+        why = f"the log stops at a call without a result: {what}"
+    elif seen.last.kind == "user_msg":
+        why = "the log stops at a prompt without an answer"
+    else:
+        why = "the log stops in the middle of the last turn"
+    return Verdict("unknown", "cut in mid-turn", (why,))
 
 
 def refused(seen: Evidence) -> Verdict | None:
@@ -172,9 +261,11 @@ def refused(seen: Evidence) -> Verdict | None:
         return None
     pair = seen.refused[-1]
     what = short(pair.call.summary, 100)
-    if pair.result is not None and _HUMAN_REFUSED.match(said(pair.result)):
-        return Verdict("unknown", 0.5, (f"the human refused: {what}",))
-    return Verdict("fail", 0.7, (f"not allowed, and nothing took its place: {what}",))
+    if pair.outcome.is_by_user:
+        if (question := ends_in_question(seen)) is not None:
+            return question
+        return Verdict("unknown", "refused by user", (f"the user refused: {what}",))
+    return Verdict("fail", "refused", (f"not allowed, and nothing took its place: {what}",))
 
 
 def says_it_failed(seen: Evidence) -> Verdict | None:
@@ -182,7 +273,8 @@ def says_it_failed(seen: Evidence) -> Verdict | None:
     for row, pattern in FAILURES.each:
         if pattern.match(seen.opening) and not SUCCESS.search(seen.opening.split(",")[0]):
             words = short(seen.opening, 120)
-            return Verdict("fail", 0.65, (f"the closing words tell of it ({row.name}): {words}",))
+            why = f"the closing words tell of a failure ({row.name}): {words}"
+            return Verdict("fail", "says it failed", (why,))
     return None
 
 
@@ -192,7 +284,23 @@ def tests_red(seen: Evidence) -> Verdict | None:
     green = [run for run in seen.last_runs.values() if not run.red]
     if not red or green:
         return None
-    return Verdict("fail", 0.7, (f"the last run of {red[-1].runner} was red",))
+    return Verdict("fail", "tests red", (f"the last run of {red[-1].runner} failed",))
+
+
+def ends_in_question(seen: Evidence) -> Verdict | None:
+    """The closing words ask the user something. An offer after finished work is no question."""
+    is_open = asks_user(seen.closing) or (closes_with_offer(seen.closing) and not _worked(seen))
+    if not is_open:
+        return None
+    words = short(seen.closing.rstrip()[-120:], 120)
+    return Verdict("waiting", "question", (f"the last answer ends in a question: {words}",))
+
+
+def _worked(seen: Evidence) -> bool:
+    """Whether the last turn changed something, says that it did, or answered a question."""
+    did = any(seen.course.edits(pair) or landed(seen.course, pair) for pair in seen.calls)
+    answered = seen.turn.text.rstrip().endswith("?")
+    return did or answered or SUCCESS.search(seen.reply) is not None
 
 
 def only_announced(seen: Evidence) -> Verdict | None:
@@ -200,7 +308,7 @@ def only_announced(seen: Evidence) -> Verdict | None:
     if seen.calls or not seen.reply or len(seen.reply) > 200:
         return None
     if any(pattern.match(seen.opening) for _, pattern in ANNOUNCEMENTS.each):
-        return Verdict("unknown", 0.5, ("work is announced of which nothing is seen",))
+        return Verdict("unknown", "announced", ("work is announced of which nothing is seen",))
     return None
 
 
@@ -210,48 +318,49 @@ def only_advised(seen: Evidence) -> Verdict | None:
         return None
     prompt = seen.turn.text[:LOOKED_AT]
     if len(seen.course.turns) > 1 and kinds.error_shape(prompt) is not None:
-        return Verdict("unknown", 0.5, ("an error was brought, and the advice was not tried",))
+        why = "an error was reported, and the advice was not tried"
+        return Verdict("unknown", "advised", (why,))
     return None
 
 
 def came_to_rest(seen: Evidence) -> Verdict | None:
     """An answer was given and nothing speaks against it."""
-    reasons = ["the last prompt was answered"]
-    confidence = 0.65
+    proofs, doubts = list(_proofs(seen)), list(_doubts(seen))
+    basis: Basis = "answered, in doubt" if doubts else "answered, proven" if proofs else "answered"
+    return Verdict("success", basis, ("the last prompt was answered", *proofs, *doubts))
+
+
+def _proofs(seen: Evidence) -> Iterable[str]:
     green = [run for run in seen.last_runs.values() if not run.red]
     if green:
-        reasons.append(f"the last run of {green[-1].runner} was green")
-        confidence += 0.2
+        yield f"the last run of {green[-1].runner} passed"
     if any(landed(seen.course, pair) for pair in seen.calls):
-        reasons.append("the work was committed or pushed")
-        confidence += 0.15
+        yield "the work was committed or pushed"
     if thanks(seen.turn.text):
-        reasons.append("the human was content")
-        confidence += 0.15
+        yield "the user was content"
+
+
+def _doubts(seen: Evidence) -> Iterable[str]:
     if corrects(seen.turn.text) is not None:
-        reasons.append("the last prompt was a correction, and no word came after its answer")
-        confidence -= 0.1
+        yield "the last prompt was a correction, and no word came after its answer"
     red = [run for run in seen.last_runs.values() if run.red]
     if red:
-        reasons.append(f"the last run of {red[-1].runner} was red")
-        confidence -= 0.2
+        yield f"the last run of {red[-1].runner} failed"
     left = [todo for todo in seen.course.listed_todos if todo.origin == "tool"]
     if left:
-        reasons.append(f"{len(left)} on the list of todos is left open")
-        confidence -= 0.1
-    return Verdict("success", round(min(max(confidence, 0.4), 0.95), 2), tuple(reasons))
+        yield f"{len(left)} on the to-do list left open"
 
 
 RULES: Final[Sequence[Rule]] = (
     nothing_asked,
     died_of_error,
     interrupted,
-    open_call,
-    unanswered,
-    no_closing_words,
+    question_open,
+    cut_in_mid_turn,
     refused,
     says_it_failed,
     tests_red,
+    ends_in_question,
     only_announced,
     only_advised,
     came_to_rest,
@@ -259,10 +368,9 @@ RULES: Final[Sequence[Rule]] = (
 
 
 def judge(course: Course) -> Verdict:
-    """Say how a session went."""
+    """Return how a session went."""
     seen = Evidence(course)
-    found = (verdict for rule in RULES if (verdict := rule(seen)) is not None)
-    return next(found)
+    return next(verdict for rule in RULES if (verdict := rule(seen)) is not None)
 
 
 _LANDS = expression(r"\bgit (?:-C \S+ )?(?:commit|push|merge)\b|\bgh pr (?:create|merge)\b")

@@ -101,7 +101,7 @@ def recurring_errors(memories: Sequence[Memory]) -> list[Pattern]:
     """The same fingerprint in several sessions; one that nothing names is left out."""
     seen: dict[str, list[tuple[str, ErrorSeen]]] = {}
     for one in memories:
-        for error in one.digest.errors:
+        for error in (*one.digest.errors, *one.digest.subagent_errors):
             if ": " in error.fingerprint:
                 seen.setdefault(error.fingerprint, []).append((one.uid, error))
     out = [_recurring(name, found) for name, found in seen.items()]
@@ -113,7 +113,10 @@ def seen_before(memories: Iterable[Memory], fingerprint: str) -> Pattern | None:
     """Give what is known of one error, in however few sessions it was seen."""
     known = sorted(memories, key=lambda one: (one.digest.started_at or "", one.uid))
     found = [
-        (one.uid, e) for one in known for e in one.digest.errors if e.fingerprint == fingerprint
+        (one.uid, e)
+        for one in known
+        for e in (*one.digest.errors, *one.digest.subagent_errors)
+        if e.fingerprint == fingerprint
     ]
     return _recurring(fingerprint, found) if found else None
 

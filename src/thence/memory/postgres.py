@@ -456,8 +456,8 @@ class Postgres:
         tests, times = [where], list[str]()
         for test, moment in ((">=", wanted.after), ("<", wanted.before)):
             if moment is not None:
-                tests.append(f"{_GROUPS['day']}{test}%s")
-                times.append((time_told(moment) or "")[:10])
+                tests.append(f"{_GROUPS['slot']}{test}%s")
+                times.append((time_told(moment) or "")[:16])
         keys = ", ".join(_GROUPS[one] for one in by)
         group = f" GROUP BY {keys}" if keys else ""
         rows = self._every(
@@ -467,7 +467,7 @@ class Postgres:
             *(*given, *times),
         )
         sizes: dict[tuple[Any, ...], int] = {}
-        if {"day", "model"}.isdisjoint(by):
+        if {"day", "slot", "model"}.isdisjoint(by):
             for size, *key in self._every(
                 f"SELECT coalesce(sum(raw_bytes), 0)::bigint{keys and ', '}{keys} FROM sessions"  # noqa: S608
                 f" WHERE {where}{group}",
@@ -818,8 +818,15 @@ _KEPT: dict[str, str] = {
     " JOIN sessions ON sessions.tenant=spend.tenant AND sessions.uid=spend.uid"
     " WHERE {where} ORDER BY day, sessions.uid, spend.model, place",
 }
+_SLOT = (
+    "(CASE length(day) WHEN 10 THEN day||'T12:00' ELSE coalesce(day, to_char("
+    "to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI')) END)"
+)
+"""A slot of time; a day of an older store counts at its noon."""
+
 _GROUPS: dict[Group, str] = {
-    "day": "coalesce(day, to_char(to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD'))",
+    "day": f"left({_SLOT}, 10)",
+    "slot": _SLOT,
     "model": "coalesce(spend.model, sessions.model)",
     "project": "project",
     "agent": "agent",

@@ -15,6 +15,7 @@ reach it: the same usage has the same price everywhere.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -134,6 +135,8 @@ def price(
     if tier is None:
         return None
     rates: dict[str, Rate] = vars(found.model.get_prices(at, tier))
+    if _prompt_tokens(usage) > _longest_prompt(rates.get, found.model.context_window):
+        return None
     lines = _lines(rates.get, usage, cache_1h, web_searches)
     if lines is None:
         return None
@@ -171,15 +174,15 @@ class Tariff:
     Rates are whole numbers here, so that a response takes a few multiplications.
     """
 
-    def __init__(self, rate_of: Callable[[str], Rate]) -> None:
-        rates = [rate_of(name) for name in _RATES]
-        banded = [rate for rate in rates if rate is not None and not isinstance(rate, Decimal)]
-        steps = {0, *(tier.start + 1 for rate in banded for tier in rate.tiers)}
-        self._starts = sorted(steps)
+    def __init__(self, rate_of: Callable[[str], Rate], context_window: int | None = None) -> None:
+        self._starts = sorted({0, *(start + 1 for start in _band_starts(rate_of))})
+        self._longest_prompt = _longest_prompt(rate_of, context_window)
         self._bands = [_band(rate_of, start) for start in self._starts]
 
     def ticks(self, usage: Usage) -> int | None:
-        """Say what a response cost, in ticks; None when a part of it has no rate."""
+        """Return what a response cost, in ticks; None when a part of it has no known rate."""
+        if _prompt_tokens(usage) > self._longest_prompt:
+            return None
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         plain, output = usage.input_tokens, usage.output_tokens
         long = min(max(usage.cache_1h_input_tokens, 0), written)
@@ -215,7 +218,36 @@ def tariff(model: str, day: str = "", service_tier: str | None = None) -> Tariff
     except ValueError:
         at = datetime.now(UTC).replace(hour=12)
     tier = _context(found.model, service_tier, at)
-    return None if tier is None else Tariff(vars(found.model.get_prices(at, tier)).get)
+    if tier is None:
+        return None
+    return Tariff(vars(found.model.get_prices(at, tier)).get, found.model.context_window)
+
+
+def is_listed(model: str) -> bool:
+    """Return whether the list has a price of a model, at whatever tier."""
+    return model == SYNTHETIC or _find(model, None) is not None
+
+
+def _prompt_tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+
+
+def _band_starts(rate_of: Callable[[str], Rate]) -> set[int]:
+    """Return the prompt lengths above which other rates hold."""
+    rates = [rate_of(name) for name in _RATES]
+    banded = [rate for rate in rates if rate is not None and not isinstance(rate, Decimal)]
+    return {tier.start for rate in banded for tier in rate.tiers}
+
+
+def _longest_prompt(rate_of: Callable[[str], Rate], context_window: int | None) -> float:
+    """Return how long a prompt may be for the listed rates to hold.
+
+    A prompt beyond the context window was sent at terms that the list does not have, unless it
+    has a band of its own for such prompts.
+    """
+    if context_window is None or any(start >= context_window for start in _band_starts(rate_of)):
+        return math.inf
+    return context_window
 
 
 _RATES = (

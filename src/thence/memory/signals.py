@@ -24,6 +24,7 @@ from thence.format.joins import Call
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.turn import TurnState
+from thence.format.wording import corrects, only_goes_on
 from thence.memory.course import (
     Bill,
     Course,
@@ -39,7 +40,6 @@ from thence.memory.course import (
     short,
     waits_for_human,
 )
-from thence.memory.wording import corrects, only_goes_on
 
 Kind = Literal[
     "repeated_error",
@@ -133,17 +133,22 @@ def _signal(
 
 
 def repeated_errors(course: Course) -> Iterator[Signal]:
-    """The same error, by its fingerprint, again and again; one that nothing names is not told."""
-    found: dict[str, list[Fault]] = {}
+    """Yield errors that came again and again; those of subagents are counted apart.
+
+    An error that nothing names is left out.
+    """
+    found: dict[tuple[str, bool], list[Fault]] = {}
     for fault in course.faults:
         if not fault.vague:
-            found.setdefault(fault.fingerprint, []).append(fault)
-    often = [(name, faults) for name, faults in found.items() if len(faults) >= REPEATED]
-    for name, faults in sorted(often, key=lambda one: -len(one[1])):
+            key = fault.fingerprint, fault.event.is_sidechain
+            found.setdefault(key, []).append(fault)
+    often = [(*key, faults) for key, faults in found.items() if len(faults) >= REPEATED]
+    for name, in_subagents, faults in sorted(often, key=lambda row: -len(row[2])):
+        where = " in subagents" if in_subagents else ""
         yield _signal(
             "repeated_error",
             "high" if len(faults) >= 2 * REPEATED else "medium",
-            f"the same error {len(faults)} times: {name}",
+            f"the same error {len(faults)} times{where}: {name}",
             [fault.event for fault in faults],
             error_line(faults[0]),
             fingerprint=name,

@@ -1,4 +1,4 @@
-"""Money: bills of a session, priced one by one and added up by day, model and branch."""
+"""Money: bills of a session, priced one by one and added up by time, model and branch."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def bills_of(events: Iterable[SessionEvent], bills: Mapping[int, Usage]) -> list
 
 
 def spend_of(bills: Iterable[Bill]) -> list[Spend]:
-    """Add up bills by day, model and what became of them; each is priced for itself."""
+    """Add up bills by slot of time, model and what became of them; each is priced for itself."""
     sums: dict[tuple[str, str, str], list[int]] = {}
     for bill in bills:
         event, usage = bill.event, bill.usage
-        key = ((event.ts or "")[:10], event.model or "", joins.place_of(event))
+        key = (slot_of(event.ts), event.model or "", joins.place_of(event))
         ticks = ticks_of(event, usage)
         numbers = sums.get(key)
         if numbers is None:
@@ -41,6 +41,23 @@ def spend_of(bills: Iterable[Bill]) -> list[Spend]:
         )
         numbers[:] = map(add, numbers, more)
     return [_summed(key, numbers) for key, numbers in sums.items()]
+
+
+def slot_of(ts: str | None) -> str:
+    """Return the quarter of an hour of UTC that a time lies in: `2026-01-31T13:45`.
+
+    So fine that a day of any time zone is a sum of slots. What is no time gives what may be a day.
+    """
+    text = ts or ""
+    if len(text) != _USUAL or text[-1] != "Z" or not text[14:16].isdigit():
+        moment = joins.time_of(ts)
+        if moment is None:
+            return text[:10]
+        text = moment.strftime("%Y-%m-%dT%H:%M")
+    return f"{text[:14]}{int(text[14:16]) // 15 * 15:02}"
+
+
+_USUAL = len("2026-01-31T13:45:00.000Z")
 
 
 def _summed(key: tuple[str, str, str], numbers: Sequence[int]) -> Spend:

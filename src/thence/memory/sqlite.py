@@ -529,11 +529,11 @@ class Sqlite:
         days = [where]
         for test, moment in ((">=", wanted.after), ("<", wanted.before)):
             if moment is not None:
-                days.append(f"{_GROUPS['day']}{test}?")
-                given = (*given, (time_told(moment) or "")[:10])
+                days.append(f"{_GROUPS['slot']}{test}?")
+                given = (*given, (time_told(moment) or "")[:16])
         keys = ", ".join(_GROUPS[one] for one in by)
         rows = every(self._db, _sums(keys, " AND ".join(days)), *given)
-        whole = {"day", "model"}.isdisjoint(by)
+        whole = {"day", "slot", "model"}.isdisjoint(by)
         sizes = dict(self._sizes(keys, where, given[: len(given) - len(days) + 1])) if whole else {}
         out: list[Total] = []
         for row in rows:
@@ -699,8 +699,15 @@ _KEPT: dict[str, str] = {
 }
 
 
+_SLOT = (
+    "CASE length(day) WHEN 10 THEN day||'T12:00'"
+    " ELSE ifnull(day, strftime('%Y-%m-%dT%H:%M', ended/1000, 'unixepoch')) END"
+)
+"""A slot of time; a day of an older store counts at its noon."""
+
 _GROUPS: dict[Group, str] = {
-    "day": "ifnull(day, date(ended/1000, 'unixepoch'))",
+    "day": f"substr({_SLOT}, 1, 10)",
+    "slot": _SLOT,
     "model": "ifnull(spend.model, sessions.model)",
     "project": "project",
     "agent": "agent",

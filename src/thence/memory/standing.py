@@ -20,7 +20,7 @@ from thence.adapters import Adapter, Live, Source
 from thence.adapters.files import measured
 from thence.format.figures import TICKS
 from thence.format.joins import time_of
-from thence.format.normal import Session, session_uid
+from thence.format.normal import Outcome, Session, session_uid
 from thence.format.records import JSON, time_text
 from thence.memory.store import Filter, SessionRow, Store
 
@@ -90,6 +90,7 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
     """Give a session's fields under their names, and what is known of it besides."""
     fields: dict[str, JSON] = msgspec.to_builtins(row.session)
     fields |= {
+        "outcome": outcome_now(row.session.outcome, standing),
         "title": row.title,
         "turn": row.turn,
         "standing": standing,
@@ -103,6 +104,11 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
         "pinned": row.pinned,
     }
     return fields
+
+
+def outcome_now(outcome: Outcome, standing: Standing | None) -> Outcome:
+    """Return what to show as the outcome: what goes on now, else how the session was judged."""
+    return standing if standing in ("running", "waiting") else outcome
 
 
 # -- at risk --------------------------------------------------------------------------------

@@ -62,9 +62,10 @@ class StoreDamaged(ThenceError):
 
 
 class Spend(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a session took on one day with one model, on one kind of branch."""
+    """What a session took in one slot of time with one model, on one kind of branch."""
 
     day: str
+    """A quarter of an hour of UTC, `2026-01-31T13:45`; of older stores a day."""
     model: str
     where: Literal["live", "dead", "side"]
     usage: Usage
@@ -353,7 +354,8 @@ class Filter(msgspec.Struct, frozen=True):
 Tier2 = Literal["digests", "signals", "derived", "spend", "removals"]
 """What is kept of sessions beside their records; "derived" are events that digests derived."""
 
-Group = Literal["day", "model", "project", "agent", "session"]
+Group = Literal["day", "slot", "model", "project", "agent", "session"]
+"""What totals are added up by; days are those of UTC, a slot is a quarter of an hour."""
 
 
 class Total(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from thence.format.normal import Session, SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
 from thence.memory import retention, standing
-from thence.memory.bills import By
+from thence.memory.bills import By, Unpriced
 from thence.memory.notes import Note
 from thence.memory.patterns import Pattern
 from thence.memory.search import Hit
@@ -198,6 +198,10 @@ class Costs(msgspec.Struct, frozen=True):
     parts: list[Part]
     total: Sum
     lower_bounds: list[Bound]
+    unpriced: list[Unpriced] = []
+    """Tokens without a known price, by model."""
+    tz: str = "UTC"
+    """The zone of days."""
 
 
 class PlanOut(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -34,6 +34,7 @@ from thence.memory.notes import matching_notes
 from thence.memory.patterns import memories, patterns
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
+from thence.memory.zones import midnight, millis, zone_label, zone_named
 from thence.serve.answers import (
     AgentOut,
     AgentSession,
@@ -80,7 +81,7 @@ When = Annotated[
     str | None, QueryParameter(max_length=32, description="2026-01-31, 2026-01, or 7d ago.")
 ]
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
-Outcome = Literal["success", "fail", "abandoned", "unknown"]
+Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
 
 
 class BadCursor(ThenceError):
@@ -158,8 +159,9 @@ def session_out(desk: Desk, row: SessionRow, now: standing.Now | None = None) ->
 
 
 @get("/api/now", sync_to_thread=True)
-def now(desk: AtDesk) -> NowOut:
-    """What waits, what runs, what is about to be deleted, and today's spending."""
+def now(desk: AtDesk, tz: Text = None) -> NowOut:
+    """What waits, what runs, what is about to be deleted, and today's spending in a zone."""
+    zone = zone_named(tz)
     told, at = desk.now(), desk.clock()
     found: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
     for row in standing.open_ones(desk.store, Filter(), told, at):
@@ -170,14 +172,16 @@ def now(desk: AtDesk) -> NowOut:
         for r in desk.risks()
     ]
     today, week = (
-        msgspec.convert(_sums(desk, Filter(after=_midnight(at, back))), Sum) for back in (0, 6)
+        msgspec.convert(_sums(desk, Filter(after=_midnight(at, back, zone))), Sum)
+        for back in (0, 6)
     )
     return NowOut(**found, waiting_for=waits, at_risk=risks, today=today, week=week)
 
 
-def _midnight(at: float, back: int) -> int:
-    """Give the start of a day of UTC, as bills are kept, so many days ago."""
-    return (int(at // 86_400) - back) * 86_400_000
+def _midnight(at: float, back: int, zone: tzinfo | None) -> int:
+    """Return the start of the day so many days ago in a zone, in milliseconds."""
+    today = datetime.fromtimestamp(at, UTC).astimezone(zone).date()
+    return millis(midnight(today - timedelta(days=back), zone))
 
 
 def _sums(desk: Desk, wanted: Filter) -> dict[str, JSON]:
@@ -525,12 +529,18 @@ def costs(
     model: Text = None,
     after: When = None,
     before: When = None,
+    tz: Text = None,
 ) -> Costs:
-    """What was spent, by day, model, project, agent or session; discarded branches apart."""
+    """What was spent, by day, model, project, agent or session; discarded branches apart.
+
+    Days are those of `tz`, the server's own zone by default; the answer names it.
+    """
+    zone = zone_named(tz)
+    label = zone_label(zone, datetime.fromtimestamp(desk.clock(), UTC))
     wanted = Filter(
         agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
     )
-    return msgspec.convert(Bill(desk.store, by, wanted).object(), Costs)
+    return msgspec.convert({**Bill(desk.store, by, wanted, zone).object(), "tz": label}, Costs)
 
 
 @get("/api/plan", sync_to_thread=True)

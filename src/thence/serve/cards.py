@@ -88,7 +88,7 @@ def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Ca
         standing={"waits for you": "waits", "open, at rest": "at rest"}.get(said, said),
         cls=cls,
         icon="" if standing else _OUTCOME_ICONS.get(session.outcome, ""),
-        cost=money(sum(ticks.values()), row.unpriced),
+        cost=money(sum(ticks.values()), row.unpriced, is_bound=bool(row.lower_bound)),
         dead=money(ticks["dead"]) if ticks.get("dead") else "",
         age=ago(last, now),
         when=clock.full(session.ended_at),

@@ -28,8 +28,8 @@ from thence.format.outcomes import CallOutcome, is_synthetic
 from thence.format.records import JSON, Usage, word
 from thence.format.turn import TurnState
 from thence.format.whole import Whole
+from thence.format.wording import corrects
 from thence.memory.spending import ticks_of
-from thence.memory.wording import corrects
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent

@@ -8,14 +8,10 @@ it; whoever only wants to say what a session is need not.
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from thence.errors import NotReadable
 from thence.format.fold import window_of
-from thence.format.graph import State
-from thence.format.joins import time_of
 from thence.format.whole import Whole
 from thence.memory.recall import body
 from thence.memory.store import SessionRow
@@ -26,15 +22,8 @@ from thence.serve.shelf import Shelf, key_of
 ROOM: Final = 400_000
 """Events of all charts at hand together."""
 
-HOURS: Final = 1_000
-"""Sessions of which it is known when they took what they took."""
-
 LARGE: Final = 4_000
 """Events from which a session takes a while to be laid out."""
-
-
-Hours = dict[datetime, tuple[int, int]]
-"""Money by the hour in which it was spent: on discarded branches, and all of it."""
 
 
 class Charts:
@@ -45,7 +34,6 @@ class Charts:
         # The desk holds on to us, not we to it.
         self._store = desk.store
         self._shelf: Shelf[Chart] = Shelf(room, largest=True)
-        self._hours: Shelf[Hours] = Shelf(HOURS)
 
     def at_hand(self, row: SessionRow) -> bool:
         """Whether a session can be shown at once."""
@@ -72,17 +60,6 @@ class Charts:
         blobs = self._store.blobs
         return Chart(whole, lambda ref: body(blobs, ref), tail.state)
 
-    def hours(self, desk: Desk, row: SessionRow) -> Hours:
-        """Tell what a session took, hour by hour of UTC; nothing when it cannot be read."""
-
-        def made() -> Hours:
-            try:
-                return spent(self.get(desk, row))
-            except (NotReadable, OSError):
-                return {}
-
-        return self._hours.get(key_of(row), made)
-
     def _made(self, desk: Desk, row: SessionRow) -> Chart:
         uid, blobs = row.session.session_uid, self._store.blobs
         held = self._store.held(uid) if row.session.evicted_at is None else None
@@ -92,21 +69,6 @@ class Charts:
             uid, held.facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn
         )
         return Chart(whole, lambda ref: body(blobs, ref))
-
-
-def spent(chart: Chart) -> Hours:
-    """Add up bills by the hour."""
-    out: Hours = {}
-    for place in chart.bills:
-        moment = time_of(chart.facts[place].ts)
-        if moment is None:
-            continue
-        hour = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-        ticks = chart.ticks((place,))
-        dead, total = out.get(hour, (0, 0))
-        gone = ticks if chart.whole.states[place] in (State.DEAD, State.ROLLED_BACK) else 0
-        out[hour] = dead + gone, total + ticks
-    return out
 
 
 _ALL: WeakKeyDictionary[Desk, Charts] = WeakKeyDictionary()

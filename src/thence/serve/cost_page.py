@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlencode
 
@@ -12,8 +12,9 @@ import msgspec
 
 from thence.format.figures import clean, money, project, several, short, short_id
 from thence.format.normal import one_line
-from thence.memory.bills import Bill, By
+from thence.memory.bills import Bill, By, totals_by_day
 from thence.memory.store import Filter, Total
+from thence.memory.zones import midnight, millis, zone_label, zone_named
 from thence.serve.agents import agent_class, agent_label
 from thence.serve.days import RANGES, Earlier, earlier
 from thence.serve.desk import Desk
@@ -40,6 +41,13 @@ class Wanted(msgspec.Struct, frozen=True):
     project: str = ""
     model: str = ""
     day: str = ""
+    tz: str = ""
+    """The zone of days; this machine's if none is named."""
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The zone of days."""
+        return zone_named(self.tz)
 
     def href(self, **changed: object) -> str:
         """Give the address with something changed."""
@@ -127,9 +135,10 @@ class CostPage(msgspec.Struct, frozen=True):
 def page(desk: Desk, wanted: Wanted) -> CostPage:
     """Add up what was spent."""
     base = _within(desk, wanted)
-    bill = Bill(desk.store, wanted.by, base)
+    bill = Bill(desk.store, wanted.by, base, wanted.zone)
     total = bill.total
     parts = [_line(desk, wanted, one) for one in bill.parts[:SHOWN]]
+    label = zone_label(wanted.zone, datetime.fromtimestamp(desk.clock(), UTC))
     span = wanted.day or f"{wanted.days} days"
     percent = _percent(total.dead / total.ticks if total.ticks else 0)
     ratio = round(100 * (total.ticks - total.dead) / total.ticks) if total.ticks else 100
@@ -157,28 +166,28 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
         _sum(total),
         max(len(bill.parts) - SHOWN, 0),
         _dead_branches(desk, base),
-        list(_notes(bill, total)),
+        [*_notes(bill, total), f"Days are those of {clean(label)}."],
         f"{total.responses:,}",
         None if total.responses else earlier(desk, wanted.days, lambda n: wanted.href(days=n)),
     )
 
 
-def _today(desk: Desk) -> datetime:
-    now = datetime.fromtimestamp(desk.clock(), UTC)
-    return now.replace(hour=0, minute=0, second=0, microsecond=0)
+def _today(desk: Desk, wanted: Wanted) -> date:
+    return datetime.fromtimestamp(desk.clock(), UTC).astimezone(wanted.zone).date()
 
 
 def _within(desk: Desk, wanted: Wanted) -> Filter:
-    start = _today(desk) - timedelta(days=wanted.days - 1)
+    """Return the filter for the days that are shown, from midnight to midnight in their zone."""
+    first = _today(desk, wanted) - timedelta(days=wanted.days - 1)
     end = None
     if wanted.day:
-        start = datetime.fromisoformat(f"{wanted.day}T00:00:00+00:00")
-        end = int((start + timedelta(days=1)).timestamp() * 1000) - 1
+        first = date.fromisoformat(wanted.day)
+        end = millis(midnight(first + timedelta(days=1), wanted.zone))
     return Filter(
         agent=wanted.agent or None,
         project=wanted.project or None,
         model=wanted.model or None,
-        after=int(start.timestamp() * 1000),
+        after=millis(midnight(first, wanted.zone)),
         before=end,
     )
 
@@ -229,9 +238,9 @@ def _day_bars(
 ) -> tuple[list[DayBar], list[str], list[tuple[float, str]]]:
     """Draw the days of the range, whatever day is looked at."""
     base = _within(desk, msgspec.structs.replace(wanted, day=""))
-    found = desk.store.totals(["day", "agent"], base)
+    found = totals_by_day(desk.store, base, wanted.zone, by_agent=True)
     agents = sorted({f"{one.key[1]}" for one in found if one.ticks})
-    first = _today(desk) - timedelta(days=wanted.days - 1)
+    first = _today(desk, wanted) - timedelta(days=wanted.days - 1)
     dates = [(first + timedelta(days=n)) for n in range(wanted.days)]
     by_day: dict[str, list[Total]] = {}
     for one in found:
@@ -241,18 +250,17 @@ def _day_bars(
     scale = HIGH / top if top else 0.0
     wide = 100 / max(len(dates), 1)
     out = []
-    for at, date in enumerate(dates):
-        name = f"{date:%Y-%m-%d}"
-        some = by_day.get(name, [])
-        x, label = round(at * wide + wide * 0.1, 2), _label(at, date, len(dates))
-        out.append(_day_bar(wanted, date, some, agents, scale, (x, round(wide * 0.8, 2)), label))
+    for at, day in enumerate(dates):
+        some = by_day.get(day.isoformat(), [])
+        x, label = round(at * wide + wide * 0.1, 2), _label(at, day, len(dates))
+        out.append(_day_bar(wanted, day, some, agents, scale, (x, round(wide * 0.8, 2)), label))
     axis = [(206 - n * step * scale, money(n * step)) for n in range(int(top // step) + 1)]
     return out, agents, [(round(y, 1), said) for y, said in axis] if top else []
 
 
 def _day_bar(  # noqa: PLR0917 - one bar has so many sides
     wanted: Wanted,
-    date: datetime,
+    day: date,
     some: Sequence[Total],
     agents: Sequence[str],
     scale: float,
@@ -268,17 +276,17 @@ def _day_bar(  # noqa: PLR0917 - one bar has so many sides
             y -= live
             parts.append(Part(round(y, 1), round(live, 1), f"f-{agent_class(agent)}"))
     lost = Part(round(y - dead * scale, 1), round(dead * scale, 1), "") if dead else None
-    said = f"{date.day} {date:%b}: {money(ticks - dead)} live, {money(dead)} dead"
-    name = f"{date:%Y-%m-%d}"
+    said = f"{day.day} {day:%b}: {money(ticks - dead)} live, {money(dead)} discarded"
+    name = day.isoformat()
     href = wanted.href(day="" if wanted.day == name else name)
     return DayBar(href, said, *place, parts, lost, label)
 
 
-def _label(at: int, date: datetime, number: int) -> str:
+def _label(at: int, day: date, number: int) -> str:
     if at == number - 1:
         return "today"
     every = max(number // 5, 1)
-    return f"{date.day} {date:%b}" if at % every == 0 and at < number - every else ""
+    return f"{day.day} {day:%b}" if at % every == 0 and at < number - every else ""
 
 
 def _step(top: int) -> int:
@@ -309,10 +317,10 @@ def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
 
 def _notes(bill: Bill, total: Total) -> Iterator[str]:
     if total.unpriced:
-        tokens = short(total.unpriced)
-        yield f"{tokens} tokens are of models without a known price; their money is not counted."
+        parts = "; ".join(clean(str(part)) for part in bill.unpriced[:3])
+        yield f"Not counted: {parts}."
     if bill.bounds:
         reasons = Counter(why for row in bill.bounds for why in row.lower_bound)
         most = clean(reasons.most_common(1)[0][0])
         what = several(len(bill.bounds), "session")
-        yield f"Bills that were never written in {what} ({most}): the sums are lower bounds."
+        yield f"Missing or incomplete bills in {what} ({most}): the sums are lower bounds."

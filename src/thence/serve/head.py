@@ -23,6 +23,7 @@ _OUTCOMES: Final = {
     "success": ("done", "st-ok"),
     "fail": ("failed", "st-fail"),
     "abandoned": ("abandoned", "dim"),
+    "waiting": ("asked you, no answer", "dim"),
     "unknown": ("unclear", "dim"),
 }
 _STANDING: Final[dict[Standing, tuple[str, str]]] = {
@@ -132,7 +133,9 @@ def head(
         standing_class=cls,
         turns=session.cost.turns,
         events=f"{row.events:,}",
-        cost=money(sum(ticks.values()), row.unpriced).replace("?", "cost unknown"),
+        cost=money(sum(ticks.values()), row.unpriced, is_bound=bool(row.lower_bound)).replace(
+            "?", "cost unknown"
+        ),
         responses=f"{spent.responses:,}",
         tokens=_tokens(row),
         resume=f"thence resume {argument(short_id(session.native_session_id))}",

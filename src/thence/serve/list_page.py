@@ -29,6 +29,14 @@ LEAD: Final = 32
 HITS: Final = 120
 SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Longest"}
 
+_OUTCOMES: Final = (
+    ("success", "done"),
+    ("fail", "failed"),
+    ("waiting", "no answer yet"),
+    ("abandoned", "abandoned"),
+)
+"""Outcomes to choose from, and what each is called."""
+
 _RANKS: Final[dict[str, Callable[[SessionRow], str]]] = {
     "recent": lambda row: row.session.ended_at or "",
     "cost": lambda row: f"{sum(row.ticks.values()):030}",
@@ -159,7 +167,7 @@ def _sort(wanted: Wanted) -> str:
 
 def _filter(wanted: Wanted, query: Query) -> Filter:
     outcome = (
-        wanted.outcome if wanted.outcome in ("success", "fail", "abandoned", "unknown") else ""
+        wanted.outcome if wanted.outcome in dict(_OUTCOMES) or wanted.outcome == "unknown" else ""
     )
     after = moment(wanted.after) if wanted.after else query.after
     before = moment(wanted.before) if wanted.before else query.before
@@ -190,7 +198,7 @@ def _choices(desk: Desk, wanted: Wanted) -> Iterator[Choice]:
         yield Choice(clean(said)[:40], wanted.href(after="", before=""), on=True)
     is_open = wanted.standing == "open"
     yield Choice("waits or runs", wanted.href(standing="" if is_open else "open"), on=is_open)
-    for name, said in (("success", "done"), ("fail", "failed"), ("abandoned", "abandoned")):
+    for name, said in _OUTCOMES:
         is_on = wanted.outcome == name
         yield Choice(said, wanted.href(outcome="" if is_on else name), on=is_on)
     agents = sorted(f"{one.key[0]}" for one in desk.store.totals(["agent"]) if one.key[0])
@@ -204,7 +212,7 @@ def _choices(desk: Desk, wanted: Wanted) -> Iterator[Choice]:
 def _sums(total: Total) -> str:
     parts = [several(total.sessions, "session"), money(total.ticks, total.unpriced)]
     if total.dead:
-        parts.append(f"{money(total.dead)} of it dead")
+        parts.append(f"{money(total.dead)} of it discarded")
     return ", ".join(parts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -11,9 +11,11 @@ import msgspec
 from thence.format.figures import clean, money, project, several, short_id, size
 from thence.format.normal import one_line
 from thence.format.records import JSON
+from thence.memory.bills import totals_by_day
 from thence.memory.promised import promised
 from thence.memory.standing import Risk, Standing, open_ones
 from thence.memory.store import Filter, SessionRow, Total
+from thence.memory.zones import midnight, millis
 from thence.serve.cards import Card, card
 from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
@@ -87,7 +89,7 @@ def page(desk: Desk, clock: Clock) -> NowPage:
     waiting = [_waiting(desk, row, clock) for row in standing["waiting"]]
     running = [_running(desk, row, clock) for row in standing["running"]]
     risks = desk.risks()
-    days = _days(desk)
+    days = _days(desk, clock)
     promises, more = _promises(desk)
     return NowPage(
         _heading(len(waiting)),
@@ -102,7 +104,7 @@ def page(desk: Desk, clock: Clock) -> NowPage:
         money(days[-1].dead) if days[-1].dead else "",
         _usual(days[:-1]),
         _columns(days),
-        _hours(desk),
+        _hours(desk, clock),
         _week(desk),
         promises,
         more,
@@ -164,13 +166,17 @@ def _peril(risk: Risk) -> Peril:
     return Peril(title, href, where, days, risk.days < 3, size(risk.size))
 
 
-def _days(desk: Desk) -> list[Total]:
-    """What was spent on each of the last days, of UTC as bills are kept, today last."""
-    today = datetime.fromtimestamp(desk.clock(), UTC).date()
-    dates = [(today - timedelta(days=back)).isoformat() for back in range(DAYS)][::-1]
-    start = int(datetime.fromisoformat(f"{dates[0]}T00:00:00+00:00").timestamp() * 1000)
-    found = {one.key[0]: one for one in desk.store.totals(["day"], Filter(after=start))}
-    return [found.get(date, Total((date,))) for date in dates]
+def _today(desk: Desk, clock: Clock) -> date:
+    return datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone).date()
+
+
+def _days(desk: Desk, clock: Clock) -> list[Total]:
+    """What was spent on each of the last days of the clock's zone, today last."""
+    today = _today(desk, clock)
+    dates = [today - timedelta(days=back) for back in range(DAYS)][::-1]
+    wanted = Filter(after=millis(midnight(dates[0], clock.zone)))
+    found = {one.key[0]: one for one in totals_by_day(desk.store, wanted, clock.zone)}
+    return [found.get(day.isoformat(), Total((day.isoformat(),))) for day in dates]
 
 
 def _usual(days: Sequence[Total]) -> str:
@@ -182,35 +188,30 @@ def _columns(days: Sequence[Total]) -> list[Column]:
     top = max((day.ticks for day in days), default=0) or 1
     out = []
     for at, day in enumerate(days):
-        date = datetime.fromisoformat(f"{day.key[0]}T12:00:00+00:00")
+        noon = datetime.fromisoformat(f"{day.key[0]}T12:00:00+00:00")
         live, dead = (day.ticks - day.dead) / top * 64, day.dead / top * 64
-        said = f"{date.day} {date:%b}: {money(day.ticks, day.unpriced)}"
-        said += f", {money(day.dead)} of it dead" if day.dead else ""
-        label = f"{date.day} {date:%b}" if at in (0, DAYS // 2) else ""
+        said = f"{noon.day} {noon:%b}: {money(day.ticks, day.unpriced)}"
+        said += f", {money(day.dead)} of it discarded" if day.dead else ""
+        label = f"{noon.day} {noon:%b}" if at in (0, DAYS // 2) else ""
         label = "today" if at == len(days) - 1 else label
         out.append(Column(4 + at * 21, round(live, 1), round(dead, 1), said, label))
     return out
 
 
-def _hours(desk: Desk) -> list[Column]:
-    """What was spent in each hour of today, of UTC as days are."""
-    midnight = datetime.fromtimestamp(desk.clock(), UTC).replace(
-        hour=0, minute=0, second=0, microsecond=0
-    )
+def _hours(desk: Desk, clock: Clock) -> list[Column]:
+    """What was spent in each hour of today, in the clock's zone."""
+    today = _today(desk, clock)
     spent = [(0, 0)] * 24
-    wanted = Filter(after=int(midnight.timestamp() * 1000), evicted=False)
-    for row in desk.store.sessions(wanted):
-        if not row.ticks:
-            continue
-        for began, (dead, total) in charts_of(desk).hours(desk, row).items():
-            if began.date() == midnight.date():
-                before = spent[began.hour]
-                spent[began.hour] = before[0] + dead, before[1] + total
+    for part in desk.store.totals(["slot"], Filter(after=millis(midnight(today, clock.zone)))):
+        moment = clock.of(f"{part.key[0]}:00Z")
+        if moment is not None and moment.date() == today:
+            dead, ticks = spent[moment.hour]
+            spent[moment.hour] = dead + part.dead, ticks + part.ticks
     top = max(total for _, total in spent)
     out = []
     for hour, (dead, total) in enumerate(spent if top else ()):
         said = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
-        said += f", {money(dead)} of it dead" if dead else ""
+        said += f", {money(dead)} of it discarded" if dead else ""
         label = f"{hour:02}:00" if hour % 6 == 0 else ""
         live = round((total - dead) / top * 40, 1)
         out.append(Column(3 + hour * 12.4, live, round(dead / top * 40, 1), said, label))

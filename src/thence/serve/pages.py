@@ -28,6 +28,7 @@ from thence.memory.account import Digest
 from thence.memory.derivation import DIGEST
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
+from thence.memory.zones import zone_named
 from thence.serve import cost_page, list_page, now_page, pattern_page, spills, store_page
 from thence.serve.agents import agent_class, agent_label
 from thence.serve.charts import charts_of
@@ -113,9 +114,9 @@ def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Resp
 
 
 @get("/", include_in_schema=False, sync_to_thread=True)
-def now(desk: AtDesk) -> Response[str]:
-    """Show where things stand."""
-    made = now_page.page(desk, Clock())
+def now(desk: AtDesk, tz: Text = "") -> Response[str]:
+    """Show where things stand; days are those of a zone, this machine's if none is named."""
+    made = now_page.page(desk, Clock(zone_named(tz)))
     return _shown(desk, "now.html", "now", "/api/now", now=made)
 
 
@@ -152,6 +153,7 @@ def costs(
     project: Text = "",
     model: Text = "",
     day: Text = "",
+    tz: Text = "",
 ) -> Response[str]:
     """Show what was spent."""
     wanted = cost_page.Wanted(
@@ -161,6 +163,7 @@ def costs(
         project,
         model,
         day if _is_day(day) else "",
+        tz,
     )
     made = cost_page.page(desk, wanted)
     return _shown(desk, "costs.html", "costs", f"/api/costs?by={wanted.by}", costs=made)

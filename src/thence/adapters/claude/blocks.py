@@ -5,6 +5,8 @@ Pure functions over the values of one record, of any shape; nothing raises.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from thence.adapters.claude import text as texts
 from thence.format import kinds
 from thence.format.facts import TYPED, Block, Told, message_blocks
@@ -92,7 +94,7 @@ def _part(block: Record, *, human: bool) -> tuple[Block, int]:
     said = texts.prompt(text) if human else None
     if said is not None:
         return Block("user_msg", "user", one_line(said), block), Is.PROMPT
-    flags = Is.INTERRUPTS if text.startswith(texts.INTERRUPTS) else 0
+    flags = Is.INTERRUPTS | Is.BY_USER if text.startswith(texts.INTERRUPTS) else 0
     return Block("lifecycle", "user", texts.note(text), block), flags
 
 
@@ -175,3 +177,20 @@ def _usage(told: Record) -> Usage:
         count(long) if long else 0,
         count(searches) if searches else 0,
     )
+
+
+def text_chars(answer: Iterable[Block]) -> int:
+    """Return how many characters of an answer the model wrote, runs of white space as one.
+
+    Thoughts are left out: clients shorten and sign them.
+    """
+    return sum(map(_written, answer))
+
+
+def _written(block: Block) -> int:
+    payload = block.payload
+    if block.kind == "assistant_msg" and isinstance(payload, dict):
+        return len(" ".join(word(payload.get("text")).split()))
+    if block.kind == "tool_call" and isinstance(payload, dict):
+        return sum(len(" ".join(value.split())) for value in payload.values() if type(value) is str)
+    return 0

@@ -34,9 +34,10 @@ from thence.format.facts import (
     handed,
     line_name,
 )
+from thence.format.gather import MAX_UNDERSTATED_TOKENS
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
-from thence.format.records import JSON, count, text_of, time_text, word
+from thence.format.records import JSON, Usage, count, text_of, time_text, word
 
 SYNTHETIC = "<synthetic>"
 """The model of answers that the client wrote itself; they cost nothing."""
@@ -451,6 +452,7 @@ class Log:
             None,
             tier,
             "an answer was cut off before its bill was told" if cut else None,
+            blocks.text_chars(given) if _is_small(usage) else 0,
         )
         return self._told(record, frame, fact)
 
@@ -779,3 +781,8 @@ def _said_of_session(record: Record, content: JSON) -> Record | None:
         return {"automated": "memory observer"}
     named = texts.notified(text) if text.startswith("<task-notification>") else None
     return {f"agent:{named[0]}": named[1]} if named else None
+
+
+def _is_small(usage: Usage | None) -> bool:
+    """Whether a bill is so small that it may be the one of a stream's start."""
+    return usage is not None and usage.output_tokens <= MAX_UNDERSTATED_TOKENS

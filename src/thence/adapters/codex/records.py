@@ -9,6 +9,7 @@ know of earlier lines is small and travels in the carry.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
@@ -46,6 +47,9 @@ from thence.format.records import JSON, Usage, count, word
 
 NO_USAGE = "this version of Codex writes no usage"
 CUT_OFF = "a response was cut off before its usage was written"
+
+_MIGRATED = re.compile(r"item-\d+")
+"""Ids that a migration of old rollouts gives to items."""
 
 BILLS_SINCE = (0, 157)
 """The first version that writes a bill for every response."""
@@ -121,6 +125,8 @@ class State(msgspec.Struct, omit_defaults=True):
     spent: Usage = Usage()
     spawns: list[str] = []
     aborted: bool = False
+    reviews: bool = False
+    """The turn is a review: another thread makes it and has its bill."""
     first: str | None = None
     """The first prompt, by its name."""
 
@@ -371,8 +377,23 @@ class Rollout:
             said = _kept_books(what or "response_item", item)
         if said.flags & Is.REPLY:
             self._state.replied = True
-            said.bill_due = NO_USAGE if bare else CUT_OFF if self._state.turns else None
+            said.bill_due = self._due(item, bare=bare)
         return said
+
+    def _due(self, item: Item, *, bare: bool) -> str | None:
+        """Return why the bill of a reply is missing unless it follows; None if none has to.
+
+        The thread of a review has no usage of its own: the reviewer's thread has it. A migration
+        keeps running totals, but not behind the replies that they belong to.
+        """
+        state = self._state
+        if bare:
+            return NO_USAGE
+        if not state.turns or state.reviews:
+            return None
+        if _MIGRATED.fullmatch(word(item.get("id"))):
+            return None if state.total is not None else NO_USAGE
+        return CUT_OFF
 
     def _message(self, item: Item, more: JSON) -> Said:
         state, role = self._state, item.get("role")
@@ -454,12 +475,16 @@ class Rollout:
         cut = state.open and state.copies is None
         state.turn = word(item.get("turn_id")) or state.turn
         state.open = state.turns = True
-        state.aborted = False
+        state.aborted = state.reviews = False
         said = _kept_books("task_started", item)
         if cut:
             said.flags = Is.INTERRUPTS
             said.blocks = _note("task_started: the turn before was cut off", item)
         return said
+
+    def _reviewed(self, item: Item) -> Said:
+        self._state.reviews = True
+        return _kept_books(word(item.get("type")) or "review", item)
 
     def _ended(self, item: Item) -> Said:
         self._state.open = False
@@ -473,7 +498,8 @@ class Rollout:
     def _aborted(self, item: Item) -> Said:
         self._state.open, self._state.aborted = False, True
         why = word(item.get("reason")) or "interrupted"
-        return Said(_note(f"turn_aborted: {why}", item), Is.INTERRUPTS)
+        by_user = Is.BY_USER if why == "interrupted" else 0
+        return Said(_note(f"turn_aborted: {why}", item), Is.INTERRUPTS | by_user)
 
     def _rolled_back(self, item: Item) -> Said:
         said = _kept_books("thread_rolled_back", item)
@@ -509,7 +535,9 @@ class Rollout:
             return _kept_books("item_completed", record)
         what = word(item.get("type"))
         said = _kept_books(f"item_completed/{what}", record)
-        if what in ("CommandExecution", "FileChange", "McpToolCall"):
+        if what in ("EnteredReviewMode", "ExitedReviewMode"):
+            self._state.reviews = True
+        elif what in ("CommandExecution", "FileChange", "McpToolCall"):
             said.told = items.told(item)
         elif what == "CollabAgentToolCall" and item.get("tool") == "spawn_agent":
             call = word(item.get("id")) or None
@@ -575,6 +603,8 @@ _EVENTS: dict[str, Callable[[Rollout, Item], Said]] = {
     "task_started": Rollout._started,  # noqa: SLF001 - the table of the class above
     "task_complete": Rollout._ended,  # noqa: SLF001
     "turn_aborted": Rollout._aborted,  # noqa: SLF001
+    "entered_review_mode": Rollout._reviewed,  # noqa: SLF001
+    "exited_review_mode": Rollout._reviewed,  # noqa: SLF001
     "token_count": Rollout._counted,  # noqa: SLF001
     "thread_rolled_back": Rollout._rolled_back,  # noqa: SLF001
     "error": Rollout._failed,  # noqa: SLF001

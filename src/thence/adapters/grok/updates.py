@@ -34,7 +34,7 @@ COMPACTION = "the requests of a compaction are on no bill of this client"
 KILLED = "the turn was cut off before its bill was written"
 INCOMPLETE = "the client itself calls this turn's bill incomplete"
 
-_STOPS = {"cancelled": Is.INTERRUPTS, "interrupted": Is.INTERRUPTS}
+_STOPS = {"cancelled": Is.INTERRUPTS | Is.BY_USER, "interrupted": Is.INTERRUPTS}
 _ENDED = ("completed", "failed")
 _HIDDEN = "hideFromScrollback"
 _SHELLS = ("Bash", "")

@@ -1,0 +1,83 @@
+"""Days are local days: those of the terminal or of `--tz`, with the zone shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.transcripts import Script, usage, write
+from tests.cli.desk import Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """A machine with one session over the midnight of India: at 18:20, 18:40 and 23:30 UTC."""
+    made = Desk(tmp_path, monkeypatch)
+    script = Script()
+    for at in ("18:20", "18:40", "23:30"):
+        script.user("Go.", timestamp=f"2026-01-01T{at}:00.000Z")
+        script.say("Done.", usage=usage(1000), timestamp=f"2026-01-01T{at}:30.000Z")
+    write(made.claude, script)
+    made.sweep()
+    yield made
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+def days(desk: Desk, *arguments: str) -> dict[str, int]:
+    """Responses by day, as `cost` has them."""
+    found = desk.run("cost", "--by", "day", "--json", *arguments).json
+    assert isinstance(found, dict)
+    return {part["key"]: part["responses"] for part in found["parts"]}
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [
+        ("UTC", {"2026-01-01": 3}),
+        ("Europe/Berlin", {"2026-01-01": 2, "2026-01-02": 1}),
+        ("Asia/Kolkata", {"2026-01-01": 1, "2026-01-02": 2}),
+        ("America/New_York", {"2026-01-01": 3}),
+    ],
+)
+def test_days_are_those_of_the_zone_that_is_asked_for(
+    desk: Desk, zone: str, expected: dict[str, int]
+) -> None:
+    """Each bill counts on its local day, to the quarter of an hour."""
+    assert expected == days(desk, "--tz", zone)
+    assert f"day, {zone}" in desk.run("cost", "--tz", zone, columns=100).out
+
+
+def test_days_are_those_of_the_terminal_by_default(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The zone of the machine counts, and is shown."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+
+    assert {"2026-01-01": 1, "2026-01-02": 2} == days(desk)
+    assert "day, IST" in desk.run("cost", columns=100).out
+
+
+def test_sums_do_not_depend_on_the_zone(desk: Desk) -> None:
+    """Another zone moves money between days, and changes nothing else."""
+    found = [
+        desk.run("cost", "--by", "day", "--json", "--tz", zone).json
+        for zone in ("UTC", "Asia/Kolkata", "Pacific/Chatham")
+    ]
+
+    assert 1 == len({one["total"]["usd"] for one in found})
+    for one in found:
+        assert one["total"]["usd"] == pytest.approx(sum(part["usd"] for part in one["parts"]))
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "x" * 300])
+def test_a_zone_that_does_not_exist_is_an_error(desk: Desk, zone: str) -> None:
+    """It is named, with a hint, and nothing is guessed."""
+    ran = desk.run("cost", "--tz", zone)
+
+    assert (2, "") == (ran.code, ran.out)
+    assert "unknown time zone" in ran.err
