@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.format import kinds, outcomes, output, wording
+from thence.format import kinds, outcomes, wording
 from thence.format.facts import Block, Told
 from thence.format.graph import State
 from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, event_id
@@ -360,11 +360,12 @@ class _Watch:
             return ""
         if self._is_in_prompt and event.block:
             return ""
-        text = _prompt_text(event)
+        # The summary, which is always at hand: readers with and without payloads must agree.
+        text = event.summary
         if self._is_at_work and not wording.only_goes_on(text):
             return event.summary or "prompt"
         how = wording.corrects(text)
-        if how == "no" and self._reply is not None and _text(self._reply).rstrip().endswith("?"):
+        if how == "no" and self._reply is not None and self._reply.summary.endswith("?"):
             how = None  # that is an answer
         return event.summary if how or wording.reports_fault(text) else ""
 
@@ -380,14 +381,6 @@ class _Watch:
             self._has_prompt, self._is_at_work = True, False
         elif kind == "assistant_msg":
             self._reply, self._is_at_work = event, False
-
-
-def _text(event: SessionEvent) -> str:
-    return output.text(event.payload) or event.summary
-
-
-def _prompt_text(event: SessionEvent) -> str:
-    return wording.without_editor_context(_text(event))
 
 
 def _rests(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
