@@ -45,7 +45,8 @@ def test_costs_of_the_list_are_those_of_the_store(house: House) -> None:
     for day in page(house.desk, Wanted(), Clock()).days:
         for card in day.cards:
             row = rows[card.href]
-            assert card.cost == money(sum(row.ticks.values()), row.unpriced)
+            is_bound = bool(row.lower_bound)
+            assert card.cost == money(sum(row.ticks.values()), row.unpriced, is_bound=is_bound)
 
 
 @pytest.mark.parametrize("kind", ["error", "edit", "retry", "completion"])

@@ -412,8 +412,8 @@ def _tone(event: SessionEvent, blocks: Mapping[int, Block]) -> wording.Tone:
     """Return what a text says by its wording, as it was noted where the text is not at hand."""
     if event.kind not in wording.SPOKEN:
         return ""
-    if event.payload is not None:
-        return wording.tone_of(event.kind, event.payload)
+    if event.payload_ref is None or event.payload is not None:
+        return wording.tone_of(event.kind, event.payload or event.summary)
     block = blocks.get(event.event_id)
     return block.tone if block is not None else ""
 

@@ -370,6 +370,10 @@ class StoreSuite:
             "all": (store.totals(), {(): (2, 30, 45)}),
             "day": (store.totals(["day"]), {("2026-01-01",): (1, 20, 30), _DAY: (1, 10, 15)}),
             "since": (store.totals(["day"], Filter(after=_THIRD)), {_DAY: (1, 10, 15)}),
+            "slot": (
+                store.totals(["slot"]),
+                {("2026-01-01T12:00",): (1, 20, 30), (f"{_DAY[0]}T12:00",): (1, 10, 15)},
+            ),
             "two": (
                 store.totals(["agent", "session"], Filter(project="two")),
                 {("claude", "claude:two"): (1, 10, 15)},
