@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,6 +100,31 @@ def test_tokens_are_counted_once(home: Path) -> None:
         "pi": 4 * 1250,
         "qwen": 1030 + 1120 + 1210 + 1407 + 3300 + 1305 + side + 2009,
     } == tokens
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", sorted(FOLDERS))
+def test_a_killed_session_that_goes_on_is_what_it_is_when_read_at_once(
+    shared: Path, tmp_path: Path, agent: str
+) -> None:
+    """Swept at the kill and again after the client resumed it, event by event."""
+    scenario = shared / "data" / "agents" / agent / "killed"
+    twice, once = tmp_path / "twice", tmp_path / "once"
+    shutil.copytree(scenario / "at-kill", twice)
+    shutil.copytree(scenario / "home", once)
+    thence(twice, "sweep")
+    for path in (path for path in once.rglob("*") if path.is_file()):
+        place = twice / path.relative_to(once)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(path.read_bytes())
+
+    told: list[Any] = []
+    for machine in (once, twice):
+        thence(machine, "sweep")
+        (row,) = json.loads(thence(machine, "ls", "--json"))
+        events = json.loads(thence(machine, "show", row["session_uid"], "--as", "events", "--json"))
+        told.append([{**event, "payload_ref": None} for event in events["events"]])
+    assert told[0] == told[1]
 
 
 def test_listing_loads_no_reader(home: Path) -> None:
