@@ -19,7 +19,7 @@ import msgspec
 
 from thence.adapters import Cursor, Source
 from thence.format.facts import Fact
-from thence.format.records import JSON
+from thence.format.records import JSON, Skipped
 from thence.memory.redact import Redactor
 
 _PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
@@ -135,6 +135,24 @@ def clean_cursor(cursor: Cursor, redactor: Redactor) -> Cursor:
     return cursor if clean == cursor.marks else Cursor(clean)
 
 
+def printable_source(source: Source) -> Source:
+    """Give a source whose names can be stored, whatever bytes its files are named with."""
+    if all(file.path.isascii() for file in source.files) and source.session.isascii():
+        return source
+    files = tuple(
+        msgspec.structs.replace(file, key=printable(file.key), channel=printable(file.channel))
+        for file in source.files
+    )
+    return msgspec.structs.replace(source, session=printable(source.session), files=files)
+
+
+def printable_skip(skipped: Skipped) -> Skipped:
+    """Return a skip whose path can be printed, whatever bytes it is made of."""
+    if skipped.source.isascii():
+        return skipped
+    return msgspec.structs.replace(skipped, source=printable(skipped.source))
+
+
 def clean_source(source: Source, redactor: Redactor) -> Source:
     """Return a source whose names hold no secret; its paths stay, since they are opened."""
     names = [source.session, *(name for file in source.files for name in (file.key, file.channel))]
@@ -191,6 +209,13 @@ def _without_dashed(path: str, cwd: str) -> str:
 
 def _dashed(text: str) -> str:
     return re.sub(r"[^0-9A-Za-z]", "-", text)
+
+
+def is_below(path: str, starts: tuple[str, ...], redactor: Redactor) -> bool:
+    """Return whether a stored path lies in one of some folders."""
+    if "[REDACTED:" in path:
+        starts += tuple(clean_path(start, redactor) for start in starts)
+    return path.startswith(starts)
 
 
 def located(path: str) -> str:

@@ -31,12 +31,10 @@ from thence.adapters.files import REWRITTEN, SKIPPED_LINKS, SOURCE_GONE, start_o
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of
-from thence.format.records import Skipped
 from thence.format.whole import Whole
-from thence.memory import families, retention
+from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.exclusion import PEEK, Exclusion, project_told
-from thence.memory.fields import clean_cursor, clean_path, clean_source, located, printable
 from thence.memory.growth import Growing
 from thence.memory.keep import Carried, Keeper, salvaged, with_payloads
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
@@ -234,7 +232,7 @@ class Sweep:
                     if uid not in found or _size(source) > _size(found[uid][1]):
                         found[uid] = name, source
                 self._progress(Progress("find", all_sources=self.report.sources))
-        self.report.links = sorted(map(printable, SKIPPED_LINKS))
+        self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
         self._mark_gone(found, roots, known)
         jobs = [job for name, source in found.values() if (job := self._job(name, source, known))]
         self.report.unchanged = self.report.sources - len(jobs) - self.report.excluded
@@ -252,7 +250,7 @@ class Sweep:
 
         Names that are stored already are not looked at again, unless by other rules.
         """
-        source = named(source)
+        source = fields.printable_source(source)
         before = known.sessions.get(source.uid)
         if (
             before is not None
@@ -260,7 +258,7 @@ class Sweep:
             and all(file.key in before.cursor.marks for file in source.files)
         ):
             return source
-        return clean_source(source, self._redactor)
+        return fields.clean_source(source, self._redactor)
 
     def _job(self, name: str, source: Source, known: Inventory) -> Job | None:
         if known.forgotten and known.is_forgotten(source.uid):
@@ -287,8 +285,8 @@ class Sweep:
     def _is_due(self, source: Source, before: Known) -> bool:
         """Whether a known session is to be read: it changed, or was read by older rules."""
         if not unchanged(source, before.cursor):
-            place = located(before.path)
-            elsewhere = place != printable(source.path) and os.path.lexists(place)
+            place = fields.located(before.path)
+            elsewhere = place != fields.printable(source.path) and os.path.lexists(place)
             return not elsewhere or _size(source) > sum(
                 mark.size for mark in before.cursor.marks.values()
             )
@@ -332,29 +330,23 @@ class Sweep:
     ) -> None:
         """Mark sessions whose source is no longer there, came back, or was moved."""
         starts = {
-            name: tuple(f"{printable(str(place))}/" for place in places)
+            name: tuple(f"{fields.printable(str(place))}/" for place in places)
             for name, places in roots.items()
         }
         changed: dict[str, str] = {}
         for uid, one in known.sessions.items():
             if uid in found:
-                path, place = printable(found[uid][1].path), located(one.path)
+                path, place = fields.printable(found[uid][1].path), fields.located(one.path)
                 if one.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path
             elif (
                 not one.gone
-                and self._is_below(one.path, starts.get(uid.partition(":")[0], ()))
-                and not os.path.lexists(located(one.path))
+                and fields.is_below(one.path, starts.get(uid.partition(":")[0], ()), self._redactor)
+                and not os.path.lexists(fields.located(one.path))
             ):
                 changed[uid] = ""
         if changed:
             self._restate(changed, known)
-
-    def _is_below(self, path: str, starts: tuple[str, ...]) -> bool:
-        """Return whether a stored path lies in one of some folders."""
-        if "[REDACTED:" in path:
-            starts += tuple(clean_path(start, self._redactor) for start in starts)
-        return path.startswith(starts)
 
     def _restate(self, paths: Mapping[str, str], known: Inventory) -> None:
         """Write where sources lie now; those without a path are gone."""
@@ -363,7 +355,7 @@ class Sweep:
             uid = row.session.session_uid
             path = row.session.source_path or ""
             if paths[uid]:
-                path = clean_path(paths[uid], self._redactor, row.session.cwd)
+                path = fields.clean_path(paths[uid], self._redactor, row.session.cwd)
             session = msgspec.structs.replace(row.session, source_path=path)
             told = msgspec.structs.replace(row, session=session, gone=not paths[uid])
             changes.append(Change(told, known.sessions[uid].cursor))
@@ -431,7 +423,7 @@ class Sweep:
 
     def _read_one(self, job: Job, before: Known | None) -> Iterator[Piece]:
         source, adapter = job.source, self._adapters[job.adapter]
-        path = printable(source.path)  # is shown, and not stored
+        path = fields.printable(source.path)  # is shown, and not stored
         try:
             grown, carried = None, None
             if before is not None and before.evicted is not None:
@@ -465,7 +457,7 @@ class Sweep:
                 if kept.change is not None and kept.whole is not None and self._digesting:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
                         made = self._made(kept.whole, kept.change.row)
-                skipped = tuple(_printable(one) for one in kept.skipped)
+                skipped = tuple(fields.printable_skip(one) for one in kept.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
                 rebuilt = kept.rebuilt is not None
                 yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more, rebuilt)
@@ -619,7 +611,7 @@ class Sweep:
         row = next(iter(self._store.sessions(Filter(uids=(uid,)))))
         clean = msgspec.convert(self._redactor.redact_json(msgspec.to_builtins(row)), SessionRow)
         clean = msgspec.structs.replace(clean, redactor=self._fingerprint.redaction)
-        cursor = clean_cursor(known.cursor, self._redactor)
+        cursor = fields.clean_cursor(known.cursor, self._redactor)
         self._store.write([Change(clean, cursor)], digests=list(self._redacted_digests(uid)))
 
     def _is_redacted(self, change: Change) -> bool:
@@ -795,23 +787,6 @@ class Sweep:
             path = held.row.session.source_path or ""
             self.report.failed += 1
             self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
-
-
-def named(source: Source) -> Source:
-    """Give a source whose names can be stored, whatever bytes its files are named with."""
-    if all(file.path.isascii() for file in source.files) and source.session.isascii():
-        return source
-    files = tuple(
-        msgspec.structs.replace(file, key=printable(file.key), channel=printable(file.channel))
-        for file in source.files
-    )
-    return msgspec.structs.replace(source, session=printable(source.session), files=files)
-
-
-def _printable(skipped: Skipped) -> Skipped:
-    if skipped.source.isascii():
-        return skipped
-    return msgspec.structs.replace(skipped, source=printable(skipped.source))
 
 
 def _digest() -> Callable[..., Digested]:
