@@ -177,7 +177,7 @@ def test_filters_come_before_the_cap(many_tables: Sqlite, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def reeds(home: Path, place: Path) -> Iterator[Sqlite]:
-    """Two sessions: one that went well and cost money, one that was left."""
+    """Two sessions: one that went well and cost money, one that got no answer."""
     one, other = script(1), script(2, cwd="/home/dev/dunes")
     one.user("the heron walks in the reeds")
     one.call("c1", "Bash", command="grep heron birds_of_passage.txt")
@@ -216,8 +216,8 @@ def reeds(home: Path, place: Path) -> Iterator[Sqlite]:
         ("model:nothing heron", 0),
         ("after:2026-01-06 heron", 0),
         ("before:2026-01-06 heron", 4),
-        ("outcome:abandoned bittern", 1),
-        ("outcome:abandoned heron", 0),
+        ("outcome:unknown bittern", 1),
+        ("outcome:unknown heron", 0),
         ("cost>1000000 heron", 0),
         ("cost<1000000 heron", 4),
     ],

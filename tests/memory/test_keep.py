@@ -253,7 +253,7 @@ def test_carried_money_is_added_to_what_came_later(keeper: Keeper, tmp_path: Pat
     change = keeper.keep(adapter, source, None, None, carried=carried).change
     assert change is not None
 
-    assert {("2025-12-31", 101, 3), ("2026-01-01", 17, 1)} == {
+    assert {("2025-12-31", 101, 3), ("2026-01-01T00:00", 17, 1)} == {
         (one.day, one.usage.total, one.responses) for one in change.spend
     }
     assert 118 == change.row.spent.own

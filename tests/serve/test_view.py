@@ -129,7 +129,7 @@ def test_a_call_says_how_it_went(tmp_path: Path) -> None:
     chart = whole_of(tmp_path, s)
 
     assert [row.kind for row in chart.rows] == [
-        *("prompt", "test", "edit", "tool", "error", "interrupted", "prompt", "answer")
+        *("prompt", "test", "edit", "tool", "error", "interrupted", "correction", "answer")
     ]
 
 
