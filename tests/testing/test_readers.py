@@ -275,12 +275,12 @@ def test_all_of_ours_are_among_them() -> None:
     """What is proven here is what is installed."""
     built_in = {name for name, one in adapters().items() if type(one).__module__.startswith(OURS)}
 
-    tested = {name for name in built_in if "AdapterSuite(" in tests_of(name)}
+    tested = {name for name in built_in if "AdapterSuite(" in own_tests(name)}
 
     assert built_in == tested | set(samples.WRITERS)
 
 
-def tests_of(name: str) -> str:
+def own_tests(name: str) -> str:
     """Return the tests of one reader, where they stand in a file of their own."""
     path = Path(__file__).parents[1] / "adapters" / f"test_{name}.py"
     return path.read_text() if path.exists() else ""
