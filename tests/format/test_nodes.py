@@ -48,3 +48,10 @@ def test_absurd_rollbacks_are_clamped(count: int) -> None:
 
     expected = ["p2"] if count > 0 else ["p1", "r1", "p2"]
     assert expected == ids(graph)
+
+
+def test_each_flag_is_a_bit_of_its_own() -> None:
+    """Two that share one would be taken for each other."""
+    flags = [value for name, value in vars(Is).items() if name.isupper()]
+
+    assert [1 << bit for bit in range(len(flags))] == sorted(flags)

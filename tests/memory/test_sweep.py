@@ -727,7 +727,8 @@ def kept_spend(folder: Path) -> dict[str, int]:
     out: dict[str, int] = {}
     for told in kept(folder, "spend"):
         count = sum(told[name] for name in ("input", "output", "cache_creation", "cache_read"))
-        out[told["day"]] = out.get(told["day"], 0) + count
+        day = told["day"][:10]
+        out[day] = out.get(day, 0) + count
     return out
 
 

@@ -31,9 +31,9 @@ class Is:
     CLOSES = 1024  # the writer said good-bye
     SYNTHETIC = 2048  # written by a repair
     GOES_ON = 4096  # what the agent waited for has come, or it waits no more
-    BY_USER = 16384  # said of an interruption: the user made it
     TRAILS = 8192  # its `tip` may lag behind: what goes on from there counts, whenever written
-    CLEARS = 16384  # a root that starts with an empty context; what stands before it was not left
+    BY_USER = 16384  # said of an interruption: the user made it
+    CLEARS = 32768  # a root that starts with an empty context; what stands before it was not left
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):

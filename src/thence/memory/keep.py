@@ -663,8 +663,9 @@ def _words(uid: str, events: Iterable[SessionEvent], rows: Iterable[EventRow]) -
             # What the harness noted for itself, whole files among it, was neither said nor done.
             note = event.role == "system" and not _has_output(event.payload)
             body = words_of(event, _NOTE) if note else words_of(event)
-        if body or event.kind in _BASES:
-            tokens = meta(agent, event.kind, event.tool, implied[event.event_id])
+        bits = implied[event.event_id]
+        if body or bits or event.kind in _BASES:
+            tokens = meta(agent, event.kind, event.tool, bits)
             yield Words(event.event_id, body, tokens)
 
 

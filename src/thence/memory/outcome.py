@@ -237,7 +237,10 @@ def question_open(seen: Evidence) -> Verdict | None:
     asks = bool(seen.open) and waits_for_human(seen.open[-1])
     if not waits and not asks:
         return None
-    what = short(seen.open[-1].call.summary if seen.open else said(seen.turn.events[-1]), 100)
+    if seen.open:
+        what = short(seen.open[-1].call.summary, 100)
+    else:
+        what = short(said(seen.last) if seen.last is not None else "", 100)
     return Verdict("waiting", "question open", (f"it waits for the user: {what}",))
 
 

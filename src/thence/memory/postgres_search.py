@@ -175,19 +175,19 @@ def marks_of(meta: str, tenant: str, number: int) -> list[str]:
 _MARK_AGAIN: Final = """
     UPDATE words AS t SET body = ts_delete(t.body, m.marks) || v.marks::tsvector
     FROM unnest(%s::text[], %s::bigint[], %s::text[]) AS v(uid, event_id, marks)
-    JOIN words AS w ON w.tenant = %s AND w.uid = v.uid AND w.event_id = v.event_id
+    JOIN words AS w ON w.tenant=%s AND w.uid = v.uid AND w.event_id = v.event_id
     CROSS JOIN LATERAL (SELECT ARRAY(
         SELECT lexeme FROM unnest(w.body) WHERE lexeme ~ '^=(kind|tool)'
     ) AS marks, tsvector_to_array(v.marks::tsvector) AS wanted) AS m
-    WHERE t.tenant = w.tenant AND t.uid = w.uid AND t.event_id = w.event_id AND t.piece = w.piece
+    WHERE t.tenant=w.tenant AND t.uid = w.uid AND t.event_id = w.event_id AND t.piece = w.piece
         AND NOT (m.marks @> m.wanted AND m.wanted @> m.marks)
 """
 _WITHOUT_WORDS: Final = """
     SELECT e.uid, e.event_id, e.id, e.ts FROM unnest(%s::text[], %s::bigint[]) AS v(uid, event_id)
-    JOIN events AS e ON e.uid = v.uid AND e.event_id = v.event_id AND e.tenant = %s
+    JOIN events AS e ON e.uid = v.uid AND e.event_id = v.event_id AND e.tenant=%s
     WHERE NOT EXISTS (
         SELECT 1 FROM words AS t
-        WHERE t.tenant = e.tenant AND t.uid = e.uid AND t.event_id = e.event_id
+        WHERE t.tenant=e.tenant AND t.uid = e.uid AND t.event_id = e.event_id
     )
 """
 
