@@ -135,6 +135,11 @@ def unchanged(source: Source, cursor: Cursor) -> bool:
     return True
 
 
+def is_made_at(mark: Mark, path: str) -> bool:
+    """Whether a mark was made of a file that lay at a path."""
+    return mark.place == _place(path)
+
+
 def measured(source: Source) -> tuple[int, float]:
     """Give the bytes of a session's files, and when the last of them was written."""
     size, modified = 0, 0.0

@@ -54,7 +54,9 @@ def united(places: Sequence[list[Fact]]) -> list[Fact]:
             for fact, nth, moment in zip(facts, times, _moments(facts), strict=True)
             if nth is not None and (fact.node.id, nth) not in known
         ]
-        known.update((f.node.id, nth) for f, nth in zip(facts, times, strict=True) if nth is not None)
+        known.update(
+            (f.node.id, nth) for f, nth in zip(facts, times, strict=True) if nth is not None
+        )
         out += [(name_in(fact.file), moment, fact) for fact, moment in new]
     out.sort(key=lambda entry: entry[:2])
     return [fact for _, _, fact in out]
