@@ -12,7 +12,8 @@ Invariant: a place that has not changed since it was read is not opened.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 from zlib import crc32
 
@@ -23,7 +24,7 @@ from thence.adapters.files import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
 from thence.memory.fields import located, printable
-from thence.memory.store import Known
+from thence.memory.store import Inventory, Known
 
 FIRST = ""
 """The ending of names in the first place."""
@@ -47,6 +48,19 @@ def arrange(sources: Sequence[Source], before: Known | None) -> tuple[Source, ..
         may_be_first = FIRST not in taken and (before is None or _was_moved(source, before))
         taken[FIRST if may_be_first else _new_place(source, taken)] = source
     return tuple(_placed(taken[place], place) for place in sorted(taken))
+
+
+def find_sessions(
+    adapter: Adapter, roots: Iterable[Path], inventory: Inventory | None
+) -> Iterator[Source]:
+    """Yield the sessions of an agent, each once, with its files in all places."""
+    found: dict[str, list[Source]] = {}
+    for root in roots:
+        for source in adapter.find(root):
+            found.setdefault(source.uid, []).append(source)
+    stored = inventory.sessions if inventory is not None else {}
+    for uid, sources in found.items():
+        yield unite(arrange(sources, stored.get(uid)))
 
 
 def are_known(source: Source, cursor: Cursor) -> bool:
