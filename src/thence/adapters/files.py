@@ -135,6 +135,33 @@ def unchanged(source: Source, cursor: Cursor) -> bool:
     return True
 
 
+def is_made_at(mark: Mark, path: str) -> bool:
+    """Whether a mark was made of a file that lay at a path."""
+    return mark.place == _place(path)
+
+
+def bytes_read(mark: Mark, path: str, status: os.stat_result) -> int:
+    """Return how many bytes of a file were read; 0 of one that is another by now.
+
+    A file that differs from its mark is opened, and looked at no further than at its edges.
+    """
+    if _is(mark, status, path):
+        return status.st_size if not mark.torn else min(mark.offset, status.st_size)
+    if _is_touched(mark, status, path):
+        return 0
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError):
+        return 0
+    try:
+        content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
+        return mark.offset if _recognised(mark, content) is not None else 0
+    except OSError:
+        return 0
+    finally:
+        os.close(handle)
+
+
 def measured(source: Source) -> tuple[int, float]:
     """Give the bytes of a session's files, and when the last of them was written."""
     size, modified = 0, 0.0
@@ -324,11 +351,7 @@ class _Reading:
         before = self._before
         if before is None:
             return _mark(status, self._file.path), _NO_EDGES
-        touched = (
-            before.inode == status.st_ino
-            and before.size == status.st_size
-            and not _has_times(before, status, self._file.path)
-        )
+        touched = _is_touched(before, status, self._file.path)
         if not touched and (edges := _recognised(before, content)) is not None:
             return before, edges
         generation = before.generation
@@ -374,6 +397,13 @@ def _is(mark: Mark, status: os.stat_result, path: str) -> bool:
         status.st_ino,
         status.st_size,
         status.st_dev,
+    )
+
+
+def _is_touched(mark: Mark, status: os.stat_result, path: str) -> bool:
+    """Return whether a file was written since without a change of its size."""
+    return (mark.inode, mark.size) == (status.st_ino, status.st_size) and not _has_times(
+        mark, status, path
     )
 
 

@@ -22,7 +22,7 @@ from thence.errors import ThenceError
 from thence.format.figures import argument
 
 if TYPE_CHECKING:
-    from thence.adapters import Adapter, Source
+    from thence.adapters import Adapter, File, Source
     from thence.format.records import JSON
     from thence.memory.store import Inventory, Known, SessionRow, Store
 
@@ -82,20 +82,18 @@ class Seen:
             if forgotten:
                 self.forgotten += here.st_size
             else:
-                self._file(file.key, here, before)
+                self._file(file, here, before)
 
-    def _file(self, key: str, here: os.stat_result, before: Known | None) -> None:
-        mark = before.cursor.marks.get(key) if before is not None else None
+    def _file(self, file: File, here: os.stat_result, before: Known | None) -> None:
+        from thence.adapters.files import bytes_read
+
+        mark = before.cursor.marks.get(file.key) if before is not None else None
         if mark is None:
             self.unread += here.st_size
             return
-        same = (mark.inode, mark.size, mark.mtime_ns) == (
-            *(here.st_ino, here.st_size),
-            here.st_mtime_ns,
-        )
-        read = here.st_size if same and not mark.torn else min(mark.offset, here.st_size)
+        read = bytes_read(mark, file.path, here)
         self.kept += read
-        if same:
+        if mark.torn and (mark.inode, mark.size) == (here.st_ino, here.st_size):
             self.torn += here.st_size - read
         else:
             self.unread += here.st_size - read
@@ -108,15 +106,15 @@ class Seen:
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Compare bytes seen with bytes read, agent by agent."""
     from thence.adapters.files import SKIPPED_LINKS
+    from thence.memory.places import find_sessions
 
     SKIPPED_LINKS.clear()  # those that are met now are told of by `links`
     inventory = store.known() if store is not None else None
     roots = wiring.roots(known)
     every = {agent: Seen(agent) for agent in known}
     for agent, adapter in known.items():
-        for root in roots.get(agent, ()):
-            for source in adapter.find(root):
-                every[agent].add(source, inventory)
+        for source in find_sessions(adapter, roots.get(agent, ()), inventory):
+            every[agent].add(source, inventory)
     wide = max((len(several(seen.files, "file")) for seen in every.values()), default=0)
     for agent, seen in every.items():
         if agent in roots:

@@ -457,14 +457,15 @@ class Pending:
 
 def pending(known: Mapping[str, Adapter], roots: Roots, store: Store | None) -> list[Pending]:
     """Find out what a sweep would read, and open no session."""
+    from thence.memory.places import find_sessions
+
     inventory = store.known() if store is not None else None
     fingerprint = wiring.fingerprint()
     out: list[Pending] = []
     for name, places in roots.items():
         one = Pending(name, fingerprint)
-        for place in places:
-            for source in known[name].find(place):
-                one.add(source, inventory)
+        for source in find_sessions(known[name], places, inventory):
+            one.add(source, inventory)
         out.append(one)
     return out
 

@@ -23,6 +23,7 @@ from typing import Protocol
 import msgspec
 
 from thence.format import gather, joins
+from thence.format.copies import place_of
 from thence.format.facts import Block, Edge, Fact, is_line_name
 from thence.format.graph import State
 from thence.format.kinds import tool_kind
@@ -52,7 +53,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 4
+VERSION = 5
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -449,6 +450,7 @@ def is_resumable(state: FoldState) -> bool:
         state.version == VERSION
         and len(state.facts) <= MAX_WINDOW_RECORDS
         and len(state.anchors) <= MAX_SIDE_LOGS
+        and not any(map(place_of, state.lines))
         and not any(f.piece is not None or f.turn_bill is not None for f in state.facts)
     )
 
@@ -544,6 +546,8 @@ def _check_order(facts: Sequence[Fact], state: FoldState) -> None:
         now = fact.generation, fact.line
         before = state.lines.get(fact.file)
         if before is None:
+            if place_of(fact.file):
+                raise Unfoldable("a copy in another place")
             if fact.generation or (fact.channel == "main" and fact.file < state.last_file):
                 raise Unfoldable("a new log before the others")
         elif fact.generation != before[0]:

@@ -119,7 +119,9 @@ def log_of(fact: Fact) -> str:
 def may_seal(view: View) -> bool:
     """Return whether the records are of a kind whose order and links a window can hold."""
     whole = view.whole
-    if whole.in_pieces or (whole.is_unlinked and any(f.base is not None for f in whole.facts)):
+    if not whole.is_in_one_place or whole.in_pieces:
+        return False
+    if whole.is_unlinked and any(f.base is not None for f in whole.facts):
         return False
     logs = [log_of(fact) for fact in whole.facts]
     if len(set(logs)) == 1:

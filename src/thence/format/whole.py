@@ -2,8 +2,9 @@
 
 Files may come in any order and in any number of pieces, rewritten or read twice: the same facts
 give the same session. Every fact ends in exactly one state, and every bill is counted once. What
-a rewritten log no longer holds stays, dead, with the reason `rewritten`. Whoever knows other
-sessions says with `replayed` which records are copies of theirs.
+a rewritten log no longer holds stays, dead, with the reason `rewritten`, unless a copy of the log
+in another place still holds it (`copies`). Whoever knows other sessions says with `replayed` which
+records are copies of theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cached_property
 import msgspec
 
 from thence.format import gather, joins, repair
+from thence.format.copies import by_place, place_of, united
 from thence.format.facts import (
     MIRRORED,
     Base,
@@ -82,7 +84,8 @@ class Whole:
         self.before = before or Before([])
         self._replayed = replayed
         now, self.gone = _generations(name_repeats(in_written_order(facts)))
-        """Facts that a log held before it was rewritten, and holds no more."""
+        """Facts that a log held before it was rewritten, and no place holds any more."""
+        self._places = by_place(now)
         events = [fact for fact in now if fact.blocks]
         self.about_only = [fact for fact in now if not fact.blocks]
         self._traits = _traits(events)
@@ -91,21 +94,47 @@ class Whole:
             or bool(self._traits & _Has.COPIES)
             or any(fact.origin is not None for fact in self.about_only)
         )
-        self.facts, self._shared = self._put_right(events, billed)
+        if self.is_in_one_place:
+            self.facts, self._shared = self._put_right(events, self.about_only, billed)
+        else:
+            self.facts, self._shared = self._unite(billed)
         """The facts that are events, in written order, linked; those no log holds are not here."""
 
+    def _unite(self, billed: Container[str]) -> tuple[list[Fact], dict[str, int]]:
+        """Put right what each place holds by itself, and return the union of it.
+
+        What a log says depends on what stands before it there: totals, the line it continues.
+        """
+        notes = [[fact for fact in place if not fact.blocks] for place in self._places]
+        self.about_only = united(notes)
+        places: list[list[Fact]] = []
+        shared: dict[str, int] = {}
+        for place, about_only in zip(self._places, notes, strict=True):
+            events = [fact for fact in place if fact.blocks]
+            facts, more = self._put_right(events, about_only, billed)
+            places.append(facts)
+            shared = more | shared
+        facts = united(places)
+        has_sides = self._traits & _Has.SIDES
+        return _said_once(_without_mirrors(facts)) if has_sides else facts, shared
+
     def _put_right(
-        self, events: list[Fact], billed: Container[str]
+        self, events: list[Fact], about_only: list[Fact], billed: Container[str]
     ) -> tuple[list[Fact], dict[str, int]]:
         """Link and bill facts, where they are not already; most sessions need nothing of it."""
         has = self._traits
-        out, shared = gather.gathered(events, self.about_only, in_pieces=bool(has & _Has.PIECES))
+        out, shared = gather.gathered(events, about_only, in_pieces=bool(has & _Has.PIECES))
         if has & _Has.TOTALS:
             out = _billed(out)
         if has & _Has.SIDES:
             out = _said_once(_without_mirrors(out))
         out = _paid_here(out, billed)
         return (_linked(out) if has & _Has.UNLINKED else out), shared
+
+    @property
+    def is_in_one_place(self) -> bool:
+        """Whether no other place holds a copy of the session, as nearly always."""
+        return len(self._places) == 1
 
     @property
     def in_pieces(self) -> bool:
@@ -501,24 +530,28 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
         newest[fact.file] = max(newest.get(fact.file, 0), fact.generation)
     now = [fact for fact in facts if fact.generation == newest[fact.file]]
     current = {fact.node.id for fact in now}
-    gone = [f for f in facts if f.generation != newest[f.file] and f.node.id not in current]
+    before = [fact for fact in facts if fact.generation != newest[fact.file]]
+    gone = [fact for fact in _billed(before) if fact.node.id not in current]
     # A log that was rewritten back and forth held the same records several times: once is enough.
     last = {(fact.file, fact.node.id): fact.generation for fact in gone}
-    return now, [f for f in gone if f.generation == last[f.file, f.node.id]]
+    gone = [f for f in gone if f.generation == last[f.file, f.node.id]]
+    places = by_place(gone)
+    return now, gone if len(places) == 1 else united(places)
 
 
 def name_repeats(facts: list[Fact]) -> list[Fact]:
     """Return facts in which repeated records without an id have names of their own."""
     if len({fact.node.id for fact in facts}) == len(facts):
         return facts
-    times: dict[tuple[str, int], int] = {}
+    times: dict[tuple[str, int, str], int] = {}
     out = facts
     for at, fact in enumerate(facts):
         name = fact.node.id
         if not is_line_name(name) or not fact.blocks:
             continue
-        before = times.get((name, fact.generation), 0)
-        times[name, fact.generation] = before + 1
+        line = name, fact.generation, place_of(fact.file)
+        before = times.get(line, 0)
+        times[line] = before + 1
         if before:
             out = list(facts) if out is facts else out
             out[at] = named_repeat(fact, before)
@@ -537,7 +570,7 @@ def _billed(facts: list[Fact]) -> list[Fact]:
     A total that falls has started again. Where a log begins to tell single bills, its totals no
     longer count: they say the same, with errors.
     """
-    before: dict[tuple[str, str], Usage] = {}
+    before: dict[tuple[str, str, int], Usage] = {}
     exact: set[str] = set()
     out: list[Fact] = []
     for fact in facts:
@@ -545,7 +578,7 @@ def _billed(facts: list[Fact]) -> list[Fact]:
             exact.add(fact.channel)
         total = fact.running
         if total is not None and fact.channel not in exact:
-            log = (fact.channel, fact.file)
+            log = (fact.channel, fact.file, fact.generation)
             last = before.get(log, Usage())
             more = joins.subtracted(total, last) if total.total >= last.total else total
             before[log] = total
@@ -593,7 +626,8 @@ def _linked(facts: list[Fact]) -> list[Fact]:
     made: dict[tuple[str, str], list[Fact]] = {}
     for (channel, file), log in logs.items():
         base = next((f.base for f in log if f.base is not None), None)
-        before = _line(made.get((channel, base.file), []), known, base) if base else []
+        log_before = made.get((channel, base.file + place_of(file)), []) if base else []
+        before = _line(log_before, known, base) if base else []
         nodes = in_sequence([f.node for f in (*before, *log)])[len(before) :]
         linked = [
             msgspec.structs.replace(fact, node=node) for fact, node in zip(log, nodes, strict=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import force_setattr as set_field
 
-from thence.adapters import Adapter, Batch, Cursor, Mark, Source
+from thence.adapters import Batch, Cursor, Mark, Source
 from thence.adapters.files import remembering
 from thence.errors import ThenceError
 from thence.format import gather, kinds, outcomes
@@ -40,6 +40,7 @@ from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
 from thence.memory.growth import Growing, Growth, light, restated, shortened
 from thence.memory.packs import Blobs, read_all
+from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
 from thence.memory.search import meta
 from thence.memory.store import (
@@ -157,7 +158,7 @@ class Keeper:
 
     def keep(
         self,
-        adapter: Adapter,
+        adapter: SourceReader,
         source: Source,
         known: Known | None,
         grown: Growing | None,
@@ -172,13 +173,14 @@ class Keeper:
         with its size. `carried` is for a session that was evicted and whose source lost its
         beginning since: what it took then goes on counting.
 
-        With `again` all is read from the start; of what is stored only that is kept which the
-        source held before it was rewritten. `more` says that this goes on with the same sweep.
+        With `again` all is read from the start; of what is stored only that is kept which no
+        file of the source holds any more. `more` says that this goes on with the same sweep.
         """
         if again and grown is not None:
             stored = grown.load()
-            lost = _rewritten(stored)
-            batch = self._read(adapter, source, _restarted(stored.cursor) if lost else None)
+            there = {file.key for file in source.files}
+            lost = _lost(stored, there)
+            batch = self._read(adapter, source, _restarted(stored.cursor, there) if lost else None)
             batch.events[:0] = self._recovered(lost, source, batch)
             return self.kept(source, batch, known, None, carried=carried)
         batch = self._read(adapter, source, grown.tail.cursor if grown else None)
@@ -187,7 +189,7 @@ class Keeper:
             return self.keep(adapter, source, known, grown, carried=carried, again=True)
         return self.kept(source, batch, known, grown, carried=carried)
 
-    def _read(self, adapter: Adapter, source: Source, cursor: Cursor | None) -> Batch:
+    def _read(self, adapter: SourceReader, source: Source, cursor: Cursor | None) -> Batch:
         """Read the next piece of a source; ids and names in it hold no secret."""
         with remembering(self._redactor.redact_uncounted):
             batch = adapter.read(source, cursor)
@@ -458,7 +460,7 @@ class Keeper:
         return change
 
     def _row(self, growth: Growth, source: Source, batch: Batch, known: Known | None) -> SessionRow:
-        size = sum(mark.size for mark in batch.cursor.marks.values() if mark.size > 0)
+        size = size_of_first(batch.cursor.marks)
         about = growth.delta.about
         cwd = about.get("cwd")
         repo = (
@@ -578,17 +580,27 @@ def _ends(payload: JSON, end: int) -> JSON:
     return payload
 
 
-def _rewritten(held: Held) -> list[Fact]:
-    """Give what logs held before they were rewritten: no source has it any more."""
+def _lost(held: Held, there: Container[str]) -> list[Fact]:
+    """Give what no source has any more: of logs that were rewritten, and of those not `there`."""
     marks = held.cursor.marks
-    return [f for f in held.facts if f.file in marks and f.generation < marks[f.file].generation]
+    return [
+        fact
+        for fact in held.facts
+        if fact.file in marks
+        and (fact.file not in there or fact.generation < marks[fact.file].generation)
+    ]
 
 
-def _restarted(cursor: Cursor) -> Cursor:
-    """Give a cursor at the start of the same files, which go on counting how often they changed."""
+def _restarted(cursor: Cursor, there: Container[str]) -> Cursor:
+    """Give a cursor at the start of the files that are there.
+
+    They go on counting how often they changed.
+    """
     return Cursor(
         {
             key: Mark(mark.device, mark.inode, -1, mark.mtime_ns, generation=mark.generation)
+            if key in there
+            else mark
             for key, mark in cursor.marks.items()
         }
     )

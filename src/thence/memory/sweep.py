@@ -38,6 +38,7 @@ from thence.memory.exclusion import PEEK, Exclusion, project_told
 from thence.memory.growth import Growing
 from thence.memory.keep import Carried, Keeper, salvaged, with_payloads
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
+from thence.memory.places import SourceReader, are_known, arrange, reader_of, unite
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, Report
 from thence.memory.spending import spend_from_row
@@ -109,6 +110,8 @@ class Job(msgspec.Struct):
 
     adapter: str
     source: Source
+    places: tuple[Source, ...]
+    """Where the session lies; `source` is all of them."""
     size: int
     modified: float
     older: bool = False
@@ -220,22 +223,24 @@ class Sweep:
         then those that are older than all that is stored, the newest first. A first sweep has
         nothing but these: the sessions of the last days are there within its first seconds.
         """
-        found: dict[str, tuple[str, Source]] = {}
+        sources: dict[str, tuple[str, list[Source]]] = {}
         SKIPPED_LINKS.clear()
         for name, places in roots.items():
             for place in places:
                 for found_source in self._adapters[name].find(place):
                     source = self._clean_source(found_source, known)
                     self.report.sources += 1
-                    uid = source.uid
-                    # Of two places that hold the same session the one with more of it counts.
-                    if uid not in found or _size(source) > _size(found[uid][1]):
-                        found[uid] = name, source
+                    sources.setdefault(source.uid, (name, []))[1].append(source)
                 self._progress(Progress("find", all_sources=self.report.sources))
         self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
+        found = {
+            uid: (name, arrange(copies, known.sessions.get(uid)))
+            for uid, (name, copies) in sources.items()
+        }
         self._mark_gone(found, roots, known)
-        jobs = [job for name, source in found.values() if (job := self._job(name, source, known))]
-        self.report.unchanged = self.report.sources - len(jobs) - self.report.excluded
+        jobs = [job for name, copies in found.values() if (job := self._job(name, copies, known))]
+        read = sum(len(sources[job.source.uid][1]) for job in jobs)
+        self.report.unchanged = self.report.sources - read - self.report.excluded
         if known.takes_older:
             stored = map(_modified_ns, known.sessions.values())
             oldest = min(stored, default=math.inf)
@@ -255,12 +260,13 @@ class Sweep:
         if (
             before is not None
             and before.redactor == self._fingerprint.redaction
-            and all(file.key in before.cursor.marks for file in source.files)
+            and are_known(source, before.cursor)
         ):
             return source
         return fields.clean_source(source, self._redactor)
 
-    def _job(self, name: str, source: Source, known: Inventory) -> Job | None:
+    def _job(self, name: str, copies: tuple[Source, ...], known: Inventory) -> Job | None:
+        source = unite(copies)
         if known.forgotten and known.is_forgotten(source.uid):
             return None
         before = known.sessions.get(source.uid)
@@ -268,28 +274,24 @@ class Sweep:
             before is not None
             and self._is_stale(source, before)
             and source.uid not in self._anew
-            and not self._is_intact(self._adapters[name], source, before)
+            and not self._is_intact(reader_of(self._adapters[name], copies), source, before)
         ):
             self._altered.add(source.uid)
         if before is not None and not self._is_due(source, before):
             return None
-        if self._exclude and self._is_excluded(source):
-            self.report.excluded += 1
+        if self._exclude and any(map(self._is_excluded, copies)):
+            self.report.excluded += len(copies)
             return None
         done = 0
         if before is not None and not before.evicted and not self._is_stale(source, before):
             done = sum(mark.offset for mark in before.cursor.marks.values())
         modified = max((found.st_mtime for found in _stats(source)), default=0.0)
-        return Job(name, source, max(_size(source) - done, 0), modified)
+        return Job(name, source, copies, max(_size(source) - done, 0), modified)
 
     def _is_due(self, source: Source, before: Known) -> bool:
         """Whether a known session is to be read: it changed, or was read by older rules."""
         if not unchanged(source, before.cursor):
-            place = fields.located(before.path)
-            elsewhere = place != fields.printable(source.path) and os.path.lexists(place)
-            return not elsewhere or _size(source) > sum(
-                mark.size for mark in before.cursor.marks.values()
-            )
+            return True
         return before.evicted is None and self._is_stale(source, before)
 
     def _is_stale(self, source: Source, before: Known) -> bool:
@@ -298,7 +300,7 @@ class Sweep:
             source.uid not in self._altered and self._fingerprint.needs_source(before)
         )
 
-    def _is_intact(self, adapter: Adapter, source: Source, before: Known) -> bool:
+    def _is_intact(self, adapter: SourceReader, source: Source, before: Known) -> bool:
         """Return whether a source still has all that was read of it.
 
         If not, reading it from the start would lose what only the store has.
@@ -324,7 +326,7 @@ class Sweep:
 
     def _mark_gone(
         self,
-        found: Mapping[str, tuple[str, Source]],
+        found: Mapping[str, tuple[str, tuple[Source, ...]]],
         roots: Mapping[str, Sequence[Path]],
         known: Inventory,
     ) -> None:
@@ -336,7 +338,7 @@ class Sweep:
         changed: dict[str, str] = {}
         for uid, one in known.sessions.items():
             if uid in found:
-                path, place = fields.printable(found[uid][1].path), fields.located(one.path)
+                path, place = fields.printable(found[uid][1][0].path), fields.located(one.path)
                 if one.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path
             elif (
@@ -422,7 +424,7 @@ class Sweep:
                 yield piece
 
     def _read_one(self, job: Job, before: Known | None) -> Iterator[Piece]:
-        source, adapter = job.source, self._adapters[job.adapter]
+        source, adapter = job.source, reader_of(self._adapters[job.adapter], job.places)
         path = fields.printable(source.path)  # is shown, and not stored
         try:
             grown, carried = None, None
@@ -467,7 +469,7 @@ class Sweep:
             what = "vanished" if _is_deleted(source) else "failed"
             yield Piece(Outcome(source.uid, path, what, why=_why(error)))
 
-    def _carried(self, adapter: Adapter, source: Source, before: Known) -> Carried | None:
+    def _carried(self, adapter: SourceReader, source: Source, before: Known) -> Carried | None:
         """Give what an evicted session took, if its source no longer holds all that was read."""
         probe = adapter.read(source, before.cursor)
         if all(notice.what != REWRITTEN for notice in probe.notices):

@@ -189,7 +189,7 @@ def narrowed(
         for name in roots:
             source = known[name].at(path)
             if source is not None:
-                sources.setdefault(name, {})[source.uid] = source
+                sources.setdefault(name, {})[source.path] = source
                 break
     readers: dict[str, Adapter] = dict(known)
     for name, found in sources.items():
