@@ -21,6 +21,7 @@ import msgspec
 
 from thence.format.normal import DERIVED, KINDS, kind_bit
 from thence.format.records import JSON, time_text
+from thence.memory.pairs import index_text
 from thence.memory.search import BUDGET, CAP, Answer, Found, Query, token
 from thence.memory.store import STATES, Change
 
@@ -97,11 +98,12 @@ class Words:
         """Index texts by the row of their event, in the order of these."""
         batch: list[tuple[int, str, str]] = []
         name, size, is_last = "", 0, False
-        for row in rows:
+        for number, text, meta in rows:
             if not name:
-                name, size, is_last = self._table(row[0])
-            batch.append(row)
-            size += len(row[1])
+                name, size, is_last = self._table(number)
+            body = index_text(text)
+            batch.append((number, body, meta))
+            size += len(body)
             if is_last and size >= TABLE_BYTES:
                 self._flush(name, batch, size)
                 batch, name = [], ""
@@ -116,7 +118,8 @@ class Words:
             self.add([(row, body, meta)])
             return
         self._db.execute(f"DELETE FROM {name} WHERE rowid=?", (row,))  # noqa: S608
-        self._db.execute(f"INSERT INTO {name}(rowid, body, meta) VALUES(?,?,?)", (row, body, meta))
+        insert = f"INSERT INTO {name}(rowid, body, meta) VALUES(?,?,?)"
+        self._db.execute(insert, (row, index_text(body), meta))
 
     def _table(self, row: int) -> tuple[str, int, bool]:
         """Return the table of a row, the bytes of its text, and whether no other comes after it."""

@@ -32,6 +32,7 @@ from psycopg.pq import Format
 
 from thence.format.normal import KINDS
 from thence.memory.index import FIRST, SHARES, SPAN, WORTHS, digest_text, time_told
+from thence.memory.pairs import index_text
 from thence.memory.search import BUDGET, CAP, Answer, Found, Query, meta
 from thence.memory.store import STATES, EventRow
 
@@ -112,6 +113,7 @@ class VectorDumper(Dumper):
 
 def vectors(body: str, marks: Sequence[str]) -> list[Vector]:
     """Spell a text as vectors, one a piece, each with all of the marks."""
+    body = index_text(body)
     words = words_in(body)
     short = _short_places(words) if len(words) <= PLACES and len(body) * 4 <= PIECE else None
     pieces = _pieces(words) if short is None else [short]

@@ -19,6 +19,7 @@ from thence.format.records import JSON
 from thence.memory import runs
 from thence.memory.index import Words, digest_text, every, first
 from thence.memory.packs import Blobs
+from thence.memory.pairs import index_text
 from thence.memory.rows import (
     FOR_LATER,
     REPACK,
@@ -249,7 +250,7 @@ def put_digest(
     db.execute(
         "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
         " WHERE id=?",
-        (digest_text(body), session),
+        (index_text(digest_text(body)), session),
     )
     db.execute("DELETE FROM signals WHERE session=?", (session,))
     signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in digested.signals]
