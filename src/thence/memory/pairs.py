@@ -1,10 +1,10 @@
 """Chinese, Japanese and Korean in the index: runs of their characters as overlapping pairs.
 
 These scripts put few or no spaces between words, and the tokenizer takes a run of letters for one
-word. So a run goes to the index as its pairs, then its last character: `修复登录` as `修复`, `复登`,
-`登录`, `录`. A search for two or more characters is a phrase of pairs, one for a single character
-asks for the pairs that begin with it. A run ends where another script begins: `修复login` has the
-word `login`.
+word. So a run goes to the index as its pairs, then its last character: `登录系统` becomes `登录`,
+`录系`, `系统`, `统`. A search for two or more characters is a phrase of pairs; one for a single
+character asks for the pairs that begin with it. A run ends where another script begins: `修复login`
+has the word `login`.
 
 Full-width letters and half-width kana, and syllables that are written in parts, are the same as
 their usual form (NFKC). Text without any such character is left as it is, at the cost of one look.
