@@ -355,6 +355,16 @@ def test_calls_of_all_kinds(home: Home) -> None:
     assert 6 == len(whole.messages().open_calls)
 
 
+def test_output_in_json_is_decoded_under_the_same_id(home: Home) -> None:
+    """X12: the text is what later versions would have written; the id stays that of the line."""
+    wrapped = {"output": "a\nb", "metadata": {"exit_code": 7, "duration_seconds": 0.5}}
+    whole = home.load([meta(), call("shell", "c", command=["x"]), output("c", json.dumps(wrapped))])
+    [result] = [event for event in whole.whole.events if event.kind == "tool_result"]
+
+    assert "Exit code: 7\nWall time: 0.5 seconds\nOutput:\na\nb" == result.payload
+    assert 750245149157891 == result.event_id
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

@@ -81,7 +81,7 @@ def test_a_hit_is_the_event_with_its_number(desk: Desk) -> None:
     }
 
     assert 2 < len(hits)
-    for hit in hits:
+    for hit in (hit for hit in hits if hit["kind"] != "title"):
         event = shown[hit["session_uid"]][hit["seq"]]
 
         assert (hit["event_id"], hit["seq"]) == (event["event_id"], event["seq"])

@@ -21,6 +21,7 @@ from thence.memory import postgres_schema as schema
 from thence.memory import postgres_search as module
 from thence.memory import search as search_module
 from thence.memory.index import every
+from thence.memory.pairs import index_text
 from thence.memory.postgres import Postgres
 from thence.memory.postgres_search import (
     Vector,
@@ -204,7 +205,7 @@ def test_pieces_hold_every_word_and_every_short_phrase(text: str, places: int, o
             {place: word for word, at in unpacked(vector).items() for place in at}
             for vector in vectors(text, ["=mark"])
         ]
-    words = words_in(text)
+    words = words_in(index_text(text))
     phrases = {
         tuple(piece.get(at + step, "") for step in range(4)) for piece in cut for at in piece
     }
@@ -268,7 +269,9 @@ def test_words_are_those_of_sqlite(tmp_path: Path) -> None:
     rows = every(db, "SELECT term FROM temp.seen WHERE col='body' ORDER BY doc, offset")
     store.close()
 
-    assert [word for text in TEXTS for word in words_in(text)] == [word for (word,) in rows]
+    assert [word for text in TEXTS for word in words_in(index_text(text))] == [
+        word for (word,) in rows
+    ]
 
 
 # -- going back -----------------------------------------------------------------------------

@@ -105,6 +105,28 @@ def opened(text: str) -> tuple[int | None, str]:
     return None, text[found.end() :] if found else text
 
 
+def decoded(text: str) -> str:
+    """Return a text, if it is Codex's early JSON envelope with the text envelope of later versions.
+
+    So the output is text as a program printed it, its lines apart, and no exit code is lost.
+    """
+    if text[:1] != "{" or '"metadata"' not in text[-CLIP:]:
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(value, dict) or value.keys() != {"output", "metadata"}:
+        return text
+    body, about = value["output"], value["metadata"]
+    code = about.get("exit_code") if isinstance(about, dict) else None
+    if not isinstance(body, str) or not isinstance(code, int):
+        return text
+    seconds = about.get("duration_seconds")
+    took = f"Wall time: {seconds} seconds\n" if isinstance(seconds, (int, float)) else ""
+    return f"Exit code: {int(code)}\n{took}Output:\n{body}"
+
+
 def plain(text: str) -> str:
     """Take the colours off a text."""
     return _ANSI.sub("", text)

@@ -361,9 +361,14 @@ class Whole:
     @cached_property
     def title(self) -> str | None:
         """The session's name: given, made up, or its first prompt."""
+        graph = self.graph
+        return title_of(self.about, self.first_prompt, lambda name: graph.place(name) is not None)
+
+    @cached_property
+    def first_prompt(self) -> str | None:
+        """The summary of the first prompt that has one."""
         prompts = (e.summary for e in self.events if e.kind == "user_msg" and not e.is_sidechain)
-        first = next((prompt for prompt in prompts if prompt), None)
-        return title_of(self.about, first, lambda event: self.graph.place(event) is not None)
+        return next((prompt for prompt in prompts if prompt), None)
 
     @cached_property
     def edges(self) -> list[Edge]:
@@ -424,6 +429,11 @@ def title_of(
     named = [title for event, title in own if title and is_known(event)]
     if named and (title := _word(named[-1])) is not None:
         return title
+    return prompt_title(prompt)
+
+
+def prompt_title(prompt: str | None) -> str | None:
+    """Return the title of a session that nobody gave one: its first prompt, if there is any."""
     return _headline(prompt) if prompt else None
 
 

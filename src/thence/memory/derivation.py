@@ -18,8 +18,8 @@ from thence.format import fold
 if TYPE_CHECKING:
     from thence.memory.store import Known
 
-READER = 5
-"""Version of the readers: raise it when the same bytes give other facts."""
+READER = 6
+"""Version of the readers: raise it when the same bytes give other facts, or are indexed anew."""
 
 DIGEST = 2
 """Version of digests: raise it when a field gets another meaning, or a better value."""

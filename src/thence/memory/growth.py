@@ -20,7 +20,7 @@ from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.lineage import SHARED
 from thence.format.normal import KINDS, SessionEvent, implied_bits, in_order
 from thence.format.records import text_of
-from thence.format.whole import Whole
+from thence.format.whole import Whole, prompt_title
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
 from thence.memory.store import (
     STATES,
@@ -163,6 +163,7 @@ class Growth:
         row = _summed_row(
             row,
             title=delta.title,
+            prompt=delta.sums.prompt,
             turn=delta.turn,
             edges=distinct_edges((*delta.edges, *ties)),
             spent=delta.sums.spent,
@@ -236,6 +237,7 @@ def _summed_row(
     row: SessionRow,
     *,
     title: str | None,
+    prompt: str | None,
     turn: str,
     edges: tuple[Edge, ...],
     spent: joins.Spent,
@@ -250,6 +252,7 @@ def _summed_row(
     return msgspec.structs.replace(
         row,
         title=title,
+        is_named=title != prompt_title(prompt),
         turn=turn,
         edges=edges,
         spent=spent,
@@ -272,6 +275,7 @@ def restated(whole: Whole, stored: Held | None, *, row: SessionRow) -> Change:
     row = _summed_row(
         row,
         title=whole.title,
+        prompt=whole.first_prompt,
         turn=whole.turn().state.value,
         edges=distinct_edges((*whole.edges, *(stored.ties if stored else ()))),
         spent=whole.spent if until is None else spent_of(spend),

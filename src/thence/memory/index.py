@@ -19,13 +19,18 @@ from typing import Any
 import apsw
 import msgspec
 
+from thence.format.graph import State
 from thence.format.normal import DERIVED, KINDS, kind_bit
 from thence.format.records import JSON, time_text
+from thence.memory.pairs import index_text
 from thence.memory.search import BUDGET, CAP, Answer, Found, Query, token
 from thence.memory.store import STATES, Change
 
 TABLE_BYTES = 32 << 20
 """Text that one table of the index holds; evicting a session rewrites no more than that."""
+
+MAX_TITLES = 50
+"""Sessions that one search finds by their titles."""
 
 FIRST_ROW = 1 << 27
 """The number of the first row of a store: as many fit below, for sessions that are older."""
@@ -35,6 +40,27 @@ _MERGES = 10  # percent of a table that may be marked as deleted, unless many go
 
 MIGRATION = "ALTER TABLE events ADD COLUMN implied INTEGER NOT NULL DEFAULT 0"
 """FROZEN: adds the kinds of events that are derived from each one; then `note_tokens` is due."""
+
+
+TITLES_MIGRATION = """
+    CREATE VIRTUAL TABLE title_words USING fts5(
+        body, meta, content='', contentless_delete=1, tokenize='unicode61'
+    );
+    INSERT INTO title_words(title_words, rank) VALUES('secure-delete', 1);
+"""
+"""FROZEN: adds the words of titles; then `index_digests_again` is due."""
+
+
+def index_digests_again(db: apsw.Connection) -> None:
+    """Index digests by pairs of characters; without events nothing else would."""
+    digests = "SELECT session, body, agent FROM digests JOIN sessions ON id=session"
+    for session, body, agent in every(db, digests):
+        text = digest_text(body)
+        if (indexed := index_text(text)) == text:
+            continue
+        db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
+        insert = "INSERT INTO digest_words(rowid, body, meta) VALUES(?,?,?)"
+        db.execute(insert, (session, indexed, f"agent{agent}"))
 
 
 def note_tokens(db: apsw.Connection) -> None:
@@ -97,11 +123,12 @@ class Words:
         """Index texts by the row of their event, in the order of these."""
         batch: list[tuple[int, str, str]] = []
         name, size, is_last = "", 0, False
-        for row in rows:
+        for number, text, meta in rows:
             if not name:
-                name, size, is_last = self._table(row[0])
-            batch.append(row)
-            size += len(row[1])
+                name, size, is_last = self._table(number)
+            body = index_text(text)
+            batch.append((number, body, meta))
+            size += len(body)
             if is_last and size >= TABLE_BYTES:
                 self._flush(name, batch, size)
                 batch, name = [], ""
@@ -116,7 +143,8 @@ class Words:
             self.add([(row, body, meta)])
             return
         self._db.execute(f"DELETE FROM {name} WHERE rowid=?", (row,))  # noqa: S608
-        self._db.execute(f"INSERT INTO {name}(rowid, body, meta) VALUES(?,?,?)", (row, body, meta))
+        insert = f"INSERT INTO {name}(rowid, body, meta) VALUES(?,?,?)"
+        self._db.execute(insert, (row, index_text(body), meta))
 
     def _table(self, row: int) -> tuple[str, int, bool]:
         """Return the table of a row, the bytes of its text, and whether no other comes after it."""
@@ -218,7 +246,8 @@ class Search:
             self._rows += self._table(name)
             back = start
         best = heapq.nlargest(wanted, ((score(*row), row[0]) for row in self._rows))
-        found = [self._found(number, score) for score, number in best] + self._digests()
+        found = [self._found(number, score) for score, number in best]
+        found += [*self._digests(), *self._titles()]
         found.sort(key=lambda f: (-f.score, -f.ts))
         capped = capped or len(self._rows) >= CAP
         since = first(self._db, "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1", back or 0)
@@ -254,6 +283,21 @@ class Search:
         )
         name, told = KINDS[kind], STATES[state].value
         return Found(uid, event, ts, name, told, ref, score, row=number, session=session)
+
+    def _titles(self) -> list[Found]:
+        """Return the sessions whose title, made by the client or the user, has the words."""
+        if not self._query.wanted:
+            return []
+        tests = ["title_words MATCH ?", "s.evicted IS NULL"]
+        if self._sessions is not None:
+            tests.append(f"s.id IN ({','.join(map(str, self._sessions)) or 'NULL'})")
+        rows = every(
+            self._db,
+            "SELECT s.uid, s.ended, s.row FROM title_words AS w JOIN sessions AS s ON s.id=w.rowid"  # noqa: S608
+            f" WHERE {' AND '.join(tests)} ORDER BY w.rowid DESC LIMIT {MAX_TITLES}",
+            self._query.match,
+        )
+        return [title_match(uid, ended, row) for uid, ended, row in rows]
 
     def _digests(self) -> list[Found]:
         """Sessions whose events are gone are found by their digest."""
@@ -303,6 +347,19 @@ def _strings(value: JSON) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _strings(inner)
+
+
+def title_match(uid: str, ended: int | None, row: bytes) -> Found:
+    """Return a session as found by its title."""
+    worth = score(0, ended or 0, KINDS.index("user_msg"), STATES.index(State.LIVE))
+    return Found(uid, None, ended or 0, "title", None, None, worth, text=_TITLE.decode(row).title)
+
+
+class _Titled(msgspec.Struct):
+    title: str = ""
+
+
+_TITLE = msgspec.msgpack.Decoder(_Titled)
 
 
 def score(_number: int, ts: int, kind: int, state: int) -> float:

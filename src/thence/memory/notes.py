@@ -19,6 +19,7 @@ import msgspec
 
 from thence.format import codec
 from thence.format.records import JSON, Event
+from thence.memory.pairs import index_text
 
 if TYPE_CHECKING:
     from thence.memory.search import Query
@@ -112,7 +113,7 @@ def _matches(note: Note, query: Query) -> bool:
         return False
     if query.before is not None and (when is None or when >= query.before):
         return False
-    words = _words(note.text)
+    words = _words(index_text(note.text))
     if any(_holds(words, term) for term in query.without):
         return False
     return all(any(_holds(words, term) for term in group) for group in query.wanted)
@@ -134,7 +135,7 @@ def _holds(words: list[str], term: str) -> bool:
 def _words(text: str) -> list[str]:
     """Return the words of a text as the index knows them: small, without accents."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-    return _WORDS.findall(plain.casefold())
+    return _WORDS.findall(unicodedata.normalize("NFC", plain).casefold())
 
 
 def _millis(text: str) -> int | None:

@@ -526,6 +526,39 @@ MIGRATIONS: tuple[Migration, ...] = (
     # The kinds of events that are derived from one; -1 where nobody has looked yet, as in rows
     # that a program of the schema before writes.
     Migration("ALTER TABLE events ADD COLUMN implied smallint NOT NULL DEFAULT -1", 1),
+    # Titles that clients and users make; asked as the owner, as words are.
+    Migration(
+        """
+    ALTER TABLE sessions ADD COLUMN title_words tsvector;
+    CREATE INDEX sessions_titles ON sessions USING gin(title_words)
+        WHERE title_words IS NOT NULL;
+    CREATE FUNCTION titled(
+        in_tenant text, ask text, in_project text, in_model text, in_outcome text, since bigint,
+        until bigint, over bigint, under bigint, cap integer
+    ) RETURNS TABLE(uid text, ended bigint, body bytea)
+        LANGUAGE sql STABLE SECURITY DEFINER SET search_path = thence, pg_temp AS $$
+        SELECT s.uid, s.ended, s.row FROM sessions AS s
+        WHERE may_read(in_tenant) AND s.tenant || '' = in_tenant
+            AND s.title_words IS NOT NULL AND s.title_words @@ ask::tsquery AND s.evicted IS NULL
+            AND (in_project IS NULL OR lower(coalesce(s.project, '')) LIKE in_project ESCAPE '!')
+            AND (in_model IS NULL OR lower(coalesce(s.model, '')) LIKE in_model ESCAPE '!')
+            AND (in_outcome IS NULL OR s.outcome = in_outcome)
+            AND (since IS NULL OR s.ended >= since) AND (until IS NULL OR s.started < until)
+            AND (over IS NULL OR s.ticks > over) AND (under IS NULL OR s.ticks < under)
+        ORDER BY s.id DESC LIMIT cap
+    $$;
+    REVOKE ALL ON FUNCTION titled FROM PUBLIC;
+    DO $$
+    DECLARE member name;
+    BEGIN
+        FOR member IN SELECT m.member FROM members AS m JOIN pg_roles AS r ON r.rolname = m.member
+        LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION titled TO %I', member);
+        END LOOP;
+    END $$
+    """,
+        1,
+    ),
 )
 
 

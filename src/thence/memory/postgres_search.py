@@ -31,7 +31,17 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from thence.format.normal import KINDS
-from thence.memory.index import FIRST, SHARES, SPAN, WORTHS, digest_text, time_told
+from thence.memory.index import (
+    FIRST,
+    MAX_TITLES,
+    SHARES,
+    SPAN,
+    WORTHS,
+    digest_text,
+    time_told,
+    title_match,
+)
+from thence.memory.pairs import index_text
 from thence.memory.search import BUDGET, CAP, Answer, Found, Query, meta
 from thence.memory.store import STATES, EventRow
 
@@ -112,6 +122,7 @@ class VectorDumper(Dumper):
 
 def vectors(body: str, marks: Sequence[str]) -> list[Vector]:
     """Spell a text as vectors, one a piece, each with all of the marks."""
+    body = index_text(body)
     words = words_in(body)
     short = _short_places(words) if len(words) <= PLACES and len(body) * 4 <= PIECE else None
     pieces = _pieces(words) if short is None else [short]
@@ -295,14 +306,20 @@ def search(db: Db, tenant: str, query: Query, limit: int, offset: int) -> tuple[
     if not query.match:
         return Answer([]), {}
     wanted = limit + offset
-    rows = db.execute(LOOK, look(Asked(query, tenant), tenant, query, wanted)).fetchall()
+    asked = Asked(query, tenant)
+    statement, values = LOOK, look(asked, tenant, query, wanted)
+    if query.wanted:
+        statement, values = LOOK + TITLED, (*values, *_titled(asked, tenant, query))
+    rows = db.execute(statement, values).fetchall()
     if not rows:  # not a member of the tenant
         return Answer([]), {}
     capped, back_to = rows[0][:2]
     found: list[Found] = []
     told: _Rows = {}
     for _, _, worth, number, uid, event, ts, kind, state, ref, seq, body in rows[1:]:
-        if worth is None:
+        if kind == IS_TITLE:
+            found.append(title_match(uid, ts, body))
+        elif worth is None:
             told[uid] = body
         elif number is None:  # sessions whose events are gone are found by their digest
             found.append(Found(uid, None, ts, "digest", None, None, worth, text=digest_text(body)))
@@ -322,6 +339,15 @@ def look(asked: Asked, tenant: str, query: Query, wanted: int) -> tuple[Any, ...
         *(part_of(query.project), part_of(query.model), _plain(query.outcome)),
         *(query.after, query.before, query.ticks_over, query.ticks_under),
         *(WORTHS, SHARES, FIRST, SPAN, wanted, CAP, BUDGET, RUN, ERA),
+    )
+
+
+def _titled(asked: Asked, tenant: str, query: Query) -> tuple[Any, ...]:
+    """Return what the question to the titles is made of."""
+    return (
+        *(_plain(tenant), f"{asked.whole} & {asked.all}"),
+        *(part_of(query.project), part_of(query.model), _plain(query.outcome)),
+        *(query.after, query.before, query.ticks_over, query.ticks_under, MAX_TITLES),
     )
 
 
@@ -346,4 +372,12 @@ _Rows = dict[str, bytes]
 LOOK: Final = (
     b"SELECT * FROM looked(%s, %s, %s, %s, %s::text[], nullif(%s, ''), %s, %s, %s, %s, %s, %s, %s,"
     b" %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)
+IS_TITLE: Final = -1
+"""In the place of a kind: a session that was found by its title."""
+
+TITLED: Final = (
+    b" UNION ALL SELECT NULL, NULL, NULL, NULL, t.uid, NULL, t.ended, -1::smallint, NULL, NULL,"
+    b" NULL, t.body FROM titled(%s, %s, %s, %s, %s, %s::bigint, %s::bigint, %s::bigint,"
+    b" %s::bigint, %s) AS t"
 )

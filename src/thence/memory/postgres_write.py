@@ -25,7 +25,7 @@ from thence.memory.index import digest_text
 from thence.memory.objects import object_pack
 from thence.memory.packs import pack_name
 from thence.memory.postgres_schema import TIER1
-from thence.memory.postgres_search import digest_vector, mark_again, marks_of, vectors
+from thence.memory.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
 from thence.memory.rows import (
     OBJECT,
     REPACK,
@@ -37,6 +37,7 @@ from thence.memory.rows import (
     digest_version,
     judged,
     now,
+    searched_title,
     spend_values,
 )
 from thence.memory.store import (
@@ -277,21 +278,32 @@ class Writer:
                 told = {name: _stored(value) for name, value in columns(change).items()}
                 machine = there.machine if there and change.settled else self._machine
                 sent = self._sent.pop(uid, {})
-                whole.append({**told, **sent, "tenant": self._tenant, "machine": machine})
+                own = {"tenant": self._tenant, "machine": machine, "title_words": self._title(row)}
+                whole.append({**told, **sent, **own})
             elif not change.settled:
                 if there.redactor != row.redactor:  # its digest was made anew by newer rules
                     self._pending |= {f"{REWRITE}{name}" for name in ("digests", "signals")}
                     self._pending.add(f"{REWRITE}sessions")
                 body = msgspec.msgpack.encode(row)
                 path = text(row.session.source_path or "")
-                restated.append((row.gone, row.pinned, row.redactor, path, body, self._tenant, uid))
+                restated.append(
+                    (
+                        *(row.gone, row.pinned, row.redactor, path, body, self._title(row)),
+                        *(self._tenant, uid),
+                    )
+                )
         self._many(
-            "UPDATE sessions SET gone=%s, pinned=%s, redactor=%s, path=%s, row=%s"
+            "UPDATE sessions SET gone=%s, pinned=%s, redactor=%s, path=%s, row=%s, title_words=%s"
             " WHERE tenant=%s AND uid=%s",
             restated,
         )
         self._put_rows(whole, stored.keys())
         return new
+
+    def _title(self, row: SessionRow) -> Vector | None:
+        """Return the words of a title that is searched."""
+        title = searched_title(row)
+        return digest_vector(title, row.session.flavor, self._tenant) if title else None
 
     def _put_rows(self, rows: Sequence[dict[str, Any]], stored: Collection[str]) -> None:
         """Write the columns of sessions. Those that were not there must not be there now."""

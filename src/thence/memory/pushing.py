@@ -387,8 +387,8 @@ class Pusher:
             return None
         uid = stored.row.session.session_uid
         there = self._target.tail(uid)
-        if there is None:
-            return None
+        if there is None or there.row.reader != stored.row.reader:
+            return None  # nothing is there, or it was indexed by another reader
         if there.state is not None:
             has_as_sent = there.state.lines == _lines(stored.facts[: mark.facts])
         else:

@@ -78,6 +78,11 @@ def columns(change: Change) -> dict[str, Any]:
     }
 
 
+def searched_title(row: SessionRow) -> str:
+    """Return the title of a session if it is searched; prompts have words of their own."""
+    return (clean(row.title) or "") if row.is_named else ""
+
+
 def spend_values(spend: Spend) -> tuple[Any, ...]:
     """Give what was spent as it lies in a row, after the session."""
     counts = msgspec.structs.astuple(spend.usage)

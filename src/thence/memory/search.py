@@ -7,7 +7,8 @@
 Projects and models are asked for by any part of their names, files by words of their paths, of
 which the last may be a beginning (`file:src/app*`).
 Any text is a question: what cannot be meant as a filter is searched for as words, so that pasting
-an error message works. Answers come newest first from the part of the memory that a budget of
+an error message works. Chinese, Japanese and Korean are found by any characters inside a sentence
+(see `pairs`). Answers come newest first from the part of the memory that a budget of
 time reaches; they say how far back that was, and whether there were more.
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from itertools import pairwise
 
 import msgspec
 
@@ -27,6 +29,7 @@ from thence.format.facts import Block, words_of
 from thence.format.figures import TICKS
 from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
 from thence.format.records import JSON
+from thence.memory import pairs
 from thence.memory.packs import Blobs
 from thence.memory.spelling import load
 
@@ -43,7 +46,6 @@ OPEN, CLOSE = "\x02", "\x03"
 _PIECE = expression(
     r"""(?P<no>-)?(?:(?P<name>[a-z]+)(?P<sign>:|>=?|<=?))?(?:"(?P<phrase>[^"]*)"?|(?P<word>\S+))"""
 )
-_WORD = expression(r"\w+")
 _FILTERS = frozenset(
     {"agent", "project", "model", "tool", "kind", "file", "before", "after", "outcome", "cost"}
 )
@@ -195,11 +197,10 @@ def parse(text: str) -> Query:
 
 def _term(text: str, *, phrase: bool) -> str | None:
     """Spell words for the index; all of them quoted, so that none is taken for an operator."""
-    prefix = not phrase and text.endswith("*")
-    words = _WORD.findall(text.replace("_", " "))
-    if not words:
+    term = pairs.search_term(text, is_prefix=not phrase and text.endswith("*"))
+    if not term.words:
         return None
-    return '"' + " ".join(words) + '"' + ("*" if prefix else "")
+    return '"' + " ".join(term.words) + '"' + ("*" if term.is_prefix else "")
 
 
 def _match(wanted: Sequence[Sequence[str]], without: Sequence[str], meta: Sequence[str]) -> str:
@@ -343,19 +344,34 @@ def payload_words(blobs: Blobs, ref: str) -> str:
 
 def snippet(text: str, terms: Iterable[str]) -> str:
     """Cut out the place where a text says what was asked for, and point at it."""
-    patterns = [
-        r"[\W_]+".join(map(re.escape, words))
-        for term in terms
-        if (words := _WORD.findall(term.replace("_", " ")))
-    ]
+    patterns = [_pattern(words) for term in terms if (words := pairs.pieces_of(term))]
     if not patterns:
         return " ".join(text[: 2 * AROUND].replace(OPEN, "").replace(CLOSE, "").split())
-    # The index takes an underscore for a gap between words.
-    longest = "|".join(sorted(patterns, key=len, reverse=True))
-    find = re.compile(rf"(?<![^\W_])(?:{longest})", re.IGNORECASE)
-    first = find.search(text)
-    start = max(first.start() - AROUND, 0) if first else 0
+    find = re.compile("|".join(sorted(patterns, key=len, reverse=True)), re.IGNORECASE)
+    first = find.search(pairs.usual_form(text))
+    start = max(pairs.place_in(text, first.start()) - AROUND, 0) if first else 0
     piece = text[start : start + 3 * AROUND].replace(OPEN, "").replace(CLOSE, "")
-    shown = " ".join(find.sub(lambda m: f"{OPEN}{m[0]}{CLOSE}", piece).split())
+    shown = " ".join(_marked(piece, find).split())
     more = "…" if len(text) > start + 3 * AROUND else ""
     return ("…" if start else "") + shown + more
+
+
+def _pattern(words: Sequence[str]) -> str:
+    """Return the expression that finds words one after the other, in a text in its usual form."""
+    # The index takes an underscore for a gap between words, and needs none beside some scripts.
+    out = "" if pairs.is_run(words[0]) else rf"(?<![^\W_{pairs.CHARACTERS}])"
+    for before, word in pairwise(["", *words]):
+        if before:
+            out += r"[\W_]*" if pairs.is_run(before) or pairs.is_run(word) else r"[\W_]+"
+        out += re.escape(word)
+    return out
+
+
+def _marked(text: str, find: re.Pattern[str]) -> str:
+    """Return a text with marks around what an expression finds in its usual form."""
+    out, end = "", 0
+    for match in find.finditer(pairs.usual_form(text)):
+        start, stop = (pairs.place_in(text, place) for place in match.span())
+        out += f"{text[end:start]}{OPEN}{text[start:stop]}{CLOSE}"
+        end = stop
+    return out + text[end:]

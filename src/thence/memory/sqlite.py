@@ -51,6 +51,7 @@ from thence.memory.rows import (
 from thence.memory.search import Answer, Found, Query, as_asked
 from thence.memory.sqlite_rows import (
     DIGESTS,
+    TITLES,
     SessionIndex,
     claim,
     empty_session,
@@ -173,6 +174,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE sessions ADD COLUMN digest INTEGER NOT NULL DEFAULT 0;
     """,
     index.MIGRATION,
+    index.TITLES_MIGRATION,
 )
 
 
@@ -331,6 +333,8 @@ class Sqlite:
                 db.execute(MIGRATIONS[number])
                 if MIGRATIONS[number] == index.MIGRATION:
                     index.note_tokens(db)
+                if MIGRATIONS[number] == index.TITLES_MIGRATION:
+                    index.index_digests_again(db)
                 db.execute(f"PRAGMA user_version={number + 1}")
 
     @contextlib.contextmanager
@@ -638,7 +642,7 @@ class Sqlite:
             if name.startswith(PACK):
                 self.blobs.evict(name.removeprefix(PACK))
         for name in pending:
-            if name == DIGESTS or first(db, "SELECT 1 FROM tables WHERE name=?", name):
+            if name in (DIGESTS, TITLES) or first(db, "SELECT 1 FROM tables WHERE name=?", name):
                 with self._transaction(full=True):
                     db.execute(f"INSERT INTO {name}({name}) VALUES('optimize')")
                     db.execute("DELETE FROM pending WHERE name=?", (name,))

@@ -19,6 +19,7 @@ from thence.format.records import JSON
 from thence.memory import runs
 from thence.memory.index import Words, digest_text, every, first
 from thence.memory.packs import Blobs
+from thence.memory.pairs import index_text
 from thence.memory.rows import (
     FOR_LATER,
     REPACK,
@@ -30,13 +31,15 @@ from thence.memory.rows import (
     digest_version,
     judged,
     now,
+    searched_title,
     spend_values,
 )
-from thence.memory.search import meta, payload_words
+from thence.memory.search import meta, payload_words, token
 from thence.memory.store import (
     Change,
     Digested,
     EventRow,
+    SessionRow,
     call_key,
     claims,
     owner_key,
@@ -46,6 +49,7 @@ from thence.memory.store import (
 )
 
 DIGESTS = "digest_words"
+TITLES = "title_words"
 TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
 
 
@@ -78,11 +82,14 @@ def put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
     """Write the row of a session; its number, and whether that was all there is to write."""
     row = change.row
     known = db.execute(
-        "SELECT id, change, redactor FROM sessions WHERE uid=?", (clean(row.session.session_uid),)
+        "SELECT id, change, redactor, row FROM sessions WHERE uid=?",
+        (clean(row.session.session_uid),),
     ).fetchone()
+    if known is not None and known[1] == row.change and change.settled:
+        return known[0], True
+    if known is not None:
+        _put_title(db, known[0], ROW.decode(known[3]), row)
     if known is not None and known[1] == row.change:
-        if change.settled:
-            return known[0], True
         if known[2] != row.redactor:  # its digest was made anew by newer rules
             db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (DIGESTS,))
         db.execute(
@@ -101,7 +108,26 @@ def put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
     values["discovered"] = values["ingested"]
     names, marks = ", ".join(values), ", ".join("?" * len(values))
     db.execute(f"INSERT INTO sessions({names}) VALUES({marks})", tuple(values.values()))
-    return db.last_insert_rowid(), False
+    session = db.last_insert_rowid()
+    _put_title(db, session, None, row)
+    return session, False
+
+
+def _put_title(
+    db: apsw.Connection, session: int, before: SessionRow | None, row: SessionRow
+) -> None:
+    """Index the title of a session if it is another one than before."""
+    old, title = searched_title(before) if before else "", searched_title(row)
+    if old == title:
+        return
+    if old:  # it may have been kept by rules that did not know a secret
+        db.execute("DELETE FROM title_words WHERE rowid=?", (session,))
+        db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (TITLES,))
+    if title:
+        db.execute(
+            "INSERT INTO title_words(rowid, body, meta) VALUES(?,?,?)",
+            (session, index_text(title), f"agent{token(row.session.flavor)}"),
+        )
 
 
 def put_events(  # noqa: PLR0917 - two places, and what goes there
@@ -249,7 +275,7 @@ def put_digest(
     db.execute(
         "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
         " WHERE id=?",
-        (digest_text(body), session),
+        (index_text(digest_text(body)), session),
     )
     db.execute("DELETE FROM signals WHERE session=?", (session,))
     signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in digested.signals]
@@ -346,8 +372,9 @@ def empty_session(db: apsw.Connection, session: int, *, forget: bool, uid: str) 
     names = [(kind + uid,) for kind in FOR_LATER]
     db.executemany("DELETE FROM pending WHERE name=?", names)
     if forget:
-        db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
-        db.execute("INSERT INTO digest_words(digest_words) VALUES('optimize')")
+        for table in (DIGESTS, TITLES):
+            db.execute(f"DELETE FROM {table} WHERE rowid=?", (session,))  # noqa: S608
+            db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
         db.execute("DELETE FROM owners WHERE session=?", (session,))
         db.execute("DELETE FROM kin WHERE session=? OR other=?", (session, session))
         db.execute("DELETE FROM sessions WHERE id=?", (session,))

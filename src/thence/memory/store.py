@@ -81,6 +81,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
     session: Session
     title: str | None = None
+    is_named: bool = False
+    """Its client or its user made the title: it is searched. Others are the first prompt."""
     turn: str | None = None
     """Where its last turn stands, as far as the log tells."""
     torn: bool = False

@@ -555,6 +555,8 @@ class Sweep:
                 self._reread[uid] = parts[0]
             elif "redaction" in parts:
                 self._in_store[uid] = "redaction"
+            elif "reader" in parts and stored.gone:
+                self._in_store[uid] = "reader"  # what its facts say may be indexed in another way
             elif "fold" in parts:
                 self._in_store[uid] = "fold"
 
@@ -600,11 +602,11 @@ class Sweep:
         if broken:
             self.report.skipped += len(broken)
             self.report.outcomes.append(Outcome(uid, known.path, "changed", 0, tuple(broken)))
-        if part == "redaction":
-            change = self._keeper.again(uid, held, held.facts)
-            digests = list(self._redacted_digests(uid))
+        if part == "fold":
+            change = self._keeper.rebuild(uid, held)
         else:
-            change, digests = self._keeper.rebuild(uid, held), []
+            change = self._keeper.again(uid, held, held.facts)
+        digests = list(self._redacted_digests(uid)) if part == "redaction" else []
         self._keeper.sync()
         self._store.write([change], digests=digests)
 

@@ -315,7 +315,7 @@ def _key(key: str | None, by: str) -> str:
 
 
 def _hit(hit: search.Hit) -> str:
-    event = recall.event_name(hit.event_id) if hit.event_id is not None else "digest"
+    event = recall.event_name(hit.event_id) if hit.event_id is not None else hit.kind
     gone = f" ({hit.state})" if hit.state not in (None, "live") else ""
     said = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
     if hit.unread is not None:

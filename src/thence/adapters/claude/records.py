@@ -368,10 +368,7 @@ class Log:
         told = blocks.told(given, result)
         fields = result if isinstance(result, dict) else {}
         detail = texts.details(result, first.payload)
-        if "persistedOutputPath" in fields and isinstance(detail, dict):
-            detail = self._with_spill(detail, first)
-        if detail is not None:
-            given += (Block("lifecycle", "system", "details", detail, None, first.call),)
+        given += self._details(given, first, detail)
         agent = word(fields.get("agentId")) or (
             None if fields else texts.agent_named(first.payload)
         )
@@ -381,14 +378,24 @@ class Log:
             fact = msgspec.structs.replace(fact, **blocks.searched(fields, first.call))
         return self._told(record, frame, fact, about)
 
-    def _with_spill(self, detail: Record, result: Block) -> Record:
-        """Keep an output with its result: the client deletes its file with the log."""
-        room = min(spills.KEPT, spills.KEPT_TOGETHER - self._spilled)
-        body = spills.spilled(self._source, result, room)
-        if body is None:
-            return detail
-        self._spilled += len(body)
-        return spills.with_whole(detail, body)
+    def _details(self, given: tuple[Block, ...], first: Block, detail: JSON) -> tuple[Block, ...]:
+        """Return what is stored beside the results of a record: details, and whole outputs.
+
+        The client deletes the file of an output with the log, so it is stored with its result.
+        """
+        out: list[Block] = []
+        for block in given:
+            if block is not first and block.kind != "tool_result":
+                continue
+            beside = detail if block is first else None
+            room = min(spills.KEPT, spills.KEPT_TOGETHER - self._spilled)
+            body = spills.spilled(self._source, block, room)
+            if body is not None:
+                self._spilled += len(body)
+                beside = spills.with_whole(beside, body)
+            if beside is not None:
+                out.append(Block("lifecycle", "system", "details", beside, None, block.call))
+        return tuple(out)
 
     def _linked(self, agent: str, call: str) -> Record | None:
         """Say which call a subagent answers to, once."""

@@ -39,9 +39,11 @@ def spilled(source: Source, block: Block | SessionEvent, limit: int = SPILL_LIMI
     return files.read_small(f"{folder}/{name}", limit)
 
 
-def with_whole(detail: dict[str, JSON], body: bytes) -> dict[str, JSON]:
+def with_whole(detail: JSON, body: bytes) -> dict[str, JSON]:
     """Give what a result says beside its text, with the whole output in place of its beginning."""
     text = body.decode("utf-8", "replace")
+    if not isinstance(detail, dict):
+        return {WHOLE_OUTPUT: text} if detail is None else {"result": detail, WHOLE_OUTPUT: text}
     begins = detail.get("stdout")
     rest = {name: value for name, value in detail.items() if name != "stdout"}
     if isinstance(begins, str) and not text.startswith(begins):

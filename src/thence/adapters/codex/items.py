@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from thence.format import kinds
+from thence.format import kinds, output
 from thence.format.facts import RECORDED, Block, Told
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, word
@@ -238,6 +238,14 @@ def result_block(item: Item) -> Block:
     )
 
 
+def decoded_result(block: Block) -> Block:
+    """Return a result whose text is what the program printed, not JSON that holds it."""
+    text = block.payload
+    if not isinstance(text, str) or (plain := output.decoded(text)) is text:
+        return block
+    return msgspec.structs.replace(block, summary=one_line(plain), payload=plain)
+
+
 def encoded(value: JSON) -> str:
     """Write any value as JSON text."""
     try:
@@ -275,7 +283,7 @@ def _kept(item: JSON) -> list[Block]:
         payload = {"type": "tool_use", "id": call.call, "name": call.tool, "input": call.payload}
         return [Block("lifecycle", call.role, call.summary, payload)]
     if kind in RESULTS:
-        result = result_block(item)
+        result = decoded_result(result_block(item))
         payload = {
             "type": "tool_result",
             "tool_use_id": result.call,

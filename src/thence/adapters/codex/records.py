@@ -369,7 +369,9 @@ class Rollout:
             said = self._call(item)
         elif what in items.RESULTS:
             block = items.result_block(item)
-            said = Said((block,), 0, (what, block.call or "", _encoded(block.payload)))
+            # Known by what was written, so that its id stays what it is.
+            name = (what, block.call or "", _encoded(block.payload))
+            said = Said((items.decoded_result(block),), 0, name)
             said.edges = self._spawned(block)
         elif what == "agent_message":
             said = Said(items.mail(item), 0)
