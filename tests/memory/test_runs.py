@@ -80,7 +80,7 @@ def test_store_without_runs_still_answers(tmp_path: Path) -> None:
     store._db.execute("DROP TABLE runs; DROP INDEX events_derived; DROP TABLE folds")
     store._db.execute("DROP TABLE calls; ALTER TABLE sessions DROP COLUMN fold")
     store._db.execute("ALTER TABLE sessions DROP COLUMN digest")
-    store._db.execute("ALTER TABLE events DROP COLUMN implied")
+    store._db.execute("ALTER TABLE events DROP COLUMN implied; DROP TABLE title_words")
     store._db.execute(f"PRAGMA user_version={BEFORE}")
     store.close()
     store = Sqlite(str(place / "s.db"))

@@ -433,7 +433,7 @@ def _is_same_block(one: Block, other: Block) -> bool:
     if names != (other.kind, other.role, other.summary, other.tool, other.call, other.failed):
         return False
     if one.ref is None or other.ref is None:
-        return one.payload == other.payload
+        return bool(one.payload == other.payload)
     return _sum_of(one.ref) == _sum_of(other.ref)
 
 

@@ -24,6 +24,7 @@ from psycopg import errors
 from thence.memory.index import digest_text
 from thence.memory.objects import object_pack
 from thence.memory.packs import pack_name
+from thence.memory.postgres_numbers import numbered, renumbered, restated
 from thence.memory.postgres_schema import TIER1
 from thence.memory.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
 from thence.memory.rows import (
@@ -46,10 +47,8 @@ from thence.memory.store import (
     EventRow,
     SessionRow,
     pack_facts,
-    pack_fold,
     uid_hash,
     unpack_facts,
-    unpack_fold,
 )
 
 REWRITE = "rewrite:"
@@ -160,11 +159,11 @@ class Writer:
             del due[uid]
         for uid in [uid for uid in due if by_uid[uid].restates]:
             if uid in there:
-                due[uid] = _restated(due[uid], there[uid].row)
+                due[uid] = restated(due[uid], there[uid].row)
             else:
                 del due[uid]  # removed meanwhile: the next push sends it whole
         numbers = {uid: _number(by_uid[uid], there.get(uid)) for uid in due}
-        changes = [_numbered(change, numbers[uid]) for uid, change in due.items()]
+        changes = [numbered(change, numbers[uid]) for uid, change in due.items()]
         wanted = {pack_name(change.row.session.session_uid) for change in changes}
         self.put_packs([pack for pack in packs if pack[0].partition("/")[0] in wanted])
         self._sent = {
@@ -172,7 +171,7 @@ class Writer:
         }
         kin = self.write(changes)
         digests = [
-            _renumbered(one.digested, one.change, numbers[uid])
+            renumbered(one.digested, one.change, numbers[uid])
             for uid, one in by_uid.items()
             if uid in due and one.digested is not None
         ]
@@ -863,33 +862,6 @@ def _number(sent: Sent, there: _Stored | None) -> int:
     if there is None:
         return sent.change.row.change
     return there.change if sent.restates else max(there.change + 1, sent.change.row.change)
-
-
-def _restated(change: Change, there: SessionRow) -> Change:
-    """Say anew of a session what does not come from its events."""
-    path = change.row.session.source_path
-    told = {name: getattr(change.row, name) for name in ("pinned", "gone", "redactor")}
-    session = msgspec.structs.replace(there.session, source_path=path)
-    return msgspec.structs.replace(
-        change, row=msgspec.structs.replace(there, session=session, **told)
-    )
-
-
-def _numbered(change: Change, number: int) -> Change:
-    """Return a change under the number that it has in this store; so too in its state."""
-    row, fold = change.row, change.fold
-    if fold and number != row.change:
-        state, spend = unpack_fold(fold)
-        if state is not None and state.since == row.change:
-            fold = pack_fold(msgspec.structs.replace(state, since=number), spend)
-    row = msgspec.structs.replace(row, change=number)
-    return msgspec.structs.replace(change, row=row, fold=fold)
-
-
-def _renumbered(made: Digested, change: Change, number: int) -> Digested:
-    """Let a digest cover the change that it covered where it was made."""
-    covers = made.change == change.row.change
-    return msgspec.structs.replace(made, change=number if covers else number - 1)
 
 
 def _uid(one: Change | Digested) -> str:
