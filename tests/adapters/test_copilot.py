@@ -59,7 +59,7 @@ START = event(
     sessionId=SESSION,
     producer="copilot-agent",
     copilotVersion="1.0.102",
-    context={"cwd": "/work/demo", "branch": "main"},
+    context={"cwd": "/home/dev/demo", "branch": "main"},
 )
 TALK = [
     START,
@@ -81,7 +81,7 @@ TALK = [
     event(16, "session.shutdown", modelMetrics={"mock-1": {"usage": {"inputTokens": 3800}}}),
 ]
 AFTER = [
-    event(17, "session.resume", context={"cwd": "/work/demo"}),
+    event(17, "session.resume", context={"cwd": "/home/dev/demo"}),
     event(18, "user.message", content="Try this"),
     usage(19, inputTokens=1300, outputTokens=5),
     said(20, "No."),
@@ -168,7 +168,11 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
         outcomes(whole)
     )
     session = whole.session()
-    assert ("Mending: all", "main", "/work/demo") == (whole.title, session.git_branch, session.cwd)
+    assert ("Mending: all", "main", "/home/dev/demo") == (
+        whole.title,
+        session.git_branch,
+        session.cwd,
+    )
     assert (1030 + 1120 + 1210 + 1305 + 3300, 505) == (whole.spent.own, whole.spent.side.total)
     assert (850, 50, 100) == (
         (first := next(iter(whole.bills.values()))).input_tokens,

@@ -21,7 +21,7 @@ KNOWN = {"gemini": Gemini()}
 CONTEXT = {
     "id": "c0",
     "type": "user",
-    "content": [{"text": "<session_context>\n- **Workspace Directories:**\n  - /work/other\n"}],
+    "content": [{"text": "<session_context>\n- **Workspace Directories:**\n  - /home/dev/other\n"}],
 }
 
 
@@ -125,7 +125,7 @@ def write(root: Path) -> None:
         asked(31, "Count"),
         said(32, "Two.", 500),
     )
-    (root / "tmp" / "demo" / ".project_root").write_text("/work/demo")
+    (root / "tmp" / "demo" / ".project_root").write_text("/home/dev/demo")
 
 
 SCENARIOS = ["tools", "resume", "resume-twice", "parallel", "subagent", "compact", "error"]
@@ -192,7 +192,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     assert [("run_shell_command", True, True, 2), ("invoke_agent", True, False, None)] == (
         outcomes(whole)
     )
-    assert ("Mending", "/work/demo") == (whole.title, whole.session().cwd)
+    assert ("Mending", "/home/dev/demo") == (whole.title, whole.session().cwd)
     live = 1015 + 1115 + 1215 + 1415 + 1515
     assert (live, 1315, 515) == tuple(
         part.total for part in (whole.spent.live, whole.spent.dead, whole.spent.side)

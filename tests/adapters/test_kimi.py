@@ -131,7 +131,9 @@ def write(root: Path) -> None:
         ended(44),
     )
     card = path_of(root, PARENT).parent.parent.parent / "state.json"
-    card.write_text(json.dumps({"cwd": "/work/demo", "title": "Mending", "isCustomTitle": True}))
+    card.write_text(
+        json.dumps({"cwd": "/home/dev/demo", "title": "Mending", "isCustomTitle": True})
+    )
     write_lines(
         path_of(root, FORK),
         *TALK,
@@ -142,7 +144,7 @@ def write(root: Path) -> None:
         ended(54),
     )
     card = path_of(root, FORK).parent.parent.parent / "state.json"
-    card.write_text(json.dumps({"cwd": "/work/demo", "forkedFrom": f"session_{PARENT}"}))
+    card.write_text(json.dumps({"cwd": "/home/dev/demo", "forkedFrom": f"session_{PARENT}"}))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     assert [("Bash", True, True, 2), ("Agent", True, False, None)] == outcomes(parent)
     assert 1500 == parent.calls[0].outcome.duration_ms
     session = parent.session()
-    assert ("Mending", "/work/demo", "mock-1") == (parent.title, session.cwd, session.model)
+    assert ("Mending", "/home/dev/demo", "mock-1") == (parent.title, session.cwd, session.model)
     live = 1030 + 1120 + 1210 + 3300 + 1407
     assert (live, 1305, 505) == tuple(
         part.total for part in (parent.spent.live, parent.spent.dead, parent.spent.side)

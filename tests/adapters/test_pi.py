@@ -64,7 +64,7 @@ def tool(name: str, call: str, **arguments: Any) -> dict[str, Any]:
 
 def header(session: str, second: int, **more: Any) -> dict[str, Any]:
     """The first line of a log."""
-    told = {"id": session, "timestamp": at(second), "cwd": "/work/demo"}
+    told = {"id": session, "timestamp": at(second), "cwd": "/home/dev/demo"}
     return {"type": "session", "version": 3, **told, **more}
 
 
@@ -167,7 +167,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     parent, fork = wholes(Pi(), tmp_path).values()
 
     assert [("bash", True, True, 2)] == outcomes(parent)
-    assert ("Mending", "/work/demo", "mock-1") == (
+    assert ("Mending", "/home/dev/demo", "mock-1") == (
         parent.title,
         parent.session().cwd,
         parent.session().model,

@@ -99,7 +99,7 @@ def test_a_clean_path_leads_to_its_file(tmp_path: Path) -> None:
 
 
 def test_new_built_in_rules_go_over_what_is_stored(tmp_path: Path) -> None:
-    """Sessions of older rules are redacted at the next sweep, evicted and deleted ones as well."""
+    """Sessions of older rules are redacted at the next sweep, also when the source is gone."""
     texts = ["db.internal:5432:app:deploy:tr0ub4dor&3", "the admin password is Marmalade7 now"]
     script = Script(logs.name(1), "r", gitBranch="db.internal:5432:app:me:tr0ub4dor&3")
     for text in texts:

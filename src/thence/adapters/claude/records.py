@@ -378,13 +378,13 @@ class Log:
             fact = msgspec.structs.replace(fact, **blocks.searched(fields, first.call))
         return self._told(record, frame, fact, about)
 
-    def _details(self, given: tuple[Block, ...], first: Block, detail: JSON) -> tuple[Block, ...]:
+    def _details(self, results: tuple[Block, ...], first: Block, detail: JSON) -> tuple[Block, ...]:
         """Return what is stored beside the results of a record: details, and whole outputs.
 
         The client deletes the file of an output with the log, so it is stored with its result.
         """
         out: list[Block] = []
-        for block in given:
+        for block in results:
             if block is not first and block.kind != "tool_result":
                 continue
             beside = detail if block is first else None
@@ -555,13 +555,13 @@ class Log:
         """
         data, call = record.get("data"), record.get("parentToolUseID")
         about = None
-        said: tuple[Fact, ...] = ()
+        mirrored: tuple[Fact, ...] = ()
         if isinstance(data, dict):
             agent = data.get("agentId")
             if isinstance(agent, str) and isinstance(call, str):
                 about = self._linked(agent, call)
             if isinstance(agent, str) and f"agent:{agent}" not in self._logs:
-                said = self._said_in_progress(found, record, agent, data.get("message"))
+                mirrored = self._mirrored_message(found, record, agent, data.get("message"))
             data = {name: value for name, value in data.items() if name not in _MIRRORED}
             what = word(data.get("type"))
         else:
@@ -575,9 +575,9 @@ class Log:
             call if isinstance(call, str) else None,
         )
         kind = f"progress/{what}" if what else "progress"
-        return self._note(found, record, frame, kind, block, about) + said
+        return self._note(found, record, frame, kind, block, about) + mirrored
 
-    def _said_in_progress(
+    def _mirrored_message(
         self, found: Found, record: Record, agent: str, message: JSON
     ) -> tuple[Fact, ...]:
         """Return the facts of a subagent's message that its parent's log holds.

@@ -94,8 +94,8 @@ def slash_prompt(text: str) -> str | None:
     if not text.startswith("<command-message>") or (line := command_line(text)) is None:
         return None
     begin, end = text.find(_ARGS_OPEN), text.rfind(_ARGS_CLOSE)
-    said = text[begin + len(_ARGS_OPEN) : end].strip() if 0 <= begin < end else ""
-    return f"{line.split(maxsplit=1)[0]} {said}" if said else None
+    arguments = text[begin + len(_ARGS_OPEN) : end].strip() if 0 <= begin < end else ""
+    return f"{line.split(maxsplit=1)[0]} {arguments}" if arguments else None
 
 
 def word_marks(text: str) -> list[int]:

@@ -86,9 +86,9 @@ class Copilot(QuietAgent):
         """Yield sessions whose process runs; what a killed one left behind is passed over."""
         for folder in subfolders(root / SESSIONS):
             for entry in files.walk(str(folder), 0):
-                held = _HOLD.fullmatch(entry.name)
-                if held and is_running(int(held[1])):
-                    yield Live(folder.name, int(held[1]), "running")
+                match = _HOLD.fullmatch(entry.name)
+                if match and is_running(int(match[1])):
+                    yield Live(folder.name, int(match[1]), "running")
 
 
 def _source(session: str, log: Path, root: Path) -> Source:
