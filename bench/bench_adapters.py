@@ -20,9 +20,9 @@ from pathlib import Path
 
 from bench.corpus import write_claude
 from bench.measure import seconds, verdict
-from thence.adapters import Source
-from thence.adapters.claude import Claude
-from thence.adapters.sessions import read_all
+from thence.agents import Source
+from thence.agents.claude import Claude
+from thence.agents.sessions import read_all
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.whole import Whole

@@ -29,7 +29,7 @@ import msgspec
 
 from bench.corpus import write_claude
 from bench.measure import verdict
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Store

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.measure import medians, verdict
-from thence.adapters import Cursor, Mark
+from thence.agents import Cursor, Mark
 from thence.cli.hooking import program
 from thence.format.joins import Spent
 from thence.format.normal import Cost, Session

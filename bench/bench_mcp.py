@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.measure import verdict
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.cli.madeup import Homes, made_id, write
 from thence.format.records import JSON
 from thence.memory.redact import Redactor

@@ -46,7 +46,7 @@ def main() -> int:
 
 def _swept(folder: Path) -> tuple[Any, str]:
     from thence import config
-    from thence.adapters import adapters
+    from thence.agents import adapters
     from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
     from thence.memory.sqlite import Sqlite

@@ -44,7 +44,7 @@ KEY = bytes(32)
 def serve(folder: Path) -> None:
     """Serve a folder, and publish ticks to who follows a session; ends with its input."""
     from thence import config
-    from thence.adapters import adapters
+    from thence.agents import adapters
     from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
     from thence.memory.sqlite import Sqlite

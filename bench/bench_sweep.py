@@ -26,7 +26,7 @@ import msgspec
 
 from bench.corpus import write_claude, write_many
 from bench.measure import verdict
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.memory import retention
 from thence.memory.redact import Redactor
 from thence.memory.search import hits, parse

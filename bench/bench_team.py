@@ -30,7 +30,7 @@ import psycopg
 from bench.corpus import write_claude, write_many
 from bench.measure import verdict
 from tests.postgres import Cluster, cluster, programs
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.memory import index, postgres_search
 from thence.memory.keep import Keeper
 from thence.memory.postgres import Postgres

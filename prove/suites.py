@@ -113,7 +113,7 @@ _SWEEP = "tests/memory/test_sweep.py"
 _SUITES: dict[str, tuple[Suite, ...]] = {
     "T5": (Suite("damage", ("tests/format/test_damage.py",)),),
     "T9": (
-        Suite("adapters and commands", ("tests/adapters/test_hostile.py",)),
+        Suite("adapters and commands", ("tests/agents/test_hostile.py",)),
         Suite("lines, counted twice", ("tests/format/test_codec.py", "-k", "hostile")),
         Suite("API and tools", ("tests/serve/test_api.py", "tests/serve/test_mcp.py")),
         Suite(
@@ -122,14 +122,14 @@ _SUITES: dict[str, tuple[Suite, ...]] = {
         ),
     ),
     "T10": (
-        Suite("as commands count", ("tests/adapters/test_truth.py",)),
+        Suite("as commands count", ("tests/agents/test_truth.py",)),
         Suite("as lines count", ("tests/format/test_codec.py", "-k", "real_logs")),
         Suite("as the API billed", (_SWEEP, "-k", "real_")),
     ),
     "T11": (
-        Suite("read as they grow", ("tests/adapters/test_growth.py",)),
+        Suite("read as they grow", ("tests/agents/test_growth.py",)),
         Suite("swept again, in any order", (_SWEEP, "-k", "not real_")),
-        Suite("cursors", ("tests/adapters/test_files.py",)),
+        Suite("cursors", ("tests/agents/test_files.py",)),
     ),
     "T14": (
         Suite("what goes", ("tests/memory/test_retention.py",)),

@@ -105,6 +105,6 @@ def postgres() -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def _no_problems_of_packages() -> None:
     """Forget what other tests' packages broke: a process remembers it as long as it runs."""
-    packages = sys.modules.get("thence.adapters.packages")
+    packages = sys.modules.get("thence.agents.packages")
     if packages is not None:
         packages._PROBLEMS.clear()

@@ -33,13 +33,13 @@ CHANCE = {"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}
 """What `uuid` makes of clock, machine or chance; `UUID` and `uuid5` are pure."""
 
 ALLOWED = {
-    "testing": "adapters bridge cli config errors format journal memory serve",
-    "cli": "adapters bridge config errors format journal memory serve",
-    "serve": "adapters config errors format journal memory",
-    "bridge": "adapters config errors format journal memory",
-    "memory": "adapters errors format",
+    "testing": "agents bridge cli config errors format journal memory serve",
+    "cli": "agents bridge config errors format journal memory serve",
+    "serve": "agents config errors format journal memory",
+    "bridge": "agents config errors format journal memory",
+    "memory": "agents errors format",
     "journal": "errors format",
-    "adapters": "errors format",
+    "agents": "errors format",
     "config": "errors format",
     "format": "errors",
     "errors": "",

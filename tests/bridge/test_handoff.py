@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.adapters import rollouts
-from tests.adapters.transcripts import Script, write
+from tests.agents import rollouts
+from tests.agents.transcripts import Script, write
 from tests.memory.stored import opened, sweep
-from thence.adapters.sessions import Loaded, load
+from thence.agents.sessions import Loaded, load
 from thence.bridge.handoff import TARGETS, Handoff, carry_out, end_of, plan
 from thence.bridge.to_claude import folder_name
 from thence.bridge.to_grok import usual_model

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.adapters import rollouts
-from tests.adapters.groks import Folder
-from tests.adapters.transcripts import Script, write
+from tests.agents import rollouts
+from tests.agents.groks import Folder
+from tests.agents.transcripts import Script, write
 from tests.cli.desk import Ran, in_process
 from tests.format.messages_api import PNG, refusals
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thence.adapters.sessions import Loaded, load
+from thence.agents.sessions import Loaded, load
 from thence.bridge.handoff import TARGETS, Handoff, carry_out, plan
 from thence.errors import ThenceError
 from thence.format.repair import problems

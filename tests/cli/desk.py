@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.adapters import rollouts
-from tests.adapters.transcripts import Script, usage, write
+from tests.agents import rollouts
+from tests.agents.transcripts import Script, usage, write
 from thence import cli
 
 WINDOWS = "7f3a91c2-0000-4000-8000-000000000001"

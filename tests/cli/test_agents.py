@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.adapters import test_copilot, test_gemini, test_kimi, test_pi, test_qwen
-from thence.adapters.profiles import PROFILED, profile_of
+from tests.agents import test_copilot, test_gemini, test_kimi, test_pi, test_qwen
+from thence.agents.profiles import PROFILED, profile_of
 
 FOLDERS = {
     "copilot": (".copilot", test_copilot),
@@ -134,7 +134,7 @@ def test_listing_loads_no_reader(home: Path) -> None:
         "try: cli.main()\n"
         "except SystemExit: pass\n"
         "names = ('events', 'messages', 'wire', 'entries', 'chat')\n"
-        "print([m for m in sys.modules if m.startswith('thence.adapters.') and"
+        "print([m for m in sys.modules if m.startswith('thence.agents.') and"
         " m.rpartition('.')[2] in names and m.count('.') == 3], file=sys.stderr)"
     )
     env = {"HOME": str(home), "PATH": os.environ["PATH"]}

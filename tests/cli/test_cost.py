@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import usage
+from tests.agents.transcripts import usage
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.cli.terminal import columns
 

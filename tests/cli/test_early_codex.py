@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters import rollouts
+from tests.agents import rollouts
 from tests.cli.desk import DUMP, Desk
 
 PRINTED = 'collected 3 tests\nzebrafish failed\n\tquagga passed\nsaid "kiwi"\n'

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from tests.cli.conftest import Run
 from tests.cli.desk import in_process
-from thence.adapters.sessions import load
+from thence.agents.sessions import load
 from thence.cli import export, forms, wiring
 from thence.cli.madeup import Homes, made_id, token
 from thence.errors import NotReadable

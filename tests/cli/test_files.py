@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.cli import picker, wiring
 from thence.cli.terminal import columns

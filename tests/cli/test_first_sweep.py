@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
 from tests.memory import logs
 from tests.memory.stored import everything

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.desk import Desk, windows
-from thence.adapters.sessions import load
+from thence.agents.sessions import load
 from thence.bridge.handoff import TARGETS
 from thence.cli.madeup import Homes, made_id, token
 from thence.format.repair import problems

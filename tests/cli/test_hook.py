@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.adapters.transcripts import Script, write
+from tests.agents.transcripts import Script, write
 from thence.cli import thence
 from thence.cli.hooking import EVENTS, MARK
 from thence.config import settings

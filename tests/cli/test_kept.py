@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters import rollouts
+from tests.agents import rollouts
 from tests.cli.desk import WINDOWS, Desk, alerts, windows
 from thence.cli import wiring
 from thence.memory.packs import pack_name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script, usage, write
+from tests.agents.transcripts import Script, usage, write
 from tests.cli.desk import Desk
 
 

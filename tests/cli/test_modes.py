@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script, write
+from tests.agents.transcripts import Script, write
 
 FIRST = [
     ["hook", "install", "claude", "--yes"],

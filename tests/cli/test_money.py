@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.adapters import rollouts
-from tests.adapters.transcripts import A, Script, usage
+from tests.agents import rollouts
+from tests.agents.transcripts import A, Script, usage
 from tests.cli.desk import Desk
 
 MODEL = "claude-sonnet-4-0"

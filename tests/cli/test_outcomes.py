@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.transcripts import A, Script
+from tests.agents.transcripts import A, Script
 from tests.cli.desk import Desk
 from tests.memory import endings
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from thence.adapters import Source
-from thence.adapters.sessions import Loaded
+from thence.agents import Source
+from thence.agents.sessions import Loaded
 from thence.cli.page import FEW, Page
 from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node, Undo

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters import rollouts
-from tests.adapters.transcripts import A, Script, usage, write
+from tests.agents import rollouts
+from tests.agents.transcripts import A, Script, usage, write
 from tests.cli.desk import Desk
 
 MAIN = Path("projects") / "-home-dev-project" / f"{A}.jsonl"

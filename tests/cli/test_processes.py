@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script, write
+from tests.agents.transcripts import Script, write
 from thence import Journal
 from thence.testing import JournalSubject
 

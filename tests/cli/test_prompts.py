@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.groks import ONE, Folder
-from tests.adapters.transcripts import A, Script
+from tests.agents.groks import ONE, Folder
+from tests.agents.transcripts import A, Script
 from tests.cli.desk import Desk
 
 NOTE = "<bash-notification>\nBackground command 'sleep 9' completed (exit code 0).\n"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script, write
+from tests.agents.transcripts import Script, write
 from tests.cli import mounts
 from thence.cli import madeup
 

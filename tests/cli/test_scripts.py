@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
 from tests.postgres import Cluster
 from thence.memory import derivation, index

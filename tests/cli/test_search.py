@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.cli.desk import WINDOWS, Desk, alerts, windows
 from tests.memory import logs
 from thence.cli.search import highlighted, marked

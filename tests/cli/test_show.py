@@ -22,12 +22,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.adapters.transcripts import Script, write
+from tests.agents.transcripts import Script, write
 from tests.cli.desk import Ran, in_process
 from tests.format.messages_api import refusals
 from thence import __version__
-from thence.adapters import Source
-from thence.adapters.sessions import Loaded
+from thence.agents import Source
+from thence.agents.sessions import Loaded
 from thence.cli import COMMANDS
 from thence.cli.page import Page
 from thence.cli.terminal import columns

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from thence.adapters import adapters
-from thence.adapters.sessions import load
+from thence.agents import adapters
+from thence.agents.sessions import load
 from thence.cli.inspect import inspected
 from thence.cli.page import Page
 from thence.cli.show import events

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
 
 SESSION = "f3000000-0000-4000-8000-000000000001"

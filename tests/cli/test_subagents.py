@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.transcripts import A, Script, usage
+from tests.agents.transcripts import A, Script, usage
 from tests.cli.desk import Desk
 
 AGENT = "a102bdd"

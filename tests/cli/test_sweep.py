@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
-from thence.adapters import adapters as installed
-from thence.adapters.native import Native
+from thence.agents import adapters as installed
+from thence.agents.native import Native
 from thence.cli import bar, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, watching
@@ -85,7 +85,7 @@ def test_our_own_adapters_are_those_of_the_packages_files(
     place = tmp_path / "theirs-1.0.dist-info"
     place.mkdir()
     (place / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    points = "[thence.adapters]\nsilent = tests.cli.test_sweep:Silent\n"
+    points = "[thence.agents]\nsilent = tests.cli.test_sweep:Silent\n"
     (place / "entry_points.txt").write_text(points)
 
     assert own == {name: type(one) for name, one in installed().items()}
@@ -422,7 +422,7 @@ def test_nudges_of_other_agents_wait(desk: Desk) -> None:
 )
 def test_nudges_are_not_believed(desk: Desk, fields: dict[str, object]) -> None:
     """A path counts only if the agent's own reader takes it for a session."""
-    from thence.adapters import adapters
+    from thence.agents import adapters
 
     nudge(desk, "a.json", session="x", **fields)
 

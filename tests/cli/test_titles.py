@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters import rollouts
-from tests.adapters.transcripts import Script
+from tests.agents import rollouts
+from tests.agents.transcripts import Script
 from tests.cli.desk import Desk, alerts
 from tests.postgres import Cluster
 

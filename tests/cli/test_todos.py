@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
 
 PROMISE = "I still need to translate the error messages."

@@ -16,7 +16,7 @@ import apsw
 import pytest
 import zstandard
 
-from tests.adapters.transcripts import Script, usage
+from tests.agents.transcripts import Script, usage
 from tests.cli.desk import Desk
 from thence.cli import wiring
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.format.messages_api import PNG, refusals
-from thence.adapters import adapters
-from thence.adapters.sessions import claimed, load_source
+from thence.agents import adapters
+from thence.agents.sessions import claimed, load_source
 from thence.format.repair import Orphans, mend
 
 WAYS: tuple[Orphans, ...] = ("answer", "drop", "mark")

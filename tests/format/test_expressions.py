@@ -13,7 +13,7 @@ import thence
 from thence.format.expressions import Late, expression
 from thence.format.output import Table
 
-OURS = ("thence.format", "thence.memory", "thence.adapters")
+OURS = ("thence.format", "thence.memory", "thence.agents")
 
 
 def late() -> Iterator[Late[str] | Late[bytes]]:

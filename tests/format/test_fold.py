@@ -13,9 +13,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.adapters import test_growth
+from tests.agents import test_growth
 from tests.format.growing import Grown, differences
-from thence.adapters.sessions import read_all
+from thence.agents.sessions import read_all
 from thence.format import sealing
 from thence.format.facts import Block, Fact, Told
 from thence.format.fold import Fold, FoldState, Unfoldable

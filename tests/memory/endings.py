@@ -15,11 +15,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.adapters import rollouts
-from tests.adapters.groks import Folder
-from tests.adapters.transcripts import Script
-from tests.adapters.transcripts import write as write_claude
-from thence.adapters.sessions import load
+from tests.agents import rollouts
+from tests.agents.groks import Folder
+from tests.agents.transcripts import Script
+from tests.agents.transcripts import write as write_claude
+from thence.agents.sessions import load
 from thence.format.whole import Whole
 from thence.memory.course import Course
 from thence.memory.outcome import Basis, Verdict, judge

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.memory import killed
 from tests.memory.stored import KEY
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.memory import pushing
 from thence.memory.objects import Objects
 from thence.memory.postgres import Postgres

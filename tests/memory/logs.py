@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.adapters.transcripts import Script, usage
+from tests.agents.transcripts import Script, usage
 
 WORDS = (
     *("harbour", "lantern", "cobble", "thistle", "marble", "orchard", "ferry", "copper"),

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.adapters import groks, rollouts
-from tests.adapters.transcripts import Script, usage
+from tests.agents import groks, rollouts
+from tests.agents.transcripts import Script, usage
 from thence.format.layout import project_id
 from thence.memory.rules import sample
 

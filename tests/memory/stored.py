@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.memory.postgres import Postgres
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite

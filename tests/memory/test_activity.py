@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.cli import madeup
 from thence.memory.activity import PARTS, Paced, pulse
 from thence.memory.redact import Redactor

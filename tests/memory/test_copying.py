@@ -11,7 +11,7 @@ import pytest
 from tests.memory import logs
 from tests.memory.stored import KEY
 from tests.postgres import Cluster
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.memory.copying import copy, hash_of
 from thence.memory.postgres import Postgres
 from thence.memory.redact import Redactor

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.adapters import adapters, packages
-from thence.adapters.packages import entry_points
+from thence.agents import adapters, packages
+from thence.agents.packages import entry_points
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
 from thence.format.normal import KINDS

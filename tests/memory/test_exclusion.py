@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.adapters import File, Source
+from thence.agents import File, Source
 from thence.memory.exclusion import Exclusion, project_told
 
 HOME = Path("/home/dev")

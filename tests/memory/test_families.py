@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.adapters import Cursor
+from thence.agents import Cursor
 from thence.format.facts import COPIES_OF, Block, Fact
 from thence.format.nodes import Is, Node
 from thence.format.normal import Session

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script, usage
+from tests.agents.transcripts import Script, usage
 from tests.cli.desk import Desk
 from tests.memory import logs, stored
 from tests.serve.conftest import House
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.memory.fields import clean_path, located
 from thence.memory.redact import RULES, Redactor
 from thence.memory.rules import sample

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.format.test_fold import counted
 from tests.memory import logs
 from tests.memory.stored import KEY, dump, opened, sweep
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.format.whole import Whole
 from thence.memory.redact import Redactor
 from thence.memory.sweep import Report, Sweep

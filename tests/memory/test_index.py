@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.adapters.transcripts import Script, usage
+from tests.agents.transcripts import Script, usage
 from tests.memory import logs
 from tests.memory.stored import sweep
 from thence.errors import SessionNotFound

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.adapters.transcripts import Script, usage
+from tests.agents.transcripts import Script, usage
 from tests.memory import logs
 from tests.memory.stored import KEY
-from thence.adapters import Batch, Cursor, File, Mark, Source, adapters
+from thence.agents import Batch, Cursor, File, Mark, Source, adapters
 from thence.format import codec
 from thence.format.facts import Block, Fact
 from thence.format.nodes import PREVIOUS, Is, Node

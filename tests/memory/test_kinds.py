@@ -12,13 +12,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.adapters.rollouts import Line, assistant, call, event, meta, output, user
-from tests.adapters.transcripts import Script
+from tests.agents.rollouts import Line, assistant, call, event, meta, output, user
+from tests.agents.transcripts import Script
 from tests.memory import logs, stored
 from tests.memory.logs import DERIVED
 from tests.memory.stored import opened, sweep
 from tests.memory.test_sweep import files_with, real_roots
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.cli import madeup
 from thence.memory.postgres import Postgres
 from thence.memory.recall import loaded

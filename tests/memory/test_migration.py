@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.memory import logs
 from tests.memory.stored import dump, opened, sweep
 from tests.memory.test_kinds import searched, shown

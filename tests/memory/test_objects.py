@@ -18,7 +18,7 @@ from obstore.store import MemoryStore
 from tests.memory import logs
 from tests.memory.stored import KEY
 from tests.postgres import Cluster
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.errors import BadConfig, NotAppendable
 from thence.memory import objects as module
 from thence.memory.objects import Absent, Bucket, ObjectRef, Objects, Shelf, ShelfError, shelf_at

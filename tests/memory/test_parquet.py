@@ -13,7 +13,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from tests import bucket as buckets
-from tests.adapters.transcripts import Script, usage
+from tests.agents.transcripts import Script, usage
 from tests.faults.warm import Warm
 from tests.memory import exported as module
 from tests.memory import logs

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.adapters import adapters
-from thence.adapters.sessions import load
+from thence.agents import adapters
+from thence.agents.sessions import load
 from thence.format import kinds
 from thence.format.facts import fact_of
 from thence.format.whole import Whole

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.postgres import Cluster
-from thence.adapters import Cursor
+from thence.agents import Cursor
 from thence.errors import BadConfig
 from thence.memory import postgres as module
 from thence.memory import postgres_schema as schema

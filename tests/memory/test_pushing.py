@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.adapters.transcripts import Script, usage
+from tests.agents.transcripts import Script, usage
 from tests.format.test_fold import counted
 from tests.memory import logs
 from tests.memory.stored import KEY, everything
 from tests.postgres import Cluster
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.format.fold import Sums
 from thence.memory import pushing as module
 from thence.memory.exclusion import Exclusion

@@ -17,7 +17,7 @@ from tests.faults.warm import Warm
 from tests.memory import killed_postgres, logs, test_sweep
 from tests.memory.stored import KEY, everything
 from tests.postgres import Cluster
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.errors import ThenceError
 from thence.memory import pushing, sweep
 from thence.memory.postgres import Postgres

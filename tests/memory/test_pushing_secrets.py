@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.adapters.transcripts import Script, usage
+from tests.agents.transcripts import Script, usage
 from tests.memory import logs
 from tests.memory.stored import KEY
 from tests.memory.test_redact_recall import planted
 from tests.postgres import Cluster
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.memory.postgres import Postgres
 from thence.memory.postgres_schema import TABLES
 from thence.memory.pushing import Pusher

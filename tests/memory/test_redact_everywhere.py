@@ -28,7 +28,7 @@ from tests.memory import stored
 from tests.memory.planted import Planted
 from tests.postgres import Cluster
 from tests.serve.conftest import House
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.cli import madeup
 from thence.memory.postgres import Postgres
 from thence.memory.postgres_schema import TABLES

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.adapters import Cursor
+from thence.agents import Cursor
 from thence.memory import store
 from thence.memory.retention import GIB, Inventory, Item, Plan, Policy, inventory, plan
 

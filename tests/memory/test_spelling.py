@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.memory.stored import dump, sweep
 from tests.testing import samples
-from thence.adapters import Cursor, Mark
+from thence.agents import Cursor, Mark
 from thence.format.facts import Block, Fact, Told
 from thence.format.nodes import Node
 from thence.format.records import JSON

@@ -21,12 +21,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.faults.warm import Warm
 from tests.memory import killed, logs
 from tests.memory.stored import KEY, dump, opened, spent, sweep
-from thence.adapters import Source, adapters, files
-from thence.adapters.sessions import read_all
+from thence.agents import Source, adapters, files
+from thence.agents.sessions import read_all
 from thence.errors import ThenceError
 from thence.format import fold, lineage
 from thence.format.facts import COPIES_OF

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script, write
-from thence.adapters import adapters
+from tests.agents.transcripts import Script, write
+from thence.agents import adapters
 from thence.memory import watching
 
 LONG = 60.0

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from thence import config
-from thence.adapters import Adapter, adapters
+from thence.agents import Adapter, adapters
 from thence.cli import madeup
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy

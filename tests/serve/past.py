@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.adapters.transcripts import Script, usage
-from thence.adapters import adapters
+from tests.agents.transcripts import Script, usage
+from thence.agents import adapters
 from thence.cli import madeup
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite

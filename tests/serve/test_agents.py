@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import thence.serve
-from thence.adapters.profiles import PROFILED
+from thence.agents.profiles import PROFILED
 from thence.serve.agents import agent_class, agent_label
 
 STATIC = Path(thence.serve.__file__).parent / "web" / "static"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.transcripts import Script, usage, write
+from tests.agents.transcripts import Script, usage, write
 from tests.cli.desk import Ran, in_process
 from tests.serve.conftest import House, empty
-from thence.adapters.sessions import load
+from thence.agents.sessions import load
 
 SESSION = "5c1f0a3e-0000-4000-8000-000000000009"
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 
-from tests.adapters import test_growth
+from tests.agents import test_growth
 from tests.format.growing import Grown
 from tests.format.test_fold import conversation, counted, logs
 from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
 from tests.serve.conftest import empty
-from thence.adapters.sessions import read_all
+from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.fold import FoldState, window_of
 from thence.format.whole import Whole

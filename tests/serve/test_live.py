@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.adapters.transcripts import Script
+from tests.agents.transcripts import Script
 from tests.serve.conftest import LONG, House, built
 from tests.serve.streams import Listener
 from thence.cli import nudge

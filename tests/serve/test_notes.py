@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from tests.adapters.transcripts import Script, write
+from tests.agents.transcripts import Script, write
 from tests.cli.desk import Ran, in_process
 from tests.serve.conftest import House, empty
 from tests.serve.test_mcp import over_stdio, text_of

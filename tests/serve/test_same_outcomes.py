@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.adapters.rollouts import A, Line, assistant, call, event, meta, output, user
+from tests.agents.rollouts import A, Line, assistant, call, event, meta, output, user
 from tests.serve.conftest import House, empty
-from thence.adapters import Adapter, Source, adapters
-from thence.adapters.sessions import claimed, read_all
+from thence.agents import Adapter, Source, adapters
+from thence.agents.sessions import claimed, read_all
 from thence.cli import thence
 from thence.cli.calls import calls_by_id
 from thence.errors import ThenceError

@@ -15,7 +15,7 @@ from tests.postgres import Cluster
 from tests.serve.conftest import House
 from tests.serve.streams import Listener
 from thence import config
-from thence.adapters import adapters
+from thence.agents import adapters
 from thence.cli import madeup
 from thence.memory.postgres import Postgres
 from thence.memory.pushing import Pusher

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.adapters import rollouts
+from tests.agents import rollouts
 from tests.serve.conftest import KEY, House
 from thence.memory.redact import Redactor
 from thence.serve.questions import Questions

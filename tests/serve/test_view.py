@@ -11,7 +11,7 @@ import pytest
 
 from tests.pace import grows_linearly
 from tests.serve.conftest import House
-from thence.adapters.sessions import load
+from thence.agents.sessions import load
 from thence.cli import madeup
 from thence.cli.madeup.claude import Transcript
 from thence.format.graph import State

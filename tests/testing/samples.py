@@ -8,7 +8,7 @@ from typing import Any
 
 import zstandard
 
-from tests.adapters import groks, rollouts
+from tests.agents import groks, rollouts
 from thence.format import layout
 from thence.testing import SAMPLE_SESSION, Draft, sample
 

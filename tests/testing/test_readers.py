@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.testing import samples
-from thence.adapters import Adapter, Batch, Cursor, File, Mark, Source, adapters, files
+from thence.agents import Adapter, Batch, Cursor, File, Mark, Source, adapters, files
 from thence.format import codec
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Node
@@ -41,7 +41,7 @@ def test_every_check_is_a_method_that_says_what_it_checks() -> None:
     assert all((getattr(AdapterSuite, name).__doc__ or "").strip() for name in CHECKS)
 
 
-OURS = "thence.adapters."
+OURS = "thence.agents."
 
 
 # -- bad ones -------------------------------------------------------------------------------
@@ -282,5 +282,5 @@ def test_all_of_ours_are_among_them() -> None:
 
 def own_tests(name: str) -> str:
     """Return the tests of one reader, where they stand in a file of their own."""
-    path = Path(__file__).parents[1] / "adapters" / f"test_{name}.py"
+    path = Path(__file__).parents[1] / "agents" / f"test_{name}.py"
     return path.read_text() if path.exists() else ""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from thence_pebble import Pebble
 
-from thence.adapters import adapters
-from thence.adapters.sessions import load
+from thence.agents import adapters
+from thence.agents.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 

@@ -29,7 +29,7 @@ from thence.format.records import JSON, blocks
 from thence.journal.log import make_folder, sync_folder
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Loaded
+    from thence.agents.sessions import Loaded
     from thence.format.whole import Whole
 
 TARGETS: Final = ("claude", "codex", "grok")

@@ -22,7 +22,7 @@ from thence.errors import ThenceError
 from thence.format.figures import argument
 
 if TYPE_CHECKING:
-    from thence.adapters import Adapter, File, Source
+    from thence.agents import Adapter, File, Source
     from thence.format.records import JSON
     from thence.memory.store import Inventory, Known, SessionRow, Store
 
@@ -85,7 +85,7 @@ class Seen:
                 self._file(file, here, before)
 
     def _file(self, file: File, here: os.stat_result, before: Known | None) -> None:
-        from thence.adapters.files import bytes_read
+        from thence.agents.files import bytes_read
 
         mark = before.cursor.marks.get(file.key) if before is not None else None
         if mark is None:
@@ -105,7 +105,7 @@ class Seen:
 
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Compare bytes seen with bytes read, agent by agent."""
-    from thence.adapters.files import SKIPPED_LINKS
+    from thence.agents.files import SKIPPED_LINKS
     from thence.memory.places import find_sessions
 
     SKIPPED_LINKS.clear()  # those that are met now are told of by `links`
@@ -158,7 +158,7 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
 
 
 def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
-    from thence.adapters.sessions import load
+    from thence.agents.sessions import load
     from thence.memory.fields import located
 
     path = located(row.session.source_path or "")
@@ -475,7 +475,7 @@ def waiting(home: Path) -> Iterator[Finding]:
 
 def links() -> Iterator[Finding]:
     """Name links below the agents' folders: what lies behind them is not read."""
-    from thence.adapters.files import SKIPPED_LINKS
+    from thence.agents.files import SKIPPED_LINKS
 
     paths = sorted(SKIPPED_LINKS)
     if paths:
@@ -490,7 +490,7 @@ def links() -> Iterator[Finding]:
 
 def extensions() -> Iterator[Finding]:
     """Name what of other packages cannot be used: adapters, stores, digesters."""
-    from thence.adapters import packages
+    from thence.agents import packages
     from thence.memory import digest, store
 
     digest.digesters()

@@ -145,7 +145,7 @@ def _live_there(homes: Homes) -> None:
 
 def _unset() -> tuple[str, ...]:
     """Return the variables that lead elsewhere: to other stores, and to agents not made up."""
-    from thence.adapters.profiles import folder_variables
+    from thence.agents.profiles import folder_variables
 
     return (*OVERRIDES, *folder_variables())
 

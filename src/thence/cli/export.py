@@ -21,7 +21,7 @@ from thence.errors import NotAppendable, NotReadable
 from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Loaded
+    from thence.agents.sessions import Loaded
     from thence.format.records import JSON
     from thence.memory.parquet import Exported, Progress
     from thence.memory.redact import Redactor
@@ -207,7 +207,7 @@ def _exported(report: Exported) -> Iterator[str]:
 
 def original(wanted: str) -> Loaded:
     """Give a session as its agent wrote it, or else as it is kept."""
-    from thence.adapters.sessions import load
+    from thence.agents.sessions import load
     from thence.cli.kept import is_path
     from thence.memory.fields import located
     from thence.memory.recall import loaded

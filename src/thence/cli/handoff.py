@@ -19,7 +19,7 @@ from thence.cli.terminal import as_json, cut, say, several, width
 from thence.format.figures import clean
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Loaded
+    from thence.agents.sessions import Loaded
     from thence.bridge.handoff import Report
 
 REDACTED = "its source is gone: this is what was kept of it, secrets redacted"
@@ -71,7 +71,7 @@ def hand_over(wanted: str, target: str) -> Report:
 
 def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
     """Load a session from its source, unredacted; where that is gone, as it was kept."""
-    from thence.adapters.sessions import load
+    from thence.agents.sessions import load
     from thence.memory.fields import located
     from thence.memory.recall import loaded
 

@@ -23,7 +23,7 @@ from thence.cli.terminal import as_json, clean, cut, padded, say, width
 from thence.errors import SessionNotFound
 
 if TYPE_CHECKING:
-    from thence.adapters import Adapter
+    from thence.agents import Adapter
     from thence.format.records import JSON
     from thence.memory.store import Store
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from thence.adapters.files import measured
+from thence.agents.files import measured
 from thence.cli import wiring
 from thence.cli.columns import (
     DIM,
@@ -51,7 +51,7 @@ from thence.memory.store import Filter, SessionRow, Store, Total
 from thence.memory.zones import midnight, millis
 
 if TYPE_CHECKING:
-    from thence.adapters import Adapter
+    from thence.agents import Adapter
     from thence.format.records import JSON
     from thence.memory.retention import Policy
 
@@ -360,7 +360,7 @@ def _since(seen: datetime, at: datetime) -> str:
 
 def _whose(risks: Iterable[Risk]) -> str:
     """Name the agents that delete sessions, as people call them."""
-    from thence.adapters.profiles import profile_of
+    from thence.agents.profiles import profile_of
 
     labels = {
         agent: profile.label if (profile := profile_of(agent)) else agent

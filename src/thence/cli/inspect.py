@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.adapters import Adapter, Source, adapters
-from thence.adapters.files import Plain, Zstandard, measured, open_regular
-from thence.adapters.sessions import Loaded, claimed, load_source, look
+from thence.agents import Adapter, Source, adapters
+from thence.agents.files import Plain, Zstandard, measured, open_regular
+from thence.agents.sessions import Loaded, claimed, load_source, look
 from thence.cli import options
 from thence.cli.reading import exit_code, flowed, notices, skipped_line
 from thence.cli.screen import tell

@@ -13,7 +13,7 @@ from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say
 
 if TYPE_CHECKING:
-    from thence.adapters import Cursor
+    from thence.agents import Cursor
     from thence.memory.store import Known, SessionRow
 
 WAIT = 30.0
@@ -22,7 +22,7 @@ WAIT = 30.0
 
 def _cursor(known: Mapping[str, Known], row: SessionRow) -> Cursor:
     """Give how far a session was read; of another machine's nobody here knows, nor writes it."""
-    from thence.adapters import Cursor
+    from thence.agents import Cursor
 
     uid = row.session.session_uid
     return known[uid].cursor if uid in known else Cursor()

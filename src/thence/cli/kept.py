@@ -11,7 +11,7 @@ from thence.errors import NotReadable
 from thence.memory.recall import loaded, place_of
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Loaded
+    from thence.agents.sessions import Loaded
     from thence.cli.page import Page
     from thence.format.facts import Fact
     from thence.format.whole import Whole
@@ -22,7 +22,7 @@ BEFORE, AFTER = 6, 10
 
 def named(name: str) -> Loaded:
     """Give the session that a path or an id means; what is there as a file is a path."""
-    from thence.adapters.sessions import load
+    from thence.agents.sessions import load
     from thence.cli import wiring
 
     if is_path(name):

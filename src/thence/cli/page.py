@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from functools import cached_property
 
-from thence.adapters.sessions import Loaded
+from thence.agents.sessions import Loaded
 from thence.cli.calls import answer_of, calls_by_id, run_of, telling
 from thence.cli.reading import flowed, notices, promises, skipped_line
 from thence.cli.terminal import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from thence.adapters.sessions import Loaded
+from thence.agents.sessions import Loaded
 from thence.cli.terminal import clean, columns, cut, several, size
 from thence.errors import SKIPS
 from thence.format import joins

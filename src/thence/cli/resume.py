@@ -36,7 +36,7 @@ from thence.format.figures import argument
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from thence.adapters import Adapter
+    from thence.agents import Adapter
     from thence.cli.picker import Choice
     from thence.format.records import JSON
     from thence.memory.store import SessionRow, Store
@@ -147,7 +147,7 @@ def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
 
 def _not_restored(agent: str) -> str:
     """Return what a resumed session of an agent does not get back."""
-    from thence.adapters.profiles import profile_of
+    from thence.agents.profiles import profile_of
 
     profile = profile_of(agent)
     return profile.not_restored if profile else _NOT_BACK.get(agent, "permissions")
@@ -159,7 +159,7 @@ def _argv(agent: str, session: str) -> list[str] | None:
     An id is the name of a file that anybody may have written: one that begins with a dash would be
     an option, such as one that grants all permissions. It is passed as the value of its own option.
     """
-    from thence.adapters.profiles import profile_of
+    from thence.agents.profiles import profile_of
 
     if (profile := profile_of(agent)) is not None:
         return profile.resume_command(session)
@@ -185,7 +185,7 @@ def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
 
 def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     """Give the variable that leads an agent to a folder that is not its usual one."""
-    from thence.adapters.profiles import profile_of
+    from thence.agents.profiles import profile_of
     from thence.memory.fields import located
 
     flavor, path = row.session.flavor, row.session.source_path

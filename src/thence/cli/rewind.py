@@ -86,7 +86,7 @@ def _own(wanted: str) -> tuple[str, Path]:
     flavor, native = row.session.flavor, row.session.native_session_id
     if flavor == OURS:
         raise SessionNotFound(f"the files of {native} are not in this home", hint="thence show")
-    from thence.adapters.profiles import profile_of
+    from thence.agents.profiles import profile_of
 
     profile = profile_of(flavor)
     usual = _THEIRS.get(flavor, f"rewind it in {flavor} itself")
@@ -107,7 +107,7 @@ def _opened(name: str) -> Session:
 
 
 def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: bool) -> int:
-    from thence.adapters.sessions import load
+    from thence.agents.sessions import load
     from thence.memory.recall import place_of
 
     whole = load(path).whole

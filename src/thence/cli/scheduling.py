@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
-from thence.adapters.profiles import folder_variables
+from thence.agents.profiles import folder_variables
 from thence.cli import processes
 from thence.cli.hooking import Edit, Refused, carry_out
 

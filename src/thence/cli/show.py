@@ -16,7 +16,7 @@ from thence.cli.terminal import as_json, clean
 from thence.format.repair import Orphans
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Loaded
+    from thence.agents.sessions import Loaded
     from thence.format.records import JSON
     from thence.memory.notes import Note
 
@@ -103,7 +103,7 @@ def _notes(loaded: Loaded) -> list[Note]:
 
 
 def _sample() -> Loaded:
-    from thence.adapters.sessions import load
+    from thence.agents.sessions import load
 
     with resources.as_file(resources.files("thence") / "samples" / "tidepool.jsonl") as path:
         return load(path)

@@ -21,7 +21,7 @@ from thence.cli.terminal import as_json, clean, cut, say, several, size, style, 
 from thence.errors import SKIPS, STOPPED, ThenceError
 
 if TYPE_CHECKING:
-    from thence.adapters import Adapter, Source
+    from thence.agents import Adapter, Source
     from thence.format.records import JSON
     from thence.memory.derivation import Fingerprint
     from thence.memory.store import Inventory, Store
@@ -428,7 +428,7 @@ class Pending:
 
     def add(self, source: Source, inventory: Inventory | None) -> None:
         """Count a session: new, grown, or as it was read."""
-        from thence.adapters.files import measured, unchanged
+        from thence.agents.files import measured, unchanged
 
         self.sources += 1
         if inventory is not None and inventory.is_forgotten(source.uid):

@@ -30,7 +30,7 @@ from thence.format.nodes import Is
 from thence.format.normal import one_line
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Loaded
+    from thence.agents.sessions import Loaded
     from thence.cli.page import Page
     from thence.format.facts import Edge, Fact
     from thence.format.records import JSON

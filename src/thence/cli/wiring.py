@@ -17,7 +17,7 @@ from thence import config
 from thence.errors import BadConfig, NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
-    from thence.adapters import Adapter
+    from thence.agents import Adapter
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
     from thence.memory.outcome import TaskPattern
@@ -146,22 +146,22 @@ def adapters() -> dict[str, Adapter]:
     Asking all packages takes as long as a sweep with nothing new: our own are known, unless a look
     at the packages' files shows others.
     """
-    from thence.adapters import GROUP
-    from thence.adapters.packages import others_offer
+    from thence.agents import GROUP
+    from thence.agents.packages import others_offer
 
     if others_offer(GROUP):
-        from thence.adapters import adapters as installed
+        from thence.agents import adapters as installed
 
         return installed()
-    from thence.adapters.claude import Claude
-    from thence.adapters.codex import Codex
-    from thence.adapters.copilot import Copilot
-    from thence.adapters.gemini import Gemini
-    from thence.adapters.grok import Grok
-    from thence.adapters.kimi import Kimi
-    from thence.adapters.native import Native
-    from thence.adapters.pi import Pi
-    from thence.adapters.qwen import Qwen
+    from thence.agents.claude import Claude
+    from thence.agents.codex import Codex
+    from thence.agents.copilot import Copilot
+    from thence.agents.gemini import Gemini
+    from thence.agents.grok import Grok
+    from thence.agents.kimi import Kimi
+    from thence.agents.native import Native
+    from thence.agents.pi import Pi
+    from thence.agents.qwen import Qwen
 
     own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Pi(), Qwen(), Native())
     return {adapter.name: adapter for adapter in own}
@@ -172,21 +172,21 @@ def tellers() -> dict[str, Adapter]:
 
     The others, and those of agents that were never used here, need not be imported.
     """
-    from thence.adapters import GROUP
-    from thence.adapters.packages import others_offer
+    from thence.agents import GROUP
+    from thence.agents.packages import others_offer
 
     if others_offer(GROUP):
         return adapters()
-    from thence.adapters.claude import Claude
-    from thence.adapters.grok import Grok
+    from thence.agents.claude import Claude
+    from thence.agents.grok import Grok
 
     known: dict[str, Adapter] = {adapter.name: adapter for adapter in (Claude(), Grok())}
     if _is_used(".copilot", "COPILOT_HOME"):
-        from thence.adapters.copilot import Copilot
+        from thence.agents.copilot import Copilot
 
         known[Copilot.name] = Copilot()
     if _is_used(".gemini", "GEMINI_CLI_HOME"):
-        from thence.adapters.gemini import Gemini
+        from thence.agents.gemini import Gemini
 
         known[Gemini.name] = Gemini()
     return known

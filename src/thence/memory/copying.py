@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from thence.adapters import Cursor
+from thence.agents import Cursor
 from thence.format.records import JSON, Usage
 from thence.memory.keep import Keeper, with_payloads
 from thence.memory.redact import Redactor

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from thence.adapters.packages import (
+from thence.agents.packages import (
     ForeignFailure,
     entry_points,
     foreign,

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from urllib.parse import unquote
 
-from thence.adapters import Source
+from thence.agents import Source
 
 PEEK = 64 << 10
 """Bytes of a log that are looked at for the project, where no name tells it."""

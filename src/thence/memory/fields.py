@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from thence.adapters import Cursor, Source
+from thence.agents import Cursor, Source
 from thence.format.facts import Fact
 from thence.format.records import JSON, Skipped
 from thence.memory.redact import Redactor

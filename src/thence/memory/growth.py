@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from thence.adapters import Cursor
+from thence.agents import Cursor
 from thence.format import joins
 from thence.format.facts import Block, Edge, Fact, Told
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable

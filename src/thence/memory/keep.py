@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import force_setattr as set_field
 
-from thence.adapters import Batch, Cursor, Mark, Source
-from thence.adapters.files import remembering
+from thence.agents import Batch, Cursor, Mark, Source
+from thence.agents.files import remembering
 from thence.errors import ThenceError
 from thence.format import gather, kinds, outcomes
 from thence.format.facts import (

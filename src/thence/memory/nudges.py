@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from thence.adapters import Adapter
+from thence.agents import Adapter
 
 FOLDER = "queue"
 TAKEN = ".taken-"

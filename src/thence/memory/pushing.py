@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from thence.adapters import Cursor
+from thence.agents import Cursor
 from thence.format.facts import Edge, Fact
 from thence.format.fold import FoldState
 from thence.memory import families

@@ -19,7 +19,7 @@ from thence.format.normal import SessionEvent
 from thence.format.records import Notice
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Generation, Loaded
+    from thence.agents.sessions import Generation, Loaded
     from thence.format.facts import Base
     from thence.format.records import JSON, Skipped
     from thence.format.whole import Whole
@@ -158,8 +158,8 @@ def with_body(blobs: Blobs, event: SessionEvent) -> SessionEvent:
 
 def loaded(store: Store, row: SessionRow) -> Loaded:
     """Give a session whole: from the store, or from its source where it was evicted."""
-    from thence.adapters import File, Source
-    from thence.adapters.sessions import Loaded, lineage_of, load, put_together
+    from thence.agents import File, Source
+    from thence.agents.sessions import Loaded, lineage_of, load, put_together
     from thence.memory.fields import located
 
     session = row.session
@@ -185,7 +185,7 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
 
 def _generation(store: Store, held: Held) -> tuple[Generation, list[Skipped]]:
     """Return a stored session as one of a lineage, and the records whose text is lost."""
-    from thence.adapters.sessions import Generation
+    from thence.agents.sessions import Generation
     from thence.memory.keep import salvaged
 
     session = held.row.session
@@ -213,7 +213,7 @@ def _ancestor(store: Store, child: Generation, base: Base) -> Generation | None:
 
 def _from_source(store: Store, uid: str) -> Generation | None:
     """Return an evicted session as its source has it; None when that is gone as well."""
-    from thence.adapters.sessions import Generation, load
+    from thence.agents.sessions import Generation, load
     from thence.memory.store import Filter
 
     for row in store.sessions(Filter(uids=(uid,))):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.adapters import packages
+from thence.agents import packages
 from thence.format.records import Skipped
 from thence.memory.derivation import PARTS, Part
 

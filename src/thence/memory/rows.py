@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from thence.adapters import Cursor
+from thence.agents import Cursor
 from thence.format.facts import Edge
 from thence.format.joins import time_of
 from thence.format.normal import Session, in_order

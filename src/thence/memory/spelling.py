@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from thence.adapters import Cursor
+from thence.agents import Cursor
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.records import JSON

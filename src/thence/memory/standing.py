@@ -16,8 +16,8 @@ from typing import Literal
 
 import msgspec
 
-from thence.adapters import Adapter, Live, Source
-from thence.adapters.files import measured
+from thence.agents import Adapter, Live, Source
+from thence.agents.files import measured
 from thence.format.figures import TICKS
 from thence.format.joins import time_of
 from thence.format.normal import Outcome, Session, session_uid

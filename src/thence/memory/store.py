@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 import msgspec
 import zstandard
 
-from thence.adapters import Cursor
-from thence.adapters.packages import (
+from thence.agents import Cursor
+from thence.agents.packages import (
     ForeignFailure,
     entry_points,
     foreign,

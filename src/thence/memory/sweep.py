@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from thence.adapters import Adapter, Source, packages
-from thence.adapters.files import REWRITTEN, SKIPPED_LINKS, SOURCE_GONE, start_of, unchanged
+from thence.agents import Adapter, Source, packages
+from thence.agents.files import REWRITTEN, SKIPPED_LINKS, SOURCE_GONE, start_of, unchanged
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of

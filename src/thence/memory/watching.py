@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from thence.adapters import Adapter, Cursor, Live, Prompt, Source
-from thence.adapters import Batch as Read
+from thence.agents import Adapter, Cursor, Live, Prompt, Source
+from thence.agents import Batch as Read
 
 GATHER_MS = 1_500
 """How long changes are gathered before they are handed out."""

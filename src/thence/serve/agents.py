@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thence.adapters.profiles import PROFILED, profile_of
+from thence.agents.profiles import PROFILED, profile_of
 from thence.format.figures import clean
 
 AGENTS: Final = {

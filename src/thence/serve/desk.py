@@ -18,7 +18,7 @@ from litestar.di import NamedDependency
 from msgspec.structs import replace
 
 from thence import config
-from thence.adapters import Adapter
+from thence.agents import Adapter
 from thence.errors import SessionNotFound
 from thence.format.facts import Fact
 from thence.format.whole import Whole
@@ -31,7 +31,7 @@ from thence.memory.store import SessionRow, Store
 from thence.serve.shelf import Shelf, key_of
 
 if TYPE_CHECKING:
-    from thence.adapters.sessions import Loaded
+    from thence.agents.sessions import Loaded
     from thence.memory.redact import Redactor
     from thence.memory.sweep import Sweep
 

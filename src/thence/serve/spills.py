@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from thence.adapters import File, Source, claude, grok
+from thence.agents import File, Source, claude, grok
 from thence.format.facts import Block
 from thence.memory.fields import located
 from thence.memory.redact import Redactor

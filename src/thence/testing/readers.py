@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from thence.adapters import Adapter, Cursor, File, Source
-from thence.adapters.sessions import read_all
+from thence.agents import Adapter, Cursor, File, Source
+from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.format.whole import REWRITTEN, Whole

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from thence.adapters import Batch, Cursor, File, Live, Mark, Prompt, Source
+from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source
 from thence.errors import ThenceError
 from thence.format.facts import Block, Fact
 from thence.format.graph import State

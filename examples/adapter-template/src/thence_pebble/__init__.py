@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from thence.adapters import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
 from thence.format.codec import Found
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node

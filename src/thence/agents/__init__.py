@@ -1,0 +1,200 @@
+"""The readers of other people's logs, one module per agent, and the protocol they share.
+
+An adapter finds sessions and turns their records into `Fact`s; it knows nothing of other
+sessions, of stores or of the journal. Invariants: sources are opened for reading only, links are
+not followed, nothing but regular files is opened, credentials never; content of a log is never
+used as a path, except inside the session's own folder; nothing in a log raises. What could not
+be read is told with file, line and reason.
+
+Adapters are found through the entry point group `thence.agents` (and its earlier name
+`thence.adapters`), the built-in ones as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from thence.agents.packages import (
+    ForeignFailure,
+    entry_points,
+    foreign,
+    is_ours,
+    note_problem,
+)
+from thence.format.facts import Fact
+from thence.format.normal import session_uid
+from thence.format.records import JSON, Notice, Skipped
+
+GROUP = "thence.agents"
+OLD_GROUP = "thence.adapters"
+"""The group of packages that were written for earlier versions."""
+
+
+class File(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+    """One file of a session.
+
+    `key` names it inside the session, stays when the file is moved, and sorts by age. A `whole`
+    file is a document that its writer replaces; any other is a log of lines that grows.
+    """
+
+    path: str
+    key: str = ""
+    channel: str = "main"
+    whole: bool = False
+
+
+class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One session as it lies on disk: all of its files."""
+
+    adapter: str
+    session: str
+    files: tuple[File, ...]
+    root: str = ""
+
+    @property
+    def uid(self) -> str:
+        """The session's name among those of all agents."""
+        return session_uid(self.adapter, self.session)
+
+    @property
+    def path(self) -> str:
+        """The file that stands for the session."""
+        return self.files[0].path if self.files else self.root
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far one file has been read, and how to know it again."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    offset: int = 0
+    """After the last LF that was read: the next read starts here."""
+    line: int = 1
+    generation: int = 0
+    """How often the file turned out to be another than the one that was read."""
+    head: str = ""
+    """Hash of its first bytes."""
+    anchor: str = ""
+    """Hash of the last bytes that facts were made of: those before the offset, and `tail`."""
+    tail: int = 0
+    """Bytes of a record behind the offset that was read before its LF was there."""
+    torn: bool = False
+    """Behind the offset stand bytes that are no record yet."""
+    carry: JSON = None
+    """What the adapter must remember from the lines before: the model, open chunks."""
+    ctime_ns: int = 0
+    """When the inode changed last, by any program; 0 when that was not noted."""
+    place: int = 0
+    """Hash of the path the file had then: to move a file changes its inode too."""
+
+
+class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a session has been read: a mark per file, by the file's key."""
+
+    marks: dict[str, Mark] = {}
+
+
+class Batch(msgspec.Struct):
+    """What one read gave.
+
+    `events` are facts of single records. Store them and the cursor together, or neither. When
+    `done` is not set there is more to read from the new cursor on; `torn` files end in a line
+    that is not finished, which is not read until it is.
+    """
+
+    events: list[Fact]
+    skipped: list[Skipped]
+    cursor: Cursor
+    done: bool = True
+    torn: bool = False
+    notices: list[Notice] = []
+    lines: int = 0
+    bytes: int = 0
+
+
+class Live(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an agent says of a session that may be running now."""
+
+    session: str
+    pid: int | None = None
+    status: str | None = None
+    waiting_for: str | None = None
+    cwd: str | None = None
+    since: str | None = None
+
+
+class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of an agent's own prompt history."""
+
+    text: str
+    ts: str | None = None
+    session: str | None = None
+    cwd: str | None = None
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """The reader of one agent's logs."""
+
+    name: str
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Name the folders in which the agent keeps its sessions, present or not."""
+        ...
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Find all sessions below a root, without reading what was said in them."""
+        ...
+
+    def at(self, path: Path) -> Source | None:
+        """Give the session that a file or folder belongs to; None when it is none of ours."""
+        ...
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor, a bounded piece at a time."""
+        ...
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Tell which sessions the agent itself calls running."""
+        ...
+
+    def prompts(self, root: Path) -> Iterator[Prompt]:
+        """Give the agent's own prompt history, oldest first."""
+        ...
+
+    def keeps_days(self, root: Path) -> int | None:
+        """After how many days the agent deletes a session; None when it never does."""
+        ...
+
+
+def adapters() -> dict[str, Adapter]:
+    """Return all adapters that are installed and can be used, by name.
+
+    One of somebody else that cannot be loaded, lacks a method or has the name of another is left
+    out and noted (`packages.problems`).
+    """
+    from thence.agents.guard import GuardedAdapter
+
+    out: dict[str, Adapter] = {}
+    whose: dict[str, str] = {}
+    points = [*entry_points(GROUP), *entry_points(OLD_GROUP)]
+    for point in sorted(points, key=lambda point: not is_ours(point)):
+        try:
+            with foreign():
+                made = point.load()()
+                if not isinstance(made, Adapter) or not isinstance(made.name, str):
+                    raise TypeError("it lacks a method of the protocol; see docs/adapters.md")
+                name = made.name
+                if whose.setdefault(name, point.value) != point.value:
+                    raise TypeError(f"another adapter is called {name}: {whose[name]}")
+        except ForeignFailure as error:
+            note_problem(point, str(error))
+            continue
+        out[name] = made if is_ours(point) else GuardedAdapter(made, point)
+    return out

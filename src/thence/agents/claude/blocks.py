@@ -1,0 +1,196 @@
+"""What the parts of a record say: blocks of either side, how calls went, and bills.
+
+Pure functions over the values of one record, of any shape; nothing raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from thence.agents.claude import text as texts
+from thence.format import kinds
+from thence.format.facts import TYPED, Block, Told, message_blocks
+from thence.format.nodes import Is
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, blocks, count, text_of, word
+
+Record = dict[str, JSON]
+
+Bill = tuple[Usage | None, str | None, float | None, str | None]
+"""Usage, the key that all records of the bill share, cost, and a rate that is not the usual."""
+
+_COUNTED = (
+    *("input_tokens", "output_tokens"),
+    *("cache_creation_input_tokens", "cache_read_input_tokens"),
+)
+_NO_BILL: Bill = (None, None, None, None)
+_TOOK = (("durationMs", 1), ("totalDurationMs", 1), ("durationSeconds", 1000))
+_TELLS = frozenset({"durationMs", "totalDurationMs", "durationSeconds", "exitCode"})
+
+
+def answers(content: list[JSON]) -> bool:
+    """Whether a part of a message answers a call."""
+    return any(isinstance(part, dict) and part.get("type") == "tool_result" for part in content)
+
+
+def by_human(record: Record) -> bool:
+    """Whether the record itself does not say that its words come from somebody else."""
+    if record.get("isMeta") is True or record.get("promptSource") == "system":
+        return False
+    if record.get("commandMode") == "task-notification":
+        return False
+    origin = record.get("origin")
+    return not isinstance(origin, dict) or origin.get("kind", "human") == "human"
+
+
+def answered(content: JSON) -> tuple[Block, ...]:
+    """Give the blocks of the model's side; a record nearly always holds one."""
+    if type(content) is list and len(content) == 1 and type(block := content[0]) is dict:
+        kind = block.get("type")
+        if kind == "text":
+            return (Block("assistant_msg", "assistant", one_line(word(block.get("text"))), block),)
+        if kind == "thinking":
+            return (Block("thinking", "assistant", one_line(word(block.get("thinking"))), block),)
+        if kind == "tool_use":
+            tool, asked, call = word(block.get("name")), block.get("input"), block.get("id")
+            line = kinds.summary(tool, asked)
+            call = call if isinstance(call, str) else None
+            return (Block("tool_call", "assistant", line, asked, tool, call),)
+    return message_blocks(content, "assistant")
+
+
+def unsaid(block: Block) -> Block:
+    """Give a text in the model's name for what it is: the client's own."""
+    if block.kind != "assistant_msg":
+        return block
+    return Block("lifecycle", block.role, block.summary, block.payload)
+
+
+def spoken(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
+    """Give the blocks of the user's side and what they are: a prompt, an interruption."""
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
+        block, flags = _part(content[0], human=human)  # as nearly always
+        return (block,), flags
+    out: list[Block] = []
+    flags = 0
+    for part in blocks(content):
+        block, more = _part(part, human=human)
+        out.append(block)
+        flags |= more
+    return tuple(out) or (Block("lifecycle", "user"),), flags
+
+
+def _part(block: Record, *, human: bool) -> tuple[Block, int]:
+    kind = block.get("type")
+    if kind == "tool_result":
+        return _result(block), 0
+    if kind != "text":
+        if human:
+            return Block("user_msg", "user", "", block), Is.PROMPT
+        return Block("lifecycle", "user", word(kind), block), 0
+    text = word(block.get("text"))
+    if human and (typed := texts.slash_prompt(text)) is not None:
+        return Block("user_msg", "user", one_line(typed), {**block, TYPED: typed}), Is.PROMPT
+    said = texts.prompt(text) if human else None
+    if said is not None:
+        return Block("user_msg", "user", one_line(said), block), Is.PROMPT
+    flags = Is.INTERRUPTS | Is.BY_USER if text.startswith(texts.INTERRUPTS) else 0
+    return Block("lifecycle", "user", texts.note(text), block), flags
+
+
+def _result(block: Record) -> Block:
+    content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
+    text = content if isinstance(content, str) else text_of(content)
+    return Block(
+        "tool_result",
+        "tool",
+        one_line(text),
+        content,
+        None,
+        call if isinstance(call, str) else None,
+        wrong if isinstance(wrong, bool) else None,
+    )
+
+
+def is_repair(result: Block) -> bool:
+    """Whether a result was written by a client that found a call without one."""
+    return text_of(result.payload).startswith(texts.REPAIRED)
+
+
+def told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:
+    """How the calls went: a result that does not speak of an error was none."""
+    took = code = None
+    wrong = isinstance(result, str) and result.startswith("Error: ")
+    if isinstance(result, dict) and not _TELLS.isdisjoint(result):
+        for name, unit in _TOOK:
+            value = result.get(name)
+            if value is not None and isinstance(value, (int, float)) and 0 < value < 2**40:
+                took = round(value * unit)
+        exit_code = result.get("exitCode")
+        code = exit_code if type(exit_code) is int else None
+    if len(given) == 1 and (call := given[0].call) is not None:  # as nearly always
+        failed = given[0].failed
+        return (Told(call, wrong if failed is None else failed, code, took),)
+    out: list[Told] = []
+    for block in given:
+        if block.kind == "tool_result" and block.call is not None:
+            failed = wrong if block.failed is None else block.failed
+            out.append(Told(block.call, failed, code, took))
+    return tuple(out)
+
+
+def searched(fields: Record, call: str | None) -> Record:
+    """What a web search costs: its count is told here, the tokens of its request nowhere."""
+    return {
+        "usage": Usage(web_searches=count(fields.get("searchCount"))),
+        "usage_key": f"search:{call}",
+        "unbilled": "the request of a web search is in no log",
+    }
+
+
+def bill(record: Record, message: Record) -> Bill:
+    """The bill of an answer, which all records of one response repeat."""
+    told = message.get("usage")
+    if not isinstance(told, dict):
+        return _NO_BILL
+    one, other = word(message.get("id")), word(record.get("requestId"))
+    key = (f"{one}:{other}" if one and other else one or other) or None
+    speed, tier, cost = told.get("speed"), told.get("service_tier"), record.get("costUSD")
+    if speed == "fast":
+        tier = speed
+    if cost is not None:
+        real = isinstance(cost, (int, float)) and not isinstance(cost, bool)
+        cost = float(cost) if real else None
+    return _usage(told), key, cost, tier if tier != "standard" and isinstance(tier, str) else None
+
+
+def _usage(told: Record) -> Usage:
+    cached, server = told.get("cache_creation"), told.get("server_tool_use")
+    long = cached.get("ephemeral_1h_input_tokens") if isinstance(cached, dict) else 0
+    searches = server.get("web_search_requests") if isinstance(server, dict) else 0
+    asked, said, written, read = map(count, map(told.get, _COUNTED))
+    return Usage(
+        asked,
+        said,
+        written,
+        read,
+        count(long) if long else 0,
+        count(searches) if searches else 0,
+    )
+
+
+def text_chars(answer: Iterable[Block]) -> int:
+    """Return how many characters of an answer the model wrote, runs of white space as one.
+
+    Thoughts are left out: clients shorten and sign them.
+    """
+    return sum(map(_written, answer))
+
+
+def _written(block: Block) -> int:
+    payload = block.payload
+    if block.kind == "assistant_msg" and isinstance(payload, dict):
+        return len(" ".join(word(payload.get("text")).split()))
+    if block.kind == "tool_call" and isinstance(payload, dict):
+        return sum(len(" ".join(value.split())) for value in payload.values() if type(value) is str)
+    return 0

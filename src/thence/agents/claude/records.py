@@ -1,0 +1,795 @@
+"""What single records of Claude Code's files say, for all four generations of the format.
+
+`Log` reads transcripts: the session's own, its subagents' and those of workflows. `Document`
+reads the small JSON files beside them. Both give facts of one record at a time; what they must
+remember from one record to the next (where the log stood, prompts of subagents, queued prompts)
+is small, bounded, and part of the carry, so that a log read in pieces says the same as one read
+at once. Nothing in a record raises, and no record is without an event.
+
+What the records of a session say of its subagents stands in `about`, under `agent:<id>`: the
+call that started it, and under `agent:<id>:<name>` its type, description, parent and end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+
+import msgspec
+
+from thence.agents import File, Mark, Source
+from thence.agents.claude import attachments, blocks, spills
+from thence.agents.claude import text as texts
+from thence.agents.files import remembered
+from thence.format.codec import Found
+from thence.format.facts import (
+    MIRRORED,
+    Block,
+    Edge,
+    Fact,
+    Told,
+    answers_of,
+    calls_of,
+    handed,
+    line_name,
+)
+from thence.format.gather import MAX_UNDERSTATED_TOKENS
+from thence.format.nodes import Is, Node, Span
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, count, text_of, time_text, word
+
+SYNTHETIC = "<synthetic>"
+"""The model of answers that the client wrote itself; they cost nothing."""
+
+CLEARED = "context cleared"
+"""Summary of the event that says that the model saw nothing of what stands before."""
+
+Record = dict[str, JSON]
+Names = tuple[str, str | None, str]  # a record's id, its parent, its channel
+Frame = tuple[JSON, ...]  # what `_FRAME` names, looked up at once
+
+_RESTS = frozenset({"end_turn", "stop_sequence", "refusal", "max_tokens"})
+_ENVELOPE = frozenset(
+    {
+        *("parentUuid", "isSidechain", "type", "uuid", "timestamp", "userType", "entrypoint"),
+        *("cwd", "sessionId", "session_id", "version", "gitBranch", "slug", "agentId"),
+    }
+)
+_MARKS = frozenset({"uuid", "sessionId", "leafUuid", "snapshot", "messageId", "agentId"})
+_MIRRORED = frozenset({"message", "normalizedMessages", "prompt", "output", "fullOutput"})
+_SAYS = (("cwd", "cwd"), ("gitBranch", "git_branch"), ("version", "version"))
+_TITLES = {
+    "custom-title": ("customTitle", "title:custom"),
+    "ai-title": ("aiTitle", "title:ai"),
+    "agent-name": ("agentName", "agent_name"),
+    "pr-link": ("prUrl", "pr"),
+}
+_FRAME = (
+    *("uuid", "parentUuid", "isSidechain", "timestamp"),
+    *("cwd", "gitBranch", "version", "sessionId"),
+)
+"""What every record of a talk says, in the order of a `Frame`."""
+
+_NOTHING = (None, None, None, None)
+_AGENTS = frozenset({"Task", "Agent"})
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
+_ATTACHES = (2, 1, 92)  # the first version seen to write down attachments
+_KEPT = 256  # names of one kind that are remembered; older ones are forgotten
+_QUEUED = 16
+
+
+def is_record(value: Record) -> bool:
+    """Whether an object found on a damaged line is a record and not a part of one."""
+    return isinstance(value.get("type"), str) and not _MARKS.isdisjoint(value)
+
+
+class Log:
+    """The records of one transcript."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        self._source = source
+        self._session = source.session
+        self._key = file.key
+        self._channel = file.channel
+        self._generation = mark.generation
+        self._main = file.channel == "main"
+        carry = mark.carry if isinstance(mark.carry, dict) else {}
+        self._said: Record = dict(carry.get("said", {}))
+        self._says: tuple[JSON, ...] = ()  # of these, what the last record said
+        self._last: str | None = carry.get("last")
+        self._talked: bool = carry.get("talked", False)  # somebody said something before
+        self._rewound: bool = carry.get("rewound", False)  # by hand, and nothing was said since
+        self._opening: list[int] = list(carry.get("opening", []))  # words of the last first prompt
+        self._queue: list[JSON] = list(carry.get("queue", []))
+        self._attaches: bool = carry.get("attaches", False)
+        self._under: str | None = carry.get("under")  # the boundary that awaits its summary
+        self._sides: dict[str, str] = dict(carry.get("sides", {}))
+        self._tasks: dict[str, str] = dict(carry.get("tasks", {}))
+        self._agents: dict[str, str] = dict(carry.get("agents", {}))
+        self._foreign: dict[str, str] = dict(carry.get("foreign", {}))
+        self._mirrored: dict[str, str] = dict(carry.get("mirrored", {}))  # last ids, by subagent
+        self._logs = frozenset(log.channel for log in source.files)
+        self._spilled: int = carry.get("spilled", 0)  # bytes of outputs that were kept
+        self._makers: dict[str, Callable[[Found, Record, Frame], tuple[Fact, ...]]] = {
+            "user": self._user,
+            "assistant": self._assistant,
+            "system": self._system,
+            "attachment": self._attachment,
+            "progress": self._progress,
+            "queue-operation": self._queue_operation,
+            "last-prompt": self._last_prompt,
+            "summary": self._summary,
+            "cost-state": self._cost_state,
+        }
+
+    def carry(self) -> JSON:
+        """Give what later records need to know of those before them."""
+        known: Record = {
+            "said": dict(self._said),
+            "last": self._last,
+            "talked": self._talked,
+            "rewound": self._rewound,
+            "opening": list(self._opening),
+            "queue": list(self._queue),
+            "attaches": self._attaches,
+            "under": self._under,
+            "sides": dict(self._sides),
+            "tasks": dict(self._tasks),
+            "agents": dict(self._agents),
+            "foreign": dict(self._foreign),
+            "mirrored": dict(self._mirrored),
+            "spilled": self._spilled,
+        }
+        return {name: value for name, value in known.items() if value}
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Give the facts of one record."""
+        record = found.value
+        kind = record.get("type")
+        maker = self._makers.get(kind) if type(kind) is str else None
+        frame = tuple(map(record.get, _FRAME))
+        facts = (maker or self._other)(found, record, frame)
+        if self._main and facts[0].channel == "main":
+            if frame[1] is None and type(frame[0]) is str and kind != "assistant":
+                facts = self._begun(record, facts)
+            if kind in ("user", "assistant"):
+                self._talked, self._rewound = True, False
+                self._opening = self._opening or _prompt_marks(facts[0])
+        return facts
+
+    def _begun(self, record: Record, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        """Return the facts of a record that continues nothing: the context may be cleared.
+
+        So it is when the user lets a plan be carried out with an empty context. A rewind to the
+        first prompt looks the same: the client says so, or much of that prompt comes again.
+        """
+        first = facts[0]
+        if first.node.logical is not None or first.node.answers:
+            return facts
+        before, self._opening = self._opening, _prompt_marks(first)
+        again = texts.is_alike(before, self._opening) and "planContent" not in record
+        if not self._talked or self._rewound or again:
+            return facts
+        note = Block("lifecycle", "system", CLEARED)
+        node = msgspec.structs.replace(first.node, flags=first.node.flags | Is.CLEARS)
+        made = msgspec.structs.replace(first, node=node, blocks=(*first.blocks, note))
+        return made, *facts[1:]
+
+    # -- the frame of a record ----------------------------------------------------------
+
+    def _names(self, found: Found, record: Record, frame: Frame, *, book: bool = False) -> Names:
+        """Name a record, what it goes on from and whose it is; `book` is no part of a talk."""
+        uuid, parent = frame[0], frame[1]
+        if type(parent) is not str:
+            parent = None
+        native = type(uuid) is str and uuid != ""
+        if not native:
+            uuid = line_name(self._key, found.raw)
+            if parent is None and not book:
+                parent = self._last  # a log without links is a line
+        if not self._main:
+            return uuid, parent, self._channel
+        if frame[2] is True:
+            return uuid, parent, self._side(record, uuid, parent)
+        if native or not book:
+            self._last = uuid
+        return uuid, parent, "main"
+
+    def _side(self, record: Record, uuid: str, parent: str | None) -> str:
+        """Name the subagent of a record that stands in the session's own log."""
+        agent = record.get("agentId")
+        if isinstance(agent, str) and agent:
+            return f"agent:{agent}"
+        root = uuid if parent is None else self._sides.get(remembered(parent), parent)
+        _remember(self._sides, remembered(uuid), root)
+        return f"agent:{root}"
+
+    def _fact(  # noqa: PLR0917 - the frame of every record
+        self,
+        found: Found,
+        frame: Frame,
+        node: Node,
+        channel: str,
+        given: tuple[Block, ...],
+        kind: str,
+        told: tuple[Told, ...] = (),
+        unbilled: str | None = None,
+    ) -> Fact:
+        """Put the frame around what a record says."""
+        place, ts = found.place, frame[3]
+        return Fact(
+            node,
+            kind,
+            ts if type(ts) is str else _moment(ts),
+            given,
+            self._key,
+            channel,
+            self._generation,
+            place.line,
+            place.offset,
+            told=told,
+            unbilled=unbilled,
+        )
+
+    def _told(
+        self, record: Record, frame: Frame, fact: Fact, about: Record | None = None
+    ) -> tuple[Fact, ...]:
+        """Give a fact, and beside it what its record says of the session or of another one."""
+        says = frame[4:]
+        if says != self._says and fact.channel == "main" and says != _NOTHING:
+            # Nearly all records repeat the one before.
+            self._says = says
+            about = self._changed(record, about)
+            if self._is_new(says[3]):
+                return self._from_elsewhere(record, fact, about)
+        if "forkedFrom" in record and fact.channel == "main":
+            return self._from_elsewhere(record, fact, about)
+        return (fact, self._tell(fact, about)) if about else (fact,)
+
+    def _tell(self, fact: Fact, about: Record, edges: tuple[Edge, ...] = ()) -> Fact:
+        """Say something of the session, true also when the record is a subagent's or a copy."""
+        return Fact(
+            Node(f"{fact.node.id}#about", flags=Is.INTERNAL),
+            "about",
+            file=fact.file,
+            generation=fact.generation,
+            line=fact.line,
+            offset=fact.offset,
+            copy_key=f"{self._session}:{fact.node.id}",
+            about=about,
+            edges=edges,
+        )
+
+    def _changed(self, record: Record, about: Record | None) -> Record | None:
+        """Say of the session what this record says otherwise than those before it."""
+        said = self._said
+        for name, key in _SAYS:
+            value = record.get(name)
+            if value is None or value == said.get(key) or not isinstance(value, str):
+                continue
+            known, said[key] = said.get(key), remembered(value)
+            if said[key] != known and value != "HEAD":  # no branch, or none with a name
+                about = {**(about or {}), key: value}
+        return about
+
+    def _is_new(self, session: JSON) -> bool:
+        """Whether a session's name is another one, and no record before has named it."""
+        if not isinstance(session, str) or session in ("", self._session):
+            return False
+        name = remembered(session)
+        return name != self._session and name not in self._foreign
+
+    def _from_elsewhere(self, record: Record, fact: Fact, about: Record | None) -> tuple[Fact, ...]:
+        """A record that names another session: copied by /branch, or from before a resume."""
+        fork, named = record.get("forkedFrom"), word(record.get("sessionId"))
+        beside = (self._tell(fact, about),) if about else ()
+        session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
+        if isinstance(fork, dict) and session and remembered(session) != self._session:
+            event = word(fork.get("messageUuid")) or None
+            edges = handed(fork.get("thence_handoff"), event)
+            tie = self._tell(fact, {}, edges or (Edge("fork", session, "forkedFrom", event),))
+            return msgspec.structs.replace(fact, origin=session), *beside, tie
+        if not self._is_new(named):
+            return fact, *beside
+        _remember(self._foreign, remembered(named), remembered(named))
+        edge = Edge("resume", named, "sessionId of records in this log")
+        return fact, *beside, self._tell(fact, {}, (edge,))
+
+    def _note(  # noqa: PLR0917 - the same
+        self,
+        found: Found,
+        record: Record,
+        frame: Frame,
+        kind: str,
+        block: Block | None = None,
+        about: Record | None = None,
+        unbilled: str | None = None,
+    ) -> tuple[Fact, ...]:
+        """Put a frame around a record that keeps the books."""
+        uuid, parent, channel = self._names(found, record, frame, book=True)
+        if block is None:
+            payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
+            block = Block("lifecycle", "system", kind, payload)
+        node = Node(uuid, parent, Is.INTERNAL)
+        fact = self._fact(found, frame, node, channel, (block,), kind, (), unbilled)
+        return self._told(record, frame, fact, about)
+
+    # -- what the user's side says ------------------------------------------------------
+
+    def _user(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        uuid, parent, channel = self._names(found, record, frame)
+        message = record.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, list) and blocks.answers(content):
+            return self._answer(found, record, frame, (uuid, parent, channel), content)
+        if record.get("isCompactSummary") is True or self._sums_up(record, parent):
+            given, flags = blocks.spoken(content, human=False)
+            node = Node(uuid, parent, Is.SUMMARY)
+            return self._told(record, frame, self._fact(found, frame, node, channel, given, "user"))
+        given, flags = blocks.spoken(content, human=blocks.by_human(record))
+        if channel == "main":
+            about = _said_of_session(record, content)
+        else:
+            flags &= ~Is.PROMPT  # the model asks here, not a human
+            about = self._said_of_agent(channel, parent, content)
+        node = Node(uuid, parent, flags)
+        fact = self._fact(found, frame, node, channel, given, "user")
+        return self._told(record, frame, fact, about)
+
+    def _sums_up(self, record: Record, parent: str | None) -> bool:
+        """Whether a record without the mark is a summary: the first below a boundary."""
+        if self._under is None or parent is None or remembered(parent) != self._under:
+            return False
+        self._under = None
+        return record.get("isMeta") is not True
+
+    def _said_of_agent(self, channel: str, parent: str | None, content: JSON) -> Record | None:
+        """What the first record of a subagent says of it: that it is noise, or who asked."""
+        if parent is not None:
+            return None
+        text = text_of(content)
+        if text == texts.WARMUP:
+            return {f"{channel}:automated": "warmup"}
+        call = self._tasks.get(_digest(remembered(text))) if self._main else None
+        return {channel: call} if call is not None else None
+
+    def _answer(
+        self, found: Found, record: Record, frame: Frame, names: Names, content: list[JSON]
+    ) -> tuple[Fact, ...]:
+        """A record that answers calls, and what its structured form says beside."""
+        uuid, parent, channel = names
+        given, flags = blocks.spoken(content, human=False)
+        first = given[0] if len(given) == 1 else next(b for b in given if b.kind == "tool_result")
+        result = record.get("toolUseResult")
+        if record.get("toolDenialKind") == "interrupted" and blocks.is_repair(first):
+            flags |= Is.SYNTHETIC
+        node = Node(uuid, parent, flags, (), answers_of(given))
+        told = blocks.told(given, result)
+        fields = result if isinstance(result, dict) else {}
+        detail = texts.details(result, first.payload)
+        given += self._details(given, first, detail)
+        agent = word(fields.get("agentId")) or (
+            None if fields else texts.agent_named(first.payload)
+        )
+        about = self._linked(agent, first.call) if agent and first.call is not None else None
+        fact = self._fact(found, frame, node, channel, given, "user", told)
+        if "searchCount" in fields:
+            fact = msgspec.structs.replace(fact, **blocks.searched(fields, first.call))
+        return self._told(record, frame, fact, about)
+
+    def _details(self, results: tuple[Block, ...], first: Block, detail: JSON) -> tuple[Block, ...]:
+        """Return what is stored beside the results of a record: details, and whole outputs.
+
+        The client deletes the file of an output with the log, so it is stored with its result.
+        """
+        out: list[Block] = []
+        for block in results:
+            if block is not first and block.kind != "tool_result":
+                continue
+            beside = detail if block is first else None
+            room = min(spills.KEPT, spills.KEPT_TOGETHER - self._spilled)
+            body = spills.spilled(self._source, block, room)
+            if body is not None:
+                self._spilled += len(body)
+                beside = spills.with_whole(beside, body)
+            if beside is not None:
+                out.append(Block("lifecycle", "system", "details", beside, None, block.call))
+        return tuple(out)
+
+    def _linked(self, agent: str, call: str) -> Record | None:
+        """Say which call a subagent answers to, once."""
+        name, known = remembered(agent), remembered(call)
+        if self._agents.get(name) == known:
+            return None
+        _remember(self._agents, name, known)
+        return {f"agent:{agent}": call}
+
+    # -- what the model says ------------------------------------------------------------
+
+    def _assistant(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        uuid, parent, channel = self._names(found, record, frame)
+        message = record.get("message")
+        if not isinstance(message, dict):
+            message = {}
+        content, model = message.get("content"), message.get("model")
+        if record.get("isApiErrorMessage") is True:
+            failed = Block("error", "system", one_line(text_of(content)), content)
+            node = Node(uuid, parent, Is.REPLY | Is.INTERRUPTS)
+            fact = self._fact(found, frame, node, channel, (failed,), "assistant")
+            return self._told(record, frame, fact)
+        given = blocks.answered(content) or (Block("assistant_msg", "assistant"),)
+        summed = record.get("isCompactSummary") is True
+        if summed or model == SYNTHETIC:
+            flags = Is.SUMMARY if summed else Is.REPLY | Is.SYNTHETIC
+            node = Node(uuid, parent, flags, calls_of(given))
+            given = tuple(map(blocks.unsaid, given))
+            return self._told(
+                record, frame, self._fact(found, frame, node, channel, given, "assistant")
+            )
+        calls = calls_of(given)
+        stop = word(message.get("stop_reason"))
+        flags = Is.REPLY
+        # Before 2.1.325 the records of a response that came first said nothing of its end.
+        if not calls and (stop in _RESTS if stop else given[-1].kind == "assistant_msg"):
+            flags |= Is.ENDS
+        if calls and self._main:
+            self._asked(given)
+        response = message.get("id")
+        node = Node(uuid, parent, flags, calls, (), response if isinstance(response, str) else None)
+        usage, key, cost, tier = blocks.bill(record, message)
+        cut, ts = record.get("isAbortedMidStream") is True, frame[3]
+        fact = Fact(  # by place: with names for so many fields this takes twice as long
+            node,
+            "assistant",
+            ts if type(ts) is str else _moment(ts),
+            given,
+            self._key,
+            channel,
+            self._generation,
+            found.place.line,
+            found.place.offset,
+            None,
+            model if isinstance(model, str) else None,
+            usage,
+            key,
+            None,
+            (),
+            cost,
+            None,
+            tier,
+            "an answer was cut off before its bill was told" if cut else None,
+            blocks.text_chars(given) if _is_small(usage) else 0,
+        )
+        return self._told(record, frame, fact)
+
+    def _asked(self, given: tuple[Block, ...]) -> None:
+        """Remember what subagents were asked: the oldest ones have no other link to the call."""
+        for block in given:
+            if block.tool in _AGENTS and block.call is not None and isinstance(block.payload, dict):
+                asked = remembered(word(block.payload.get("prompt")))
+                _remember(self._tasks, _digest(asked), block.call)
+
+    # -- what the harness says ----------------------------------------------------------
+
+    def _system(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        what = word(record.get("subtype"))
+        kind = f"system/{what}" if what else "system"
+        if what == "compact_boundary":
+            return self._boundary(found, record, frame, kind)
+        content = record.get("content")
+        text = content if isinstance(content, str) else ""
+        if what == "local_command":
+            uuid, parent, channel = self._names(found, record, frame)
+            said = Block("lifecycle", "user", texts.note(text), {"type": "text", "text": text})
+            fact = self._fact(found, frame, Node(uuid, parent), channel, (said,), kind)
+            return self._told(record, frame, fact)
+        payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
+        failed = what in ("api_error", "error", "api_refusal")
+        block = Block(
+            "error" if failed else "lifecycle",
+            "system",
+            one_line(text or _error(record) or what or "system"),
+            payload,
+        )
+        return self._note(found, record, frame, kind, block)
+
+    def _boundary(self, found: Found, record: Record, frame: Frame, kind: str) -> tuple[Fact, ...]:
+        """A compaction. Copies of one in a fork name nothing that they go on from."""
+        before = self._last or ""
+        uuid, parent, channel = self._names(found, record, frame)
+        self._under = remembered(uuid)
+        logical = record.get("logicalParentUuid")
+        about = record.get("compactMetadata")
+        kept = about.get("preservedSegment") if isinstance(about, dict) else None
+        node = Node(
+            uuid,
+            parent,
+            Is.INTERNAL,
+            logical=(logical if isinstance(logical, str) else before) if parent is None else None,
+            span=_span(kept),
+        )
+        block = Block("lifecycle", "system", one_line(_compacted(about)), about)
+        unbilled = "the request that made the summary is in no log"
+        fact = self._fact(found, frame, node, channel, (block,), kind, (), unbilled)
+        return self._told(record, frame, fact)
+
+    def _attachment(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        self._attaches = True
+        given = record.get("attachment")
+        what = word(given.get("type")) if isinstance(given, dict) else ""
+        kind = f"attachment/{what}" if what else "attachment"
+        if what != "queued_command" or not isinstance(given, dict):
+            above = record.get("parentUuid")
+            if isinstance(above, str) and self._under == remembered(above):
+                self._under = remembered(word(record.get("uuid"))) or None
+            if what in attachments.SENT and isinstance(given, dict):
+                return self._attached(found, record, frame, given, kind)
+            return self._note(found, record, frame, kind)
+        native = isinstance(record.get("uuid"), str)
+        uuid, parent, channel = self._names(found, record, frame, book=True)
+        said, flags = blocks.spoken(given.get("prompt"), human=blocks.by_human(given))
+        # Without an id of its own nothing can go on from it: it stands beside the line.
+        node = Node(uuid, parent, flags if native else flags | Is.INTERNAL)
+        return self._told(record, frame, self._fact(found, frame, node, channel, said, kind))
+
+    def _attached(
+        self, found: Found, record: Record, frame: Frame, attachment: Record, kind: str
+    ) -> tuple[Fact, ...]:
+        """A file that the user named, or that was read again: the model sees what is in it."""
+        native = isinstance(record.get("uuid"), str)
+        uuid, parent, channel = self._names(found, record, frame, book=True)
+        note = Block(
+            "lifecycle", "system", kind, attachments.note_of(record, attachment, _ENVELOPE)
+        )
+        sent = attachments.sent_blocks(record, attachment)
+        # Without an id of its own nothing can go on from it: it stands beside the line.
+        node = Node(uuid, parent, 0 if native and sent else Is.INTERNAL)
+        fact = self._fact(found, frame, node, channel, (note, *sent), kind)
+        return self._told(record, frame, fact)
+
+    def _progress(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        """A sign of life of a running call. What it repeats of a log or a result is left out.
+
+        A message of a subagent is repeated, unless the subagent's own log is not there.
+        """
+        data, call = record.get("data"), record.get("parentToolUseID")
+        about = None
+        mirrored: tuple[Fact, ...] = ()
+        if isinstance(data, dict):
+            agent = data.get("agentId")
+            if isinstance(agent, str) and isinstance(call, str):
+                about = self._linked(agent, call)
+            if isinstance(agent, str) and f"agent:{agent}" not in self._logs:
+                mirrored = self._mirrored_message(found, record, agent, data.get("message"))
+            data = {name: value for name, value in data.items() if name not in _MIRRORED}
+            what = word(data.get("type"))
+        else:
+            what = ""
+        block = Block(
+            "lifecycle",
+            "system",
+            what or "progress",
+            data,
+            None,
+            call if isinstance(call, str) else None,
+        )
+        kind = f"progress/{what}" if what else "progress"
+        return self._note(found, record, frame, kind, block, about) + mirrored
+
+    def _mirrored_message(
+        self, found: Found, record: Record, agent: str, message: JSON
+    ) -> tuple[Fact, ...]:
+        """Return the facts of a subagent's message that its parent's log holds.
+
+        They are those of a record in a log of its own, each following the one before.
+        """
+        if not self._main or not agent or not isinstance(message, dict):
+            return ()
+        kind = message.get("type")
+        maker = {"user": self._user, "assistant": self._assistant}.get(word(kind))
+        if maker is None:
+            return ()
+        frame = {name: record.get(name) for name in _FRAME}
+        uuid = word(message.get("uuid")) or f"{word(record.get('uuid'))}#message"
+        inner = {
+            **frame,
+            **message,
+            "uuid": uuid,
+            "parentUuid": self._mirrored.get(agent),
+            "isSidechain": True,
+            "agentId": agent,
+        }
+        _remember(self._mirrored, agent, uuid)
+        first, *rest = maker(found, inner, tuple(map(inner.get, _FRAME)))
+        return msgspec.structs.replace(first, type=f"{MIRRORED}{kind}"), *rest
+
+    def _queue_operation(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        """A prompt that waits for its turn.
+
+        It is told again when it is taken: by a user's record (`dequeue`), or, in the middle of
+        a turn (`remove`), by an attachment. Clients that wrote no attachments said it nowhere
+        else: there it counts as said when it is removed.
+        """
+        what = word(record.get("operation"))
+        content = record.get("content")
+        waits = self._queue
+        if what == "enqueue":
+            waits.append(content)
+            del waits[:-_QUEUED]
+        elif what == "popAll":
+            waits.clear()
+        elif waits:
+            first = waits.pop(0)
+            content = content or first
+        kind = f"queue-operation/{what}" if what else "queue-operation"
+        if what == "remove" and content and not record.get("content") and self._tells_no_more():
+            given, flags = blocks.spoken(content, human=True)
+            if flags & Is.PROMPT:
+                uuid, parent, channel = self._names(found, record, frame, book=True)
+                node = Node(uuid, parent, flags | Is.INTERNAL)
+                return self._told(
+                    record, frame, self._fact(found, frame, node, channel, given, kind)
+                )
+        named = texts.notified(text_of(content))
+        about = self._linked(*named) if named else None
+        return self._note(found, record, frame, kind, None, about)
+
+    def _tells_no_more(self) -> bool:
+        """Whether this client is one that wrote down no attachments."""
+        version = _VERSION.match(word(self._said.get("version")))
+        old = version is None or tuple(map(int, version.groups())) < _ATTACHES
+        return old and not self._attaches
+
+    def _last_prompt(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        """Where the client says that its line ends; it may say so late, or before the record."""
+        facts = self._note(found, record, frame, "last-prompt")
+        leaf = record.get("leafUuid")
+        if not isinstance(leaf, str):
+            return facts
+        by_hand = record.get("explicit") is True
+        self._rewound = self._rewound or by_hand
+        late = 0 if by_hand else Is.TRAILS
+        node = msgspec.structs.replace(facts[0].node, flags=Is.INTERNAL | late, tip=leaf)
+        return (msgspec.structs.replace(facts[0], node=node), *facts[1:])
+
+    def _summary(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        """A title for the session, often another one, that holds the record it names."""
+        leaf, title = record.get("leafUuid"), record.get("summary")
+        about = None
+        if isinstance(leaf, str) and isinstance(title, str):
+            about = {"titles": {leaf: title}}
+        block = Block("lifecycle", "system", one_line(word(title)) or "summary", record)
+        return self._note(found, record, frame, "summary", block, about)
+
+    def _cost_state(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        cost = record.get("totalCostUSD")
+        known = isinstance(cost, (int, float)) and not isinstance(cost, bool)
+        return self._note(
+            found, record, frame, "cost-state", None, {"status:cost_usd": cost} if known else None
+        )
+
+    def _other(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        """Titles, modes, checkpoints, and whatever a newer client may write."""
+        kind = word(record.get("type")) or "(none)"
+        named = _TITLES.get(kind)
+        if named is None:
+            return self._note(found, record, frame, kind)
+        value = record.get(named[0])
+        about = {named[1]: value} if isinstance(value, str) else None
+        unbilled = "the request that made the title is in no log" if kind == "ai-title" else None
+        return self._note(found, record, frame, kind, None, about, unbilled)
+
+
+class Document:
+    """A small JSON file beside a transcript."""
+
+    def __init__(self, file: File, mark: Mark) -> None:
+        self._file = file
+        self._generation = mark.generation
+
+    def carry(self) -> JSON:
+        """Nothing: a document is read whole."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Give what a document says of the session; it is no event."""
+        about = self._about(found.value)
+        if about:
+            name = Node(line_name(self._file.key, found.raw), flags=Is.INTERNAL)
+            yield Fact(
+                name,
+                "document",
+                file=self._file.key,
+                generation=self._generation,
+                line=found.place.line,
+                about=about,
+            )
+
+    def _about(self, value: Record) -> Record:
+        what, _, name = self._file.key.partition("/")
+        if what == "title":
+            title = value.get("customTitle")
+            return {"title:custom": title} if isinstance(title, str) else {}
+        if what == "workflow":
+            return {f"workflow:{name.removesuffix('.json')}": value}
+        agent = f"agent:{name.rpartition('/')[2].removesuffix('.meta')}"
+        fields = {
+            agent: value.get("toolUseId"),
+            f"{agent}:type": value.get("agentType"),
+            f"{agent}:description": value.get("description"),
+            f"{agent}:parent": value.get("parentAgentId"),
+            f"{agent}:finished": value.get("finished"),
+        }
+        return {key: told for key, told in fields.items() if isinstance(told, (str, bool))}
+
+
+# -- pieces ---------------------------------------------------------------------------------
+
+
+def _moment(ts: JSON) -> str | None:
+    """Read a time that is a number: seconds since 1970, or thousandths of them."""
+    if isinstance(ts, bool) or not isinstance(ts, (int, float)):
+        return None
+    return word(time_text(ts, per_second=1000 if ts > 1e11 else 1)) or None
+
+
+def _prompt_marks(fact: Fact) -> list[int]:
+    """Return the `word_marks` of the prompt that a fact is; none when it is no prompt."""
+    prompts = (block.summary for block in fact.blocks if block.kind == "user_msg")
+    return texts.word_marks(next(prompts, ""))
+
+
+def _remember(names: dict[str, str], name: str, value: str) -> None:
+    names.pop(name, None)
+    names[name] = value
+    if len(names) > _KEPT:
+        del names[next(iter(names))]
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _compacted(about: JSON) -> str:
+    told = about if isinstance(about, dict) else {}
+    trigger, before, after = told.get("trigger"), told.get("preTokens"), told.get("postTokens")
+    line = f"compacted ({trigger})" if isinstance(trigger, str) else "compacted"
+    if count(before):
+        line += f", {count(before)} tokens"
+        line += f" to {count(after)}" if count(after) else ""
+    return line
+
+
+def _span(kept: JSON) -> Span | None:
+    """What a compaction kept, if it says so in full."""
+    if not isinstance(kept, dict):
+        return None
+    anchor, head, tail = (kept.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))
+    if not isinstance(anchor, str) or not isinstance(head, str) or not isinstance(tail, str):
+        return None
+    return Span(anchor, head, tail, relinks=True)
+
+
+def _error(record: Record) -> str:
+    error = record.get("error")
+    return word(error.get("message")) if isinstance(error, dict) else word(error)
+
+
+def _said_of_session(record: Record, content: JSON) -> Record | None:
+    """Whether a prompt tells that nobody sits before this session."""
+    if isinstance(content, str) and len(content) < 200:
+        if content == texts.WARMUP:
+            return {"automated": "warmup"}
+        probe = record.get("entrypoint") != "cli" and record.get("parentUuid") is None
+        if probe and texts.command_line(content) == "/usage":
+            return {"automated": "usage probe"}
+    text = content if isinstance(content, str) else text_of(content)
+    if texts.is_observer(text):
+        return {"automated": "memory observer"}
+    named = texts.notified(text) if text.startswith("<task-notification>") else None
+    return {f"agent:{named[0]}": named[1]} if named else None
+
+
+def _is_small(usage: Usage | None) -> bool:
+    """Whether a bill is so small that it may be the one of a stream's start."""
+    return usage is not None and usage.output_tokens <= MAX_UNDERSTATED_TOKENS

@@ -1,0 +1,51 @@
+"""Outputs too large for a transcript, which the client keeps in files beside it.
+
+The path that a result names is not followed: only its last part counts, in the session's own
+folder, never through a link.
+"""
+
+from __future__ import annotations
+
+import os
+
+from thence.agents import Source, files
+from thence.agents.claude.text import spill_name
+from thence.format.facts import WHOLE_OUTPUT, Block
+from thence.format.normal import SessionEvent
+from thence.format.records import JSON
+
+SPILL_LIMIT = 16 << 20
+"""Bytes of one output that are read when somebody asks for it."""
+
+KEPT = 4 << 20
+"""Bytes that an output may have to be kept with its result; the first MiB of it is searched."""
+
+KEPT_TOGETHER = 64 << 20
+"""The same of all that one log names, whatever files they are: a log may name one for ever."""
+
+
+def spilled(source: Source, block: Block | SessionEvent, limit: int = SPILL_LIMIT) -> bytes | None:
+    """Read the full text of a result that was too large for its transcript.
+
+    None when there is none, it is not there any more, or it is larger than the limit.
+    """
+    name = spill_name(block.payload)
+    log = next((file.path for file in source.files if file.key == "main"), None)
+    if name is None or log is None:
+        return None
+    folder = f"{log.removesuffix('.jsonl')}/tool-results"
+    if os.path.islink(folder) or os.path.islink(os.path.dirname(folder)):  # noqa: PTH114, PTH120
+        return None
+    return files.read_small(f"{folder}/{name}", limit)
+
+
+def with_whole(detail: JSON, body: bytes) -> dict[str, JSON]:
+    """Give what a result says beside its text, with the whole output in place of its beginning."""
+    text = body.decode("utf-8", "replace")
+    if not isinstance(detail, dict):
+        return {WHOLE_OUTPUT: text} if detail is None else {"result": detail, WHOLE_OUTPUT: text}
+    begins = detail.get("stdout")
+    rest = {name: value for name, value in detail.items() if name != "stdout"}
+    if isinstance(begins, str) and not text.startswith(begins):
+        rest["stdout"] = begins  # other words than the file's: both are kept
+    return {**rest, WHOLE_OUTPUT: text}

@@ -1,0 +1,689 @@
+"""Reading files that belong to others: bounded, incremental, and without leaving a trace.
+
+`read` is the loop that every adapter shares. A file that has not changed is not opened; one that
+grew is read from where the last read ended, after its first bytes and those before that place
+have been recognised; any other is read again from the start, as its next generation. A read ends
+when its budget of bytes or time is spent, at a line's end, so that no file can starve the rest.
+
+A last line without its LF is not committed: the mark stays before it. If it is a whole record
+its facts are given all the same (they are the same when it is read again); if not, it is torn.
+
+Marks are made of the bytes that were read, not of a second look at them: what is changed behind
+the reader's back, even while it reads, is another generation next time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from hashlib import blake2b
+from time import monotonic
+from typing import Protocol
+from zlib import crc32
+
+import msgspec
+
+from thence.agents import Batch, Cursor, File, Mark, Source
+from thence.format import codec
+from thence.format.facts import Fact
+from thence.format.nodes import Node
+from thence.format.records import JSON, Notice, Place, Skipped
+
+DEPTH = 12
+"""How many folders deep sessions are looked for."""
+
+DOCUMENT_LIMIT = 16 << 20
+"""Largest document that is read whole, in bytes."""
+
+UNPACKED_LIMIT = 4 << 30
+"""Most bytes that are unpacked from one compressed file."""
+
+REWRITTEN = "rewritten"
+SOURCE_GONE = "source gone"
+
+_CHUNK = 1 << 20
+_WINDOW = 128 << 20
+_EDGE = 4096  # bytes by which the start and the read end of a file are known again
+
+_Edges = tuple[bytes, bytes]  # the first bytes of a file, and the last ones that were read
+_NO_EDGES = (b"", b"")
+
+
+_remembered: ContextVar[Callable[[str], str]] = ContextVar("remembered", default=str)
+
+
+@contextlib.contextmanager
+def remembering(clean: Callable[[str], str]) -> Iterator[None]:
+    """Let readers remember texts as `clean` gives them: what they carry is stored, without secrets.
+
+    Outside of it texts are remembered as they are.
+    """
+    token = _remembered.set(clean)
+    try:
+        yield
+    finally:
+        _remembered.reset(token)
+
+
+def remembered(text: str) -> str:
+    """Return a text as a reader remembers it, for a comparison with what it carries."""
+    return _remembered.get()(text)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much one read may take. A single line may go beyond it, up to the codec's limit."""
+
+    bytes: int = 16 << 20
+    seconds: float = 5.0
+
+
+class Records(Protocol):
+    """Turns the records of one file into facts, and remembers what later ones need."""
+
+    def facts(self, found: codec.Found) -> Iterable[Fact]:
+        """Give the facts of one record, with file, channel, generation, line and offset set."""
+        ...
+
+    def carry(self) -> JSON:
+        """Give what a later read must know of the records before it."""
+        ...
+
+
+Opened = Callable[[Source, File, Mark], Records]
+"""Makes the `Records` of a file; the mark tells the generation and holds the last carry."""
+
+IsRecord = Callable[[dict[str, JSON]], bool]
+
+
+def read(
+    source: Source,
+    cursor: Cursor | None,
+    opened: Opened,
+    *,
+    is_record: IsRecord = codec.anything,
+    limits: Limits | None = None,
+) -> Batch:
+    """Read what is new in a session's files since the cursor."""
+    limits = limits or Limits()
+    batch = Batch([], [], Cursor(dict(cursor.marks) if cursor else {}), notices=[])
+    until = monotonic() + limits.seconds
+    for file in source.files:
+        one = _Reading(source, file, batch, opened, is_record)
+        if one.changed():
+            if batch.bytes >= limits.bytes or (batch.bytes and monotonic() > until):
+                batch.done = False
+                break
+            one.run(limits.bytes - batch.bytes, until)
+            if not batch.done:
+                break
+    return batch
+
+
+def unchanged(source: Source, cursor: Cursor) -> bool:
+    """Whether no file of a session differs from what was read, as far as its inode tells."""
+    marks = cursor.marks
+    for file in source.files:
+        mark = marks.get(file.key)
+        try:
+            if mark is None or not _is(mark, os.lstat(file.path), file.path):
+                return False
+        except OSError:
+            return False
+    return True
+
+
+def is_made_at(mark: Mark, path: str) -> bool:
+    """Whether a mark was made of a file that lay at a path."""
+    return mark.place == _place(path)
+
+
+def bytes_read(mark: Mark, path: str, status: os.stat_result) -> int:
+    """Return how many bytes of a file were read; 0 of one that is another by now.
+
+    A file that differs from its mark is opened, and looked at no further than at its edges.
+    """
+    if _is(mark, status, path):
+        return status.st_size if not mark.torn else min(mark.offset, status.st_size)
+    if _is_touched(mark, status, path):
+        return 0
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError):
+        return 0
+    try:
+        content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
+        return mark.offset if _recognised(mark, content) is not None else 0
+    except OSError:
+        return 0
+    finally:
+        os.close(handle)
+
+
+def measured(source: Source) -> tuple[int, float]:
+    """Give the bytes of a session's files, and when the last of them was written."""
+    size, modified = 0, 0.0
+    for file in source.files:
+        try:
+            found = os.lstat(file.path)
+        except OSError:
+            continue
+        size += found.st_size
+        modified = max(modified, found.st_mtime)
+    return size, modified
+
+
+class _Reading:
+    """One file, this time."""
+
+    def __init__(
+        self, source: Source, file: File, batch: Batch, opened: Opened, is_record: IsRecord
+    ) -> None:
+        self._source = source
+        self._file = file
+        self._batch = batch
+        self._opened = opened
+        self._is_record = is_record
+        self._before = batch.cursor.marks.get(file.key)
+
+    def changed(self) -> bool:
+        """Whether the file has to be opened."""
+        mark = self._before
+        try:
+            status = os.lstat(self._file.path)
+        except FileNotFoundError:
+            if mark is None:
+                self._skip("no such file")
+            else:
+                self._batch.notices.append(Notice(SOURCE_GONE, self._file.path))
+            return False
+        except (OSError, ValueError) as error:
+            self._skip(_why(error))
+            return False
+        if mark is None or not _is(mark, status, self._file.path):
+            return True
+        self._batch.torn |= mark.torn
+        return False
+
+    def run(self, room: int, until: float) -> None:
+        """Read the file as far as there is room."""
+        try:
+            handle = open_regular(self._file.path)
+        except OSError as error:
+            self._skip(_why(error))
+            return
+        try:
+            if self._file.whole:
+                self._document(handle)
+            else:
+                self._log(handle, room, until)
+        except OSError as error:
+            self._skip(_why(error))
+        finally:
+            os.close(handle)
+
+    def _skip(self, why: str, place: Place | None = None) -> None:
+        line, offset, length = (place.line, place.offset, place.length) if place else (0, 0, 0)
+        self._batch.skipped.append(Skipped(line, offset, length, why, source=self._file.path))
+
+    # -- documents ----------------------------------------------------------------------
+
+    def _document(self, handle: int) -> None:
+        """Read a document anew. One that makes no sense leaves standing what the last one said."""
+        status = os.fstat(handle)
+        before = self._before.generation if self._before else -1
+        mark = _mark(status, self._file.path, generation=max(before, 0))
+        value, raw = None, b""
+        if status.st_size > DOCUMENT_LIMIT:
+            self._skip(codec.TOO_LONG)
+        else:
+            raw = b"".join(_chunks(handle, 0, status.st_size))
+            self._batch.bytes += len(raw)
+            value = self._parsed(raw)
+        if value is not None:
+            mark = msgspec.structs.replace(mark, generation=before + 1)
+            records = self._opened(self._source, self._file, mark)
+            self._batch.events += records.facts(codec.Found(value, Place(1, 0, len(raw)), raw))
+        self._batch.cursor.marks[self._file.key] = mark
+
+    def _parsed(self, raw: bytes) -> dict[str, JSON] | None:
+        try:
+            value = msgspec.json.decode(raw)
+        except (ValueError, RecursionError):
+            self._skip(codec.BAD_JSON)
+            return None
+        if isinstance(value, dict):
+            return value
+        self._skip(codec.NOT_OBJECT)
+        return None
+
+    # -- logs ---------------------------------------------------------------------------
+
+    def _log(self, handle: int, room: int, until: float) -> None:
+        status = os.fstat(handle)
+        packed = self._file.path.endswith(".zst")
+        # A file may grow while it is read: what it has now is read, the rest is for next time.
+        content = Zstandard(handle) if packed else Plain(handle, status.st_size)
+        mark, edges = self._start(status, content)
+        records = self._opened(self._source, self._file, mark)
+        facts, events, is_record = records.facts, self._batch.events, self._is_record
+        quick, found_at = codec.quick, codec.Found
+        flow = _Flow(content, mark.offset, until, edges)
+        offset, line = mark.offset, mark.line
+        stop = offset + room
+        tail: tuple[Place, bytes | None] | None = None
+        for place, raw, ended in codec.split(flow.chunks(), offset=offset, line=line):
+            if not ended:
+                tail = place, raw
+                break
+            if raw is not None and (value := quick(raw)) is not None:
+                events += facts(found_at(value, place, raw))
+            else:
+                for found in codec.parse(place, raw, ended=True, is_record=is_record):
+                    if isinstance(found, Skipped):
+                        self._skipped(found)
+                    else:
+                        events += facts(found)
+            line += 1
+            offset = place.offset + place.length + 1
+            if offset >= stop or (not line % 256 and monotonic() > until):
+                self._batch.done = False
+                break
+        flow.committed = offset
+        self._batch.lines += line - mark.line
+        self._batch.bytes += offset - mark.offset
+        carry = records.carry()
+        torn, held = self._tail(tail, records, flow) if tail is not None else (False, b"")
+        self._trouble(content, Place(line, offset, 0))
+        self._batch.cursor.marks[self._file.key] = _mark(
+            status,
+            self._file.path,
+            # A read that stopped early must look changed next time.
+            size=status.st_size if self._batch.done else -1,
+            offset=offset,
+            line=line,
+            generation=mark.generation,
+            head=_hash(flow.head[: offset + len(held)]),
+            anchor=_hash((flow.last() + held)[-_EDGE:]),
+            tail=len(held),
+            torn=torn,
+            carry=carry,
+        )
+
+    def _tail(
+        self, tail: tuple[Place, bytes | None], records: Records, flow: _Flow
+    ) -> tuple[bool, bytes]:
+        """Look at a last line without its LF, which the cursor does not pass.
+
+        The records that it begins with are given: whatever follows on the line, they stand. Tells
+        whether there is more than them, and gives their bytes.
+        """
+        place, raw = tail
+        self._batch.bytes += place.length
+        if flow.gave_up:
+            self._skip(codec.TOO_LONG, place)
+        found = list(codec.parse(place, raw, ended=False, is_record=self._is_record))
+        torn = any(isinstance(one, Skipped) for one in found)
+        at = 0
+        for one in found:
+            start = _begins(raw or b"", at, one)
+            if start is None or isinstance(one, Skipped):
+                break
+            self._batch.events += records.facts(one)
+            at = start + len(one.raw)
+        self._batch.lines += bool(at)
+        self._batch.torn |= torn
+        return torn, (raw or b"")[:at]
+
+    def _skipped(self, found: Skipped) -> None:
+        named = msgspec.structs.replace(found, source=self._file.path)
+        self._batch.skipped.append(named)
+
+    def _trouble(self, content: Content, place: Place) -> None:
+        """Tell what is wrong with the file as a whole."""
+        if content.broken and self._batch.done:
+            self._skip(content.broken, place)
+
+    def _start(self, status: os.stat_result, content: Content) -> tuple[Mark, _Edges]:
+        """Decide where to begin: where the last read ended, or at the start once more."""
+        before = self._before
+        if before is None:
+            return _mark(status, self._file.path), _NO_EDGES
+        touched = _is_touched(before, status, self._file.path)
+        if not touched and (edges := _recognised(before, content)) is not None:
+            return before, edges
+        generation = before.generation
+        if before.offset or before.tail:
+            generation += 1
+            self._rewritten(generation)
+        return _mark(status, self._file.path, generation=generation), _NO_EDGES
+
+    def _rewritten(self, generation: int) -> None:
+        """Say that this log is another one from here on, even if it holds nothing any more."""
+        self._batch.notices.append(Notice(REWRITTEN, self._file.path))
+        key = self._file.key
+        node = Node(f"{key}#{REWRITTEN}-{generation}")
+        self._batch.events.append(
+            Fact(
+                node, REWRITTEN, file=key, channel=self._file.channel, generation=generation, line=0
+            )
+        )
+
+
+def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
+    """Where in its line a record starts that stands at a place, white space left out."""
+    if isinstance(found, Skipped):
+        return None
+    start = raw.find(found.raw, at)
+    return start if start >= 0 and not raw[at:start].strip(codec.WHITE) else None
+
+
+def _mark(status: os.stat_result, path: str, *, size: int | None = None, **known: JSON) -> Mark:
+    return Mark(
+        status.st_dev,
+        status.st_ino,
+        status.st_size if size is None else size,
+        status.st_mtime_ns,
+        ctime_ns=status.st_ctime_ns,
+        place=_place(path),
+        **known,
+    )
+
+
+def _is(mark: Mark, status: os.stat_result, path: str) -> bool:
+    return _has_times(mark, status, path) and (mark.inode, mark.size, mark.device) == (
+        status.st_ino,
+        status.st_size,
+        status.st_dev,
+    )
+
+
+def _is_touched(mark: Mark, status: os.stat_result, path: str) -> bool:
+    """Return whether a file was written since without a change of its size."""
+    return (mark.inode, mark.size) == (status.st_ino, status.st_size) and not _has_times(
+        mark, status, path
+    )
+
+
+def _has_times(mark: Mark, status: os.stat_result, path: str) -> bool:
+    """Return whether a file was not written since; a writer may set the mtime, never the ctime."""
+    if mark.ctime_ns != status.st_ctime_ns and mark.ctime_ns and mark.place == _place(path):
+        return False
+    return mark.mtime_ns == status.st_mtime_ns
+
+
+def _place(path: str) -> int:
+    return crc32(path.encode("utf-8", "surrogateescape"))
+
+
+def _recognised(mark: Mark, content: Content) -> _Edges | None:
+    """Give the edges of a file that begins and goes on as it did when it was read, or None."""
+    end = mark.offset + mark.tail
+    edge = min(end, _EDGE)
+    head = content.piece(0, edge)
+    anchor = content.piece(end - edge, edge)
+    if len(anchor) != edge or (_hash(head), _hash(anchor)) != (mark.head, mark.anchor):
+        return None
+    if mark.tail:  # the tail is read again: the edges end before it
+        least = min(mark.offset, _EDGE)
+        return head[:least], content.piece(mark.offset - least, least)
+    return head, anchor
+
+
+def _hash(data: bytes) -> str:
+    return blake2b(data, digest_size=12).hexdigest() if data else ""
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
+
+
+class _Flow:
+    """The bytes of a file on their way to be cut into lines, and the edges of what was read.
+
+    A line that is longer than any we take is passed over only as long as there is time: a file
+    of nothing but zeros may go on for ever.
+    """
+
+    def __init__(self, content: Content, offset: int, until: float, edges: _Edges) -> None:
+        self._content = content
+        self._until = until
+        self.committed = offset
+        """Offset after the last line that was read; while a chunk is, before its first line."""
+        self.gave_up = False
+        self.head, self._committed = edges
+        self._above = self._committed  # the last bytes before the chunk
+        self._chunk = b""
+        self._start = offset
+
+    def chunks(self) -> Iterator[bytes]:
+        """Give the bytes from the offset on.
+
+        Who asks for the next chunk has read all lines that end in this one.
+        """
+        at = self.committed
+        for chunk in self._content.chunks(at):
+            self._take(chunk, at)
+            yield chunk
+            if (end := chunk.rfind(b"\n")) >= 0:
+                self.committed = at + end + 1
+            at += len(chunk)
+            if at - self.committed > codec.LINE_LIMIT and monotonic() > self._until:
+                self.gave_up = True
+                return
+
+    def _take(self, chunk: bytes, at: int) -> None:
+        """Keep of the chunk before this one as much as an edge may need."""
+        self._committed = self.last()
+        self._above = (self._above + self._chunk[-_EDGE:])[-_EDGE:]
+        self._chunk, self._start = chunk, at
+        self.head += chunk[: _EDGE - len(self.head)]
+
+    def last(self) -> bytes:
+        """The last bytes before the committed offset."""
+        read = self.committed - self._start
+        if read <= 0:  # a line that began before this chunk is still to be read
+            return self._committed
+        return (self._above + self._chunk[max(read - _EDGE, 0) : read])[-_EDGE:]
+
+
+# -- contents -------------------------------------------------------------------------------
+
+
+class Plain:
+    """The bytes of a plain file, as far as it went when it was opened."""
+
+    broken = ""
+
+    def __init__(self, handle: int, size: int | None = None) -> None:
+        self._handle = handle
+        self._size = os.fstat(handle).st_size if size is None else size
+
+    def piece(self, offset: int, length: int) -> bytes:
+        """Give some bytes; fewer where the file ends."""
+        return os.pread(self._handle, min(length, max(self._size - offset, 0)), offset)
+
+    def chunks(self, offset: int) -> Iterator[bytes]:
+        """Give all bytes from an offset on."""
+        return _chunks(self._handle, offset, self._size)
+
+
+class Zstandard:
+    """The bytes of a compressed file, unpacked a chunk at a time, never all of them."""
+
+    def __init__(self, handle: int) -> None:
+        import zstandard
+
+        self.broken = ""
+        """What is wrong with the file, once that was met."""
+        self._handle = handle
+        self._error: type[Exception] = zstandard.ZstdError
+        self._unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        self._told = _told_size(os.pread(handle, 32, 0))
+        self._rewind()
+
+    def _rewind(self) -> None:
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        # Not by name: the path may lead elsewhere by now.
+        self._packed = open(self._handle, "rb", closefd=False)  # noqa: SIM115
+        self._content = self._unpacker.stream_reader(
+            self._packed, read_across_frames=True, closefd=False
+        )
+        self._at = 0
+
+    def _read(self, length: int) -> bytes:
+        """Unpack some bytes more; none where the content ends, is damaged or never ends."""
+        if self._at > UNPACKED_LIMIT:
+            self.broken = codec.TOO_LONG
+            return b""
+        try:
+            data = self._content.read(length)
+        except self._error:
+            self.broken = "a damaged compressed file"
+            return b""
+        if not data and self._at < self._told:
+            self.broken = "a compressed file that is not whole"
+        self._at += len(data)
+        return data
+
+    def _go(self, offset: int) -> bool:
+        """Unpack up to an offset; whether there is one."""
+        if offset < self._at:
+            self._rewind()
+        while self._at < offset and self._read(min(_CHUNK, offset - self._at)):
+            pass
+        return self._at == offset
+
+    def piece(self, offset: int, length: int) -> bytes:
+        """Give some bytes; fewer where the content ends."""
+        out = b""
+        if self._go(offset):
+            while len(out) < length and (data := self._read(length - len(out))):
+                out += data
+        return out
+
+    def chunks(self, offset: int) -> Iterator[bytes]:
+        """Give all bytes from an offset on. A damaged frame ends them."""
+        if self._go(offset):
+            while data := self._read(_CHUNK):
+                yield data
+
+
+Content = Plain | Zstandard
+
+
+def _told_size(start: bytes) -> int:
+    """How much a compressed file says it holds; 0 when it does not say."""
+    import zstandard
+
+    try:
+        return max(int(zstandard.frame_content_size(start)), 0)
+    except zstandard.ZstdError:
+        return 0
+
+
+def _chunks(handle: int, offset: int, end: int) -> Iterator[bytes]:
+    while offset < end:
+        chunk = os.pread(handle, min(_CHUNK, end - offset), offset)
+        if not chunk:
+            return
+        offset += len(chunk)
+        yield chunk
+
+
+# -- opening and finding --------------------------------------------------------------------
+
+
+def open_regular(path: str) -> int:
+    """Open a regular file for reading, following no link and waiting for nobody."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "not a regular file")
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def read_small(path: str, limit: int = DOCUMENT_LIMIT) -> bytes | None:
+    """Read a small file whole; None when it is not there, not regular or too large."""
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError):
+        return None
+    try:
+        size = os.fstat(handle).st_size
+        return b"".join(_chunks(handle, 0, size)) if size <= limit else None
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+
+
+def start_of(path: str, length: int) -> bytes | None:
+    """Read the first bytes of a log, unpacked; None when it is not there or not regular."""
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError):
+        return None
+    try:
+        content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
+        return content.piece(0, length)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+
+
+def chunks_of(path: str) -> Iterator[bytes]:
+    """Give all bytes of a plain file, a chunk at a time; none when it cannot be read."""
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError):
+        return
+    try:
+        yield from _chunks(handle, 0, os.fstat(handle).st_size)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+def document(path: str, limit: int = DOCUMENT_LIMIT) -> dict[str, JSON]:
+    """Read a small JSON document; empty when there is none that makes sense."""
+    raw = read_small(path, limit)
+    try:
+        value = msgspec.json.decode(raw) if raw else None
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+SKIPPED_LINKS: set[str] = set()
+"""Links that were met while looking for sessions since this was cleared; none was followed."""
+
+
+def note_link(entry: os.DirEntry[str]) -> None:
+    """Note an entry if it is a link to a folder or to a log: sessions may lie behind it."""
+    with contextlib.suppress(OSError):  # a link to itself
+        if entry.is_symlink() and (entry.is_dir() or (".jsonl" in entry.name and entry.is_file())):
+            SKIPPED_LINKS.add(entry.path)
+
+
+def walk(root: str, depth: int = DEPTH) -> Iterator[os.DirEntry[str]]:
+    """Give the regular files below a folder, sorted by name; links are not followed."""
+    try:
+        with os.scandir(root) as listing:
+            entries = sorted(listing, key=lambda e: e.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_file(follow_symlinks=False):
+            yield entry
+        elif depth > 0 and entry.is_dir(follow_symlinks=False):
+            yield from walk(entry.path, depth - 1)
+        else:
+            note_link(entry)

@@ -1,0 +1,13 @@
+"""What people call Gemini CLI, and how it resumes a session."""
+
+from __future__ import annotations
+
+from thence.agents.profiles import Profile
+
+PROFILE = Profile(
+    label="Gemini CLI",
+    resume_option=("gemini", "--resume"),
+    home_variable="GEMINI_CLI_HOME",
+    rewind_hint="in Gemini CLI: /rewind, or press Esc twice",
+    home_is_parent=True,
+)

@@ -1,0 +1,269 @@
+"""Grok's chat history: what the model is shown, row by row.
+
+Beside a log (`updates.jsonl`) it is only a mirror that is rewritten at will: it gives no events,
+but tells results that a killed process had no time to log. Older versions kept nothing else; then
+it is the log. The same rows make up the history that a compaction puts in place of the old one.
+
+Rows hold no times and none are made up. Invariants: nothing in a row raises; text that the
+harness put into the user's mouth is never a prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from thence.agents import File, Mark, Source
+from thence.agents.files import remembered
+from thence.agents.grok.reading import Reader, text
+from thence.format import kinds
+from thence.format.codec import Found
+from thence.format.facts import Block, Fact, Told, answers_of, calls_of
+from thence.format.nodes import PREVIOUS, Is, Node
+from thence.format.normal import one_line
+from thence.format.records import JSON, blocks, text_of, word
+
+NOT_RUN = "Tool execution was cancelled by the user (tool "
+"""How the client answers, at its next start, for every call that a crash left open.
+
+It says so of calls that did run as well, so that it is no result."""
+
+NO_BILLS = "the version of the client that wrote this told no usage"
+
+_OPEN, _CLOSE = "<user_query>", "</user_query>"
+_INJECTED = ("<user_info>", "<git_status>", "<system-reminder>", "<agent_skills>", "<mcp_servers>")
+_KEPT_IDS = 64  # backend calls come twice, never far apart
+
+
+class Row(NamedTuple):
+    """A row: whose it is, and its blocks."""
+
+    who: str
+    blocks: tuple[Block, ...]
+    prompt: bool = False
+    backend: frozenset[str | None] = frozenset()
+    """Calls of tools that ran at the API: some versions tell them twice."""
+
+
+def row_of(value: dict[str, JSON]) -> Row:
+    """Read a row of any version."""
+    who = word(value.get("type")) or word(value.get("role"))
+    if who == "user":
+        return _user(value)
+    if who == "assistant":
+        ran = tuple(_raw(value.get("raw_output")))
+        said = (*_assistant(value), *ran)
+        return Row(who, said, backend=frozenset(calls_of(ran)))
+    if who in ("tool_result", "tool"):
+        return Row("tool", (_result(value),))
+    if who == "reasoning":
+        thought = "\n".join(word(part.get("text")) for part in blocks(value.get("summary")))
+        return Row(who, (_thought(thought),))
+    if who == "backend_tool_call":
+        ran = tuple(_backend(value.get("kind")))
+        return Row(who, ran, backend=frozenset(calls_of(ran)))
+    return Row(who, (Block("lifecycle", "system", who or "unknown", value),))
+
+
+def _user(value: dict[str, JSON]) -> Row:
+    content = value.get("content")
+    reason = value.get("synthetic_reason")
+    injected = reason not in (None, "interjection") or is_injected(text_of(content))
+    made = [picture(part) for part in blocks(content)]
+    if injected:
+        said = tuple(Block("lifecycle", "user", one_line(_words(part)), part) for part in made)
+    else:
+        said = tuple(_asked(part) for part in made)
+    return Row("user", said, prompt=not injected and bool(said))
+
+
+def is_injected(text: str) -> bool:
+    """Return whether a text in the user's name is one that the client wrote."""
+    return text.lstrip().startswith(_INJECTED) and _OPEN not in text
+
+
+def _asked(part: dict[str, JSON]) -> Block:
+    said = part.get("text")
+    if isinstance(said, str) and _OPEN in said:
+        said = said.partition(_OPEN)[2].partition(_CLOSE)[0].strip("\n")
+        part = {"type": "text", "text": said}
+    return Block("user_msg", "user", one_line(_words(part)), part)
+
+
+def picture(part: dict[str, JSON]) -> dict[str, JSON]:
+    """Give a block of content as the Messages API has it, pictures of either spelling."""
+    kind = part.get("type")
+    if kind == "image":
+        head, _, data = word(part.get("url")).partition(";base64,")
+        media = head.removeprefix("data:") if data else word(part.get("mimeType"))
+        source = {"type": "base64", "media_type": media, "data": data or word(part.get("data"))}
+        return {"type": "image", "source": source}
+    if kind in ("resource_link", "resource", "audio"):
+        inner = part.get("resource")
+        told = inner if isinstance(inner, dict) else part
+        return {"type": "text", "text": word(told.get("text")) or word(told.get("uri")) or kind}
+    return part
+
+
+def _words(part: dict[str, JSON]) -> str:
+    return word(part.get("text")) or word(part.get("type"))
+
+
+def _thought(said: str) -> Block:
+    return Block("thinking", "assistant", one_line(said), {"type": "thinking", "thinking": said})
+
+
+def _assistant(value: dict[str, JSON]) -> Iterator[Block]:
+    thought = value.get("reasoning_content")
+    if isinstance(thought, str) and thought:
+        yield _thought(thought)
+    for part in blocks(value.get("content")):
+        if said := word(part.get("text")):
+            yield Block("assistant_msg", "assistant", one_line(said), part)
+    for call in _list(value.get("tool_calls")):
+        inner = call.get("function")
+        told = inner if isinstance(inner, dict) else call
+        tool, given = word(told.get("name")), _given(told.get("arguments"))
+        yield Block(
+            "tool_call",
+            "assistant",
+            kinds.summary(tool, given),
+            given,
+            tool,
+            text(call.get("id")),
+        )
+
+
+def _raw(items: JSON) -> Iterator[Block]:
+    """Tools that ran at the API, among the raw items of a reply."""
+    for item in _list(items):
+        if word(item.get("type")).endswith("_call") and item.get("type") != "function_call":
+            yield from _backend({"tool_type": word(item.get("type"))[: -len("_call")], **item})
+
+
+def _backend(told: JSON) -> Iterator[Block]:
+    """A tool that ran at the API: its call and what came of it, in one row."""
+    if not isinstance(told, dict):
+        yield Block("lifecycle", "system", "backend_tool_call", told)
+        return
+    tool, given = word(told.get("tool_type")) or "backend", told.get("action")
+    call, status = word(told.get("id")) or None, word(told.get("status"))
+    short = kinds.summary(tool, given)
+    yield Block("tool_call", "assistant", short, given, tool, call)
+    if status:
+        failed = status != "completed"
+        yield Block("tool_result", "tool", status, status, tool, call, failed)
+
+
+def result_content(text: JSON, images: list[dict[str, JSON]]) -> JSON:
+    """Return the content of a result: its text, with the images that go with it behind it."""
+    if not images:
+        return text
+    return [*(part for part in blocks(text) if part.get("text")), *map(picture, images)]
+
+
+def _images(value: dict[str, JSON]) -> list[dict[str, JSON]]:
+    return [part for part in _list(value.get("images")) if part.get("type") == "image"]
+
+
+def _result(value: dict[str, JSON]) -> Block:
+    content = result_content(value.get("content"), _images(value))
+    call = word(value.get("tool_call_id")) or None
+    return Block("tool_result", "tool", one_line(text_of(content)), content, None, call)
+
+
+def _given(arguments: JSON) -> JSON:
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return msgspec.json.decode(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _list(value: JSON) -> list[dict[str, JSON]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def replacement(history: JSON) -> tuple[Block, ...]:
+    """The blocks of a compacted history: they go to the model and are nobody's events again."""
+    out: list[Block] = []
+    for value in _list(history):
+        for block in row_of(value).blocks:
+            payload = _said(block)
+            if block.role != "system" and payload is not None:
+                out.append(Block("lifecycle", block.role, block.summary, payload))
+    return tuple(out)
+
+
+def _said(block: Block) -> JSON:
+    if block.kind == "tool_call":
+        return {"type": "tool_use", "id": block.call, "name": block.tool, "input": block.payload}
+    if block.kind == "tool_result":
+        return {"type": "tool_result", "tool_use_id": block.call, "content": block.payload}
+    return block.payload if isinstance(block.payload, dict) else None
+
+
+# -- the file -------------------------------------------------------------------------------
+
+
+class Mirror(Reader):
+    """The chat history beside a log: it tells results, and nothing else."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Tell the result in a row, if there is one."""
+        value = found.value
+        if (value.get("type") or value.get("role")) not in ("tool_result", "tool"):
+            return
+        call = text(value.get("tool_call_id"))
+        output = result_content(value.get("content"), _images(value))
+        if call is None or output is None or text_of(output).startswith(NOT_RUN):
+            return
+        node = Node(self._name(found))
+        yield self._fact(found, node, "tool_result", told=(Told(call, output=output),))
+
+
+class ChatLog(Reader):
+    """The chat history of a session that has no other log."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        """Go on after the rows before."""
+        super().__init__(source, file, mark)
+        carry = mark.carry if isinstance(mark.carry, dict) else {}
+        self._calls: list[str] = [one for one in carry.get("calls", ()) if isinstance(one, str)]
+        self._replied = carry.get("replied") is True
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Give the events of a row."""
+        row = row_of(found.value)
+        known = {call for call in row.backend if call and remembered(call) in self._calls}
+        said = tuple(block for block in row.blocks if block.call is None or block.call not in known)
+        said = said or (Block("lifecycle", "system", row.who or "unknown", found.value),)
+        calls, answers = calls_of(said), answers_of(said)
+        self._calls = [*self._calls, *map(remembered, calls)][-_KEPT_IDS:]
+        yield self._fact(
+            found,
+            Node(self._name(found), PREVIOUS, _flags(row, said), calls, answers),
+            row.who,
+            blocks=said,
+            model=text(found.value.get("model_id")),
+            unbilled=NO_BILLS if row.who == "assistant" and not self._replied else None,
+        )
+        self._replied = self._replied or row.who == "assistant"
+
+    def carry(self) -> JSON:
+        """The last calls, and whether a reply came that nobody billed."""
+        return {"calls": self._calls, "replied": self._replied}
+
+
+def _flags(row: Row, said: tuple[Block, ...]) -> int:
+    if row.prompt:
+        return Is.PROMPT
+    if all(block.role == "system" for block in said):
+        return Is.INTERNAL
+    if row.who in ("assistant", "reasoning", "backend_tool_call"):
+        rests = row.who == "assistant" and not calls_of(said)
+        return Is.REPLY | (Is.ENDS if rests else 0)
+    return 0

@@ -1,0 +1,120 @@
+"""A Grok session's folder: which files it has, and the only way into it.
+
+A session is `sessions/<encoded cwd>/<id>/`. Subagents are folders beside it: their `usage.json`
+is read as well, since a parent's bills hold what they spent. Names of folders are names, never
+paths: links are not followed, and what comes from a log is a plain name inside the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from thence.agents import File, Source, files
+from thence.format.records import word
+
+LOG, CHAT = "updates.jsonl", "chat_history.jsonl"
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.:+@-]{1,200}")
+_ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_BESIDE = (
+    ("2-events", "events.jsonl", False),
+    ("3-rewind", "rewind_points.jsonl", False),
+    ("4-chat", CHAT, False),
+    ("5-summary", "summary.json", True),
+    ("6-usage", "usage.json", True),
+    ("7-signals", "signals.json", True),
+    ("8-context", "prompt_context.json", True),
+)
+CHILDREN = 2000
+"""How many subagents of one session are looked at."""
+
+
+def within(folder: Path, *names: str) -> Path | None:
+    """Give the path of a regular file inside a folder; None when any step is a link or no name."""
+    path = folder
+    for nth, name in enumerate(names):
+        if not _PLAIN.fullmatch(name) or name in (".", ".."):
+            return None
+        path /= name
+        wanted = stat.S_ISREG if nth == len(names) - 1 else stat.S_ISDIR
+        try:
+            if not wanted(path.lstat().st_mode):
+                return None
+        except (OSError, ValueError):
+            return None
+    return path
+
+
+def is_id(name: str) -> bool:
+    """Whether a name is a plain id, as sessions have them."""
+    return _ID.fullmatch(name) is not None
+
+
+def is_session(folder: Path) -> bool:
+    """Whether a folder is a session: it has a log, or what else the client always makes."""
+    if within(folder, LOG):
+        return True
+    named, summary = is_id(folder.name), within(folder, "summary.json")
+    if within(folder, CHAT):
+        return named or summary is not None
+    return named and summary is not None and "info" in files.document(str(summary))
+
+
+def source_of(folder: Path, root: str = "") -> Source:
+    """List the files of a session."""
+    log = within(folder, LOG)
+    first = log or within(folder, CHAT)
+    # One key for whichever is the log: should a version begin to write the better one, what was
+    # read from the other is known to be superseded.
+    found = [File(str(first), "1-log")] if first else []
+    for key, name, whole in _BESIDE:
+        path = within(folder, name)
+        if path is not None and not (name == CHAT and log is None):
+            found.append(File(str(path), key, whole=whole))
+    found += _children(folder)
+    return Source("grok", _session(folder), tuple(found), root)
+
+
+def _session(folder: Path) -> str:
+    if is_id(folder.name):
+        return folder.name
+    summary = within(folder, "summary.json")
+    info = files.document(str(summary)).get("info") if summary else None
+    told = word(info.get("id")) if isinstance(info, dict) else ""
+    return told if is_id(told) else folder.name
+
+
+def _children(folder: Path) -> list[File]:
+    """The subagents that a session started, and what each was billed."""
+    out: list[File] = []
+    for name in names(folder / "subagents", CHILDREN):
+        meta = within(folder, "subagents", name, "meta.json")
+        if meta is not None:
+            out.append(File(str(meta), f"9-child-{name}", whole=True))
+        bill = within(folder.parent, name, "usage.json") if is_id(name) else None
+        if bill is not None and name != folder.name:
+            out.append(File(str(bill), f"9-usage-{name}", whole=True))
+    return sorted(out, key=lambda file: file.key)
+
+
+def names(folder: Path, limit: int | None = None, *, may_be_link: bool = False) -> list[str]:
+    """Return the names of the folders in a folder, sorted; links are none of them.
+
+    Nothing where the folder itself is a link, unless it `may_be_link`: the user's own may lie on
+    another disk.
+    """
+    try:
+        status = folder.stat() if may_be_link else folder.lstat()
+        if not stat.S_ISDIR(status.st_mode):
+            return []
+        with os.scandir(folder) as listing:
+            entries = list(listing)
+        for entry in entries:
+            files.note_link(entry)
+        found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except (OSError, ValueError):
+        return []
+    return found[:limit]

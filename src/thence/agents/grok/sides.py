@@ -1,0 +1,205 @@
+"""The files beside Grok's log: telemetry, rewind points and documents.
+
+`events.jsonl` says when the client waits for an approval and how long calls took; its records
+keep the books and stand on no line. Documents are rewritten whole and only tell something of the
+session. Invariants: nothing in them raises; they add no tokens, and a child's usage is told as a
+share, never as this session's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
+from thence.format.codec import Found
+from thence.format.facts import Block, Edge, Fact, Share, Told, handed
+from thence.format.nodes import Is, Node
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, count, word
+
+_FLAGS = {
+    "permission_requested": Is.WAITS,
+    "permission_resolved": Is.GOES_ON,
+    "turn_started": Is.GOES_ON,
+    "turn_ended": Is.GOES_ON,
+}
+_STATUS = {
+    "turn_started": "running",
+    "permission_requested": "waiting",
+    "permission_resolved": "running",
+    "turn_ended": "idle",
+}
+_OUTCOMES = {"error": True, "success": False}
+
+
+class Telemetry(Reader):
+    """`events.jsonl`: turns, phases, approvals and durations."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Give one event that keeps the books."""
+        value = found.value
+        kind = word(value.get("type")) or "unknown"
+        yield self._fact(
+            found,
+            self._books(found, _FLAGS.get(kind, 0)),
+            kind,
+            ts=text(value.get("ts")),
+            blocks=(Block("lifecycle", "system", _line(kind, value), value),),
+            told=_told(kind, value),
+            about=_status(kind, value),
+        )
+
+
+def _line(kind: str, value: dict[str, JSON]) -> str:
+    names = ("phase", "outcome", "decision", "tool_name")
+    what = next((value[name] for name in names if name in value), None)
+    return one_line(f"{kind}: {what}") if isinstance(what, str) else kind
+
+
+def _told(kind: str, value: dict[str, JSON]) -> tuple[Told, ...]:
+    call = text(value.get("tool_call_id"))
+    if kind != "tool_completed" or call is None:
+        return ()
+    took = value.get("duration_ms")
+    failed = _OUTCOMES.get(word(value.get("outcome")))
+    return (Told(call, failed, took_ms=None if took is None else count(took)),)
+
+
+def _status(kind: str, value: dict[str, JSON]) -> dict[str, JSON]:
+    status = _STATUS.get(kind)
+    if status is None:
+        return {}
+    waiting = word(value.get("tool_name")) if status == "waiting" else ""
+    return {"status": status, "status:waiting_for": waiting}
+
+
+class RewindPoints(Reader):
+    """`rewind_points.jsonl`: which files a prompt found and left; their contents stay there."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Give one event that keeps the books."""
+        value = found.value
+        told = {"prompt_index": value.get("prompt_index")}
+        for name in ("file_snapshots", "after_snapshots"):
+            files = value.get(name)
+            told[name] = sorted(files) if isinstance(files, dict) else []
+        line = f"files before prompt {count(value.get('prompt_index'))}"
+        yield self._fact(
+            found,
+            self._books(found),
+            "rewind_point",
+            ts=text(value.get("created_at")),
+            blocks=(Block("lifecycle", "system", line, told),),
+        )
+
+
+# -- documents ------------------------------------------------------------------------------
+
+
+class Document(Reader):
+    """A JSON file that is rewritten whole."""
+
+    def _tells(
+        self, found: Found, about: dict[str, JSON], edges: tuple[Edge, ...] = ()
+    ) -> Iterator[Fact]:
+        said = {n: value for n, value in about.items() if isinstance(value, (str, bool, dict))}
+        if said or edges:
+            node = Node(self._name(found))
+            yield self._fact(found, node, self._file.key, about=said, edges=edges)
+
+
+class Summary(Document):
+    """`summary.json`: the session's entry in the client's own list."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Tell title, place, model, kind and parent."""
+        value = found.value
+        info = value.get("info")
+        title = "title:custom" if value.get("title_is_manual") is True else "title:ai"
+        about = {
+            "cwd": info.get("cwd") if isinstance(info, dict) else None,
+            "git_branch": value.get("head_branch"),
+            "git_root": value.get("git_root_dir"),
+            "git_commit": value.get("head_commit"),
+            "model": value.get("current_model_id"),
+            "kind": value.get("session_kind"),
+            "agent": value.get("agent_name"),
+            "parent": value.get("parent_session_id"),
+            "created_at": value.get("created_at"),
+            title: value.get("generated_title"),
+            "title:summary": value.get("session_summary"),
+        }
+        return self._tells(found, about, _above(value))
+
+
+def _above(value: dict[str, JSON]) -> tuple[Edge, ...]:
+    """The parent. A subagent's summary names one in some versions only."""
+    parent = text(value.get("parent_session_id"))
+    if parent is None:
+        told = value.get("thence_handoff")
+        return handed(told.get("from"), told.get("event")) if isinstance(told, dict) else ()
+    child = word(value.get("session_kind")) == "subagent"
+    return (Edge("subagent" if child else "fork", parent, "its summary.json names the parent"),)
+
+
+class UsageDocument(Document):
+    """`usage.json`, as the client counts: with subagents, and with what a fork inherited."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Tell the client's own total, which is no bill of ours."""
+        total = found.value.get("session")
+        if not isinstance(total, dict):
+            return ()
+        told = {n: count(v) for n, v in total.items() if n.endswith(("Tokens", "Calls"))}
+        return self._tells(found, {"status:usage": told})
+
+
+class Signals(Document):
+    """`signals.json`: counters, and how full the model's context is."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Tell the context: an estimate, never a bill."""
+        value = found.value
+        used, window = value.get("contextTokensUsed"), value.get("contextWindowTokens")
+        context = {"tokens": count(used), "window": count(window)}
+        about = {"model": value.get("primaryModelId"), "status:context": context}
+        return self._tells(found, about)
+
+
+class Context(Document):
+    """`prompt_context.json`: whether a human was there."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Tell whether the session was automated."""
+        return self._tells(found, {"automated": found.value.get("is_non_interactive")})
+
+
+class Child(Document):
+    """`subagents/<id>/meta.json`: a session that this one started."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Tell the tie."""
+        value = found.value
+        child = text(value.get("child_session_id")) or text(value.get("subagent_id"))
+        tie = (Edge("subagent", child, "meta.json under subagents", child=True),) if child else ()
+        return self._tells(found, {}, tie)
+
+
+class ChildUsage(Document):
+    """The `usage.json` of a session that this one started."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Tell what the child was billed, turn by turn."""
+        shares = tuple(_shares(word(found.value.get("sessionId")), found.value.get("turns")))
+        if shares:
+            yield self._fact(found, Node(self._name(found)), "child usage", shares=shares)
+
+
+def _shares(session: str, turns: JSON) -> Iterator[Share]:
+    for turn in turns if isinstance(turns, list) else ():
+        if isinstance(turn, dict):
+            ended = text(turn.get("endedAt"))
+            for model, part in by_model(turn):
+                calls = count(part.get("modelCalls"))
+                usage = usage_of(part) or Usage()
+                yield Share(session, usage, calls, ended, model, cost_of(part))

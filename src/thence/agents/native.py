@@ -1,0 +1,334 @@
+"""Sessions of thence itself, read back by somebody who shares no code with their writer.
+
+Only `format` is known to both: names from `layout`, lines from `codec`, old versions through
+`schema`. One source is one session: all its segments, sealed or not, as one log in several files,
+and the logs of its subagents, each a channel of its own. An adopted or forked session names the
+event it goes on from; that becomes its base and an edge, and nothing of the ancestor is read here.
+
+Invariants: a session is known by its file's name inside a home, by its header elsewhere. Whose a
+subagent's log is that lies beside others, its header says. Of a home only `sessions`, `sidechains`
+and the history are looked at; never `audit`, which no program reads back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.format import codec, layout, schema
+from thence.format.facts import Base, Edge, Fact, Link, fact_of
+from thence.format.records import JSON, Event, Header, Notice, Skipped, typed
+
+HOME = "THENCE_HOME"
+
+_PROJECT = re.compile(r"(?:[a-z0-9-]{1,40}-)?[0-9a-f]{12}")
+_HEAD = 1 << 20  # bytes in which the first record of a log is looked for
+
+
+class Native:
+    """The reader."""
+
+    name = "thence"
+    looks_for = "sessions/*/ID.jsonl"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Name the one home; what is kept inside projects is found by path."""
+        told = env.get(HOME, "").strip()
+        return [Path(told) if told else home / ".thence"]
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Find the sessions of a home, and those kept in this folder itself."""
+        for project in _folders(str(root / layout.SESSIONS)):
+            for session, parts in _sessions_in(project).items():
+                yield self._source(session, parts, _children(root, session), root)
+        yield from self._local(root)
+
+    def _local(self, root: Path) -> Iterator[Source]:
+        """Find the sessions that a project keeps with itself."""
+        sessions = _sessions_in(str(root / layout.LOCAL_SESSIONS))
+        owned: dict[str, list[str]] = {}
+        for path in _logs(str(root / layout.LOCAL_SIDECHAINS)) if sessions else ():
+            owned.setdefault(_look(path).session or "", []).append(path)
+        for session, parts in sessions.items():
+            yield self._source(session, parts, owned.get(session, []), root)
+
+    def _source(
+        self, session: str, parts: Mapping[int, str], children: Iterable[str], root: Path
+    ) -> Source:
+        # Nine digits, so that names sort by age; "/" comes after ".", so that subagents come last.
+        own = [File(path, _key(session, number)) for number, path in sorted(parts.items())]
+        agents = [(Path(path).name.removesuffix(".jsonl"), path) for path in children]
+        side = [File(path, f"{session}/{agent}", agent) for agent, path in sorted(agents)]
+        return Source(self.name, session, (*own, *side), str(root))
+
+    def at(self, path: Path) -> Source | None:
+        """Give the session of a segment or of a subagent's log, wherever it lies."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
+        folder, above = path.parent, path.parent.parent
+        if folder.name == layout.SIDECHAINS:
+            return self._of(path.name, above)
+        seen = _look(str(path))
+        if not seen.regular or seen.foreign:
+            return None
+        if above.name == layout.SIDECHAINS:
+            return self._of(folder.name, above.parent)
+        if folder.name == layout.LOCAL_SIDECHAINS:
+            return self._of(seen.session, above)
+        segment = layout.segment_of(path.name)
+        if segment is not None and folder.name == layout.LOCAL_SESSIONS:
+            return self._of(segment.session, above)
+        if (
+            segment is not None
+            and above.name == layout.SESSIONS
+            and _PROJECT.fullmatch(folder.name)
+        ):
+            return self._of(segment.session, above.parent)
+        return self._stray(path, seen) if seen.ours else None
+
+    def _of(self, session: str | None, root: Path) -> Source | None:
+        """Give one session of a home or a project; one that only subagents are left of, too."""
+        if session is None or not layout.is_id(session):
+            return None
+        for source in self.find(root):
+            if source.session == session:
+                return source
+        children = [path for path in _children(root, session) if _look(path).ours]
+        return self._source(session, {}, children, root) if children else None
+
+    def _stray(self, path: Path, seen: _Look) -> Source:
+        """Give a session that lies anywhere, with those of its segments that lie beside it."""
+        segment = layout.segment_of(path.name)
+        parts = _sessions_in(str(path.parent)).get(segment.session) if segment else None
+        session = seen.session or (segment.session if segment else path.stem)
+        return self._source(session, parts or {1: str(path)}, (), path.parent)
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor."""
+        skipped: list[Skipped] = []
+        notices: list[Notice] = []
+
+        def opened(_: Source, file: File, mark: Mark) -> _Events:
+            return _Events(file, mark, skipped, notices)
+
+        batch = files.read(source, cursor, opened, is_record=codec.is_event)
+        batch.skipped += skipped
+        batch.notices += notices
+        return batch
+
+    def live(self, root: Path) -> Iterator[Live]:  # noqa: ARG002 - the protocol's
+        """Give nothing: a journal says by its locks that it is in use, and to writers only."""
+        return iter(())
+
+    def prompts(self, root: Path) -> Iterator[Prompt]:
+        """Give the history, the files that were rolled over first."""
+        numbers = [layout.rollover_of(name) for name in _names(str(root))]
+        for number in sorted((n for n in numbers if n is not None), reverse=True):
+            yield from _prompts(str(root / layout.rollover(number)))
+
+    def keeps_days(self, root: Path) -> int | None:  # noqa: ARG002 - the protocol's
+        """Nothing goes by itself."""
+        return None
+
+
+# -- names ----------------------------------------------------------------------------------
+
+
+def _key(session: str, number: int) -> str:
+    return f"{session}.{number:09d}"
+
+
+def _names(folder: str, *, folders: bool = False) -> list[str]:
+    """Names of the regular files, or of the folders, in a folder; links are neither."""
+    try:
+        with os.scandir(folder) as listing:
+            return sorted(
+                entry.name
+                for entry in listing
+                if (entry.is_dir if folders else entry.is_file)(follow_symlinks=False)
+            )
+    except OSError:
+        return []
+
+
+def _folders(folder: str) -> list[str]:
+    return [f"{folder}/{name}" for name in _names(folder, folders=True)]
+
+
+def _sessions_in(folder: str) -> dict[str, dict[int, str]]:
+    """The segments of all sessions in a folder; of a sealed one and its original the latter."""
+    found: dict[str, dict[int, str]] = {}
+    for name in _names(folder):
+        segment = layout.segment_of(name)
+        if segment is not None:
+            parts = found.setdefault(segment.session, {})
+            if segment.number not in parts or not segment.sealed:
+                parts[segment.number] = f"{folder}/{name}"
+    return found
+
+
+def _logs(folder: str) -> list[str]:
+    return [f"{folder}/{name}" for name in _names(folder) if name.endswith(".jsonl")]
+
+
+def _children(root: Path, session: str) -> list[str]:
+    return _logs(str(root / layout.SIDECHAINS / session))
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """What the first bytes of a file tell: whether it is a log of ours, and whose."""
+
+    regular: bool = False
+    ours: bool = False
+    foreign: bool = False
+    session: str | None = None
+
+
+def _look(path: str) -> _Look:
+    """Look at the first record of a file. One that holds none is nobody's yet."""
+    start = files.start_of(path, _HEAD)
+    if start is None:
+        return _Look()
+    for found in codec.objects(start, is_record=codec.is_event):
+        if isinstance(found, Skipped):
+            continue
+        event = codec.event_of(found.value)
+        if event is None:
+            return _Look(regular=True, foreign=True)
+        session = event.fields.get("session_id") if event.type == "header" else None
+        known = isinstance(session, str) and layout.is_id(session)
+        return _Look(regular=True, ours=True, session=session if known else None)
+    return _Look(regular=True)
+
+
+# -- records --------------------------------------------------------------------------------
+
+
+class _Events:
+    """The events of one file. What it carries is the version its first record stated."""
+
+    def __init__(
+        self, file: File, mark: Mark, skipped: list[Skipped], notices: list[Notice]
+    ) -> None:
+        self._file = file
+        self._generation = mark.generation
+        self._skipped = skipped
+        self._notices = notices
+        self._version = mark.carry if isinstance(mark.carry, int) else 0
+        self._upcast = schema.upcaster(self._version) if self._version else None
+
+    def carry(self) -> JSON:
+        """The version; nothing before the first record."""
+        return self._version or None
+
+    def facts(self, found: codec.Found) -> tuple[Fact, ...]:
+        """Give the fact of one event. An object that is none is told as skipped."""
+        if not self._version:
+            self._begin(found.value)
+        place = found.place
+        event = codec.event_of(self._upcast(found.value) if self._upcast else found.value)
+        if event is None:
+            told = (place.line, place.offset, place.length, codec.NOT_EVENT)
+            self._skipped.append(Skipped(*told, source=self._file.path))
+            return ()
+        more = self._more(event) if event.type in _TELLING and self._is_main else {}
+        return (
+            fact_of(
+                event,
+                channel=self._file.channel,
+                file=self._file.key,
+                generation=self._generation,
+                line=place.line,
+                offset=place.offset,
+                **more,
+            ),
+        )
+
+    @property
+    def _is_main(self) -> bool:
+        return self._file.channel == "main"
+
+    def _begin(self, value: dict[str, JSON]) -> None:
+        """Learn the version from the first record; guess it when that is no header."""
+        if value.get("type") == "header":
+            self._version = schema.version_of(value)
+            told = schema.notice(self._version)
+        else:
+            self._version = schema.guess(value)
+            told = Notice("no header", self._file.path)
+        if told is not None:
+            self._notices.append(told)
+        self._upcast = schema.upcaster(self._version)
+
+    def _more(self, event: Event) -> dict[str, JSON]:
+        """Give what an event tells of the session as a whole."""
+        if event.type == "header":
+            return _headed(event)
+        names = _TELLING[event.type]
+        said = {ours: event.fields.get(theirs) for ours, theirs in names.items()}
+        return {"about": {name: value for name, value in said.items() if _is_text(value)}}
+
+
+_TELLING: dict[str, dict[str, str]] = {
+    "header": {},
+    "turn": {"title:custom": "title", "git_branch": "branch", "model": "model"},
+    "worktree": {"git_branch": "branch"},
+    "model": {"model": "model"},
+    "cwd": {"cwd": "cwd"},
+}
+"""Events that tell something of the session, and by which names."""
+
+
+def _is_text(value: JSON) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _headed(event: Event) -> dict[str, JSON]:
+    """Read a header: where the session began, and what it goes on from."""
+    header = typed(event)
+    if not isinstance(header, Header):
+        return {}
+    said = {"cwd": header.cwd, "model": header.model, "schema_version": header.schema_version}
+    out: dict[str, JSON] = {"about": {name: value for name, value in said.items() if value}}
+    origin = header.resumed_from
+    if origin is not None:
+        number = origin.segment or 1
+        # Offsets count from the start of the session: only in its first segment that is known.
+        known = number == 1 and origin.offset is not None and origin.length is not None
+        offset = (origin.offset or 0) + (origin.length or 0) if known else None
+        out["base"] = Base(
+            _key(origin.session, number),
+            offset=offset,
+            session=origin.session,
+            event=origin.event,
+        )
+        link: Link = "adopt" if origin.event is not None else "resume"
+        out["edges"] = (Edge(link, origin.session, "header.resumed_from", origin.event),)
+    return out
+
+
+# -- the history ----------------------------------------------------------------------------
+
+
+class _Line(msgspec.Struct, frozen=True, tag_field="type", tag="prompt"):
+    """A line of the history."""
+
+    prompt: str
+    ts: str | None = None
+    session_id: str | None = None
+    project: str | None = None
+
+
+def _prompts(path: str) -> Iterator[Prompt]:
+    for found in codec.objects(files.chunks_of(path), is_record=lambda _: False):
+        if isinstance(found, Skipped):
+            continue
+        try:
+            line = msgspec.convert(found.value, _Line)
+        except ValueError:
+            continue
+        yield Prompt(line.prompt, line.ts, line.session_id, line.project)

@@ -1,0 +1,108 @@
+"""What installed packages offer us, by the entry points they declare.
+
+To ask all of them takes as long as a sweep with nothing new, and nearly always only we ourselves
+offer anything. A look at their files tells whether that is so.
+
+Other people's code may do anything: raise, end the process, lack a method. What fails is left out
+and noted with the reason, for reports to name (`problems`); everything else goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_OURS = "thence."
+_LONGEST = 300  # characters of a reason
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """Something of an installed package that is not used, and why."""
+
+    group: str
+    """Its group of entry points: `thence.agents`, `thence.stores`, `thence.digesters`."""
+    name: str
+    package: str
+    why: str
+
+
+_PROBLEMS: dict[tuple[str, str], Problem] = {}
+
+
+def problems() -> list[Problem]:
+    """Return what was left out so far in this process, sorted."""
+    return sorted(_PROBLEMS.values())
+
+
+def note_problem(point: EntryPoint, why: str | BaseException) -> None:
+    """Note that something of a package is left out; the first reason counts."""
+    dist = point.dist
+    package = f"{dist.name} {dist.version}" if dist is not None else point.value
+    problem = Problem(point.group, point.name, package, reason_of(why))
+    _PROBLEMS.setdefault((point.group, point.name), problem)
+
+
+def reason_of(why: str | BaseException) -> str:
+    """Return a reason in words: what was raised, and what it says."""
+    if isinstance(why, SystemExit):
+        why = f"it ended the process with {why.code!r}"
+    elif isinstance(why, BaseException):
+        try:
+            said = str(why)
+        except Exception:  # noqa: BLE001 - somebody else's code, which may do anything
+            said = ""
+        why = f"{type(why).__name__}: {said}" if said else type(why).__name__
+    return " ".join(why.split())[:_LONGEST]
+
+
+class ForeignFailure(Exception):
+    """Somebody else's code raised something, or tried to end the process."""
+
+
+@contextlib.contextmanager
+def foreign() -> Iterator[None]:
+    """Run somebody else's code: whatever it raises, an exit too, becomes a ForeignFailure."""
+    try:
+        yield
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # it may raise anything, and must not end us
+        raise ForeignFailure(reason_of(error)) from error
+
+
+def is_ours(point: EntryPoint) -> bool:
+    """Whether an entry point is one of this package."""
+    return point.value.startswith(_OURS)
+
+
+def others_offer(group: str) -> bool:
+    """Whether a package besides this one brings something for a group of entry points."""
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder or "."):  # noqa: PTH208 - names are all that is needed
+                if not name.endswith((".dist-info", ".egg-info")) or name.startswith("thence-"):
+                    continue
+                with (
+                    contextlib.suppress(OSError),
+                    open(  # noqa: PTH123
+                        f"{folder or '.'}/{name}/entry_points.txt", "rb"
+                    ) as file,
+                ):
+                    if f"[{group}]".encode() in file.read():
+                        return True
+    return False
+
+
+def entry_points(group: str) -> list[EntryPoint]:
+    """Ask all installed packages, always in the same order."""
+    from importlib.metadata import entry_points as installed
+
+    return sorted(installed(group=group), key=lambda point: (point.name, point.value))

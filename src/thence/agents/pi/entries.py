@@ -1,0 +1,301 @@
+"""The entries of one log of pi's as facts.
+
+Entries form a tree; the last one is where the session stands. Logs of the first version have no
+ids: their lines follow one another. Opening an old log rewrites all of it with new ids, so bills
+are known by the moment and the response they belong to. A fork begins with copies that have the
+same ids and times. Ids have 8 digits and repeat by chance: copies are known by id and time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from pathlib import PurePosixPath
+from typing import Any
+
+from thence.agents import File, Mark, Source
+from thence.agents.pi import session_in
+from thence.agents.records import (
+    LineReader,
+    Record,
+    answer,
+    call,
+    fields,
+    image,
+    injected,
+    moment,
+    note,
+    prompt,
+    result,
+    text,
+    thought,
+)
+from thence.format.codec import Found
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.nodes import PREVIOUS, Is, Node, Span
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, blocks, count, text_of, word
+
+COMPACTION = "the request that made the summary is in no log"
+CUT_OFF = "an answer was cut off before its usage was written"
+
+_EXIT = re.compile(r"Command exited with code (-?\d{1,9})\s*\Z")
+
+_MOST_USD = 1e6
+_STOPS = {"stop": Is.ENDS, "length": Is.ENDS, "error": Is.ENDS, "aborted": Is.INTERRUPTS}
+
+
+def is_record(value: Record) -> bool:
+    """Return whether an object on a damaged line is an entry and no part of one."""
+    return isinstance(value.get("type"), str) and isinstance(value.get("timestamp"), str)
+
+
+class Entries(LineReader):
+    """The entries of one log."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        super().__init__(source, file, mark)
+        self._parent: str | None = text(self._carried.get("parent"))
+        self._created = word(self._carried.get("created"))
+        self._makers: dict[str, Callable[[Found, Record], tuple[Fact, ...]]] = {
+            "session": self._header,
+            "message": self._message,
+            "compaction": self._compaction,
+            "branch_summary": self._branch_summary,
+            "custom_message": self._custom_message,
+        }
+
+    def carry(self) -> JSON:
+        """Return the parent that the header names, until the first entry tells what it is."""
+        return {"parent": self._parent, "created": self._created} if self._parent else None
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Return the facts of one entry."""
+        entry = found.value
+        ties = () if entry.get("type") == "session" else self._tie(found, entry)
+        return (*self._makers.get(word(entry.get("type")), self._other)(found, entry), *ties)
+
+    # -- frame --------------------------------------------------------------------------
+
+    def _node(self, found: Found, entry: Record, flags: int = 0, **more: Any) -> Node:
+        own = text(entry.get("id"))
+        if own is None:
+            return Node(self._name(found), PREVIOUS, flags, **more)
+        return Node(own, text(entry.get("parentId")), flags, **more)
+
+    def _event(self, found: Found, entry: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+        message = fields(entry.get("message"))
+        when = message.get("timestamp") or entry.get("timestamp")
+        own = text(entry.get("id"))
+        key = f"{own}:{when}" if own else blake2b(found.raw.strip(), digest_size=12).hexdigest()
+        return self._fact(
+            found,
+            node,
+            word(entry.get("type")),
+            ts=moment(entry.get("timestamp")),
+            blocks=parts,
+            copy_key=key,
+            **more,
+        )
+
+    def _tie(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+        """Return the tie to the parent: a fork begins with entries older than itself.
+
+        It is a fact of its own, as the entry belongs to the parent.
+        """
+        parent, self._parent = self._parent, None
+        if parent is None:
+            return ()
+        is_copy = word(entry.get("timestamp")) < self._created
+        edge = Edge("fork" if is_copy else "resume", parent, "parentSession")
+        node = Node(f"{self._file.key}#parent", flags=Is.INTERNAL)
+        return (self._fact(found, node, "parentSession", edges=(edge,)),)
+
+    # -- entries ------------------------------------------------------------------------
+
+    def _header(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+        """Return what the first line says; forks copy all lines but this."""
+        parent = PurePosixPath(word(entry.get("parentSession")).replace("\\", "/")).name
+        self._parent = session_in(parent)
+        self._created = word(entry.get("timestamp"))
+        about = {"cwd": text(entry.get("cwd")), "model": text(entry.get("modelId"))}
+        node = Node(self._name(found), None, Is.INTERNAL)
+        return (
+            self._fact(
+                found,
+                node,
+                "session",
+                ts=moment(entry.get("timestamp")),
+                blocks=(note("session", entry),),
+                about={name: value for name, value in about.items() if value},
+            ),
+        )
+
+    def _message(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+        message = fields(entry.get("message"))
+        role = message.get("role")
+        if role == "user":
+            said = _asked(message.get("content"))
+            return (self._event(found, entry, self._node(found, entry, Is.PROMPT), *said),)
+        if role == "assistant":
+            return (self._reply(found, entry, message),)
+        if role == "toolResult":
+            return (self._result(found, entry, message),)
+        if role == "bashExecution":
+            return (self._event(found, entry, self._node(found, entry), _bash(message)),)
+        if role in ("custom", "hookMessage"):
+            return self._injected(found, entry, message)
+        block = note(word(role) or "message", entry)
+        return (self._event(found, entry, self._node(found, entry, Is.INTERNAL), block),)
+
+    def _reply(self, found: Found, entry: Record, message: Record) -> Fact:
+        stop = word(message.get("stopReason"))
+        parts = [part for block in blocks(message.get("content")) if (part := _said(block))]
+        if stop == "error":
+            line = word(message.get("errorMessage")) or "the request failed"
+            parts.append(Block("error", "system", one_line(line), message))
+        node = self._node(
+            found,
+            entry,
+            Is.REPLY | _STOPS.get(stop, 0),
+            calls=calls_of(parts),
+            response=text(message.get("responseId")),
+        )
+        usage = _usage(message.get("usage"))
+        if usage is not None and not usage.total:
+            usage = None
+        when = message.get("timestamp")
+        key = f"{word(message.get('responseId'))}:{when}" if when else text(entry.get("id"))
+        return self._event(
+            found,
+            entry,
+            node,
+            *(parts or [note("empty answer", message)]),
+            model=text(message.get("model")),
+            usage=usage,
+            usage_key=key if usage else None,
+            cost_usd=_cost(message.get("usage")) if usage else None,
+            unbilled=CUT_OFF if usage is None and stop == "aborted" else None,
+        )
+
+    def _result(self, found: Found, entry: Record, message: Record) -> Fact:
+        name, tool = text(message.get("toolCallId")), text(message.get("toolName"))
+        wrong = message.get("isError")
+        failed = wrong if isinstance(wrong, bool) else None
+        content = [_picture(part) for part in blocks(message.get("content"))]
+        block = result(content, name, tool, failed=failed)
+        told: tuple[Told, ...] = ()
+        said = text_of(content)[-200:]
+        if name and tool == "bash" and (code := _EXIT.search(said)):
+            told = (Told(name, failed, int(code[1])),)
+        parts = [block]
+        if fields(message.get("details")):
+            parts.append(note("details of the result", message["details"]))
+        node = self._node(found, entry, answers=answers_of([block]))
+        return self._event(found, entry, node, *parts, told=told)
+
+    def _compaction(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+        """Return the summary, and which of the entries before it stay in view."""
+        own, above = text(entry.get("id")), text(entry.get("parentId"))
+        summary = injected(word(entry.get("summary")))
+        reason = None if entry.get("fromHook") is True else COMPACTION
+        if own is None or above is None:
+            node = self._node(found, entry, Is.SUMMARY)
+            return (self._event(found, entry, node, summary, unbilled=reason),)
+        node = Node(own, None, Is.SUMMARY, logical=above)
+        out = [self._event(found, entry, node, summary, unbilled=reason)]
+        if first := text(entry.get("firstKeptEntryId")):
+            kept = Node(f"{own} kept", own, Is.INTERNAL, span=Span(own, first, above))
+            line = f"compacted, {count(entry.get('tokensBefore'))} tokens"
+            out.append(self._fact(found, kept, "compaction/kept", blocks=(note(line, entry),)))
+        return tuple(out)
+
+    def _branch_summary(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+        block = injected(word(entry.get("summary")))
+        reason = None if entry.get("fromHook") is True else COMPACTION
+        return (self._event(found, entry, self._node(found, entry), block, unbilled=reason),)
+
+    def _custom_message(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+        return self._injected(found, entry, entry)
+
+    def _injected(self, found: Found, entry: Record, message: Record) -> tuple[Fact, ...]:
+        """Return text that an extension put into the conversation."""
+        said = text_of(message.get("content"))
+        block = Block("lifecycle", "user", one_line(said), message.get("content"))
+        parts = [_part(part) for part in blocks(message.get("content"))] or [block]
+        return (self._event(found, entry, self._node(found, entry), *parts),)
+
+    def _other(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+        kind = word(entry.get("type"))
+        node = self._node(found, entry, Is.INTERNAL)
+        about: Record = {}
+        line = kind or "unknown"
+        if kind == "session_info" and (name := text(entry.get("name"))):
+            about["title:custom"] = line = name
+        elif kind == "model_change" and (model := text(entry.get("modelId"))):
+            line = f"model {model}"
+        return (self._event(found, entry, node, note(line, entry), about=about),)
+
+
+# -- content --------------------------------------------------------------------------------
+
+
+def _picture(part: Record) -> Record:
+    if part.get("type") == "image" and "source" not in part:
+        return image(part.get("mimeType"), part.get("data"))
+    return part
+
+
+def _part(part: Record) -> Block:
+    said = word(part.get("text"))
+    return injected(said) if said else Block("lifecycle", "user", "", _picture(part))
+
+
+def _asked(content: JSON) -> list[Block]:
+    """Return the blocks of a prompt."""
+    out = [
+        prompt(word(part.get("text")))
+        if part.get("type") == "text"
+        else Block("user_msg", "user", "", _picture(part))
+        for part in blocks(content)
+    ]
+    return out or [prompt("")]
+
+
+def _said(part: Record) -> Block | None:
+    """Return a block of an answer."""
+    kind = part.get("type")
+    if kind == "text":
+        return answer(word(part.get("text")))
+    if kind == "thinking":
+        return thought(word(part.get("thinking")))
+    if kind == "toolCall":
+        return call(word(part.get("name")), part.get("arguments"), text(part.get("id")))
+    return Block("assistant_msg", "assistant", "", _picture(part)) if kind == "image" else None
+
+
+def _bash(message: Record) -> Block:
+    """Return a command that the user ran; the model sees it unless it was left out."""
+    command, output = word(message.get("command")), word(message.get("output"))
+    said = f"$ {command}\n{output}"
+    if message.get("excludeFromContext") is True:
+        return note(f"! {command}", message)
+    block = injected(said)
+    return Block(block.kind, block.role, one_line(f"! {command}"), block.payload)
+
+
+def _usage(value: JSON) -> Usage | None:
+    """Return the usage of an answer; pi's input does not include the cache."""
+    if not isinstance(value, dict):
+        return None
+    names = ("input", "output", "cacheWrite", "cacheRead")
+    return Usage(*(count(value.get(name)) for name in names))
+
+
+def _cost(value: JSON) -> float | None:
+    """Return what pi says an answer cost; it says 0 where it knows no price."""
+    cost = fields(fields(value).get("cost")).get("total")
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+        return None
+    return float(cost) if 0 < cost < _MOST_USD else None

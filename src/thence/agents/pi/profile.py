@@ -1,0 +1,15 @@
+"""What people call pi, and how it resumes a session."""
+
+from __future__ import annotations
+
+from thence.agents.profiles import Profile
+
+PROFILE = Profile(
+    label="pi",
+    resume_option=("pi", "--session"),
+    home_variable="PI_CODING_AGENT_DIR",
+    more_variables=("PI_CODING_AGENT_SESSION_DIR",),
+    rewind_hint="in pi: /tree",
+    lost_on_resume="what extensions had in memory only",
+    takes_equals=False,  # its parser takes the next word as it is
+)

@@ -1,0 +1,322 @@
+"""The records of Qwen Code's logs as facts.
+
+Records are linked by uuids; book-keeping records are links of the same chain. Every request of the
+session stands in a telemetry record, also those that no answer follows (compaction, memory): there
+it is billed. The answer that follows repeats the numbers under the same key. Requests of subagents
+stand in the parent's telemetry and in the subagent's own log, and share a key as well. A fork's
+copies name the session they were copied from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from thence.agents import File, Mark, Source, files
+from thence.agents.parts import (
+    answered,
+    calls_in,
+    media,
+    output_of,
+    parts_of,
+    responses_in,
+    summary_blocks,
+    usage_of_counts,
+)
+from thence.agents.records import (
+    LineReader,
+    Record,
+    call,
+    decoded,
+    fields,
+    injected,
+    moment,
+    note,
+    prompt,
+    result,
+    text,
+)
+from thence.format.codec import Found
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.nodes import Is, Node
+from thence.format.normal import one_line
+from thence.format.records import JSON, count, text_of, word
+
+_ANSWER = (
+    *("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"),
+    *("thoughtsTokenCount", "totalTokenCount"),
+)
+_TELEMETRY = (
+    *("input_token_count", "output_token_count", "cached_content_token_count"),
+    *("thoughts_token_count", "total_token_count"),
+)
+_INJECTED = ("<system-reminder>", "<qwen:user-prompt-submit-context>")
+_NO_PROMPT = frozenset({"notification", "cron", "goal_runtime"})
+_EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
+_SAYS = (("cwd", "cwd"), ("gitBranch", "git_branch"), ("version", "version"))
+_REPEATED = ("originalContent", "newContent", "text", "output", "result", "taskPrompt")
+
+
+def opened(source: Source, file: File, mark: Mark) -> files.Records:
+    """Return the reader of one file of a session."""
+    return AgentCard(source, file, mark) if file.whole else Chat(source, file, mark)
+
+
+def is_record(value: Record) -> bool:
+    """Return whether an object on a damaged line is a record and no part of one."""
+    return isinstance(value.get("uuid"), str) and isinstance(value.get("type"), str)
+
+
+class AgentCard(LineReader):
+    """What the small document beside a subagent's log says of it."""
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Return the call that started the subagent, its type and how it stands."""
+        agent = f"agent:{self._file.key.removeprefix('side/').partition('.meta')[0]}"
+        named = {
+            agent: found.value.get("toolUseId"),
+            f"{agent}:type": found.value.get("agentType"),
+            f"{agent}:description": found.value.get("description"),
+            f"{agent}:parent": found.value.get("parentAgentId"),
+        }
+        about = {name: value for name, value in named.items() if isinstance(value, str)}
+        if about:
+            yield self._document(found, "meta", about=about, channel="main")
+
+
+class Chat(LineReader):
+    """The records of one log."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        super().__init__(source, file, mark)
+        pending = self._carried.get("pending")
+        self._pending: list[JSON] = pending if isinstance(pending, list) else []
+        self._forked: str | None = text(self._carried.get("forked"))
+        self._makers: dict[str, Callable[[Found, Record], list[Fact]]] = {
+            "user": self._user,
+            "assistant": self._assistant,
+            "tool_result": self._result,
+            "system": self._system,
+        }
+
+    def carry(self) -> JSON:
+        """Return the telemetry that awaits its answer, and the session it was forked from."""
+        known = {"pending": self._pending, "forked": self._forked}
+        return {name: value for name, value in known.items() if value} or None
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Return the facts of one record."""
+        record = found.value
+        made = self._makers.get(word(record.get("type")), self._other)(found, record)
+        return made + self._tie(found, record)
+
+    # -- frame --------------------------------------------------------------------------
+
+    def _node(self, found: Found, record: Record, flags: int = 0, **more: Any) -> Node:
+        own = text(record.get("uuid")) or self._name(found)
+        return Node(own, text(record.get("parentUuid")), flags, **more)
+
+    def _event(self, found: Found, record: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+        subtype = word(record.get("subtype"))
+        kind = word(record.get("type"))
+        about = {name: text(record.get(field)) for field, name in _SAYS}
+        about |= more.pop("about", {})
+        return self._fact(
+            found,
+            node,
+            f"{kind}/{subtype}" if subtype else kind,
+            ts=moment(record.get("timestamp")),
+            blocks=parts,
+            origin=self._origin(record),
+            about={name: value for name, value in about.items() if value},
+            **more,
+        )
+
+    def _origin(self, record: Record) -> str | None:
+        return text(fields(record.get("forkedFrom")).get("sessionId"))
+
+    def _tie(self, found: Found, record: Record) -> list[Fact]:
+        """Return the tie to the session that this one was forked from, told once."""
+        origin = self._origin(record)
+        if origin is None or self._forked == origin:
+            return []
+        self._forked = origin
+        node = Node(f"{self._file.key}#forked {origin}", flags=Is.INTERNAL)
+        return [self._fact(found, node, "forkedFrom", edges=(Edge("fork", origin, "forkedFrom"),))]
+
+    # -- conversation -------------------------------------------------------------------
+
+    def _user(self, found: Found, record: Record) -> list[Fact]:
+        content = fields(record.get("message")).get("parts")
+        typed = text(fields(record.get("systemPayload")).get("displayText"))
+        provenance = record.get("provenance")
+        is_human = word(record.get("subtype")) not in _NO_PROMPT and (
+            not isinstance(provenance, str) or provenance == "real_user"
+        )
+        is_human = is_human and self._file.channel == "main"
+        parts = [_asked(part, typed, is_human=is_human) for part in parts_of(content)]
+        flags = Is.PROMPT if any(part.kind == "user_msg" for part in parts) else 0
+        node = self._node(found, record, flags)
+        return [self._event(found, record, node, *(parts or [injected("")]))]
+
+    def _assistant(self, found: Found, record: Record) -> list[Fact]:
+        content = fields(record.get("message")).get("parts")
+        parts = [*answered(content), *map(_call, calls_in(content))]
+        calls = calls_of(parts)
+        ends = any(part.kind == "assistant_msg" for part in parts) and not calls
+        counts = fields(record.get("usageMetadata"))
+        usage = usage_of_counts(counts, _ANSWER)
+        fact = self._event(
+            found,
+            record,
+            self._node(found, record, Is.REPLY | (Is.ENDS if ends else 0), calls=calls),
+            *(parts or [note("model call", counts)]),
+            model=text(record.get("model")),
+            usage=usage,
+            usage_key=self._key(record, _numbers(counts, _ANSWER)) if usage else None,
+        )
+        return [fact]
+
+    def _key(self, record: Record, numbers: list[int]) -> str:
+        """Return the key of an answer's bill: that of the telemetry before it, if it fits."""
+        agent, rounds = text(record.get("agentId")), record.get("agentRound")
+        if agent:
+            return _side_key(self._session, agent, count(rounds), numbers)
+        pending, self._pending = self._pending, []
+        if len(pending) == 2 and pending[1] == numbers:
+            return word(pending[0])
+        return word(record.get("uuid"))
+
+    def _result(self, found: Found, record: Record) -> list[Fact]:
+        told = fields(record.get("toolCallResult"))
+        parts: list[Block] = []
+        endings: list[Told] = []
+        for response in responses_in(fields(record.get("message")).get("parts")):
+            name = text(response.get("id")) or text(told.get("callId"))
+            content, is_error = output_of(response)
+            failed = _failed(told, is_error=is_error)
+            parts.append(result(content, name, None, failed=failed))
+            if name:
+                code = _exit_code(told, content)
+                endings.append(Told(name, failed, code, count(told.get("durationMs")) or None))
+        node = self._node(found, record, answers=answers_of(parts))
+        parts.append(note("details of the result", _details(told)))
+        return [self._event(found, record, node, *parts, told=tuple(endings))]
+
+    # -- book-keeping -------------------------------------------------------------------
+
+    def _system(self, found: Found, record: Record) -> list[Fact]:
+        subtype = word(record.get("subtype"))
+        payload = fields(record.get("systemPayload"))
+        if subtype == "ui_telemetry":
+            return self._telemetry(found, record, fields(payload.get("uiEvent")))
+        if subtype == "chat_compression":
+            history = summary_blocks(payload.get("compressedHistory"))
+            if history:
+                above = text(record.get("parentUuid"))
+                own = text(record.get("uuid")) or self._name(found)
+                node = Node(own, None, Is.SUMMARY, logical=above)
+                return [self._event(found, record, node, *history)]
+        more: dict[str, Any] = {}
+        node = self._node(found, record, Is.INTERNAL)
+        if subtype == "rewind":  # the line ends here until something follows
+            node = self._node(found, record)
+        elif subtype == "custom_title" and (title := text(payload.get("customTitle"))):
+            source = "ai" if payload.get("titleSource") == "auto" else "custom"
+            more["about"] = {f"title:{source}": title}
+        elif subtype == "parent_session" and (parent := text(payload.get("parentSessionId"))):
+            more["edges"] = (Edge("subagent", parent, "parent_session"),)
+        return [self._event(found, record, node, note(subtype or "system", payload), **more)]
+
+    def _telemetry(self, found: Found, record: Record, event: Record) -> list[Fact]:
+        name = word(event.get("event.name")).removeprefix("qwen-code.")
+        if name == "api_error":
+            line = word(event.get("error_message")) or "the request failed"
+            node = self._node(found, record, Is.REPLY | Is.ENDS)
+            return [
+                self._event(found, record, node, Block("error", "system", one_line(line), event))
+            ]
+        usage = usage_of_counts(event, _TELEMETRY) if name == "api_response" else None
+        if usage is None:
+            block = note(name or "telemetry", event)
+            return [self._event(found, record, self._node(found, record, Is.INTERNAL), block)]
+        numbers = _numbers(event, _TELEMETRY)
+        line = f"model call, {usage.total} tokens"
+        bill = {"model": text(event.get("model")), "usage": usage}
+        if agent := text(event.get("subagent_id")):
+            rounds = word(event.get("prompt_id")).rpartition("#")[2]
+            key = _side_key(self._session, agent, count(rounds) + 1, numbers)
+            node = self._node(found, record, Is.INTERNAL)
+            side = Node(f"{node.id} bill", None, Is.INTERNAL)
+            channel = f"agent:{agent}"
+            return [
+                self._event(found, record, node, note(line, event)),
+                self._event(
+                    found, record, side, note(line, None), channel=channel, usage_key=key, **bill
+                ),
+            ]
+        key = f"{word(event.get('response_id'))}:{word(record.get('uuid'))}"
+        self._pending = [key, numbers]
+        node = self._node(found, record)
+        return [self._event(found, record, node, note(line, event), usage_key=key, **bill)]
+
+    def _other(self, found: Found, record: Record) -> list[Fact]:
+        block = note(word(record.get("type")) or "unknown", record)
+        return [self._event(found, record, self._node(found, record, Is.INTERNAL), block)]
+
+
+# -- parts ----------------------------------------------------------------------------------
+
+
+def _asked(part: Record, typed: str | None, *, is_human: bool) -> Block:
+    """Return a part of a prompt: what was typed, or what the harness added."""
+    said = text(part.get("text"))
+    if said is None:
+        picture = media(part) or {"type": "text", "text": ""}
+        return Block("user_msg" if is_human else "lifecycle", "user", "", picture)
+    if not is_human or said.lstrip().startswith(_INJECTED):
+        return injected(said)
+    shown = prompt(said)
+    return shown if typed is None else Block("user_msg", "user", one_line(typed), shown.payload)
+
+
+def _call(function: Record) -> Block:
+    """Return a call; a deferred tool is called through another one, which names it."""
+    tool, arguments = word(function.get("name")), decoded(function.get("args"))
+    inner = text(fields(arguments).get("name")) if tool == "tool_call" else None
+    if inner:
+        tool, arguments = inner, decoded(fields(arguments).get("arguments"))
+    return call(tool, arguments, text(function.get("id")))
+
+
+def _failed(told: Record, *, is_error: bool) -> bool | None:
+    status = told.get("status")
+    if status in ("error", "cancelled") or is_error:
+        return True
+    return False if status == "success" else None
+
+
+def _exit_code(told: Record, content: JSON) -> int | None:
+    code = fields(told.get("resultDisplay")).get("exitCode")
+    if isinstance(code, int) and not isinstance(code, bool):
+        return code
+    shown = _EXIT.search(text_of(content)[-400:])
+    return int(shown[1]) if shown else None
+
+
+def _details(told: Record) -> JSON:
+    """Return what a result says beside its text, without texts that stand in it already."""
+    display = told.get("resultDisplay")
+    if not isinstance(display, dict):
+        return {name: value for name, value in told.items() if name != "resultDisplay"}
+    kept = {name: value for name, value in display.items() if name not in _REPEATED}
+    return {**told, "resultDisplay": kept}
+
+
+def _numbers(counts: Record, names: tuple[str, ...]) -> list[int]:
+    return [count(counts.get(name)) for name in names[:3]]
+
+
+def _side_key(session: str, agent: str, rounds: int, numbers: list[int]) -> str:
+    return f"{session}:{agent}:{rounds}:{':'.join(map(str, numbers))}"

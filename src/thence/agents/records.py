@@ -1,0 +1,244 @@
+"""What readers of line formats share: facts with their place filled in, common block shapes.
+
+Everything takes values of any shape and never raises.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from thence.agents import File, Live, Mark, Prompt, Source, files
+from thence.format import kinds
+from thence.format.codec import Found
+from thence.format.facts import Block, Fact, line_name
+from thence.format.nodes import Is, Node
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, count, text_of, time_text, word
+
+Record = dict[str, JSON]
+
+HEAD_BYTES = 64 << 10
+"""How much of a file is read to recognise whose it is."""
+
+_HEAD_LINES = 8
+_MILLISECONDS = 10**11  # as seconds this is the year 5138
+
+
+class LineReader:
+    """The records of one file; each reader adds `facts`."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        """Continue where the mark stands."""
+        self._session = source.session
+        self._file = file
+        self._generation = mark.generation
+        self._carried: Record = mark.carry if isinstance(mark.carry, dict) else {}
+
+    def carry(self) -> JSON:
+        """Return what later records need to know: nothing, unless a reader says otherwise."""
+        return None
+
+    def _name(self, found: Found) -> str:
+        return line_name(self._file.key, found.raw)
+
+    def _fact(self, found: Found, node: Node, type_: str, **more: Any) -> Fact:
+        more.setdefault("channel", self._file.channel)
+        return Fact(
+            node,
+            type_,
+            file=self._file.key,
+            generation=self._generation,
+            line=found.place.line,
+            offset=found.place.offset,
+            **more,
+        )
+
+    def _document(self, found: Found, type_: str, **more: Any) -> Fact:
+        """Return what a document says of its session: a fact without an event."""
+        return self._fact(found, Node(self._name(found), flags=Is.INTERNAL), type_, **more)
+
+
+class QuietAgent:
+    """The parts of an adapter whose agent has no list of running sessions and deletes nothing."""
+
+    def live(self, _root: Path) -> Iterator[Live]:
+        """Return no session: the agent does not list running ones."""
+        return iter(())
+
+    def prompts(self, _root: Path) -> Iterator[Prompt]:
+        """Return no prompt: the agent has no prompt history of its own that is read."""
+        return iter(())
+
+    def keeps_days(self, _root: Path) -> int | None:
+        """Return None: the agent deletes no session by age."""
+        return None
+
+
+# -- values ---------------------------------------------------------------------------------
+
+
+def text(value: JSON) -> str | None:
+    """Return a text; None if it is none or empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def fields(value: JSON) -> Record:
+    """Return an object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: JSON) -> list[Record]:
+    """Return the objects of a list; none for anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def moment(value: JSON) -> str | None:
+    """Return a time as text: as it is, or from seconds or milliseconds since 1970."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return text(value)
+    return text(time_text(value, per_second=1000 if abs(value) > _MILLISECONDS else 1))
+
+
+def decoded(arguments: JSON) -> JSON:
+    """Return the arguments of a call, parsed if they are JSON in a text."""
+    if not isinstance(arguments, str) or arguments.lstrip()[:1] not in ("{", "["):
+        return arguments
+    try:
+        return msgspec.json.decode(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def usage_with_cache(whole: JSON, output: int, *, read: JSON = 0, written: JSON = 0) -> Usage:
+    """Return a usage of a writer whose input count includes what the cache gave or took."""
+    total = count(whole)
+    cached = min(count(read), total)
+    stored = min(count(written), total - cached)
+    return Usage(total - cached - stored, output, stored, cached)
+
+
+# -- blocks ---------------------------------------------------------------------------------
+
+
+def note(summary: str, payload: JSON) -> Block:
+    """Return a block that no model saw."""
+    return Block("lifecycle", "system", one_line(summary), payload)
+
+
+def unindexed(summary: str, value: JSON) -> Block:
+    """Return a block that no model answered and that is no use to search: prompts of the client."""
+    return note(summary, {"type": "document", "content": value})
+
+
+def injected(said: str) -> Block:
+    """Return text that the harness put into the user's mouth."""
+    return Block("lifecycle", "user", one_line(said), {"type": "text", "text": said})
+
+
+def prompt(said: str) -> Block:
+    """Return text that a human wrote."""
+    return Block("user_msg", "user", one_line(said), {"type": "text", "text": said})
+
+
+def answer(said: str) -> Block:
+    """Return text that the model wrote."""
+    return Block("assistant_msg", "assistant", one_line(said), {"type": "text", "text": said})
+
+
+def thought(said: str) -> Block:
+    """Return what the model thought."""
+    return Block("thinking", "assistant", one_line(said), {"type": "thinking", "thinking": said})
+
+
+def call(tool: str, arguments: JSON, name: str | None) -> Block:
+    """Return a tool call."""
+    return Block("tool_call", "assistant", kinds.summary(tool, arguments), arguments, tool, name)
+
+
+def result(content: JSON, name: str | None, tool: str | None, *, failed: bool | None) -> Block:
+    """Return the result of a tool call."""
+    return Block("tool_result", "tool", one_line(text_of(content)), content, tool, name, failed)
+
+
+def image(media: JSON, data: JSON) -> Record:
+    """Return an image as the Messages API has it."""
+    source = {"type": "base64", "media_type": word(media), "data": word(data)}
+    return {"type": "image", "source": source}
+
+
+# -- files ----------------------------------------------------------------------------------
+
+
+def first_records(path: str) -> list[Record]:
+    """Return the first few objects of a log, whoever wrote it."""
+    start = files.start_of(path, HEAD_BYTES)
+    if not start:
+        return []
+    lines = start.split(b"\n", _HEAD_LINES)
+    if len(start) == HEAD_BYTES:
+        lines = lines[:-1]  # the last one may be cut
+    out: list[Record] = []
+    for line in lines[:_HEAD_LINES]:
+        try:
+            value = msgspec.json.decode(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            out.append(value)
+    return out
+
+
+def is_running(pid: JSON) -> bool:
+    """Return whether a process with this number runs."""
+    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's process: it runs
+        return True
+    return True
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, sorted; links are not followed, and noted."""
+    try:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return []
+    out: list[Path] = []
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            out.append(Path(entry.path))
+        else:
+            files.note_link(entry)
+    return out
+
+
+def roots_of(home: Path, env: Mapping[str, str], variable: str, usual: str) -> list[Path]:
+    """Return the folder that a variable names, and the usual one below the home."""
+    named = env.get(variable)
+    return list(dict.fromkeys([*([Path(named).expanduser()] if named else []), home / usual]))
+
+
+def named_sources(adapter: str, logs: Iterable[tuple[str, str]], root: str) -> Iterator[Source]:
+    """Return a session per id, from pairs of id and path; its logs are known by their names.
+
+    Logs of one name in several folders stand beside each other.
+    """
+    sessions: dict[str, dict[str, File]] = {}
+    for session, path in logs:
+        own = sessions.setdefault(session, {})
+        key = Path(path).name.removesuffix(".jsonl")
+        while key in own:
+            key = f"{key}@{Path(path).parent.name}"
+        own[key] = File(path, key)
+    for session, own in sorted(sessions.items()):
+        yield Source(adapter, session, tuple(own[key] for key in sorted(own)), root)

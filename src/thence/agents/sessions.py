@@ -1,0 +1,232 @@
+"""Whole sessions straight from their files, without a store.
+
+`load` reads one session of any agent; what it goes on from by reference is read as well, so that
+its messages are complete. Ancestors are looked for in the same root only, each is read once, and
+only so many: a log that names itself, or a circle of logs, costs a notice.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from thence.agents import Adapter, Batch, Cursor, Source, adapters
+from thence.errors import NotReadable, SessionNotFound
+from thence.format import codec, lineage
+from thence.format.facts import COPIES_OF, Base, Fact
+from thence.format.nodes import PREVIOUS
+from thence.format.records import JSON, Notice, Skipped
+from thence.format.whole import Before, Whole
+
+ANCESTORS = 32
+"""How many generations of ancestors are followed."""
+
+
+class Loaded(msgspec.Struct):
+    """A session and what was found while it was read."""
+
+    source: Source
+    whole: Whole
+    skipped: list[Skipped]
+    """Lines that could not be read; last lines that were cut short among them."""
+    notices: list[Notice]
+    lines: int = 0
+
+
+def load(path: Path, known: Mapping[str, Adapter] | None = None) -> Loaded:
+    """Read the session that a file or folder belongs to, whoever wrote it."""
+    known = adapters() if known is None else known
+    look(path)
+    found = claimed(path, known)
+    if found is not None:
+        return load_source(*found)
+    names = ", ".join(sorted(known)) or "no agent"
+    if path.is_dir():
+        raise NotReadable(
+            f"no session in itself: the folder {path}", hint=f"name one file of a session ({names})"
+        )
+    raise NotReadable(f"no agent's session: {path}", hint=f"thence reads sessions of {names}")
+
+
+def claimed(path: Path, known: Mapping[str, Adapter]) -> tuple[Adapter, Source] | None:
+    """Give the session of a path and who reads it; None when it is nobody's."""
+    for adapter in known.values():
+        source = adapter.at(path)
+        if source is not None:
+            return adapter, source
+    return None
+
+
+def look(path: Path) -> None:
+    """Say why nobody will be able to read a path, where that is so."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError as error:
+        raise SessionNotFound(
+            f"no such file: {path}", hint="thence show --sample shows a session"
+        ) from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no path"
+        raise NotReadable(f"cannot look at {path}: {why}", hint="check the name") from error
+    if stat.S_ISLNK(status.st_mode):
+        target = os.path.realpath(path)
+        raise NotReadable(f"a link, and links are not followed: {path}", hint=f"name {target}")
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise NotReadable(f"not a regular file: {path}", hint="name the file of a session")
+    if not os.access(path, os.R_OK):
+        raise NotReadable(f"not yours to read: {path}", hint="ask its owner, or mend its mode")
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+class Generation(msgspec.Struct):
+    """One session of a lineage: its facts, and what is known of its records in other sessions."""
+
+    uid: str
+    facts: list[Fact]
+    torn: bool = False
+    replayed: frozenset[str] = frozenset()
+    billed: frozenset[str] = frozenset()
+
+    @property
+    def link(self) -> Fact | None:
+        """The record that names the session this one continues; None when it continues none."""
+        own = {fact.file for fact in self.facts if fact.base is None}
+        for fact in self.facts:
+            if fact.base is not None:
+                return None if fact.base.file in own else fact
+        return None
+
+
+def load_source(adapter: Adapter, source: Source) -> Loaded:
+    """Read one session, and as many ancestors as its messages need."""
+    events, batch = read_all(adapter, source)
+    notices = list(batch.notices)
+    own = Generation(source.uid, _claimed(adapter, source, events, notices), batch.torn)
+    find = _finder(adapter, source)
+    whole = put_together(lineage_of(own, find, notices))
+    skipped = batch.skipped + _torn(source, batch.cursor)
+    return Loaded(source, whole, skipped, notices, batch.lines)
+
+
+def _claimed(
+    adapter: Adapter, source: Source, events: list[Fact], notices: list[Notice]
+) -> list[Fact]:
+    """Ask the owner of copied records at the start of a log which of them are its own."""
+    owner = next((fact.about[COPIES_OF] for fact in events if COPIES_OF in fact.about), None)
+    if not isinstance(owner, str):
+        return events
+    found = adapter.find(Path(source.root)) if source.root else iter(())
+    parent = next((other for other in found if other.session == owner), None)
+    if parent is None:
+        notices.append(Notice("lineage unresolved", f"begins with copies of {owner}, not found"))
+        return events
+    return lineage.claimed(events, owner, read_all(adapter, parent)[0])
+
+
+Find = Callable[[Generation, Base], Generation | None]
+"""Returns the session that another one names; None when it is not there."""
+
+
+def _finder(adapter: Adapter, source: Source) -> Find:
+    """Return what reads the sessions that lie beside one."""
+    beside: list[Source] | None = None
+
+    def find(_child: Generation, base: Base) -> Generation | None:
+        nonlocal beside
+        if beside is None:
+            beside = list(adapter.find(Path(source.root))) if source.root else []
+        ancestor = _ancestor(beside, base)
+        if ancestor is None:
+            return None
+        events, batch = read_all(adapter, ancestor)
+        return Generation(ancestor.uid, events, batch.torn)
+
+    return find
+
+
+def lineage_of(own: Generation, find: Find, notices: list[Notice]) -> list[Generation]:
+    """Return a session and those it continues, youngest first, as far as they can be read."""
+    out = [own]
+    while (link := out[-1].link) is not None and (base := link.base) is not None:
+        wanted = base.session or base.file
+        if len(out) > ANCESTORS:
+            notices.append(Notice("too many ancestors", f"those of {wanted} were left out"))
+            break
+        ancestor = find(out[-1], base)
+        if ancestor is None:
+            notices.append(Notice("ancestor missing", f"goes on from {wanted}"))
+            break
+        if any(ancestor.uid == younger.uid for younger in out):
+            notices.append(Notice("ancestors in a circle", f"goes on from {wanted}"))
+            break
+        if base.event is not None and all(f.node.id != base.event for f in ancestor.facts):
+            notices.append(Notice("ancestor damaged", f"no event {base.event} in {wanted}"))
+        out.append(ancestor)
+    return out
+
+
+def put_together(generations: Sequence[Generation]) -> Whole:
+    """Return the youngest session of a lineage, behind those it continues."""
+    above: Whole | None = None
+    for one in reversed(generations):
+        link = one.link
+        base = link.base if link is not None else None
+        ancestor: Sequence[JSON] = ()
+        before: Before | None = None
+        if above is not None and link is not None and base is not None:
+            if link.node.parent == PREVIOUS:
+                ancestor = above.said_before(base)
+            else:
+                before = above.up_to(base)
+        above = Whole(
+            *(one.uid, one.facts),
+            replayed=one.replayed,
+            billed=one.billed,
+            ancestor=ancestor,
+            before=before,
+            torn=one.torn,
+        )
+    assert above is not None  # noqa: S101 - a lineage holds at least the session itself
+    return above
+
+
+def read_all(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
+    """Read all of a session; the batch sums up what was found on the way."""
+    events: list[Fact] = []
+    total = Batch([], [], Cursor(), notices=[])
+    done = False
+    while not done:
+        batch = adapter.read(source, total.cursor)
+        events += batch.events
+        total.skipped += batch.skipped
+        total.notices += batch.notices
+        total.lines += batch.lines
+        total.bytes += batch.bytes
+        total.torn = batch.torn
+        done = batch.done or batch.cursor == total.cursor
+        total.cursor = batch.cursor
+    return events, total
+
+
+def _torn(source: Source, cursor: Cursor) -> list[Skipped]:
+    """Tell of last lines that were cut short: no cursor passes them, so no batch tells of them."""
+    marks = ((file, cursor.marks.get(file.key)) for file in source.files)
+    return [
+        Skipped(mark.line, mark.offset, max(mark.size - mark.offset, 0), codec.TORN, 0, file.path)
+        for file, mark in marks
+        if mark is not None and mark.torn
+    ]
+
+
+def _ancestor(found: list[Source], base: Base) -> Source | None:
+    """Find the session that holds a log of this name, or else has this id."""
+    for source in found:
+        if any(file.key == base.file for file in source.files):
+            return source
+    return next((source for source in found if source.session == base.session), None)

@@ -1,0 +1,134 @@
+"""Real sessions of further agents, and what the API really billed for them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from thence.agents import Adapter
+from thence.agents.sessions import read_all
+from thence.format import joins, lineage
+from thence.format.facts import Fact
+from thence.format.records import Usage
+from thence.format.whole import Whole
+
+
+class Bill(msgspec.Struct, frozen=True):
+    """Tokens of requests: `input` includes what the cache gave."""
+
+    requests: int = 0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """What a home holds, or what the API answered: comparable."""
+
+    own: Bill
+    side: Bill
+    calls: dict[str, int]
+    prompts: int
+
+
+def billed(
+    scenario: Path,
+    *,
+    unlogged: tuple[str, ...] = (),
+    side: tuple[str, ...] = ("subagent",),
+    unasked: int = 0,
+    thoughts_beside: bool = False,
+) -> Scenario:
+    """Return what the API billed, without the kinds of request that no file holds.
+
+    `side` are the kinds that subagents made, `unasked` the prompts that no request was made for.
+    With `thoughts_beside` the API's output does not include what the model thought.
+    """
+    truth = json.loads((scenario / "truth.json").read_text())
+    bills = {"own": Bill(), "side": Bill()}
+    calls: Counter[str] = Counter()
+    prompts = unasked
+    for request in truth["requests"]:
+        kind = request["kind"]
+        prompts += kind == "turn" and request["step"] == 0
+        if kind in unlogged or not request["completed"]:
+            continue
+        calls.update(request["calls"])
+        where = "side" if kind in side else "own"
+        usage, bill = request["usage"], bills[where]
+        bills[where] = Bill(
+            bill.requests + 1,
+            bill.input + usage["input"],
+            bill.cached + usage["cached"],
+            bill.output + usage["output"] + thoughts_beside * usage["reasoning"],
+        )
+    return Scenario(bills["own"], bills["side"], dict(calls), prompts)
+
+
+def wholes(adapter: Adapter, root: Path) -> dict[str, Whole]:
+    """Return all sessions of a home, each record and bill owned by one of them."""
+    facts: dict[str, list[Fact]] = {}
+    torn: dict[str, bool] = {}
+    for source in adapter.find(root):
+        facts[source.session], batch = read_all(adapter, source)
+        torn[source.session] = batch.torn
+        assert [] == batch.skipped
+    shared = lineage.shared(facts)
+    return {
+        name: Whole(
+            f"{adapter.name}:{name}",
+            facts[name],
+            replayed=shared.replayed[name],
+            billed=shared.billed[name],
+            torn=torn[name],
+        )
+        for name in facts
+    }
+
+
+def counted(adapter: Adapter, root: Path) -> Scenario:
+    """Return what the sessions of a home hold together."""
+    own, side = Usage(), Usage()
+    requests = {"own": 0, "side": 0}
+    calls: Counter[str] = Counter()
+    prompts = 0
+    for whole in wholes(adapter, root).values():
+        spent = whole.spent
+        own = joins.added(own, joins.added(spent.live, spent.dead))
+        side = joins.added(side, spent.side)
+        for event in whole.events:
+            if event.event_id in whole.bills:
+                requests["side" if event.is_sidechain else "own"] += 1
+        calls.update(pair.call.tool or "" for pair in whole.calls)
+        prompts += sum(
+            event.kind == "user_msg" and not event.is_sidechain and event.state != "replayed"
+            for event in whole.events
+        )
+    return Scenario(
+        _bill(own, requests["own"]), _bill(side, requests["side"]), dict(calls), prompts
+    )
+
+
+def _bill(usage: Usage, requests: int) -> Bill:
+    read = usage.cache_read_input_tokens
+    whole = usage.input_tokens + usage.cache_creation_input_tokens + read
+    return Bill(requests, whole, read, usage.output_tokens)
+
+
+def outcomes(whole: Whole) -> list[tuple[str, bool, bool, int | None]]:
+    """Return tool, whether it ended, whether it failed and the exit code of each call."""
+    return [
+        (pair.call.tool or "", pair.outcome.ended, pair.outcome.failed, pair.outcome.exit_code)
+        for pair in whole.calls
+    ]
+
+
+def write_lines(path: Path, *records: Any) -> Path:
+    """Write records, one to a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path

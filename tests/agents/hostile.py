@@ -1,0 +1,160 @@
+"""A program: read every hostile file in a process of its own, and tell what that took.
+
+For each path on stdin one line of JSON on stdout: seconds of processor time per step, the most
+memory the process held, what was found, and what was wrong with it. Nothing is judged here but
+what must hold for every input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from thence.agents import Batch, Source, adapters
+from thence.agents.sessions import load, read_all
+from thence.cli.inspect import inspected
+from thence.cli.page import Page
+from thence.cli.show import events
+from thence.cli.terminal import as_json, columns
+from thence.format.facts import Fact
+from thence.format.repair import problems
+
+HARMFUL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+ROOM = 80
+KNOWN = adapters()
+"""Found and imported before the first child is born."""
+
+Told = dict[str, Any]
+
+
+def step(told: Told, name: str, run: Callable[[], Any]) -> Any:
+    """Do one thing and note what it took; what it raises is wrong."""
+    start = time.process_time()
+    try:
+        return run()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it must not be
+        told["wrong"].append(f"{name}: {type(error).__name__}: {error}"[:300])
+    finally:
+        told["seconds"][name] = round(time.process_time() - start, 3)
+    return None
+
+
+def inspect(told: Told, path: Path) -> None:
+    """Count the file."""
+    counts = step(told, "inspect", lambda: inspected(path))
+    if counts is not None:
+        told["counts"] = json.loads("\n".join(as_json(counts)))
+
+
+def read(told: Told, path: Path) -> None:
+    """Let every adapter have a look; what one claims must be there to the last line."""
+    for name, adapter in KNOWN.items():
+        source = step(told, f"{name}.at", partial(adapter.at, path))
+        if source is not None:
+            told["agents"].append(name)
+            found = step(told, f"{name}.read", partial(read_all, adapter, source))
+            told["wrong"] += list(lost(source, *found))[:3] if found else []
+
+
+def lost(source: Source, facts: list[Fact], batch: Batch) -> Iterator[str]:
+    """Find lines that are no fact, not skipped, not blank and not the torn end."""
+    for file in source.files:
+        if file.whole or not file.path.endswith(".jsonl"):
+            continue
+        lines = Path(file.path).read_bytes().split(b"\n")[:-1]
+        known = {fact.line for fact in facts if fact.file == file.key}
+        known |= {skip.line for skip in batch.skipped if skip.source == file.path}
+        for number, line in enumerate(lines, 1):
+            if number not in known and line.strip(b" \t\r\n\v\f\xef\xbb\xbf"):
+                yield f"line {number} is nowhere"
+
+
+def closed(told: Told, path: Path) -> None:
+    """Show the session as text, and as messages."""
+    _page(told, path, opened=False)
+    loaded = load(path, KNOWN)
+    mended = step(told, "messages", loaded.whole.messages)
+    if mended is not None:
+        told["wrong"] += problems(mended.messages)[:3]
+        step(told, "messages as JSON", lambda: json.loads("".join(as_json(mended.messages))))
+
+
+def opened(told: Told, path: Path) -> None:
+    """Show it with everything opened."""
+    _page(told, path, opened=True)
+
+
+def _page(told: Told, path: Path, *, opened: bool) -> None:
+    def lines() -> list[str]:
+        return Page(load(path, KNOWN), ROOM, opened=opened).lines()
+
+    found = step(told, f"text, {opened=}", lines) or []
+    bad = [line for line in found if HARMFUL.search(line) or columns(line) > ROOM]
+    told["wrong"] += [f"unfit to print: {line!r}"[:200] for line in bad[:3]]
+
+
+def told_as_events(told: Told, path: Path) -> None:
+    """Show all events as JSON, each on a line; every one has a state."""
+
+    def lines() -> None:
+        for line in as_json(events(load(path, KNOWN))):
+            if HARMFUL.search(line):
+                told["wrong"].append(f"unfit to print: {line!r}"[:200])
+            if line.startswith('    {"session_uid"'):
+                event = json.loads(line.rstrip(","))
+                if not event.get("state"):
+                    told["wrong"].append(f"no state: {line}"[:200])
+
+    step(told, "events", lines)
+
+
+WAYS = (inspect, read, closed, opened, told_as_events)
+
+
+def apart(way: Callable[[Told, Path], None], path: Path) -> Told:
+    """Look at a file in a child, so that its memory can be told."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ours)
+        told: Told = {"seconds": {}, "wrong": [], "agents": []}
+        with os.fdopen(theirs, "w") as out:
+            way(told, path)
+            json.dump(told, out)
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as said:
+        text = said.read()
+    _, status, usage = os.wait4(child, 0)
+    found: Told = json.loads(text) if text else {"wrong": [f"{way.__name__} died: {status}"]}
+    return found | {"megabytes": usage.ru_maxrss // 1024}
+
+
+def looked_at(path: Path) -> Told:
+    """Read one file in every way there is, and put together what that gave."""
+    out: Told = {"seconds": {}, "wrong": [], "agents": [], "megabytes": 0, "counts": {}}
+    for way in WAYS:
+        if way not in (inspect, read) and not out["agents"]:
+            continue
+        told = apart(way, path)
+        out["seconds"] |= told.get("seconds", {})
+        out["counts"] |= told.get("counts", {})
+        out["wrong"] += told["wrong"]
+        out["agents"] += told.get("agents", [])
+        out["megabytes"] = max(out["megabytes"], told["megabytes"])
+    return out
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(looked_at(Path(line.rstrip("\n")))), flush=True)  # noqa: T201 - its answer
