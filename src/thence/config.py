@@ -29,7 +29,7 @@ The file `config.toml` in the home; every knob has a default:
 
     [session_memory.brief]
     tokens = 800                                  # how long the text for a new session may be
-    exclude = ["~/diary/*"]                       # projects whose sessions get none
+    skip = ["~/diary/*"]                          # projects whose sessions get none
 
     [session_memory.domains]
     tidepool = "apps"                             # repository -> domain
@@ -396,7 +396,7 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.retention.distilled_cap_bytes": (size, lambda _: 1 << 30),
     "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
     "session_memory.brief.tokens": (_tokens, lambda _: 800),
-    "session_memory.brief.exclude": (_texts, lambda _: []),
+    "session_memory.brief.skip": (_texts, lambda _: []),
     "session_memory.domains": (_names, lambda _: {}),
     "session_memory.sources": (_paths, lambda _: {}),
     "session_memory.tasks": (_tasks, lambda _: []),

@@ -121,14 +121,14 @@ def test_a_hook_gets_the_brief_as_additional_context(
     assert "id claude:a1000000" in answer["additionalContext"]
 
 
-@pytest.mark.parametrize("table", ["session_memory", "session_memory.brief"])
+@pytest.mark.parametrize("setting", ["exclude", "brief.skip"])
 def test_an_excluded_project_gets_no_brief(
-    desk: Desk, project: Path, monkeypatch: pytest.MonkeyPatch, table: str
+    desk: Desk, project: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     """Neither one that is never captured nor one for which briefs are off."""
     desk.write_claude(session(project))
     desk.sweep()
-    (desk.home / "config.toml").write_text(f'[{table}]\nexclude = ["{project}"]\n')
+    (desk.home / "config.toml").write_text(f'session_memory.{setting} = ["{project}"]\n')
 
     assert "" == hook_answer(desk, monkeypatch, {"cwd": str(project), "session_id": "x"})
 

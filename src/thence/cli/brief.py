@@ -95,7 +95,7 @@ def _hook_text(folder: Path, session_uid: str) -> str:
     settings = wiring.settings()
     excluded = (
         *settings["session_memory.exclude"],
-        *settings["session_memory.brief.exclude"],
+        *settings["session_memory.brief.skip"],
     )
     if Exclusion(excluded).means(project):
         return ""
