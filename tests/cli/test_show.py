@@ -28,7 +28,7 @@ from tests.format.messages_api import refusals
 from thence import __version__
 from thence.agents import Source
 from thence.agents.sessions import Loaded
-from thence.cli import COMMANDS
+from thence.cli import ALIASES, COMMANDS, GROUPS
 from thence.cli.page import Page
 from thence.cli.terminal import columns
 from thence.format.facts import fact_of
@@ -439,7 +439,6 @@ def test_name_of_a_file_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
         ["show", "--sample", "--as", "poetry"],
         ["show", "--sample", "--orphans", "adopt"],
         ["inspect"],
-        ["nonsense"],
     ],
     ids=" ".join,
 )
@@ -449,7 +448,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
 
     assert error.startswith("error: ")
     assert hint.startswith("hint:  thence ")
-    assert hint.endswith("--help tells more")
+    assert " see thence " in hint
     assert [""] == rest
 
 
@@ -475,8 +474,8 @@ def test_reader_that_goes_away_is_no_error(session: Path, command: str) -> None:
 # -- help -------------------------------------------------------------------------------------
 
 
-def test_help_lists_every_command_and_imports_none() -> None:
-    """So that it stays quick."""
+def test_help_lists_the_main_commands_and_imports_none() -> None:
+    """In titled groups, so that it stays short; and quick."""
     code = (
         "import sys; from thence.cli import thence; "
         "thence(['--help'], standalone_mode=False); "
@@ -486,8 +485,41 @@ def test_help_lists_every_command_and_imports_none() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, encoding="utf-8", env=BARE
     )
 
-    assert all(f"  {name}  " in result.stdout for name in COMMANDS)
+    main = [name for names in GROUPS.values() for name in names]
+    assert all(f"  {name}  " in result.stdout for name in main)
+    assert all(f"\n{title}:\n" in result.stdout for title in GROUPS)
+    assert len(main) == len({*main}) <= 24
     assert result.stdout.endswith("[]\n")
+
+
+def test_help_of_all_lists_every_command() -> None:
+    """Those that the short list leaves out as well."""
+    lines = shown("help").splitlines()
+
+    assert [*COMMANDS] == [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert shown("help", "ls") == shown("ls", "--help")
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("serach", "Did you mean `thence search`?"),
+        ("stauts", "Did you mean `thence status`?"),
+        ("xyzzy", "`thence help` lists commands."),
+    ],
+)
+def test_a_mistyped_command_names_the_nearest_one(typed: str, hint: str) -> None:
+    """And exits with 2, as wrong usage does."""
+    error, told, *_ = refused(thence(typed, "x"), 2).split("\n")
+
+    assert f"error: there is no command '{typed}'" == error
+    assert f"hint:  {hint}" == told
+
+
+def test_names_that_people_try_first_work() -> None:
+    """`list` is `ls`, `view` is `serve`."""
+    assert all(name not in COMMANDS and meant in COMMANDS for name, meant in ALIASES.items())
+    assert shown("ls", "--help").partition("\n")[2] == shown("list", "--help").partition("\n")[2]
 
 
 @pytest.mark.slow

@@ -17,45 +17,60 @@ from thence.cli import screen
 from thence.errors import STOPPED, DiskFull, ThenceError, is_disk_full
 
 COMMANDS = {
-    "sweep": "Keep what the agents of this machine wrote since the last time.",
-    "ls": "List sessions, the newest first.",
+    "sweep": "Import what your agents wrote since the last time.",
+    "ls": "List sessions, newest first.",
     "search": "Find what was said or done, in the sessions of all agents.",
-    "show": "Read one session: its live chain, branches and damage.",
-    "tree": "Draw one session: its line, what parted from it, what came of it.",
-    "digest": "Read the account of one session that is kept for good.",
-    "cost": "What sessions cost, discarded branches and subagents apart.",
-    "signals": "What went wrong in sessions: loops, repeated errors, corrections.",
-    "patterns": "What comes back in many sessions.",
-    "todos": "What agents promised and did not do, over all sessions.",
+    "show": "Read one session, with its branches and subagents.",
+    "tree": "Draw a session's branches.",
+    "digest": "Show a session's digest.",
+    "cost": "Show what sessions cost.",
+    "signals": "Show what went wrong in sessions: loops, repeated errors, corrections.",
+    "patterns": "Show recurring errors and detours.",
+    "todos": "List open to-dos of all sessions.",
     "brief": "Show what the next session in a folder should know.",
-    "files": "Which sessions touched a file, and why.",
-    "history": "Prompts of all agents together, the newest first.",
-    "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",
-    "export": "Write a session as lines, Markdown, a page or messages.",
-    "sql": "Ask all sessions at once, in SQL.",
-    "resume": "Go on with a session: its agent, its folder.",
-    "handoff": "Give a session to another agent, which goes on with its history.",
-    "rewind": "Move a session of our own back: its line, or its files.",
-    "exec": "Run an agent, and keep what it wrote.",
-    "hook": "Let agents say when a session went on.",
-    "mcp": "Let agents ask their own past: a server they start, or over HTTP.",
-    "schedule": "Sweep every day, by a systemd timer or by cron.",
-    "gc": "Keep the caps: let go of old transcripts, clean up our own sessions.",
-    "evict": "Let go of transcripts; digests, costs and signals stay.",
-    "keep": "Never evict these sessions.",
-    "forget": "Remove a session for good, with proof.",
-    "backup": "Save what is kept for good into one file.",
-    "push": "Send what is kept here to the store of a team, redacted.",
-    "copy": "Copy a whole store into another one, and compare both.",
-    "doctor": "Check sources, store, packs, hooks, modes, clock and disk.",
-    "config": "Show every setting, its value and where that comes from.",
-    "decide": "Write down a decision.",
-    "note": "Write down a note.",
-    "serve": "Look at everything in the browser, live.",
-    "demo": "Look around on made-up sessions.",
-    "completion": "Print what a shell needs to complete commands and ids.",
-    "uninstall": "Take hooks, timers and the server out again.",
+    "files": "Show which sessions touched a file, and why.",
+    "history": "List prompts of all agents, newest first.",
+    "inspect": "Count what a session file holds: records, links, calls, tokens, damage.",
+    "export": "Write a session as JSON lines, Markdown, HTML or messages.",
+    "sql": "Query all sessions in SQL.",
+    "resume": "Resume a session in its agent, or in another one.",
+    "handoff": "Continue a session in another agent, with its history.",
+    "rewind": "Rewind a session recorded by thence: its chain or its files.",
+    "exec": "Run an agent and import its session.",
+    "hook": "Install hooks: agents report new activity.",
+    "mcp": "Let agents search past sessions (MCP).",
+    "schedule": "Import every day, by a systemd timer or by cron.",
+    "gc": "Apply storage limits now.",
+    "evict": "Remove transcripts; digests, costs and signals stay.",
+    "keep": "Pin sessions: their transcripts are never removed.",
+    "forget": "Delete a session for good, and prove it.",
+    "backup": "Save digests, costs and signals to one file.",
+    "push": "Send sessions to the store of a team, redacted.",
+    "copy": "Copy a store into another one, and compare both.",
+    "doctor": "Check sources, store, hooks, permissions, clock and disk.",
+    "config": "Show every setting, its value and its origin.",
+    "decide": "Record a decision.",
+    "note": "Record a note.",
+    "serve": "Open the viewer in the browser.",
+    "demo": "Try thence on sample sessions.",
+    "completion": "Print the completion script of your shell.",
+    "help": "List all commands, or show the help of one.",
+    "status": "Show what runs, what needs you and what it cost.",
+    "uninstall": "Remove hooks, timers and MCP entries.",
 }
+
+
+GROUPS = {
+    "Start": ("serve", "demo", "hook", "mcp"),
+    "Find": ("ls", "search", "files", "history", "todos"),
+    "Read and continue": ("show", "export", "resume", "brief"),
+    "Understand": ("cost", "patterns", "sql"),
+    "Keep": ("sweep", "gc", "keep", "doctor", "config"),
+}
+"""The commands that `--help` lists, by title; `thence help` lists all of them."""
+
+ALIASES = {"list": "ls", "view": "serve", "pin": "keep", "import": "sweep"}
+"""Names that people try first; they work and are listed nowhere."""
 
 
 class Lazy(click.Group):
@@ -69,6 +84,7 @@ class Lazy(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of a command."""
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"thence.cli.{cmd_name}")
@@ -79,8 +95,31 @@ class Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, so that help imports none of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, COMMANDS[name]) for name in names])
+        formatter.write_paragraph()
+        formatter.write_text("`thence help` lists all commands.")
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; name the nearest one where there is none."""
+        name = args[0]
+        if name not in COMMANDS and name not in ALIASES and not name.startswith("-"):
+            import difflib
+
+            known = [*COMMANDS, *ALIASES]
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+            hint = f"Did you mean `thence {near[0]}`?" if near else "`thence help` lists commands."
+            raise UnknownCommand(f"there is no command {name!r}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+
+class UnknownCommand(ThenceError):
+    """The first word is not the name of a command."""
+
+    exit_code = 2
 
 
 def _about_the_screen(command: click.Command) -> None:
@@ -128,14 +167,14 @@ def _no_pager(_ctx: click.Context, _option: click.Parameter, told: bool) -> None
 )
 @click.option("--no-pager", is_flag=True, help="Print long answers without a pager.")
 @click.option("--json", "json", is_flag=True, help="Without a command: print JSON.")
-@click.option("--utc", is_flag=True, help="Without a command: tell times in UTC.")
+@click.option("--utc", is_flag=True, help="Without a command: show times in UTC.")
 @click.pass_context
 def thence(
     ctx: click.Context, *, color: screen.Colour, no_pager: bool, json: bool, utc: bool
 ) -> None:
-    """Keep the sessions of coding agents: records, reads, remembers and shows them.
+    """Search, read and price everything your coding agents did.
 
-    Without a command: where you stand. --color and --no-pager may also follow a command.
+    Without a command: a status summary. --color and --no-pager may also follow a command.
     """
     screen.wanted.colour, screen.wanted.pager = color, not no_pager
     if ctx.invoked_subcommand is None:
@@ -177,7 +216,7 @@ def _of_the_words(error: click.ClickException) -> ThenceError:
     if ctx is None:
         return ThenceError(message)
     usage = " ".join(ctx.get_usage().split()).removeprefix("Usage: ")
-    return ThenceError(message, hint=f"{usage}; {ctx.command_path} --help tells more")
+    return ThenceError(message, hint=f"{usage}; see {ctx.command_path} --help")
 
 
 def _nobody_reads() -> bool:

@@ -14,7 +14,7 @@ from thence.errors import BadConfig, NotReadable
 
 @click.command(
     "backup",
-    help="Save what is kept for good into one file. Digests, costs and signals; no transcripts.",
+    help="Save digests, costs and signals to one file. Transcripts are not in it.",
     epilog="To go back to it, put it in the place of the store, which `thence doctor` names, and"
     " sweep: sessions whose logs are still there are read again.",
 )

@@ -22,7 +22,7 @@ _PLACES = {
 
 @click.command(
     "completion",
-    help="Print what a shell needs to complete commands and ids.",
+    help="Print the completion script of your shell.",
     epilog=f"{'; '.join(_PLACES.values())}.",
 )
 @click.argument("shell", type=click.Choice(sorted(_PLACES)))

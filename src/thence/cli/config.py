@@ -27,7 +27,7 @@ NAME = "session_memory.exclude"
 
 @click.command(
     "config",
-    help="Show every setting, its value and where that comes from.",
+    help="Show every setting, its value and its origin.",
     epilog="Settings stand in config.toml in the home. A project that is excluded is not captured"
     " any more; what is kept of it stays until it is forgotten. How tasks are named, and who else"
     " has a say in digests: docs/digesters.md.",

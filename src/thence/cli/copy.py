@@ -22,7 +22,7 @@ WAIT = 30.0
 
 @click.command(
     "copy",
-    help="Copy a whole store into another one, and compare both. A store is a path, sqlite:PATH or"
+    help="Copy a store into another one, and compare both. A store is a path, sqlite:PATH or"
     " postgresql://…; #objects=URL after it says where payloads lie. What is there already stays;"
     " a copy that was cut short goes on.",
 )

@@ -36,7 +36,7 @@ SHOWN = 30
 _UNPRICED_SHOWN = 3
 
 
-@click.command("cost", help="What sessions cost, discarded branches and subagents apart.")
+@click.command("cost", help="Show what sessions cost.")
 @click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True)
 @options.agent
 @options.project

@@ -7,7 +7,7 @@ import click
 from thence.cli import options
 
 
-@click.command("decide", help="Write down a decision. Without TEXT: list them.")
+@click.command("decide", help="Record a decision. Without TEXT: list them.")
 @click.argument("words", metavar="[TEXT]...", nargs=-1)
 @click.option("--session", "wanted", metavar="ID", help="The session it belongs to.")
 @options.as_json

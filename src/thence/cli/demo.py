@@ -26,7 +26,7 @@ OVERRIDES = ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSIST
 """Variables that would lead away from the made-up machine, or keep it empty."""
 
 
-@click.command("demo", help="Look around on made-up sessions. Nothing of yours is touched.")
+@click.command("demo", help="Try thence on sample sessions. Nothing of yours is touched.")
 @click.option(
     "--dir", "folder", type=click.Path(file_okay=False, path_type=Path), help="Make them here."
 )

@@ -32,7 +32,7 @@ FEW = 6
 _NAME = 10
 
 
-@click.command("digest", help="Read the account of one session that is kept for good.")
+@click.command("digest", help="Show a session's digest.")
 @click.argument("session")
 @options.utc
 @options.as_json

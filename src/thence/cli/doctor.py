@@ -29,7 +29,7 @@ _MARKS = {
 
 @click.command(
     "doctor",
-    help="Check sources, store, packs, hooks, modes, clock and disk.",
+    help="Check sources, store, hooks, permissions, clock and disk.",
     epilog="Exit codes: 0 all is well, 3 something to look at, 1 something is broken.",
 )
 @click.option("--deep", is_flag=True, help="Also read every payload and every damaged source.")

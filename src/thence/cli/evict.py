@@ -25,7 +25,7 @@ class NotEvicted(ThenceError):
     """Something would be lost that nobody asked to lose."""
 
 
-@click.command("evict", help="Let go of transcripts; digests, costs and signals stay.")
+@click.command("evict", help="Remove transcripts; digests, costs and signals stay.")
 @click.argument("wanted", metavar="ID...", nargs=-1, required=True, shell_complete=ids)
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would go; change nothing.")
 @click.option("--lose", is_flag=True, help="Also what no digest covers yet.")

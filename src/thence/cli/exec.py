@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "exec",
-    help="Run an agent, and keep what it wrote.",
+    help="Run an agent and import its session.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="thence exec -- claude --model opus. Ends with the exit code of the command, whatever"
     " the sweep does. stdout is the command's own: what --json asks for goes to stderr.",

@@ -65,7 +65,7 @@ class Either(click.Group):
 @click.group(
     "export",
     cls=Either,
-    help="Write a session as lines, Markdown, a page or messages. Or all of them as Parquet:"
+    help="Write a session as JSON lines, Markdown, HTML or messages. Or all of them as Parquet:"
     " thence export parquet.",
     epilog="What agents wrote is exported as it is where it is still there; what thence kept has"
     " no secrets in it. --redacted goes over all of it. See docs/incident.md before you share.",

@@ -20,7 +20,7 @@ REASONS = 3
 """Prompts of one session that are shown before the rest is counted."""
 
 
-@click.command("files", help="Which sessions touched a file, and why.")
+@click.command("files", help="Show which sessions touched a file, and why.")
 @click.argument("path")
 @click.option("--edited", is_flag=True, help="Only sessions that changed it.")
 @options.agent

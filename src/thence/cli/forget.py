@@ -49,7 +49,7 @@ class Proof(NamedTuple):
 
 @click.command(
     "forget",
-    help="Remove a session for good, with proof.",
+    help="Delete a session for good, and prove it.",
     epilog="It goes from store, index, digest and packs; of a session of our own its files go too."
     " Other agents' files are named and left alone; sweeps do not read them again.",
 )

@@ -27,7 +27,7 @@ _WORDS = {"drop_unanalysed": "lose", "analyse": "analyse"}
 
 @click.command(
     "gc",
-    help="Keep the caps: let go of old transcripts, clean up our own sessions.",
+    help="Apply storage limits now.",
     epilog="It asks before anything is lost: sessions without a digest, sessions of our own.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would go and why; change nothing.")

@@ -27,7 +27,7 @@ REDACTED = "its source is gone: this is what was kept of it, secrets redacted"
 
 @click.command(
     "handoff",
-    help="Give a session to another agent, which goes on with its history.",
+    help="Continue a session in another agent, with its history.",
     epilog="Writes a new session in the other agent's folder; the one that is handed over stays as"
     " it is. No permission goes along. Secrets are not redacted: a history goes on as it was.",
 )

@@ -33,7 +33,7 @@ MOST = 2_000
 _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 
 
-@click.command("history", help="Prompts of all agents together, the newest first.")
+@click.command("history", help="List prompts of all agents, newest first.")
 @click.argument("text", nargs=-1)
 @options.agent
 @options.project

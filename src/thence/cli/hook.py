@@ -49,7 +49,7 @@ class NotAnswered(ThenceError):
     exit_code = 2
 
 
-@click.group("hook", help="Let agents say when a session went on. Sweeps then find it at once.")
+@click.group("hook", help="Install hooks: agents report new activity. Sweeps then find it at once.")
 def command() -> None:
     """Group what is done about hooks."""
 

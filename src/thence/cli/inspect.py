@@ -54,7 +54,7 @@ ON_LINE = ("live", "orphaned")
 
 @click.command(
     "inspect",
-    help="Count what one session file holds: records, links, calls, tokens, damage.",
+    help="Count what a session file holds: records, links, calls, tokens, damage.",
     epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such file.",
 )
 @click.argument("path", metavar="ID|PATH")

@@ -28,7 +28,7 @@ def _cursor(known: Mapping[str, Known], row: SessionRow) -> Cursor:
     return known[uid].cursor if uid in known else Cursor()
 
 
-@click.command("keep", help="Never evict these sessions.")
+@click.command("keep", help="Pin sessions: their transcripts are never removed.")
 @click.argument("wanted", metavar="ID...", nargs=-1, required=True, shell_complete=ids)
 @click.option("--off", is_flag=True, help="Let them go again when their time comes.")
 @options.as_json

@@ -46,7 +46,7 @@ _STANDING: dict[Standing, tuple[str, str]] = {
 _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 
 
-@click.command("ls", help="List sessions, the newest first.")
+@click.command("ls", help="List sessions, newest first.")
 @options.agent
 @options.project
 @options.model

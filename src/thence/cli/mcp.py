@@ -30,7 +30,7 @@ _agents = click.argument("agents", nargs=-1, type=click.Choice(AGENTS))
 @click.group(
     "mcp",
     invoke_without_command=True,
-    help="Let agents ask their own past: a server they start, or over HTTP.",
+    help="Let agents search past sessions (MCP).",
     epilog="It speaks MCP over stdin and stdout. With --http it listens on this machine only, and"
     " asks for the token that it prints.",
 )

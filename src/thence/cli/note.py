@@ -7,7 +7,7 @@ import click
 from thence.cli import options
 
 
-@click.command("note", help="Write down a note. Without TEXT: list them.")
+@click.command("note", help="Record a note. Without TEXT: list them.")
 @click.argument("words", metavar="[TEXT]...", nargs=-1)
 @click.option("--session", "wanted", metavar="ID", help="The session it belongs to.")
 @options.as_json

@@ -25,7 +25,7 @@ _HEADS = {
 }
 
 
-@click.command("patterns", help="What comes back in many sessions.")
+@click.command("patterns", help="Show recurring errors and detours.")
 @click.option("--kind", type=click.Choice(list(_HEADS)), help="Only patterns of this kind.")
 @options.agent
 @options.project

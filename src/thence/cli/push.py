@@ -34,7 +34,7 @@ class NotReachable(ThenceError):
 
 @click.command(
     "push",
-    help="Send what is kept here to the store of a team, redacted. Only what is"
+    help="Send sessions to the store of a team, redacted. Only what is"
     " new. URL is postgresql://…?tenant=TEAM, with #objects=URL after it where payloads lie"
     " elsewhere; left out, it is session_memory.push.url.",
     epilog="Projects in session_memory.push.private and session_memory.exclude never leave. A push"

@@ -84,7 +84,9 @@ class Way(NamedTuple):
         }
 
 
-@click.command("resume", help="Go on with a session: its agent, its folder. Without ID: choose.")
+@click.command(
+    "resume", help="Resume a session in its agent, or in another one. Without ID: choose."
+)
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
 @click.option("--exec", "run", is_flag=True, help="Run it, instead of printing what to type.")
 @click.option(

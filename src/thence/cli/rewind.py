@@ -43,7 +43,7 @@ class Move(NamedTuple):
 
 @click.command(
     "rewind",
-    help="Move a session of our own back: its line, or its files.",
+    help="Rewind a session recorded by thence: its chain or its files.",
     epilog="Without --to and --files: lists its checkpoints. Nothing is deleted: a rewound branch"
     " stays readable, and files are saved before they change, so that it can be taken back.",
 )

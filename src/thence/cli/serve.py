@@ -38,7 +38,7 @@ class PortTaken(ThenceError):
 
 @click.command(
     "serve",
-    help="Look at everything in the browser, live.",
+    help="Open the viewer in the browser.",
     epilog="It listens on this machine only. The URL that it prints lets one browser in, once;"
     " programs send the token of --token as Authorization: Bearer.",
 )

@@ -25,7 +25,7 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
 
 @click.command(
     "show",
-    help="Read one session: its live chain, branches and damage.",
+    help="Read one session, with its branches and subagents.",
     epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such session.",
 )
 @click.argument("path", required=False, metavar="ID|PATH")

@@ -22,7 +22,9 @@ _WEIGHT = {"high": 0, "medium": 1, "low": 2}
 _MARKS = {"high": Cell("▲", "red"), "medium": Cell("◆", "yellow")}
 
 
-@click.command("signals", help="What went wrong in sessions: loops, repeated errors, corrections.")
+@click.command(
+    "signals", help="Show what went wrong in sessions: loops, repeated errors, corrections."
+)
 @click.argument("session", required=False)
 @click.option("--kind", help="Only signals of this kind, such as retry_loop.")
 @options.agent

@@ -54,8 +54,7 @@ SAMPLES = (
 
 @click.command(
     "sql",
-    help="Ask all sessions at once, in SQL. Without a question: the tables, and some to begin"
-    " with.",
+    help="Query all sessions in SQL. Without a question: the tables, and some to begin with.",
     epilog="The answer comes from Parquet files in the home, brought up to date first; DuckDB can"
     " read nothing else and write nothing. docs/analytics.md has more questions.",
 )

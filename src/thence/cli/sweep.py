@@ -51,7 +51,7 @@ class NotKept(ThenceError):
 
 @click.command(
     "sweep",
-    help="Keep what the agents of this machine wrote since the last time.",
+    help="Import what your agents wrote since the last time.",
     epilog="Exit codes: 0 done, skipped lines included; 3 a session was not read or was lost, or"
     " with --strict anything was skipped; 11 another sweep is running; 130 stopped; what was read"
     " by then is kept.",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHOWN = 30
 
 
-@click.command("todos", help="What agents promised and did not do, over all sessions.")
+@click.command("todos", help="List open to-dos of all sessions.")
 @options.agent
 @options.project
 @options.since

@@ -42,7 +42,7 @@ FEW = 4
 """Prompts of one discarded branch that are shown before the rest is counted."""
 
 
-@click.command("tree", help="Draw one session: its line, what parted from it, what came of it.")
+@click.command("tree", help="Draw a session's branches.")
 @click.argument("session")
 @click.option("--all", "everything", is_flag=True, help="Every event, not only the prompts.")
 @options.utc

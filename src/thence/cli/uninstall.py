@@ -11,7 +11,7 @@ from thence.cli.terminal import as_json, clean, say
 
 @click.command(
     "uninstall",
-    help="Take hooks, timers and the server out again.",
+    help="Remove hooks, timers and MCP entries.",
     epilog="The home and everything kept in it stays; it says how to remove that, too.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
