@@ -27,7 +27,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence.agents import Adapter, Source, packages
-from thence.agents.files import REWRITTEN, SKIPPED_LINKS, SOURCE_GONE, start_of, unchanged
+from thence.agents.files import (
+    REWRITTEN,
+    SKIPPED_LINKS,
+    SOURCE_GONE,
+    measured,
+    start_of,
+    unchanged,
+)
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of
@@ -285,8 +292,8 @@ class Sweep:
         done = 0
         if before is not None and not before.evicted and not self._is_stale(source, before):
             done = sum(mark.offset for mark in before.cursor.marks.values())
-        modified = max((found.st_mtime for found in _stats(source)), default=0.0)
-        return Job(name, source, copies, max(_size(source) - done, 0), modified)
+        size, modified = measured(source)
+        return Job(name, source, copies, max(size - done, 0), modified)
 
     def _is_due(self, source: Source, before: Known) -> bool:
         """Whether a known session is to be read: it changed, or was read by older rules."""
@@ -828,16 +835,7 @@ def _is_deleted(source: Source) -> bool:
     return not any(os.path.lexists(file.path) for file in source.files)
 
 
-def _stats(source: Source) -> Iterator[os.stat_result]:
-    for file in source.files:
-        with contextlib.suppress(OSError):
-            yield os.lstat(file.path)
-
-
 def _modified_ns(known: Known) -> int:
     """Return when the files of a stored session were changed last."""
     return max((mark.mtime_ns for mark in known.cursor.marks.values()), default=0)
 
-
-def _size(source: Source) -> int:
-    return sum(found.st_size for found in _stats(source))
