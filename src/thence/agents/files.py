@@ -383,9 +383,7 @@ class _Reading:
 def rewritten_fact(file: File, generation: int) -> Fact:
     """Return what says that a log is another one from here on."""
     node = Node(f"{file.key}#{REWRITTEN}-{generation}")
-    return Fact(
-        node, REWRITTEN, file=file.key, channel=file.channel, generation=generation, line=0
-    )
+    return Fact(node, REWRITTEN, file=file.key, channel=file.channel, generation=generation, line=0)
 
 
 def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:

@@ -23,23 +23,19 @@ class RowSources:
     name: str
     pattern: str
     """Names of the databases in a folder of the agent."""
-    table: str
-    """The table that tells whose database it is, together with its name."""
-    key: str
-    """What the rows of a session are called."""
+    keys: tuple[str, ...]
+    """What the rows of a session are called, by what they are for."""
 
     def versions(self, path: str) -> Iterator[tuple[str, str, float, int]]:
         """Yield id, version, time and size of the sessions in a database."""
         raise NotImplementedError
 
     def find(self, root: Path) -> Iterator[Source]:
-        """Yield all sessions of the databases in a folder, or of one that is named."""
+        """Yield all sessions of the databases in a folder."""
         for path in self._databases(root):
             yield from self._sources(path, str(root))
 
     def _databases(self, root: Path) -> list[str]:
-        if root.is_file():
-            return [str(root)] if not root.is_symlink() else []
         try:
             found = sorted(root.glob(self.pattern))
         except (OSError, ValueError):
@@ -54,8 +50,9 @@ class RowSources:
         except UnreadableError:
             return
         for session, version, modified, size in sorted(found):
-            file = File(path, self.key, rows=Rows(version, size, modified))
-            yield Source(self.name, session, (file,), root)
+            rows = Rows(version, size, modified)
+            own = tuple(File(path, key, rows=rows) for key in self.keys)
+            yield Source(self.name, session, own, root)
 
     def at(self, path: Path) -> Source | None:
         """Return the session of a database that was written last."""

@@ -19,7 +19,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 import apsw
@@ -268,10 +267,20 @@ class Database:
         """Return whether a table is there with these columns."""
         return self.columns(table).issuperset(names)
 
-    def listed(self, table: str, names: Sequence[str]) -> str:
-        """Return columns for a SELECT; those that the table does not have are NULL."""
+    def select(
+        self, table: str, names: Sequence[str], rest: str = "", *values: str | float | None
+    ) -> Iterator[tuple[JSON, ...]]:
+        """Yield columns of the rows of a table; columns that it does not have are None.
+
+        A table that is not there has no rows. `rest` is what follows the name of the table; the
+        columns that it names must be there.
+        """
         there = self.columns(table)
-        return ", ".join(name if name in there else f"NULL AS {name}" for name in names)
+        if not there:
+            return iter(())
+        listed = ", ".join(name if name in there else "NULL" for name in names)
+        # Names are ours, and those of the file are only compared with them.
+        return self.ask(f"SELECT {listed} FROM {table} {rest}", *values)  # noqa: S608
 
     def ask(self, sql: str, *values: str | float | None) -> Iterator[tuple[JSON, ...]]:
         """Yield the rows that answer a question."""
@@ -293,9 +302,7 @@ class Database:
         if len(self._handles) == 1:
             return True
         size = os.fstat(self._handles[1]).st_size
-        return size >= self.wal.xFileSize() and self._salt == os.pread(
-            self._handles[1], _HEADER, 0
-        )
+        return size >= self.wal.xFileSize() and self._salt == os.pread(self._handles[1], _HEADER, 0)
 
 
 def _stamp(status: os.stat_result) -> _Stamp:
@@ -366,31 +373,26 @@ def _why(error: apsw.Error) -> str:
 def read(
     source: Source, cursor: Cursor | None, opened: Opened, limits: Limits | None = None
 ) -> Batch:
-    """Read the rows of a session that are new since the cursor."""
-    limits = limits or Limits()
+    """Read the rows of a session that are new since the cursor; its files are one database."""
     batch = Batch([], [], Cursor(dict(cursor.marks) if cursor else {}), notices=[])
-    for file in source.files:
-        before = batch.cursor.marks.get(file.key)
-        stamp = stamp_of(file.path)
-        if stamp == "":
-            _missing(batch, file, before)
-            continue
-        if before is not None and before.head == stamp and before.size >= 0:
-            continue
+    stamp = stamp_of(source.path)
+    marks = [batch.cursor.marks.get(file.key) for file in source.files]
+    if stamp == "":
+        _missing(batch, source, is_known=any(marks))
+    elif not all(mark is not None and mark.head == stamp and mark.size >= 0 for mark in marks):
+        reading = _Reading(source, batch.cursor.marks, opened, limits or Limits(), stamp)
         try:
-            look(file.path, _Reading(source, file, batch, opened, limits, stamp).run)
+            batch = look(source.path, reading.run)
         except UnreadableError as error:
-            batch.skipped.append(Skipped(0, 0, 0, str(error), source=file.path))
-        if not batch.done:
-            break
+            batch.skipped.append(Skipped(0, 0, 0, str(error), source=source.path))
     return batch
 
 
-def _missing(batch: Batch, file: File, before: Mark | None) -> None:
-    if before is None:
-        batch.skipped.append(Skipped(0, 0, 0, "no such file", source=file.path))
+def _missing(batch: Batch, source: Source, *, is_known: bool) -> None:
+    if is_known:
+        batch.notices.append(Notice(SOURCE_GONE, source.path))
     else:
-        batch.notices.append(Notice(SOURCE_GONE, file.path))
+        batch.skipped.append(Skipped(0, 0, 0, "no such file", source=source.path))
 
 
 def stamp_of(path: str) -> str:
@@ -414,67 +416,60 @@ def stamp_of(path: str) -> str:
 
 
 class _Reading:
-    """One file of a session, this time; `run` may be called again for another state of it."""
+    """A session, this time; `run` may be called again for another state of its database."""
 
-    def __init__(  # noqa: PLR0917 - all that a read is made of
-        self,
-        source: Source,
-        file: File,
-        batch: Batch,
-        opened: Opened,
-        limits: Limits,
-        stamp: str,
+    def __init__(
+        self, source: Source, marks: dict[str, Mark], opened: Opened, limits: Limits, stamp: str
     ) -> None:
-        self._source, self._file, self._batch = source, file, batch
-        self._opened, self._limits, self._stamp = opened, limits, stamp
+        self._source, self._marks, self._opened = source, marks, opened
+        self._limits, self._stamp = limits, stamp
 
-    def run(self, database: Database) -> None:
-        """Read the rows, and add what they say to the batch once it is known to be one state."""
-        status = os.lstat(self._file.path)
-        before = self._batch.cursor.marks.get(self._file.key)
-        mark = before or mark_of(status, self._file.path)
-        log = self._opened(database, self._source, self._file, mark)
-        notices: list[Notice] = []
-        events: list[Fact] = []
-        if before is not None and not log.is_known():
-            mark = mark_of(status, self._file.path, generation=before.generation + 1)
-            notices.append(Notice(REWRITTEN, self._file.path))
-            events.append(rewritten_fact(self._file, mark.generation))
-            log = self._opened(database, self._source, self._file, mark)
-        version = log.version
-        line, size, rows, done = mark.line, 0, 0, True
+    def run(self, database: Database) -> Batch:
+        """Return what the rows of all files say that are new."""
+        batch = Batch([], [], Cursor(dict(self._marks)), notices=[])
         until = time.monotonic() + self._limits.seconds
+        for file in self._source.files:
+            if batch.done:
+                self._read(database, file, batch, until)
+        return batch
+
+    def _read(self, database: Database, file: File, batch: Batch, until: float) -> None:
+        status = os.lstat(file.path)
+        before = self._marks.get(file.key)
+        mark = before or mark_of(status, file.path)
+        log = self._opened(database, self._source, file, mark)
+        if before is not None and not log.is_known():
+            mark = mark_of(status, file.path, generation=before.generation + 1)
+            batch.notices.append(Notice(REWRITTEN, file.path))
+            batch.events.append(rewritten_fact(file, mark.generation))
+            log = self._opened(database, self._source, file, mark)
+        line, offset, rows = mark.line, mark.offset, 0
         for found in log.rows():
-            events += log.facts(found)
-            line, size, rows = found.place.line + 1, size + found.place.length, rows + 1
-            if size >= self._limits.bytes or (not rows % 256 and time.monotonic() > until):
-                done = False
+            batch.events += log.facts(found)
+            line, rows = found.place.line + 1, rows + 1
+            offset += found.place.length
+            batch.bytes += found.place.length
+            if batch.bytes >= self._limits.bytes or (not rows % 256 and time.monotonic() > until):
+                batch.done = False
                 break
-        if done:
-            events += log.ending()
+        batch.lines += rows
+        if batch.done:
+            batch.events += log.ending()
         made = mark_of(
             status,
-            self._file.path,
+            file.path,
             # A read that stopped early must look changed next time.
-            size=status.st_size if done else -1,
-            offset=mark.offset + size,
+            size=status.st_size if batch.done else -1,
+            offset=offset,
             line=line,
             generation=mark.generation,
             head=self._stamp,
             carry=log.carry(),
-            version=version if done else "",
+            version=log.version if batch.done else "",
         )
-        if (rows_found := self._file.rows) is not None and rows_found.modified > 0:
-            made = msgspec.structs.replace(made, mtime_ns=int(rows_found.modified * 1e9))
-        if not database.is_same():
-            return  # `look` asks again
-        batch = self._batch
-        batch.events += events
-        batch.notices += notices
-        batch.lines += rows
-        batch.bytes += size
-        batch.done = done
-        batch.cursor.marks[self._file.key] = made
+        if file.rows is not None and file.rows.modified > 0:
+            made = msgspec.structs.replace(made, mtime_ns=int(file.rows.modified * 1e9))
+        batch.cursor.marks[file.key] = made
 
 
 def row(line: int, value: dict[str, JSON], length: int) -> Found:
@@ -490,34 +485,3 @@ def parsed(value: JSON) -> JSON:
         return msgspec.json.decode(value)
     except (ValueError, RecursionError):
         return None
-
-
-# -- finding --------------------------------------------------------------------------------
-
-
-class Session(msgspec.Struct, frozen=True):
-    """A session in a database, as it is found: its id, and what its rows are known by."""
-
-    name: str
-    version: str
-    modified: float = 0.0
-    size: int = 0
-
-
-def sessions_in(
-    path: str, ask: Callable[[Database], list[Session]]
-) -> list[Session] | UnreadableError:
-    """Return the sessions of a database, or why it cannot be read."""
-    try:
-        return look(path, ask)
-    except UnreadableError as error:
-        return error
-
-
-def databases(folder: Path, pattern: str) -> list[str]:
-    """Return the paths of the files in a folder whose name matches; links are not followed."""
-    try:
-        found = sorted(folder.glob(pattern))
-    except (OSError, ValueError):
-        return []
-    return [str(path) for path in found if path.is_file() and not path.is_symlink()]

@@ -9,15 +9,12 @@ never looked at. OpenCode deletes nothing by age and does not list running sessi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from thence.agents import Batch, Cursor, Source
 from thence.agents.records import QuietAgent
 from thence.agents.row_sources import RowSources
-
-_EVENTS, _SEQUENCE = "event", "event_sequence"
 
 
 class OpenCode(RowSources, QuietAgent):
@@ -26,19 +23,18 @@ class OpenCode(RowSources, QuietAgent):
     name = "opencode"
     looks_for = "opencode.db"
     pattern = "opencode*.db"
-    table = "session"
     folder = ".local/share/opencode"
     variable = "OPENCODE_DB"
-    key = "events"
+    keys = ("events",)
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return the data folder that a variable moved, the usual one, and a named database."""
+        """Return the folder of a database that is named, one that was moved, and the usual one."""
         out: list[Path] = []
         data = env.get("XDG_DATA_HOME")
         above = [Path(data).expanduser()] if data else []
         named = env.get(self.variable, "")
-        if os.path.isabs(named):
-            out.append(Path(named))
+        if Path(named).is_absolute():
+            out.append(Path(named).parent)
         usual = Path(self.folder)
         out += [*(folder / usual.name for folder in above), home / usual]
         return list(dict.fromkeys(out))

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from thence.agents import File, Mark, Source
+from thence.agents.files import remembered
 from thence.agents.records import (
     LineReader,
     Record,
@@ -152,8 +153,8 @@ class Messages(LineReader):
         about: Record = {}
         more: dict[str, Any] = {}
         title = text(info.get("title"))
-        if title is not None and title != self._title:
-            was, self._title = self._title, title
+        if title is not None and remembered(title) != self._title:
+            was, self._title = self._title, remembered(title)
             if not title.startswith(_UNNAMED):
                 about["title:ai"] = title
                 if was is not None and was.startswith(_UNNAMED):
@@ -353,7 +354,7 @@ class Messages(LineReader):
                 edges=edges,
                 copy_key=message.key("call", asked),
             )
-        if status == "running" or stage == 2:  # noqa: PLR2004 - call, then result
+        if status == "running" or stage == 2:
             return
         message.parts[name] = 2
         blocks, how_it_went = _outcome(state, told, asked, tool)
@@ -460,7 +461,7 @@ def _text(message: _Message, part: Record, said: str, *, is_side: bool) -> Block
 def _prompt(said: str) -> Block:
     """Return a prompt. The client's command line puts what was typed in quotation marks."""
     typed = said[1:-1].replace('\\"', '"')
-    if len(said) < 2 or f'"{typed.replace(chr(34), chr(92) + chr(34))}"' != said:  # noqa: PLR2004
+    if len(said) < 2 or f'"{typed.replace(chr(34), chr(92) + chr(34))}"' != said:
         return prompt(said)
     payload = {"type": "text", "text": said, TYPED: typed}
     return Block("user_msg", "user", one_line(typed), payload)

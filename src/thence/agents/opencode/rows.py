@@ -35,25 +35,18 @@ def versions(database: Database) -> list[tuple[str, str, float, int]]:
     return list(_versions(database, None))
 
 
-def _versions(
-    database: Database, session: str | None
-) -> Iterator[tuple[str, str, float, int]]:
+def _versions(database: Database, session: str | None) -> Iterator[tuple[str, str, float, int]]:
     if not database.has_columns("session", ("id",)):
         return
+    given = () if session is None else (session,)
+    where = "WHERE id = ?" if given else ""
+    sequence = "WHERE aggregate_id = ?" if given else ""
     has_events = database.has_columns("event_sequence", ("aggregate_id", "seq"))
-    columns = database.listed("session", ("id", "time_updated"))
     numbers: dict[str, int] = {}
     if has_events:
-        where = "" if session is None else " WHERE aggregate_id = ?"
-        given = () if session is None else (session,)
-        for name, last in database.ask(
-            f"SELECT aggregate_id, seq FROM event_sequence{where}", *given
-        ):
-            numbers[word(name)] = count(last)
-    where = "" if session is None else " WHERE id = ?"
-    given = () if session is None else (session,)
-    found = list(database.ask(f"SELECT {columns} FROM session{where}", *given))
-    for name, updated in found:
+        found = database.select("event_sequence", ("aggregate_id", "seq"), sequence, *given)
+        numbers = {word(name): count(last) for name, last in found}
+    for name, updated in list(database.select("session", ("id", "time_updated"), where, *given)):
         if not isinstance(name, str) or not name:
             continue
         when = count(updated) / 1000
@@ -67,17 +60,14 @@ def _versions(
 
 def _state_of(database: Database, session: str) -> str:
     """Return what the rows of a session are known by that no event tells of."""
-    out: list[int] = []
+    out: list[JSON] = []
     if database.has_columns("part", ("session_id",)):
-        out += [count(n) for (n,) in database.ask(
-            "SELECT count(*) FROM part WHERE session_id = ?", session
-        )]
-    if database.has_columns("message", ("session_id", "time_updated", "time_created", "id")):
-        out += [count(n) for (n,) in database.ask(
-            "SELECT time_updated FROM message WHERE session_id = ?"
-            " ORDER BY time_created DESC, id DESC LIMIT 1", session
-        )]
-    return ".".join(map(str, out))
+        query = "SELECT count(*) FROM part WHERE session_id = ?"
+        out += [number for (number,) in database.ask(query, session)]
+    if database.has_columns("message", ("session_id", "time_created", "id")):
+        last = "WHERE session_id = ? ORDER BY time_created DESC, id DESC LIMIT 1"
+        out += [when for (when,) in database.select("message", ("time_updated",), last, session)]
+    return ".".join(str(count(number)) for number in out)
 
 
 class Log(Messages):
@@ -141,8 +131,7 @@ class Log(Messages):
             line = len(older) + 1
         last = self._number if isinstance(self._number, int) else -1
         query = (
-            "SELECT seq, id, type, data FROM event"
-            " WHERE aggregate_id = ? AND seq > ? ORDER BY seq"
+            "SELECT seq, id, type, data FROM event WHERE aggregate_id = ? AND seq > ? ORDER BY seq"
         )
         for number, name, kind, data in self._ask(query, last):
             if not isinstance(number, int):
@@ -159,8 +148,7 @@ class Log(Messages):
 
     def _older(self) -> Iterator[tuple[Record, int]]:
         """Yield the session, its messages and their parts, as far as no event tells of them."""
-        columns = self._database.listed("session", _SESSION)
-        for told in self._database.ask(f"SELECT {columns} FROM session WHERE id = ?", self._session):
+        for told in self._database.select("session", _SESSION, "WHERE id = ?", self._session):
             yield _session_event(dict(zip(_SESSION, told, strict=True))), 0
         if not self._database.has_columns("message", ("id", "session_id", "data", "time_created")):
             return
