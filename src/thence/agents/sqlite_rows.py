@@ -44,10 +44,12 @@ WAL_BYTES: Final = 1 << 30
 """Longest write-ahead log that is read."""
 QUERY_S: Final = 20.0
 """How long one question may take."""
+REUSE_S: Final = 5.0
+"""How long an open database waits for the next question."""
 
 _BUSY: Final = "it is being written; it is read again later"
 _JOURNAL: Final = "a change of it was not finished; its client mends that"
-_SETTLED_NS: Final = 50_000_000  # file times advance in steps: a younger one may hide a write
+_SETTLED_NS: Final = 20_000_000  # file times advance in steps: a younger one may hide a write
 _STEPS: Final = 100_000  # of SQLite's machine between two looks at the clock
 _HEADER: Final = 32  # bytes of a write-ahead log that change when it begins anew
 _YOUNG: Final = "young "
@@ -187,9 +189,9 @@ def _registered() -> _Layer:
 class Database:
     """One state of an SQLite file, for a few questions; `is_same` says whether it still stands."""
 
-    def __init__(self, path: str) -> None:
-        """Open the files; raises OSError or UnreadableError."""
-        self._path = path
+    def __init__(self, path: str, known_by: str) -> None:
+        """Open the files; raises OSError, UnreadableError or an error of SQLite."""
+        self.path, self.known_by = path, known_by
         self._handles = [open_regular(path)]
         try:
             self.stamp = _stamp(os.fstat(self._handles[0]))
@@ -217,10 +219,11 @@ class Database:
         self._sql.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         self._columns: dict[str, frozenset[str]] = {}
+        self._has_begun = False
 
     def _open_wal(self) -> tuple[_Bytes, bytes]:
         try:
-            handle = open_regular(f"{self._path}-wal")
+            handle = open_regular(f"{self.path}-wal")
         except FileNotFoundError:
             return _Bytes(None, 0), b""
         self._handles.append(handle)
@@ -234,12 +237,6 @@ class Database:
         if end == "-journal":
             return self._journal > 0
         return end == "-wal" and self.wal.xFileSize() > 0
-
-    def start(self) -> None:
-        """Look at the first page; the index of the write-ahead log stays in memory."""
-        for pragma in ("locking_mode=EXCLUSIVE", "temp_store=MEMORY", "cell_size_check=ON"):
-            self._sql.execute(f"PRAGMA {pragma}").fetchall()
-        self._sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
 
     def close(self) -> None:
         """Close it."""
@@ -285,6 +282,11 @@ class Database:
     def ask(self, sql: str, *values: str | float | None) -> Iterator[tuple[JSON, ...]]:
         """Yield the rows that answer a question."""
         self._until = time.monotonic() + QUERY_S
+        if not self._has_begun:
+            # So the index of the write-ahead log stays in memory; it must be the first word.
+            for pragma in ("locking_mode=EXCLUSIVE", "temp_store=MEMORY", "cell_size_check=ON"):
+                self._sql.execute(f"PRAGMA {pragma}").fetchall()
+            self._has_begun = True
         return iter(self._sql.execute(sql, values))
 
     def is_same(self) -> bool:
@@ -294,10 +296,10 @@ class Database:
         """
         try:
             now = _stamp(os.fstat(self._handles[0]))
-            there = _stamp(os.lstat(self._path))
+            there = _stamp(os.lstat(self.path))
         except OSError:
             return False
-        if now != self.stamp or there != self.stamp or _size_of(f"{self._path}-journal"):
+        if now != self.stamp or there != self.stamp or _size_of(f"{self.path}-journal"):
             return False
         if len(self._handles) == 1:
             return True
@@ -327,17 +329,12 @@ def look(path: str, ask: Callable[[Database], T]) -> T:
     for attempt in range(TRIES):
         if attempt:
             time.sleep(0.02 * 2**attempt)
+        database = _opened(path)
+        is_good = False
         try:
-            _wait_for(path)
-            database = Database(path)
-        except (OSError, ValueError) as error:
-            raise UnreadableError(reason_of(error)) from error
-        except apsw.Error as error:
-            raise UnreadableError(_why(error)) from error
-        try:
-            database.start()
             out = ask(database)
-            if database.is_same():
+            is_good = database.is_same()
+            if is_good:
                 return out
             why = _BUSY
         except apsw.Error as error:
@@ -346,8 +343,40 @@ def look(path: str, ask: Callable[[Database], T]) -> T:
                 break
             why = _BUSY
         finally:
-            database.close()
+            if is_good:
+                _last.database, _last.used = database, time.monotonic()
+            else:
+                database.close()
     raise UnreadableError(why)
+
+
+class _Last(threading.local):
+    """The database that a thread looked at last: a sweep reads its sessions one after the other."""
+
+    database: Database | None = None
+    used = 0.0
+
+
+_last = _Last()
+
+
+def _opened(path: str) -> Database:
+    """Return a database to ask: the last one if it is that and nothing was written since."""
+    stamp = stamp_of(path)
+    last, _last.database = _last.database, None
+    if last is not None:
+        is_young = time.monotonic() - _last.used < REUSE_S
+        if is_young and (last.path, last.known_by) == (path, stamp) and last.is_same():
+            return last
+        last.close()
+    try:
+        _wait_for(path)
+        database = Database(path, stamp)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(reason_of(error)) from error
+    except apsw.Error as error:
+        raise UnreadableError(_why(error)) from error
+    return database
 
 
 def _wait_for(path: str) -> None:
