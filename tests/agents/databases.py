@@ -38,7 +38,9 @@ def insert(table: str, **row: Any) -> Step:
     return f"INSERT INTO {table} ({names}) VALUES ({marks})", values
 
 
-def grown(adapter: Adapter, root: Path, path: Path, schema: str, steps: list[Step]) -> dict[str, Whole]:
+def grown(
+    adapter: Adapter, root: Path, path: Path, schema: str, steps: list[Step]
+) -> dict[str, Whole]:
     """Return the sessions of a database that is read after each step that is put into it.
 
     Cursors go through JSON, as in a store.

@@ -16,7 +16,7 @@ from thence.format.whole import Whole
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
-HOME = "home/.local/share/goose/sessions"
+HOME = "home/.local/share/goose"
 PARENT, CHILD = "20260504_1", "20260504_2"
 ADAPTER = Goose()
 START_S = 1_777_888_800
@@ -103,7 +103,7 @@ def steps() -> list[Step]:
 
 def write(root: Path) -> None:
     """Write the made-up sessions."""
-    run(root / "sessions.db", SCHEMA, steps())
+    run(root / "sessions/sessions.db", SCHEMA, steps())
 
 
 # -- real sessions --------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_a_killed_step_is_a_lower_bound(shared: Path) -> None:
     """Its prompt alone is on the disk; the total says that something is missing."""
     home = shared / "data" / "agents" / "goose" / "killed"
     truth, found = billed(home, unlogged=("side",), side=()), counted(ADAPTER, home / HOME)
-    (killed,) = wholes(ADAPTER, home / "at-kill/.local/share/goose/sessions").values()
+    (killed,) = wholes(ADAPTER, home / "at-kill/.local/share/goose").values()
     (whole,) = wholes(ADAPTER, home / HOME).values()
 
     assert (truth.own.input - 1230, truth.own.output - 33) == (found.own.input, found.own.output)
@@ -160,7 +160,7 @@ def test_read_after_every_row_it_is_the_session_read_at_once(tmp_path: Path) -> 
     """Totals are told as often as they are read, and their sum is the last one."""
     write(tmp_path / "whole")
     whole = at_once(ADAPTER, tmp_path / "whole")
-    path = tmp_path / "grown/sessions.db"
+    path = tmp_path / "grown/sessions/sessions.db"
     one_by_one = grown(ADAPTER, tmp_path / "grown", path, SCHEMA, steps())
 
     assert {name: said(one) for name, one in whole.items()} == {
@@ -198,7 +198,7 @@ def test_a_compaction_replaces_all_rows_and_loses_none(tmp_path: Path) -> None:
     source = next(s for s in ADAPTER.find(tmp_path) if s.session == PARENT)
     batch = ADAPTER.read(source)
     before = {e.event_id for e in Whole(source.uid, batch.events).events}
-    database = sqlite3.connect(tmp_path / "sessions.db")
+    database = sqlite3.connect(tmp_path / "sessions/sessions.db")
     columns = "message_id, session_id, role, content_json, created_timestamp"
     hidden = '{"userVisible":true,"agentVisible":false}'
     database.execute("CREATE TEMP TABLE old AS SELECT * FROM messages ORDER BY id")
@@ -227,5 +227,5 @@ def test_roots_follow_the_variables() -> None:
     home = Path("/home/dev")
     found = ADAPTER.roots(home, {"GOOSE_PATH_ROOT": "/g", "XDG_DATA_HOME": "/data"})
 
-    assert [Path("/g/data/sessions"), Path("/data/goose/sessions")] == found[:2]
-    assert home / ".local/share/goose/sessions" in found
+    assert [Path("/g/data"), Path("/data/goose")] == found[:2]
+    assert home / ".local/share/goose" in found

@@ -68,7 +68,9 @@ def steps() -> list[Step]:
         session(PARENT, git_branch="main", title="Mending"),
         message(1, "user", "Mend it"),
         billed_for(1000),
-        called(2, "terminal", '{"command": "make"}', "c1", reasoning="Hm.", reasoning_content="Hm."),
+        called(
+            2, "terminal", '{"command": "make"}', "c1", reasoning="Hm.", reasoning_content="Hm."
+        ),
         message(3, "tool", '{"output": "no rule", "exit_code": 2}', tool_call_id="c1"),
         message(4, "assistant", "It is mended.", finish_reason="verification_required"),
         billed_for(2000),
@@ -200,7 +202,10 @@ def test_a_compaction_begins_with_its_summary(tmp_path: Path) -> None:
     """Rows before it are kept as they were; the model no longer sees them."""
     summary = "[CONTEXT COMPACTION - REFERENCE ONLY] It was mended."
     more = [
-        ("UPDATE messages SET active = 0, compacted = 1 WHERE session_id = ? AND active", (PARENT,)),
+        (
+            "UPDATE messages SET active = 0, compacted = 1 WHERE session_id = ? AND active",
+            (PARENT,),
+        ),
         message(40, "user", summary),
         message(41, "user", "And now?"),
     ]

@@ -368,7 +368,9 @@ def test_a_deleted_session_stays_as_it_was_read(tmp_path: Path) -> None:
 
 def test_the_table_of_credentials_is_never_read(tmp_path: Path) -> None:
     """Neither is any other that is not named."""
-    run(tmp_path / "opencode.db", OPENCODE, [*steps(), insert("credential", id="x", value="S3CRET")])
+    run(
+        tmp_path / "opencode.db", OPENCODE, [*steps(), insert("credential", id="x", value="S3CRET")]
+    )
     facts = [f for s in ADAPTER.find(tmp_path) for f in ADAPTER.read(s).events]
 
     assert "S3CRET" not in repr(facts)

@@ -22,7 +22,7 @@ class RowSources:
 
     name: str
     pattern: str
-    """Names of the databases in a folder of the agent."""
+    """Names of the databases, below a folder of the agent."""
     keys: tuple[str, ...]
     """What the rows of a session are called, by what they are for."""
 
@@ -50,8 +50,11 @@ class RowSources:
         except UnreadableError:
             return
         for session, version, modified, size in sorted(found):
-            rows = Rows(version, size, modified)
-            own = tuple(File(path, key, rows=rows) for key in self.keys)
+            sizes = (size, *(0 for _ in self.keys[1:]))  # the bytes of a session are told once
+            own = tuple(
+                File(path, key, rows=Rows(version, bytes_, modified))
+                for key, bytes_ in zip(self.keys, sizes, strict=True)
+            )
             yield Source(self.name, session, own, root)
 
     def at(self, path: Path) -> Source | None:
@@ -68,7 +71,8 @@ class RowSources:
             return []
         if files.start_of(str(path), len(_DATABASE)) != _DATABASE:
             return []
-        return list(self._sources(str(path), str(path.parent)))
+        above = path.parents[self.pattern.count("/")]
+        return list(self._sources(str(path), str(above)))
 
 
 def _modified(source: Source) -> tuple[float, str]:

@@ -343,6 +343,12 @@ class Sweep:
             for name, places in roots.items()
         }
         changed: dict[str, str] = {}
+        read = {
+            file.path
+            for _, copies in found.values()
+            for file in copies[0].files
+            if file.rows is not None
+        }
         for uid, one in known.sessions.items():
             if uid in found:
                 path, place = fields.printable(found[uid][1][0].path), fields.located(one.path)
@@ -351,7 +357,8 @@ class Sweep:
             elif (
                 not one.gone
                 and fields.is_below(one.path, starts.get(uid.partition(":")[0], ()), self._redactor)
-                and not os.path.lexists(fields.located(one.path))
+                # A database that others were found in no longer holds this one.
+                and ((place := fields.located(one.path)) in read or not os.path.lexists(place))
             ):
                 changed[uid] = ""
         if changed:
@@ -838,4 +845,3 @@ def _is_deleted(source: Source) -> bool:
 def _modified_ns(known: Known) -> int:
     """Return when the files of a stored session were changed last."""
     return max((mark.mtime_ns for mark in known.cursor.marks.values()), default=0)
-

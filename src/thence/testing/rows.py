@@ -57,7 +57,7 @@ def lie(
     query = f"SELECT {column} FROM {table} WHERE rowid = ?"  # noqa: S608 - see above
     ((cell,),) = database.execute(query, (number,))
     value: JSON
-    if isinstance(cell, str) and cell[:1] in ("{", "[") and chance.random() < 0.7:  # noqa: PLR2004
+    if isinstance(cell, str) and cell[:1] in ("{", "[") and chance.random() < 0.7:
         value = lied(cell.encode()).decode("utf-8", "replace")
     else:
         value = _storable(chance.choice(lies))

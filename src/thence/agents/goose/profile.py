@@ -7,7 +7,8 @@ from thence.agents.profiles import Profile
 PROFILE = Profile(
     label="goose",
     resume_option=("goose", "session", "--resume", "--session-id"),
-    home_variable="GOOSE_PATH_ROOT",
+    home_variable="XDG_DATA_HOME",
     rewind_hint="goose has no command for it: edit the message in its desktop app",
-    more_variables=("XDG_DATA_HOME",),
+    home_is_parent=True,
+    more_variables=("GOOSE_PATH_ROOT",),
 )

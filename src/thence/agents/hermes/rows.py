@@ -31,7 +31,6 @@ from thence.agents.records import (
     thought,
 )
 from thence.agents.sqlite_rows import Database, RowLog, parsed
-from thence.format import joins
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
 from thence.format.nodes import Is, Node
