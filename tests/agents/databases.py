@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from thence.agents import Adapter, Cursor, Source
 from thence.format.facts import Fact
 from thence.format.whole import Whole
@@ -45,8 +47,6 @@ def grown(
 
     Cursors go through JSON, as in a store.
     """
-    import msgspec
-
     run(path, schema, ())
     facts: dict[str, list[Fact]] = {}
     cursors: dict[str, Cursor] = {}

@@ -237,6 +237,15 @@ def test_rows_that_were_replaced_stay(tmp_path: Path) -> None:
     assert 3171 == whole.spent.own
 
 
+def test_totals_of_several_providers_are_added(tmp_path: Path) -> None:
+    """One model may be billed by two of them."""
+    schema = SCHEMA.replace(", PRIMARY KEY (session_id, model, task)", "")
+    twice = [billed_for(1000), billed_for(1000), message(1, "user", "Hi"), session(PARENT)]
+    run(tmp_path / "state.db", schema, twice)
+
+    assert 2020 == wholes(ADAPTER, tmp_path)[PARENT].spent.own
+
+
 def test_roots_are_those_of_all_profiles(tmp_path: Path) -> None:
     """Each profile has a database of its own."""
     (tmp_path / ".hermes/profiles/work").mkdir(parents=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.agents import test_opencode
 from tests.agents.databases import OPENCODE, run
-from tests.agents.test_opencode import PARENT as PARENT
 from tests.agents.test_opencode import steps
 from thence.agents.kilo import Kilo
 from thence.agents.opencode import OpenCode
+
+PARENT = test_opencode.PARENT
 
 
 def write(root: Path) -> None:

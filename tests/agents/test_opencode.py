@@ -54,8 +54,8 @@ class Writer:
         """A session, or a change of it."""
         self._session = name
         is_new = name not in self._numbers
-        info = {"id": name, "directory": "/home/dev/demo", "version": "1.18.33", "title": title}
-        info |= {"time": {"created": START_MS}, **more}
+        info: dict[str, Any] = {"id": name, "directory": "/home/dev/demo", "title": title}
+        info |= {"version": "1.18.33", "time": {"created": START_MS}, **more}
         self.event("session.created" if is_new else "session.updated", info=info)
         if is_new:
             row = {"id": name, "parent_id": more.get("parentID"), "directory": "/home/dev/demo"}

@@ -54,7 +54,7 @@ class MessageRows(LineReader):
             return True
         query = "SELECT count(*) FROM messages WHERE session_id = ?"
         ((left,),) = self._database.ask(query, self._session)
-        return left == 0
+        return bool(left == 0)
 
     def rows(self) -> Iterator[Found]:
         """Yield the rows after the last one that was read."""

@@ -31,6 +31,7 @@ from thence.agents.records import (
     thought,
 )
 from thence.agents.sqlite_rows import Database, RowLog, parsed
+from thence.format import joins
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
 from thence.format.nodes import Is, Node
@@ -176,13 +177,7 @@ class Usages(Totals):
             name = " ".join(filter(None, (word(model), word(task)))) or "requests"
             usage = Usage(count(given), count(output), count(written), count(read))
             if name in out:  # of several providers
-                before = out[name][1]
-                usage = Usage(
-                    *(
-                        one + other
-                        for one, other in zip(_numbers(before), _numbers(usage), strict=True)
-                    )
-                )
+                usage = joins.added(out[name][1], usage)
             out[name] = text(model), usage
         return out
 

@@ -301,14 +301,13 @@ class Messages(LineReader):
             flags = Is.PROMPT if blocks[0].kind == "user_msg" else 0
         elif not summed:
             flags = Is.REPLY
-        node = Node(name, None, Is.SUMMARY, logical=self._last) if summed else None
-        if summed and (kept := self._messages.get(self._tail or "")) and kept.first is not None:
-            span = Span(name, kept.first, message.before)
-            node = Node(name, None, Is.SUMMARY, logical=self._last, span=span)
+        node = Node(name, self._last, flags)
+        if summed:
+            node = Node(name, None, Is.SUMMARY, logical=self._last, span=self._kept(name, message))
         digest = blake2b(repr(blocks[0].payload).encode("utf-8", "replace"), digest_size=8)
         return self._told(
             found,
-            node or Node(name, self._last, flags),
+            node,
             word(kind),
             times.get("start", message.created),
             *blocks,
@@ -316,6 +315,13 @@ class Messages(LineReader):
             bill_due=self._due(message),
             copy_key=message.key(word(kind), digest.hexdigest()),
         )
+
+    def _kept(self, name: str, message: _Message) -> Span | None:
+        """Return the messages before a compaction that stay in view after its summary."""
+        first = self._messages.get(self._tail or "")
+        if first is None or first.first is None:
+            return None
+        return Span(name, first.first, message.before)
 
     def _is_whole(self, message: _Message, part: Record) -> bool:
         times = part.get("time")

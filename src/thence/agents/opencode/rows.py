@@ -163,8 +163,8 @@ class Log(Messages):
             yield {"id": name, "type": "message.updated", "data": {"info": info}}, _length(data)
             for part, inner in self._parts(name):
                 value = {**fields(parsed(inner)), "id": part, "messageID": name}
-                told = {"id": part, "type": "message.part.updated", "data": {"part": value}}
-                yield told, _length(inner)
+                kind = "message.part.updated"
+                yield {"id": part, "type": kind, "data": {"part": value}}, _length(inner)
 
     def _parts(self, message: str) -> list[tuple[JSON, ...]]:
         if not self._database.has_columns("part", ("id", "message_id", "data")):
