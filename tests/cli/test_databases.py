@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.agents import test_opencode
@@ -57,3 +60,18 @@ def test_a_database_that_grows_is_swept_to_what_it_holds(tmp_path: Path) -> None
     assert 3 == len(json.loads(thence(home, "ls", "--json")))
     assert "So be it." in thence(home, "export", fork)
     assert "Mend it" in thence(home, "export", uid)
+
+
+def test_a_damaged_database_is_told_and_costs_nothing_that_was_read(tmp_path: Path) -> None:
+    """Its sessions stay, and the sweep says why it could not look for more."""
+    path = run(tmp_path / PLACE / "opencode.db", OPENCODE, test_opencode.steps())
+    thence(tmp_path, "sweep")
+    path.write_bytes(b"not a database" * 1000)
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-m", "thence", "sweep", "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout)
+
+    assert (1, 0) == (report["failed"], report["gone"])
+    assert "not a database" in done.stdout
+    assert 3 == len(json.loads(thence(tmp_path, "ls", "--json")))

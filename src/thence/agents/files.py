@@ -682,6 +682,10 @@ SKIPPED_LINKS: set[str] = set()
 """Links that were met while looking for sessions since this was cleared; none was followed."""
 
 
+UNREADABLE: dict[str, str] = {}
+"""Databases in which no session could be looked for since this was cleared, and why."""
+
+
 def note_link(entry: os.DirEntry[str]) -> None:
     """Note an entry if it is a link to a folder or to a log: sessions may lie behind it."""
     with contextlib.suppress(OSError):  # a link to itself

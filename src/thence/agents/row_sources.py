@@ -1,6 +1,7 @@
 """Finding sessions that lie in one database, for the agents that keep theirs so.
 
-A database that cannot be read now has no session to give: those that were read stay as they are.
+A database that cannot be read now has no session to give, and is noted in `files.UNREADABLE`: what
+was read of it stays as it is.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class RowSources:
 
         try:
             found = list(self.versions(path))
-        except UnreadableError:
+        except UnreadableError as error:
+            files.UNREADABLE[path] = str(error)
             return
         for session, version, modified, size in sorted(found):
             sizes = (size, *(0 for _ in self.keys[1:]))  # the bytes of a session are told once

@@ -31,6 +31,7 @@ from thence.agents.files import (
     REWRITTEN,
     SKIPPED_LINKS,
     SOURCE_GONE,
+    UNREADABLE,
     measured,
     start_of,
     unchanged,
@@ -232,6 +233,7 @@ class Sweep:
         """
         sources: dict[str, tuple[str, list[Source]]] = {}
         SKIPPED_LINKS.clear()
+        UNREADABLE.clear()
         for name, places in roots.items():
             for place in places:
                 for found_source in self._adapters[name].find(place):
@@ -240,6 +242,9 @@ class Sweep:
                     sources.setdefault(source.uid, (name, []))[1].append(source)
                 self._progress(Progress("find", all_sources=self.report.sources))
         self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
+        self.report.failed += len(UNREADABLE)
+        for path, why in sorted(UNREADABLE.items()):
+            self.report.outcomes.append(Outcome("", fields.printable(path), "failed", why=why))
         found = {
             uid: (name, arrange(copies, known.sessions.get(uid)))
             for uid, (name, copies) in sources.items()
