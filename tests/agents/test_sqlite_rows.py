@@ -11,9 +11,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from tests.agents import test_hermes, test_opencode
 from tests.agents.databases import OPENCODE, insert, only, run, state
 from tests.agents.test_opencode import steps
 from thence.agents import sqlite_rows
@@ -283,6 +285,30 @@ def test_a_long_session_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert once.events == events
     assert reads > 3
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(test_opencode, "opencode.db"), (test_hermes, "state.db")]
+)
+def test_a_row_that_is_too_long_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> None:
+    """It is told with its size, and is not loaded."""
+    module.write(tmp_path)
+    adapter = module.ADAPTER
+    whole = [fact for source in adapter.find(tmp_path) for fact in adapter.read(source).events]
+    table, column = ("event", "data") if name == "opencode.db" else ("messages", "content")
+    database = sqlite3.connect(tmp_path / name)
+    query = f"UPDATE {table} SET {column} = ? WHERE rowid = 3"
+    database.execute(query, ("x" * 20_000,))
+    database.commit()
+    database.close()
+    monkeypatch.setattr(sqlite_rows, "LINE_LIMIT", 10_000)
+    batches = [adapter.read(source) for source in adapter.find(tmp_path)]
+    (skip,) = (skip for batch in batches for skip in batch.skipped)
+
+    assert skip.length > 20_000
+    assert len(whole) - 3 <= sum(len(batch.events) for batch in batches) < len(whole)
 
 
 def test_a_vacuum_changes_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from thence.agents.sqlite_rows import Database, row
 from thence.format.codec import Found
 from thence.format.facts import Fact
 from thence.format.nodes import Is, Node
-from thence.format.records import JSON, Usage
+from thence.format.records import JSON, Usage, count
 
 MESSAGES, TOTALS = "messages", "usage"
 """What the rows of a session are called, and its totals."""
@@ -62,14 +62,13 @@ class MessageRows(LineReader):
             return
         after = "WHERE session_id = ? AND id > ? ORDER BY id"
         names = ("id", *self.columns)
-        found = self._database.select("messages", names, after, self._session, self._at)
-        for told in found:
+        found = self._database.sized("messages", names, after, self._session, self._at)
+        for size, *told in found:
             value = dict(zip(names, told, strict=True))
             if not isinstance(number := value["id"], int):
                 continue
             self._at, self._rows = number, self._rows + 1
-            size = sum(len(part) for part in told if isinstance(part, (str, bytes)))
-            yield row(number, value, size)
+            yield row(number, value, count(size))
 
     def ending(self) -> Iterable[Fact]:
         """Return nothing, unless a reader says otherwise."""

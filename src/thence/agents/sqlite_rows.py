@@ -34,7 +34,7 @@ from thence.agents.files import (
     reason_of,
     rewritten_fact,
 )
-from thence.format.codec import LINE_LIMIT, Found
+from thence.format.codec import LINE_LIMIT, TOO_LONG, Found
 from thence.format.facts import Fact
 from thence.format.records import JSON, Notice, Place, Skipped
 
@@ -213,7 +213,6 @@ class Database:
             raise
         self._until = time.monotonic() + QUERY_S
         self._sql.set_progress_handler(self._is_late, _STEPS)
-        self._sql.limit(apsw.SQLITE_LIMIT_LENGTH, LINE_LIMIT)
         self._sql.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
         # Views and defaults of a strange schema call no function that could do harm.
         self._sql.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
@@ -269,15 +268,28 @@ class Database:
     ) -> Iterator[tuple[JSON, ...]]:
         """Yield columns of the rows of a table; columns that it does not have are None.
 
-        A table that is not there has no rows. `rest` is what follows the name of the table; the
-        columns that it names must be there.
+        So are cells that are too long. A table that is not there has no rows. `rest` is what
+        follows the name of the table; the columns that it names must be there.
         """
+        return (told[1:] for told in self.sized(table, names, rest, *values))
+
+    def sized(
+        self, table: str, names: Sequence[str], rest: str = "", *values: str | float | None
+    ) -> Iterator[tuple[JSON, ...]]:
+        """Yield the bytes of all cells, and the cells as `select` does."""
         there = self.columns(table)
         if not there:
             return iter(())
-        listed = ", ".join(name if name in there else "NULL" for name in names)
+        own = [name for name in names if name in there]
+        size = " + ".join(f"coalesce(octet_length({name}), 0)" for name in own) or "0"
+        # A cell is as long as its writer likes: one that is too long is not loaded.
+        most = LINE_LIMIT
+        cells = [
+            f"CASE WHEN octet_length({name}) <= {most} THEN {name} END" if name in there else "NULL"
+            for name in names
+        ]
         # Names are ours, and those of the file are only compared with them.
-        return self.ask(f"SELECT {listed} FROM {table} {rest}", *values)  # noqa: S608
+        return self.ask(f"SELECT {size}, {', '.join(cells)} FROM {table} {rest}", *values)  # noqa: S608
 
     def ask(self, sql: str, *values: str | float | None) -> Iterator[tuple[JSON, ...]]:
         """Yield the rows that answer a question."""
@@ -474,7 +486,11 @@ class _Reading:
             log = self._opened(database, self._source, file, mark)
         line, offset, rows = mark.line, mark.offset, 0
         for found in log.rows():
-            batch.events += log.facts(found)
+            if found.place.length <= LINE_LIMIT:
+                batch.events += log.facts(found)
+            else:
+                place = (found.place.line, 0, found.place.length)
+                batch.skipped.append(Skipped(*place, TOO_LONG, source=file.path))
             line, rows = found.place.line + 1, rows + 1
             offset += found.place.length
             batch.bytes += found.place.length

@@ -18,6 +18,7 @@ from thence.format.facts import Fact
 from thence.format.records import JSON, count, word
 
 _EVENT_BYTES = 1024  # about as many has an event
+_NAMES = ("id", "data")
 _SESSION = (
     "id",
     "parent_id",
@@ -125,22 +126,26 @@ class Log(Messages):
         if not isinstance(self._number, int):
             if self._rows is None:
                 self._rows = self._state()
-            older = list(self._older()) if self._rows else []
-            for at, found in enumerate(older[line - 1 :], line):
-                yield row(at, *found)
-            line = len(older) + 1
+            at = 0
+            for at, (value, size) in enumerate(self._older() if self._rows else (), 1):
+                if at >= line:
+                    yield row(at, value, size)
+            line = at + 1
         last = self._number if isinstance(self._number, int) else -1
-        query = (
-            "SELECT seq, id, type, data FROM event WHERE aggregate_id = ? AND seq > ? ORDER BY seq"
-        )
-        for number, name, kind, data in self._ask(query, last):
+        for size, number, name, kind, data in self._events(last):
             if not isinstance(number, int):
                 continue
             self._number, self._event = number, text(name)
-            size = len(data) if isinstance(data, (str, bytes)) else 0
-            value: Record = {"id": name, "type": kind, "data": parsed(data)}
-            yield row(line, value, size)
+            told: Record = {"id": name, "type": kind, "data": parsed(data)}
+            yield row(line, told, count(size))
             line += 1
+
+    def _events(self, last: int) -> Iterator[tuple[JSON, ...]]:
+        if not self._has_events:
+            return iter(())
+        after = "WHERE aggregate_id = ? AND seq > ? ORDER BY seq"
+        names = ("seq", "id", "type", "data")
+        return self._database.sized("event", names, after, self._session, last)
 
     def ending(self) -> Iterable[Fact]:
         """Return nothing: every fact has its row."""
@@ -153,34 +158,27 @@ class Log(Messages):
         if not self._database.has_columns("message", ("id", "session_id", "data", "time_created")):
             return
         known = self._messages_in_events()
-        found = self._database.ask(
-            "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id",
-            self._session,
-        )
-        messages = [(word(name), data) for name, data in found if name not in known]
-        for name, data in messages:
+        where = "WHERE session_id = ? ORDER BY time_created, id"
+        for size, name, data in self._database.sized("message", _NAMES, where, self._session):
+            if not isinstance(name, str) or name in known:
+                continue
             info = {**fields(parsed(data)), "id": name}
-            yield {"id": name, "type": "message.updated", "data": {"info": info}}, _length(data)
-            for part, inner in self._parts(name):
-                value = {**fields(parsed(inner)), "id": part, "messageID": name}
-                kind = "message.part.updated"
-                yield {"id": part, "type": kind, "data": {"part": value}}, _length(inner)
+            yield {"id": name, "type": "message.updated", "data": {"info": info}}, count(size)
+            yield from self._parts(name)
 
-    def _parts(self, message: str) -> list[tuple[JSON, ...]]:
+    def _parts(self, message: str) -> Iterator[tuple[Record, int]]:
         if not self._database.has_columns("part", ("id", "message_id", "data")):
-            return []
-        query = "SELECT id, data FROM part WHERE message_id = ? ORDER BY id"
-        return list(self._database.ask(query, message))
+            return
+        where = "WHERE message_id = ? ORDER BY id"
+        for size, name, data in self._database.sized("part", _NAMES, where, message):
+            part = {**fields(parsed(data)), "id": name, "messageID": message}
+            yield {"id": name, "type": "message.part.updated", "data": {"part": part}}, count(size)
 
     def _messages_in_events(self) -> set[str]:
         query = "SELECT data FROM event WHERE aggregate_id = ? AND type LIKE 'message.updated%'"
         return {
             word(fields(fields(parsed(data)).get("info")).get("id")) for (data,) in self._ask(query)
         }
-
-
-def _length(data: JSON) -> int:
-    return len(data) if isinstance(data, (str, bytes)) else 0
 
 
 def _session_event(told: Record) -> Record:
