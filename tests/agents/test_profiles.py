@@ -29,14 +29,15 @@ def test_an_id_that_looks_like_an_option_is_no_option(agent: str) -> None:
 
 
 def test_a_home_elsewhere_is_named_by_the_agents_variable() -> None:
-    """One of them names the folder above its own."""
+    """Some of them name the folder above their own."""
     homes = {
         agent: profile.home_of(Path("/h/.agent"))
         for agent in PROFILED
         if (profile := profile_of(agent)) is not None
     }
 
-    assert {"/h"} == {homes.pop("gemini")}
+    above = ("gemini", "goose", "kilo", "opencode")
+    assert {"/h"} == {homes.pop(name) for name in above}
     assert {"/h/.agent"} == set(homes.values())
 
 
@@ -45,9 +46,14 @@ def test_all_variables_of_folders_are_known() -> None:
     assert {
         "COPILOT_HOME",
         "GEMINI_CLI_HOME",
+        "GOOSE_PATH_ROOT",
+        "HERMES_HOME",
+        "KILO_DB",
         "KIMI_CODE_HOME",
+        "OPENCODE_DB",
         "PI_CODING_AGENT_DIR",
         "PI_CODING_AGENT_SESSION_DIR",
         "QWEN_HOME",
         "QWEN_RUNTIME_DIR",
+        "XDG_DATA_HOME",
     } == set(folder_variables())

@@ -188,3 +188,17 @@ def test_only_the_sessions_of_the_files_are_found(tmp_path: Path) -> None:
     assert 2 == len(list(known["claude"].find(tmp_path)))
     assert readers["claude"].at(path) == known["claude"].at(path)
     assert readers["codex"] is known["codex"]
+
+
+def test_a_write_ahead_log_leads_to_all_sessions_of_its_database(tmp_path: Path) -> None:
+    """The client writes there first; which of them changed their versions tell."""
+    from tests.agents import test_opencode
+    from thence.agents.opencode import OpenCode
+
+    test_opencode.write(tmp_path)
+    known = {"opencode": OpenCode()}
+    changed = [tmp_path / "opencode.db-wal", tmp_path / "opencode.db"]
+    readers, _ = watching.narrowed(known, {"opencode": [tmp_path]}, changed)
+
+    assert list(known["opencode"].find(tmp_path)) == list(readers["opencode"].find(tmp_path))
+    assert all(str(path).endswith(watching.SUFFIXES) for path in changed)

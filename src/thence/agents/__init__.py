@@ -34,17 +34,30 @@ OLD_GROUP = "thence.adapters"
 """The group of packages that were written for earlier versions."""
 
 
+class Rows(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+    """A session's rows in a database that holds those of others too, as they were found."""
+
+    version: str
+    """What the rows are known by: another one if there is something to read."""
+    size: int = 0
+    """About how many bytes they have."""
+    modified: float = 0.0
+    """When the last of them was written, in seconds since 1970; 0 if nobody says."""
+
+
 class File(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     """One file of a session.
 
     `key` names it inside the session, stays when the file is moved, and sorts by age. A `whole`
-    file is a document that its writer replaces; any other is a log of lines that grows.
+    file is a document that its writer replaces; one with `rows` is a database; any other is a log
+    of lines that grows.
     """
 
     path: str
     key: str = ""
     channel: str = "main"
     whole: bool = False
+    rows: Rows | None = None
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,6 +105,8 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the inode changed last, by any program; 0 when that was not noted."""
     place: int = 0
     """Hash of the path the file had then: to move a file changes its inode too."""
+    version: str = ""
+    """Of rows of a database: the version that was read."""
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):

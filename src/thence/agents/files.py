@@ -123,10 +123,17 @@ def read(
 
 
 def unchanged(source: Source, cursor: Cursor) -> bool:
-    """Whether no file of a session differs from what was read, as far as its inode tells."""
+    """Whether no file of a session differs from what was read, as far as its inode tells.
+
+    Rows of a database are known by their version: others in the same file may change.
+    """
     marks = cursor.marks
     for file in source.files:
         mark = marks.get(file.key)
+        if file.rows is not None:
+            if mark is None or mark.version != file.rows.version:
+                return False
+            continue
         try:
             if mark is None or not _is(mark, os.lstat(file.path), file.path):
                 return False
@@ -167,12 +174,19 @@ def measured(source: Source) -> tuple[int, float]:
     size, modified = 0, 0.0
     for file in source.files:
         try:
-            found = os.lstat(file.path)
+            bytes_, time = size_of(file, os.lstat(file.path))
         except OSError:
             continue
-        size += found.st_size
-        modified = max(modified, found.st_mtime)
+        size += bytes_
+        modified = max(modified, time)
     return size, modified
+
+
+def size_of(file: File, status: os.stat_result) -> tuple[int, float]:
+    """Return the bytes of a file, or of a session's rows in it, and when they were written."""
+    if file.rows is None:
+        return status.st_size, status.st_mtime
+    return file.rows.size, file.rows.modified or status.st_mtime
 
 
 class _Reading:
@@ -200,7 +214,7 @@ class _Reading:
                 self._batch.notices.append(Notice(SOURCE_GONE, self._file.path))
             return False
         except (OSError, ValueError) as error:
-            self._skip(_why(error))
+            self._skip(reason_of(error))
             return False
         if mark is None or not _is(mark, status, self._file.path):
             return True
@@ -212,7 +226,7 @@ class _Reading:
         try:
             handle = open_regular(self._file.path)
         except OSError as error:
-            self._skip(_why(error))
+            self._skip(reason_of(error))
             return
         try:
             if self._file.whole:
@@ -220,7 +234,7 @@ class _Reading:
             else:
                 self._log(handle, room, until)
         except OSError as error:
-            self._skip(_why(error))
+            self._skip(reason_of(error))
         finally:
             os.close(handle)
 
@@ -234,7 +248,7 @@ class _Reading:
         """Read a document anew. One that makes no sense leaves standing what the last one said."""
         status = os.fstat(handle)
         before = self._before.generation if self._before else -1
-        mark = _mark(status, self._file.path, generation=max(before, 0))
+        mark = mark_of(status, self._file.path, generation=max(before, 0))
         value, raw = None, b""
         if status.st_size > DOCUMENT_LIMIT:
             self._skip(codec.TOO_LONG)
@@ -297,7 +311,7 @@ class _Reading:
         carry = records.carry()
         torn, held = self._tail(tail, records, flow) if tail is not None else (False, b"")
         self._trouble(content, Place(line, offset, 0))
-        self._batch.cursor.marks[self._file.key] = _mark(
+        self._batch.cursor.marks[self._file.key] = mark_of(
             status,
             self._file.path,
             # A read that stopped early must look changed next time.
@@ -350,7 +364,7 @@ class _Reading:
         """Decide where to begin: where the last read ended, or at the start once more."""
         before = self._before
         if before is None:
-            return _mark(status, self._file.path), _NO_EDGES
+            return mark_of(status, self._file.path), _NO_EDGES
         touched = _is_touched(before, status, self._file.path)
         if not touched and (edges := _recognised(before, content)) is not None:
             return before, edges
@@ -358,18 +372,18 @@ class _Reading:
         if before.offset or before.tail:
             generation += 1
             self._rewritten(generation)
-        return _mark(status, self._file.path, generation=generation), _NO_EDGES
+        return mark_of(status, self._file.path, generation=generation), _NO_EDGES
 
     def _rewritten(self, generation: int) -> None:
         """Say that this log is another one from here on, even if it holds nothing any more."""
         self._batch.notices.append(Notice(REWRITTEN, self._file.path))
-        key = self._file.key
-        node = Node(f"{key}#{REWRITTEN}-{generation}")
-        self._batch.events.append(
-            Fact(
-                node, REWRITTEN, file=key, channel=self._file.channel, generation=generation, line=0
-            )
-        )
+        self._batch.events.append(rewritten_fact(self._file, generation))
+
+
+def rewritten_fact(file: File, generation: int) -> Fact:
+    """Return what says that a log is another one from here on."""
+    node = Node(f"{file.key}#{REWRITTEN}-{generation}")
+    return Fact(node, REWRITTEN, file=file.key, channel=file.channel, generation=generation, line=0)
 
 
 def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
@@ -380,7 +394,8 @@ def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
     return start if start >= 0 and not raw[at:start].strip(codec.WHITE) else None
 
 
-def _mark(status: os.stat_result, path: str, *, size: int | None = None, **known: JSON) -> Mark:
+def mark_of(status: os.stat_result, path: str, *, size: int | None = None, **known: JSON) -> Mark:
+    """Return a mark of a file as it is now, and what else is known of it."""
     return Mark(
         status.st_dev,
         status.st_ino,
@@ -436,7 +451,8 @@ def _hash(data: bytes) -> str:
     return blake2b(data, digest_size=12).hexdigest() if data else ""
 
 
-def _why(error: OSError | ValueError) -> str:
+def reason_of(error: OSError | ValueError) -> str:
+    """Return why a file could not be read."""
     return (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
 
 
@@ -664,6 +680,10 @@ def document(path: str, limit: int = DOCUMENT_LIMIT) -> dict[str, JSON]:
 
 SKIPPED_LINKS: set[str] = set()
 """Links that were met while looking for sessions since this was cleared; none was followed."""
+
+
+UNREADABLE: dict[str, str] = {}
+"""Databases in which no session could be looked for since this was cleared, and why."""
 
 
 def note_link(entry: os.DirEntry[str]) -> None:

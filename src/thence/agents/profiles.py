@@ -11,7 +11,17 @@ from typing import Final
 
 import msgspec
 
-PROFILED: Final = ("copilot", "gemini", "kimi", "pi", "qwen")
+PROFILED: Final = (
+    "copilot",
+    "gemini",
+    "goose",
+    "hermes",
+    "kilo",
+    "kimi",
+    "opencode",
+    "pi",
+    "qwen",
+)
 """Agents whose folder has a profile, by the name of their adapter."""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from thence.agents import Adapter, Batch, Cursor, Source, adapters
+from thence.agents.row_sources import RowSources
 from thence.errors import NotReadable, SessionNotFound
 from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Fact
@@ -37,11 +38,14 @@ class Loaded(msgspec.Struct):
     lines: int = 0
 
 
-def load(path: Path, known: Mapping[str, Adapter] | None = None) -> Loaded:
-    """Read the session that a file or folder belongs to, whoever wrote it."""
+def load(path: Path, known: Mapping[str, Adapter] | None = None, uid: str | None = None) -> Loaded:
+    """Read the session that a file or folder belongs to, whoever wrote it.
+
+    A database holds many: `uid` says which; without it that is the one that was written last.
+    """
     known = adapters() if known is None else known
     look(path)
-    found = claimed(path, known)
+    found = claimed(path, known, uid)
     if found is not None:
         return load_source(*found)
     names = ", ".join(sorted(known)) or "no agent"
@@ -52,10 +56,20 @@ def load(path: Path, known: Mapping[str, Adapter] | None = None) -> Loaded:
     raise NotReadable(f"no agent's session: {path}", hint=f"thence reads sessions of {names}")
 
 
-def claimed(path: Path, known: Mapping[str, Adapter]) -> tuple[Adapter, Source] | None:
+def claimed(
+    path: Path, known: Mapping[str, Adapter], uid: str | None = None
+) -> tuple[Adapter, Source] | None:
     """Give the session of a path and who reads it; None when it is nobody's."""
     for adapter in known.values():
-        source = adapter.at(path)
+        if uid is not None and isinstance(adapter, RowSources):
+            sources = adapter.sources_at(path)
+            source = next((one for one in sources if one.uid == uid), None)
+            if sources and source is None:
+                raise SessionNotFound(
+                    f"{uid} is no longer in {path}", hint=f"thence show {uid} shows what is kept"
+                )
+        else:
+            source = adapter.at(path)
         if source is not None:
             return adapter, source
     return None

@@ -65,9 +65,12 @@ class Seen:
         self.agent = agent
         self.files = self.bytes = self.kept = self.torn = self.unread = 0
         self.forgotten = self.sessions = self.new = 0
+        self._databases: set[str] = set()
 
     def add(self, source: Source, inventory: Inventory | None) -> None:
         """Count a session's files."""
+        from thence.agents.files import size_of
+
         self.sessions += 1
         before = inventory.sessions.get(source.uid) if inventory is not None else None
         forgotten = inventory is not None and inventory.is_forgotten(source.uid)
@@ -77,10 +80,13 @@ class Seen:
                 here = os.lstat(file.path)
             except OSError:
                 continue
-            self.files += 1
-            self.bytes += here.st_size
+            size = size_of(file, here)[0]
+            self.files += file.path not in self._databases
+            if file.rows is not None:  # it holds other sessions as well
+                self._databases.add(file.path)
+            self.bytes += size
             if forgotten:
-                self.forgotten += here.st_size
+                self.forgotten += size
             else:
                 self._file(file, here, before)
 
@@ -88,6 +94,11 @@ class Seen:
         from thence.agents.files import bytes_read
 
         mark = before.cursor.marks.get(file.key) if before is not None else None
+        if file.rows is not None:
+            is_read = mark is not None and mark.version == file.rows.version
+            self.kept += file.rows.size if is_read else 0
+            self.unread += 0 if is_read else file.rows.size
+            return
         if mark is None:
             self.unread += here.st_size
             return
@@ -100,7 +111,7 @@ class Seen:
 
     def told(self) -> dict[str, JSON]:
         """Give all numbers."""
-        return {name: value for name, value in vars(self).items()}  # noqa: C416 - a copy
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
@@ -165,7 +176,7 @@ def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]
     if not path or row.gone:
         return []
     try:
-        found = load(Path(path), known).skipped
+        found = load(Path(path), known, row.session.session_uid).skipped
     except ThenceError as error:
         return [{"path": path, "line": 0, "why": error.message}]
     return [

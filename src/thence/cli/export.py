@@ -17,7 +17,7 @@ from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.reading import exit_code
 from thence.cli.terminal import as_json, clean, say, several, size
-from thence.errors import NotAppendable, NotReadable
+from thence.errors import NotAppendable, NotReadable, SessionNotFound
 from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
@@ -218,7 +218,8 @@ def original(wanted: str) -> Loaded:
         row = wiring.session(store, wanted)
         path = located(row.session.source_path or "")
         if path and not row.gone and Path(path).exists():
-            return load(Path(path))
+            with contextlib.suppress(SessionNotFound):  # its agent deleted it from a database
+                return load(Path(path), uid=row.session.session_uid)
         return loaded(store, row)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from thence.cli.columns import tell, tilde
 from thence.cli.completion import ids
 from thence.cli.reading import exit_code
 from thence.cli.terminal import as_json, cut, say, several, width
+from thence.errors import SessionNotFound
 from thence.format.figures import clean
 
 if TYPE_CHECKING:
@@ -81,7 +83,8 @@ def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
         row = wiring.session(store, wanted)
         source = located(row.session.source_path or "")
         if source and os.path.lexists(source):
-            return load(Path(source)), ()
+            with suppress(SessionNotFound):  # its agent deleted it from a database
+                return load(Path(source), uid=row.session.session_uid), ()
         return loaded(store, row), (REDACTED,)
 
 

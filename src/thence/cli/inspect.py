@@ -80,6 +80,9 @@ def inspected(path: Path) -> dict[str, JSON]:
             message = f"no agent's session: {path}"
             raise NotReadable(message, hint="give the path of one session file")
         path = Path(source.path)
+    if source is not None and any(file.rows is not None for file in source.files):
+        message = f"a database, which has no lines to count: {path}"
+        raise NotReadable(message, hint=f"thence show {path} shows its last session")
     told = _counted(path)
     told["agent"] = source.adapter if source else None
     told["session_id"] = source.session if source else None

@@ -157,13 +157,20 @@ def adapters() -> dict[str, Adapter]:
     from thence.agents.codex import Codex
     from thence.agents.copilot import Copilot
     from thence.agents.gemini import Gemini
+    from thence.agents.goose import Goose
     from thence.agents.grok import Grok
+    from thence.agents.hermes import Hermes
+    from thence.agents.kilo import Kilo
     from thence.agents.kimi import Kimi
     from thence.agents.native import Native
+    from thence.agents.opencode import OpenCode
     from thence.agents.pi import Pi
     from thence.agents.qwen import Qwen
 
-    own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Pi(), Qwen(), Native())
+    own = (
+        *(Claude(), Codex(), Copilot(), Gemini(), Goose(), Grok(), Hermes(), Kilo(), Kimi()),
+        *(OpenCode(), Pi(), Qwen(), Native()),
+    )
     return {adapter.name: adapter for adapter in own}
 
 

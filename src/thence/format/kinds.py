@@ -119,23 +119,25 @@ TOOLS = (
     ("write", "write write_file create create_file"),
     ("edit", ("edit multiedit notebookedit search_replace searchreplace replace edit_file "
               "str_replace_editor str_replace_based_edit_tool replace_string_in_file "
-              "notebook_edit")),
+              "notebook_edit patch")),
     ("patch", "apply_patch applypatch exec"),
-    ("search", "grep glob rg find search_file_content grep_search file_search codebase_search"),
-    ("list", "ls list_dir listdir list_directory"),
-    ("fetch", "webfetch web_fetch fetch fetchurl"),
+    ("search", ("grep glob rg find search_file_content grep_search file_search codebase_search "
+                "search_files")),
+    ("list", "ls list_dir listdir list_directory tree"),
+    ("fetch", "webfetch web_fetch fetch fetchurl web_extract"),
     ("web", "websearch web_search google_web_search"),
-    ("agent", "task agent spawn_agent spawn_subagent invoke_agent agentswarm"),
+    ("agent", ("task agent spawn_agent spawn_subagent invoke_agent agentswarm "
+               "delegate_task delegate")),
     ("plan", ("todowrite todo_write update_plan taskcreate taskupdate write_todos todolist "
-              "task_create task_update")),
+              "task_create task_update todo")),
 )
 """Kind of tool, and the names agents give it, lower case and without an MCP server's prefix."""
 
 _PATHS = ("file_path", "path", "target_file", "notebook_path", "filePath", "absolute_path")
 _OF_FILES = frozenset({"read", "write", "edit", "patch"})
 _CONTENTS = ("content", "contents", "file_text")
-_OLD = ("old_string", "old_str", "oldString", "oldText")
-_NEW = ("new_string", "new_str", "newString", "newText")
+_OLD = ("old_string", "old_str", "oldString", "oldText", "before")
+_NEW = ("new_string", "new_str", "newString", "newText", "after")
 
 FAILURES = Table(Row(*row) for row in (
     ("denied", (r"The user doesn't want to (?:proceed|take this action)|User rejected tool use|"
@@ -561,7 +563,7 @@ def _patch_touches(args: object) -> list[Touch]:
 
 
 def _patch_text(args: object) -> str | None:
-    text = args if isinstance(args, str) else _pick(args, ("patch", "input"))
+    text = args if isinstance(args, str) else _pick(args, ("patch", "input", "patchText"))
     if text is None:
         return None
     literal = None if text.lstrip().startswith("***") else _PATCH_LITERAL.search(text)

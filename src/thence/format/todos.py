@@ -124,6 +124,8 @@ _LISTS: Final = {
     "update_plan": ("plan", "codex", False),
     "write_todos": ("todos", "gemini", False),
     "TodoList": ("todos", "kimi", False),
+    "todowrite": ("todos", "opencode", False),
+    "todo": ("todos", "hermes", False),
 }
 _TASKS: Final = frozenset({"TaskCreate", "TaskUpdate", "TaskList", "TaskGet"})
 _PLANS: Final = expression(f"^(?:{'|'.join((*_LISTS, *_TASKS))})$", re.IGNORECASE)

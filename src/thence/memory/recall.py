@@ -175,7 +175,7 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
         return Loaded(source, whole, broken, notices)
     path = Path(located(session.source_path or ""))
     if session.source_path and path.exists():
-        return load(path)
+        return load(path, uid=session.session_uid)
     name = session.native_session_id
     raise NotReadable(
         f"{name} was evicted, and its source is gone: only its digest is left",
@@ -219,6 +219,9 @@ def _from_source(store: Store, uid: str) -> Generation | None:
     for row in store.sessions(Filter(uids=(uid,))):
         path = row.session.source_path
         if path and not row.gone and Path(path).exists():
-            whole = load(Path(path)).whole
+            try:
+                whole = load(Path(path), uid=uid).whole
+            except SessionNotFound:  # its agent deleted it from a database
+                return None
             return Generation(uid, [*whole.about_only, *whole.facts], whole.torn)
     return None

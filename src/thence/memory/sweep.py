@@ -27,7 +27,15 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence.agents import Adapter, Source, packages
-from thence.agents.files import REWRITTEN, SKIPPED_LINKS, SOURCE_GONE, start_of, unchanged
+from thence.agents.files import (
+    REWRITTEN,
+    SKIPPED_LINKS,
+    SOURCE_GONE,
+    UNREADABLE,
+    measured,
+    start_of,
+    unchanged,
+)
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
 from thence.format.joins import time_of
@@ -225,6 +233,7 @@ class Sweep:
         """
         sources: dict[str, tuple[str, list[Source]]] = {}
         SKIPPED_LINKS.clear()
+        UNREADABLE.clear()
         for name, places in roots.items():
             for place in places:
                 for found_source in self._adapters[name].find(place):
@@ -233,6 +242,9 @@ class Sweep:
                     sources.setdefault(source.uid, (name, []))[1].append(source)
                 self._progress(Progress("find", all_sources=self.report.sources))
         self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
+        self.report.failed += len(UNREADABLE)
+        for path, why in sorted(UNREADABLE.items()):
+            self.report.outcomes.append(Outcome("", fields.printable(path), "failed", why=why))
         found = {
             uid: (name, arrange(copies, known.sessions.get(uid)))
             for uid, (name, copies) in sources.items()
@@ -285,8 +297,8 @@ class Sweep:
         done = 0
         if before is not None and not before.evicted and not self._is_stale(source, before):
             done = sum(mark.offset for mark in before.cursor.marks.values())
-        modified = max((found.st_mtime for found in _stats(source)), default=0.0)
-        return Job(name, source, copies, max(_size(source) - done, 0), modified)
+        size, modified = measured(source)
+        return Job(name, source, copies, max(size - done, 0), modified)
 
     def _is_due(self, source: Source, before: Known) -> bool:
         """Whether a known session is to be read: it changed, or was read by older rules."""
@@ -336,6 +348,12 @@ class Sweep:
             for name, places in roots.items()
         }
         changed: dict[str, str] = {}
+        read = {
+            file.path
+            for _, copies in found.values()
+            for file in copies[0].files
+            if file.rows is not None
+        }
         for uid, one in known.sessions.items():
             if uid in found:
                 path, place = fields.printable(found[uid][1][0].path), fields.located(one.path)
@@ -344,7 +362,8 @@ class Sweep:
             elif (
                 not one.gone
                 and fields.is_below(one.path, starts.get(uid.partition(":")[0], ()), self._redactor)
-                and not os.path.lexists(fields.located(one.path))
+                # A database that others were found in no longer holds this one.
+                and ((place := fields.located(one.path)) in read or not os.path.lexists(place))
             ):
                 changed[uid] = ""
         if changed:
@@ -828,16 +847,6 @@ def _is_deleted(source: Source) -> bool:
     return not any(os.path.lexists(file.path) for file in source.files)
 
 
-def _stats(source: Source) -> Iterator[os.stat_result]:
-    for file in source.files:
-        with contextlib.suppress(OSError):
-            yield os.lstat(file.path)
-
-
 def _modified_ns(known: Known) -> int:
     """Return when the files of a stored session were changed last."""
     return max((mark.mtime_ns for mark in known.cursor.marks.values()), default=0)
-
-
-def _size(source: Source) -> int:
-    return sum(found.st_size for found in _stats(source))

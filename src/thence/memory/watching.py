@@ -20,6 +20,7 @@ from pathlib import Path
 
 from thence.agents import Adapter, Cursor, Live, Prompt, Source
 from thence.agents import Batch as Read
+from thence.agents.row_sources import RowSources
 
 GATHER_MS = 1_500
 """How long changes are gathered before they are handed out."""
@@ -31,7 +32,7 @@ POLL = 5.0
 """Seconds between two looks where nobody tells of changes."""
 AGAIN = 60.0
 """Seconds between two looks where the system tells of them."""
-SUFFIXES = (".jsonl", ".json", ".zst")
+SUFFIXES = (".jsonl", ".json", ".zst", ".db", ".db-wal")
 """Names of the files that sessions are made of."""
 
 
@@ -187,14 +188,22 @@ def narrowed(
     sources: dict[str, dict[str, Source]] = {}
     for path in paths:
         for name in roots:
-            source = known[name].at(path)
-            if source is not None:
-                sources.setdefault(name, {})[source.path] = source
+            found_sources = _sources_at(known[name], path)
+            if found_sources:
+                sources.setdefault(name, {}).update((one.uid, one) for one in found_sources)
                 break
     readers: dict[str, Adapter] = dict(known)
     for name, found in sources.items():
         readers[name] = Only(known[name], found.values())
     return readers, {name: list(roots[name][:1]) for name in sources}
+
+
+def _sources_at(adapter: Adapter, path: Path) -> Sequence[Source]:
+    """Return the sessions that a file belongs to: a database holds many."""
+    if isinstance(adapter, RowSources):
+        return adapter.sources_at(path)
+    source = adapter.at(path)
+    return [source] if source is not None else []
 
 
 class Only:

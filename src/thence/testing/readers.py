@@ -27,6 +27,7 @@ from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.format.whole import REWRITTEN, Whole
+from thence.testing import rows
 
 Write = Callable[[Path], object]
 
@@ -303,6 +304,8 @@ class AdapterSuite:
             for source in self._sessions(root):
                 for file in _logs(source):
                     yield from self._rewritten(source, file)
+                for path in _databases(source):
+                    yield from self._rows_replaced(source, path)
 
     def _rewritten(self, source: Source, file: File) -> Iterator[str]:
         lines = _content(file)
@@ -319,6 +322,20 @@ class AdapterSuite:
             yield f"{_name(file)}: {len(_ids(last) - first)} events got another id in a rewrite"
         if any(event.why == REWRITTEN for event in last.events):
             yield f"{_name(file)}: events that are there again are still told as rewritten"
+
+    def _rows_replaced(self, source: Source, path: Path) -> Iterator[str]:
+        """Delete the last rows of each table, and put them back."""
+        events, cursor = self._read(source, None)
+        first = _ids(Whole(source.uid, events))
+        data = path.read_bytes()
+        with rows.changing(path) as database:
+            rows.delete_last(database)
+        more, cursor = self._read(source, cursor)
+        path.write_bytes(data)
+        again, _ = self._read(source, cursor)
+        lost = first - _ids(Whole(source.uid, [*events, *more, *again]))
+        if lost:
+            yield f"{path.name}: {len(lost)} events vanished with their rows"
 
     def moving(self) -> Iterator[str]:
         """In another place, and read with the old cursor, it is the same session."""
@@ -361,7 +378,11 @@ class AdapterSuite:
         chance = random.Random(self._seed)  # noqa: S311 - lies, no secret
         with self._samples() as root:
             for source in self._sessions(root):
+                for path in _databases(source):
+                    self._lied_rows(root, source, path, chance)
                 for file in source.files:
+                    if file.rows is not None:
+                        continue
                     lines = _content(file)
                     for _ in range(self._rounds):
                         lied = [_lied(line, chance) for line in lines]
@@ -371,6 +392,17 @@ class AdapterSuite:
                             self.adapter.at(Path(found.path))
                     _put(file, lines)
         yield from ()
+
+    def _lied_rows(self, root: Path, source: Source, path: Path, chance: random.Random) -> None:
+        """Put something unexpected in a cell, or in the JSON of one, again and again."""
+        data = path.read_bytes()
+        for _ in range(self._rounds):
+            with rows.changing(path) as database:
+                rows.lie(database, chance, _LIES, lambda cell: _lied(cell, chance).rstrip(b"\n"))
+            _used(self._whole(source))
+            for found in self.adapter.find(root):
+                self.adapter.at(Path(found.path))
+            path.write_bytes(data)
 
     def no_trace(self) -> Iterator[str]:
         """Bytes, times and modes are as they were, and nothing was left behind."""
@@ -392,7 +424,13 @@ class AdapterSuite:
 
 
 def _logs(source: Source) -> list[File]:
-    return [file for file in source.files if not file.whole]
+    return [file for file in source.files if not file.whole and file.rows is None]
+
+
+def _databases(source: Source) -> list[Path]:
+    """Return the files of a session that are databases, each once."""
+    paths = (file.path for file in source.files if file.rows is not None)
+    return [Path(path) for path in dict.fromkeys(paths)]
 
 
 def _name(file: File) -> str:

@@ -1,0 +1,14 @@
+"""What people call goose, and how it resumes a session."""
+
+from __future__ import annotations
+
+from thence.agents.profiles import Profile
+
+PROFILE = Profile(
+    label="goose",
+    resume_option=("goose", "session", "--resume", "--session-id"),
+    home_variable="XDG_DATA_HOME",
+    rewind_hint="goose has no command for it: edit the message in its desktop app",
+    home_is_parent=True,
+    more_variables=("GOOSE_PATH_ROOT",),
+)

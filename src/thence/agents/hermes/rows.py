@@ -1,0 +1,417 @@
+"""The rows of Hermes Agent's database that belong to one session, as facts.
+
+A row of `messages` is a prompt, an answer with its calls, or a result. Rows are taken back
+(`active` 0) or compacted (`compacted` 1) in place: a row goes on from the last one before it that
+was not taken back. After edits the harness refuses an answer and asks again: only the last answer
+of a turn is one, the others are kept beside it. Tokens are told per session and model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+from zlib import crc32
+
+from thence.agents import File, Mark, Source
+from thence.agents.files import remembered
+from thence.agents.message_rows import TOTALS, MessageRows, Totals
+from thence.agents.records import (
+    Record,
+    answer,
+    call,
+    decoded,
+    fields,
+    injected,
+    moment,
+    note,
+    objects,
+    prompt,
+    result,
+    text,
+    thought,
+)
+from thence.agents.sqlite_rows import Database, RowLog, parsed
+from thence.format import joins
+from thence.format.codec import Found
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.nodes import Is, Node
+from thence.format.normal import one_line
+from thence.format.records import JSON, Place, Usage, count, word
+
+SOURCES: Final = frozenset({"cli", "tui", "acp", "cron", "desktop"})
+"""Where sessions come from that are read; all others are talk of a chat."""
+
+_DELEGATED: Final = "subagent"
+_SUMMARY: Final = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY")
+_INJECTED: Final = (
+    "[System:",
+    "[Note:",
+    "[ASYNC DELEGATION",
+    "[IMPORTANT: Background process",
+    "[PRIOR CONTEXT",
+    "[Your active task list was preserved",
+    "[Continuing toward your standing goal]",
+)
+_INTERRUPTED: Final = "Operation interrupted."
+_REFUSED: Final = "verification_required"
+_ROW_BYTES: Final = 1024  # about as many has a row
+_DEPTH: Final = 32  # sessions above one that are looked at
+_WAITING: Final = 64  # calls whose session is not there yet
+_SESSION: Final = (
+    "id",
+    "source",
+    "parent_session_id",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "title",
+    "started_at",
+    "ended_at",
+    "end_reason",
+    "cwd",
+    "git_branch",
+    "model",
+    "model_config",
+)
+_COUNTS: Final = _SESSION[3:7]
+
+
+# -- finding --------------------------------------------------------------------------------
+
+
+def versions(database: Database) -> list[tuple[str, str, float, int]]:
+    """Return id, version, time and size of all sessions that are read."""
+    found = [
+        dict(zip(_SESSION, told, strict=True)) for told in database.select("sessions", _SESSION)
+    ]
+    sessions = {told["id"]: told for told in found if text(told["id"])}
+    rows = _rows_of(database)
+    tokens = _tokens_of(database)
+    children: dict[JSON, int] = {}
+    for told in sessions.values():
+        if told["source"] == _DELEGATED:
+            parent = told["parent_session_id"]
+            children[parent] = children.get(parent, 0) + 1
+    out: list[tuple[str, str, float, int]] = []
+    for name, told in sessions.items():
+        if not _is_read(name, sessions):
+            continue
+        number, last, active, when = rows.get(name, (0, 0, 0, 0.0))
+        counts = (number, last, active, tokens.get(name, 0), children.get(name, 0))
+        if not any(counts):
+            continue  # opened, and nothing was asked
+        told_of = (told["title"], told["cwd"], told["model"], *(told[key] for key in _COUNTS))
+        version = ".".join(map(str, (*counts, crc32(repr(told_of).encode("utf-8", "replace")))))
+        out.append((name, version, when or _seconds(told["started_at"]), number * _ROW_BYTES))
+    return out
+
+
+def _rows_of(database: Database) -> dict[JSON, tuple[int, int, int, float]]:
+    """Return per session how many rows it has, the last, how many stand, and when it was made."""
+    if not database.has_columns("messages", ("id", "session_id", "timestamp")):
+        return {}
+    standing = "sum(active)" if database.has_columns("messages", ("active",)) else "count(*)"
+    query = (
+        f"SELECT session_id, count(*), max(id), {standing}, max(timestamp)"  # noqa: S608 - ours
+        " FROM messages GROUP BY session_id"
+    )
+    return {
+        name: (count(rows), count(last), count(active), _seconds(when))
+        for name, rows, last, active, when in database.ask(query)
+    }
+
+
+def _tokens_of(database: Database) -> dict[JSON, int]:
+    if not database.has_columns("session_model_usage", ("session_id", *_COUNTS)):
+        return {}
+    query = (
+        "SELECT session_id, sum(input_tokens + output_tokens + cache_read_tokens"
+        " + cache_write_tokens) FROM session_model_usage GROUP BY session_id"
+    )
+    return {name: count(tokens) for name, tokens in database.ask(query)}
+
+
+def _is_read(name: JSON, sessions: Mapping[JSON, Record]) -> bool:
+    """Return whether a session is none of a chat: what was delegated goes by who delegated it."""
+    for _ in range(_DEPTH):
+        told = sessions.get(name)
+        if told is None:
+            return True  # who delegated it was deleted
+        if told["source"] != _DELEGATED:
+            return told["source"] in SOURCES
+        name = told["parent_session_id"]
+    return False
+
+
+def _seconds(value: JSON) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 < value < 1 << 40 else 0.0
+
+
+# -- rows -----------------------------------------------------------------------------------
+
+
+def opened(database: Database, source: Source, file: File, mark: Mark) -> RowLog:
+    """Return the rows of a session, or its totals."""
+    make = Usages if file.key == TOTALS else Messages
+    return make(database, source, file, mark)
+
+
+class Usages(Totals):
+    """What was billed, per model and task."""
+
+    def totals(self) -> Mapping[str, tuple[str | None, Usage]]:
+        """Return the totals per model and task; those of the session if that is not told."""
+        where, columns = "WHERE session_id = ?", ("model", "task", *_COUNTS)
+        told = list(
+            self._database.select("session_model_usage", columns, where, self._session)
+            if self._database.has_columns("session_model_usage", ("session_id",))
+            else ()
+        )
+        if not told:
+            named = ("model", "id", *_COUNTS)
+            told = list(self._database.select("sessions", named, "WHERE id = ?", self._session))
+            told = [(model, "", *counts) for model, _, *counts in told]
+        out: dict[str, tuple[str | None, Usage]] = {}
+        for model, task, given, output, read, written in told:
+            name = " ".join(filter(None, (word(model), word(task)))) or "requests"
+            usage = Usage(count(given), count(output), count(written), count(read))
+            if name in out:  # of several providers
+                usage = joins.added(out[name][1], usage)
+            out[name] = text(model), usage
+        return out
+
+
+class Messages(MessageRows):
+    """The rows of one session."""
+
+    columns = (
+        "role",
+        "content",
+        "tool_calls",
+        "tool_call_id",
+        "tool_name",
+        "timestamp",
+        "finish_reason",
+        "reasoning",
+        "reasoning_content",
+        "observed",
+        "active",
+        "compacted",
+    )
+
+    def __init__(self, database: Database, source: Source, file: File, mark: Mark) -> None:
+        super().__init__(database, source, file, mark)
+        self._told_of = text(self._carried.get("about"))
+        waiting = self._carried.get("waiting")
+        self._waiting: Record = dict(waiting) if isinstance(waiting, dict) else {}
+        children = self._carried.get("children")
+        self._children_known: list[JSON] = list(children) if isinstance(children, list) else []
+        self._live = self._standing(self._at)
+        self._tip = text(self._carried.get("tip"))
+        found = list(database.select("sessions", _SESSION, "WHERE id = ?", source.session))
+        self._row: Record = dict(zip(_SESSION, found[0], strict=True)) if found else {}
+        self._is_side = self._row.get("source") == _DELEGATED
+
+    def carry(self) -> JSON:
+        """Return where the reading stands, and which calls wait for the session they started."""
+        told = {
+            "about": self._told_of,
+            "waiting": self._waiting,
+            "children": self._children_known,
+            "tip": self._tip,
+        }
+        more = {name: value for name, value in told.items() if value}
+        return {**fields(super().carry()), **more}
+
+    def _standing(self, before: int) -> str | None:
+        """Return the last of the rows up to one that was not taken back."""
+        if not before or not self._database.has_columns("messages", ("active", "compacted")):
+            return f"m{before}" if before else None
+        query = (
+            "SELECT max(id) FROM messages WHERE session_id = ? AND id <= ?"
+            " AND (active IS NOT 0 OR compacted IS 1)"
+        )
+        ((last,),) = self._database.ask(query, self._session, before)
+        return f"m{last}" if isinstance(last, int) else None
+
+    # -- facts --------------------------------------------------------------------------
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Return the fact of one row."""
+        told = found.value
+        role, said = told["role"], told["content"]
+        blocks, flags, how = self._blocks(told)
+        name = f"m{told['id']}"
+        summed = isinstance(said, str) and said.startswith(_SUMMARY)
+        if summed:
+            node = Node(name, None, Is.SUMMARY, logical=self._live)
+            blocks = [Block("lifecycle", "user", one_line(said), {"type": "text", "text": said})]
+        else:
+            node = Node(name, self._live, flags, calls=calls_of(blocks), answers=answers_of(blocks))
+        taken_back = told["active"] == 0 and told["compacted"] != 1
+        if taken_back:
+            node = Node(name, self._tip, flags, calls=node.calls, answers=node.answers)
+        else:
+            self._live = name
+        self._tip = name
+        for block in blocks:
+            if block.kind == "tool_call" and block.tool == "delegate_task" and block.call:
+                self._waiting[block.call] = [told["id"], _goals(block.payload)]
+        return [
+            self._fact(
+                found,
+                node,
+                word(role),
+                ts=moment(told["timestamp"]),
+                blocks=tuple(blocks),
+                told=how,
+                model=text(self._row.get("model")) if role == "assistant" else None,
+                copy_key=f"{told['timestamp']}:{word(role)}:{_digest(told)}",
+            )
+        ]
+
+    def _blocks(self, told: Record) -> tuple[list[Block], int, tuple[Told, ...]]:
+        role, said = told["role"], _text_of(told["content"])
+        if role == "assistant":
+            return (*self._answer(told, said), ())
+        if role == "tool":
+            return self._result(told)
+        if role != "user" or told["observed"] == 1:
+            return [note(said or word(role), told["content"])], Is.INTERNAL, ()
+        if self._is_side or said.startswith(_INJECTED):
+            return [injected(said)], 0, ()
+        return [prompt(said)], Is.PROMPT, ()
+
+    def _answer(self, told: Record, said: str) -> tuple[list[Block], int]:
+        blocks: list[Block] = []
+        if thinking := text(told["reasoning"]) or text(told["reasoning_content"]):
+            blocks.append(thought(thinking))
+        calls = list(_calls(told["tool_calls"]))
+        reason = told["finish_reason"]
+        if said and reason == _REFUSED:
+            shown = {"type": "text", "text": said}
+            blocks.append(Block("lifecycle", "assistant", one_line(said), shown))
+        elif said:
+            blocks.append(answer(said))
+        blocks += calls
+        if said == _INTERRUPTED and reason is None:
+            return [note(said, said)], Is.INTERRUPTS
+        ends = said and not calls and reason != _REFUSED
+        return blocks or [note("empty answer", None)], Is.REPLY | (Is.ENDS if ends else 0)
+
+    def _result(self, told: Record) -> tuple[list[Block], int, tuple[Told, ...]]:
+        name, tool = text(told["tool_call_id"]), text(told["tool_name"])
+        inner = fields(parsed(told["content"]))
+        code = inner.get("exit_code")
+        code = code if isinstance(code, int) and not isinstance(code, bool) else None
+        failed: bool | None = bool(inner.get("error")) or inner.get("success") is False
+        if code is not None:
+            failed = None
+        how = (Told(name, failed, code),) if name else ()
+        return [result(word(told["content"]), name, tool, failed=failed)], 0, how
+
+    # -- the session --------------------------------------------------------------------
+
+    def ending(self) -> Iterator[Fact]:
+        """Yield where the session stands after rows were taken back, and what its row says."""
+        found = Found({}, Place(self._at, self._at, 0), b"")
+        if self._live != self._tip and self._tip is not None:
+            node = Node(f"{self._tip} left", self._live)
+            yield self._fact(found, node, "rewind", blocks=(note("taken back up to here", None),))
+        yield from self._about(found)
+        yield from self._children()
+
+    def _about(self, found: Found) -> Iterator[Fact]:
+        told = self._row
+        about: Record = {}
+        if title := text(told.get("title")):
+            about["title:ai"] = title
+        for name in ("cwd", "git_branch", "model"):
+            if value := text(told.get(name)):
+                about[name] = value
+        if self._is_side and "cwd" not in about:  # it works where it was asked to
+            parent = word(told.get("parent_session_id"))
+            for (cwd,) in self._database.select("sessions", ("cwd",), "WHERE id = ?", parent):
+                about |= {"cwd": cwd} if text(cwd) else {}
+        edges = tuple(self._above())
+        known = _crc(repr((about, edges)))
+        if (about or edges) and known != self._told_of:
+            self._told_of = known
+            node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
+            when = moment(told.get("started_at"))
+            yield self._fact(found, node, "session", ts=when, about=about, edges=edges)
+
+    def _above(self) -> Iterator[Edge]:
+        """Yield the tie to the session above: it delegated, was branched, or was compacted."""
+        parent = text(self._row.get("parent_session_id"))
+        if parent is None:
+            return
+        settings = fields(parsed(self._row.get("model_config")))
+        ended = self._database.select("sessions", ("end_reason",), "WHERE id = ?", parent)
+        if self._is_side or settings.get("_delegate_from"):
+            yield Edge("subagent", parent, "parent_session_id")
+        elif settings.get("_branched_from"):
+            yield Edge("fork", parent, "_branched_from")
+        elif any(reason == "compression" for (reason,) in ended):
+            yield Edge("resume", parent, "it was compacted")
+        else:
+            yield Edge("resume", parent, "parent_session_id")
+
+    def _children(self) -> Iterator[Fact]:
+        """Yield the sessions that calls started: the first prompt of each is the goal of a call."""
+        if not self._waiting:
+            return
+        where = "WHERE parent_session_id = ? AND source = 'subagent' ORDER BY started_at, id"
+        known = self._children_known
+        for (child,) in list(self._database.select("sessions", ("id",), where, self._session)):
+            asked = "WHERE session_id = ? AND role = 'user' ORDER BY id LIMIT 1"
+            first = self._database.select("messages", ("content",), asked, word(child))
+            goal = next((_text_of(said) for (said,) in first), "")
+            for name, (number, goals) in list(self._waiting.items()):
+                if goal and child not in known and any(g and g in goal for g in goals):
+                    known.append(child)
+                    edge = Edge("subagent", word(child), "goal of the call", call=name, child=True)
+                    node = Node(f"{child} child", flags=Is.INTERNAL)
+                    place = Found({}, Place(number, number, 0), b"")
+                    yield self._fact(place, node, "child", edges=(edge,))
+                    left = [g for g in goals if g not in goal]
+                    self._waiting[name] = [number, left]
+                    if not left:
+                        del self._waiting[name]
+                    break
+        while len(self._waiting) > _WAITING:
+            del self._waiting[next(iter(self._waiting))]
+
+
+def _crc(said: str) -> str:
+    return f"{crc32(remembered(said).encode('utf-8', 'replace')):08x}"
+
+
+def _digest(told: Record) -> str:
+    said = f"{told['content']}\n{told['tool_calls']}"
+    return f"{crc32(said.encode('utf-8', 'replace')):08x}"
+
+
+def _text_of(content: JSON) -> str:
+    """Return the text of a message: as it is, or that of the parts in a list."""
+    said = word(content)
+    parts = parsed(said) if said.startswith("[{") else None
+    if not isinstance(parts, list):
+        return said
+    return "\n".join(word(part.get("text")) for part in objects(parts)) or said
+
+
+def _calls(told: JSON) -> Iterator[Block]:
+    for item in objects(parsed(told)):
+        asked = fields(item.get("function"))
+        name = text(item.get("call_id")) or text(item.get("id"))
+        yield call(word(asked.get("name")), decoded(asked.get("arguments")), name)
+
+
+def _goals(payload: JSON) -> list[str]:
+    """Return what was delegated by a call: one goal, or a list of tasks."""
+    told = fields(payload)
+    goals = [word(told.get("goal"))]
+    goals += [word(task.get("goal")) for task in objects(told.get("tasks"))]
+    return [goal for goal in goals if goal]

@@ -1,0 +1,82 @@
+"""Finding sessions that lie in one database, for the agents that keep theirs so.
+
+A database that cannot be read now has no session to give, and is noted in `files.UNREADABLE`: what
+was read of it stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from thence.agents import File, Rows, Source, files
+
+ENDS = ("-wal", "-shm", "-journal")
+"""What SQLite adds to the name of a database for the files beside it."""
+
+_DATABASE = b"SQLite format 3\0"
+
+
+class RowSources:
+    """The parts of an adapter that find sessions; `versions` says what a database holds."""
+
+    name: str
+    pattern: str
+    """Names of the databases, below a folder of the agent."""
+    keys: tuple[str, ...]
+    """What the rows of a session are called, by what they are for."""
+
+    def versions(self, path: str) -> Iterator[tuple[str, str, float, int]]:
+        """Yield id, version, time and size of the sessions in a database."""
+        raise NotImplementedError
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions of the databases in a folder."""
+        for path in self._databases(root):
+            yield from self._sources(path, str(root))
+
+    def _databases(self, root: Path) -> list[str]:
+        try:
+            found = sorted(root.glob(self.pattern))
+        except (OSError, ValueError):
+            return []
+        return [str(path) for path in found if path.is_file() and not path.is_symlink()]
+
+    def _sources(self, path: str, root: str) -> Iterator[Source]:
+        from thence.agents.sqlite_rows import UnreadableError
+
+        try:
+            found = list(self.versions(path))
+        except UnreadableError as error:
+            files.UNREADABLE[path] = str(error)
+            return
+        for session, version, modified, size in sorted(found):
+            sizes = (size, *(0 for _ in self.keys[1:]))  # the bytes of a session are told once
+            own = tuple(
+                File(path, key, rows=Rows(version, bytes_, modified))
+                for key, bytes_ in zip(self.keys, sizes, strict=True)
+            )
+            yield Source(self.name, session, own, root)
+
+    def at(self, path: Path) -> Source | None:
+        """Return the session of a database that was written last."""
+        found = self.sources_at(path)
+        return max(found, key=_modified) if found else None
+
+    def sources_at(self, path: Path) -> list[Source]:
+        """Return all sessions of a database, named by itself or by a file beside it."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
+        for end in ENDS:
+            path = path.with_name(path.name.removesuffix(end))
+        if not path.match(self.pattern) or path.is_symlink() or not path.is_file():
+            return []
+        if files.start_of(str(path), len(_DATABASE)) != _DATABASE:
+            return []
+        above = path.parents[self.pattern.count("/")]
+        return list(self._sources(str(path), str(above)))
+
+
+def _modified(source: Source) -> tuple[float, str]:
+    rows = source.files[0].rows
+    return (rows.modified if rows is not None else 0.0, source.session)

@@ -1,0 +1,532 @@
+"""Reading rows of SQLite files that belong to others: no lock, no write, no file beside them.
+
+SQLite itself reads the file, through a layer that hands it bytes of two files that were opened for
+reading: the database and its write-ahead log, each as long as it was then. Locks are granted
+without asking the system, and the index of the log is kept in memory, so that neither `-wal` nor
+`-shm` is made or changed. As nothing keeps the writer from moving pages meanwhile, `look` compares
+both files before and after: an answer that may mix two states is thrown away and asked for again.
+Pages are read as they are needed: a large database costs no more than the rows that are asked for.
+
+`read` is for rows what `files.read` is for lines. A `RowLog` says which rows of a session are new
+and what they say; the cursor, the limits and what was rewritten are taken care of here. Nothing in
+a database raises: one that cannot be read is a skip with its reason.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
+
+import apsw
+import msgspec
+
+from thence.agents import Batch, Cursor, File, Mark, Source
+from thence.agents.files import (
+    REWRITTEN,
+    SOURCE_GONE,
+    Limits,
+    mark_of,
+    open_regular,
+    reason_of,
+    rewritten_fact,
+)
+from thence.format.codec import LINE_LIMIT, TOO_LONG, Found
+from thence.format.facts import Fact
+from thence.format.records import JSON, Notice, Place, Skipped
+
+TRIES: Final = 5
+"""How often a database is asked again that was written meanwhile."""
+WAL_BYTES: Final = 1 << 30
+"""Longest write-ahead log that is read."""
+QUERY_S: Final = 20.0
+"""How long one question may take."""
+REUSE_S: Final = 5.0
+"""How long an open database waits for the next question."""
+
+_BUSY: Final = "it is being written; it is read again later"
+_JOURNAL: Final = "a change of it was not finished; its client mends that"
+_SETTLED_NS: Final = 20_000_000  # file times advance in steps: a younger one may hide a write
+_STEPS: Final = 100_000  # of SQLite's machine between two looks at the clock
+_HEADER: Final = 32  # bytes of a write-ahead log that change when it begins anew
+_YOUNG: Final = "young "
+_NAME: Final = "thence-rows"
+_Stamp = tuple[int, int, int, int, int]
+
+T = TypeVar("T")
+
+
+class UnreadableError(Exception):
+    """A database that cannot be read, and why."""
+
+
+class RowLog(Protocol):
+    """The rows of one file of a session, in the order in which they are told."""
+
+    version: str
+    """What the rows are known by: equal if and only if there is nothing to read."""
+
+    def is_known(self) -> bool:
+        """Return whether the rows that the mark tells of are still there."""
+        ...
+
+    def rows(self) -> Iterator[Found]:
+        """Yield the rows after the mark, each with a line number that grows."""
+        ...
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Return the facts of one row."""
+        ...
+
+    def ending(self) -> Iterable[Fact]:
+        """Return the facts that only all rows together tell."""
+        ...
+
+    def carry(self) -> JSON:
+        """Return what a later read must know of the rows before it."""
+        ...
+
+
+Opened = Callable[["Database", Source, File, Mark], RowLog]
+"""Makes the log of a file; the mark tells the generation and holds the last carry."""
+
+
+# -- the layer below SQLite -----------------------------------------------------------------
+
+
+class _Bytes:
+    """A file that SQLite may read, as long as it was when it was opened."""
+
+    def __init__(self, handle: int | None, size: int) -> None:
+        self._handle, self._size = handle, size
+
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802 - SQLite's names
+        if self._handle is None:
+            return b""
+        return os.pread(self._handle, max(min(amount, self._size - offset), 0), offset)
+
+    def xFileSize(self) -> int:  # noqa: N802
+        return self._size
+
+    def xLock(self, level: int) -> None:  # noqa: N802
+        """Grant it: nothing here writes, and `look` notices who does."""
+
+    xUnlock = xLock  # noqa: N815
+
+    def xCheckReservedLock(self) -> bool:  # noqa: N802
+        return False
+
+    def xSectorSize(self) -> int:  # noqa: N802
+        return 4096
+
+    def xDeviceCharacteristics(self) -> int:  # noqa: N802
+        return 0
+
+    def xFileControl(self, op: int, pointer: int) -> bool:  # noqa: N802
+        del op, pointer
+        return False
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+        raise apsw.ReadOnlyError(f"{len(data)} bytes at {offset} of a file of others")
+
+    def xTruncate(self, size: int) -> None:  # noqa: N802
+        raise apsw.ReadOnlyError(f"a file of others, to {size} bytes")
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        """Do nothing: nothing was written."""
+
+    def xClose(self) -> None:  # noqa: N802
+        """Do nothing: the database closes its files itself."""
+
+
+class _Layer(apsw.VFS):
+    """Hands SQLite the files of open databases by made-up names; no path reaches it."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, Database] = {}
+        super().__init__(_NAME, base="")
+
+    def xFullPathname(self, name: str) -> str:  # noqa: N802
+        return name
+
+    def xAccess(self, name: str, flags: int) -> bool:  # noqa: N802
+        del flags
+        stem, _, end = name.rpartition("-")
+        database = self.open.get(stem)
+        return database is not None and database.has(f"-{end}")
+
+    def xDelete(self, name: str, sync: bool) -> None:  # noqa: FBT001, N802
+        raise apsw.ReadOnlyError(f"{name} stays ({sync})")
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> _Bytes:  # type: ignore[override]  # noqa: N802
+        given = name.filename() if isinstance(name, apsw.URIFilename) else name or ""
+        stem, _, end = given.rpartition("-")
+        flags[1] = flags[0] & ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        flags[1] |= apsw.SQLITE_OPEN_READONLY
+        if given in self.open:
+            return self.open[given].main
+        if end == "wal" and stem in self.open:
+            return self.open[stem].wal
+        raise apsw.CantOpenError(f"{given} is not read")
+
+
+_layer: _Layer | None = None
+_numbers = itertools.count()
+_lock = threading.Lock()
+
+
+def _registered() -> _Layer:
+    global _layer  # noqa: PLW0603 - SQLite knows its layers by name, once per process
+    with _lock:
+        if _layer is None:
+            _layer = _Layer()
+        return _layer
+
+
+class Database:
+    """One state of an SQLite file, for a few questions; `is_same` says whether it still stands."""
+
+    def __init__(self, path: str, known_by: str) -> None:
+        """Open the files; raises OSError, UnreadableError or an error of SQLite."""
+        self.path, self.known_by = path, known_by
+        self._handles = [open_regular(path)]
+        try:
+            self.stamp = _stamp(os.fstat(self._handles[0]))
+            self.main = _Bytes(self._handles[0], self.stamp[2])
+            self.wal, self._salt = self._open_wal()
+            self._journal = _size_of(f"{path}-journal")
+            self._name = f"rows{next(_numbers)}"
+            layer = _registered()
+            layer.open[self._name] = self
+            try:
+                self._sql = apsw.Connection(
+                    self._name, flags=apsw.SQLITE_OPEN_READONLY, vfs=_NAME, statementcachesize=16
+                )
+            except BaseException:
+                del layer.open[self._name]
+                raise
+        except BaseException:
+            self._close_files()
+            raise
+        self._until = time.monotonic() + QUERY_S
+        self._sql.set_progress_handler(self._is_late, _STEPS)
+        self._sql.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
+        # Views and defaults of a strange schema call no function that could do harm.
+        self._sql.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        self._columns: dict[str, frozenset[str]] = {}
+        self._has_begun = False
+
+    def _open_wal(self) -> tuple[_Bytes, bytes]:
+        try:
+            handle = open_regular(f"{self.path}-wal")
+        except FileNotFoundError:
+            return _Bytes(None, 0), b""
+        self._handles.append(handle)
+        size = os.fstat(handle).st_size
+        if size > WAL_BYTES:
+            raise UnreadableError(f"its write-ahead log has more than {WAL_BYTES >> 20} MiB")
+        return _Bytes(handle, size), os.pread(handle, _HEADER, 0)
+
+    def has(self, end: str) -> bool:
+        """Return whether a file lies beside the database that SQLite asks for."""
+        if end == "-journal":
+            return self._journal > 0
+        return end == "-wal" and self.wal.xFileSize() > 0
+
+    def close(self) -> None:
+        """Close it."""
+        try:
+            self._sql.close(force=True)
+        finally:
+            _registered().open.pop(self._name, None)
+            self._close_files()
+
+    def _close_files(self) -> None:
+        while self._handles:
+            os.close(self._handles.pop())
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._until
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the columns of a table; none if there is no such table."""
+        if table not in self._columns:
+            found = self.ask("SELECT name FROM pragma_table_info(?)", table)
+            self._columns[table] = frozenset(str(name) for (name,) in found)
+        return self._columns[table]
+
+    def has_columns(self, table: str, names: Iterable[str]) -> bool:
+        """Return whether a table is there with these columns."""
+        return self.columns(table).issuperset(names)
+
+    def select(
+        self, table: str, names: Sequence[str], rest: str = "", *values: str | float | None
+    ) -> Iterator[tuple[JSON, ...]]:
+        """Yield columns of the rows of a table; columns that it does not have are None.
+
+        So are cells that are too long. A table that is not there has no rows. `rest` is what
+        follows the name of the table; the columns that it names must be there.
+        """
+        return (told[1:] for told in self.sized(table, names, rest, *values))
+
+    def sized(
+        self, table: str, names: Sequence[str], rest: str = "", *values: str | float | None
+    ) -> Iterator[tuple[JSON, ...]]:
+        """Yield the bytes of all cells, and the cells as `select` does."""
+        there = self.columns(table)
+        if not there:
+            return iter(())
+        own = [name for name in names if name in there]
+        size = " + ".join(f"coalesce(octet_length({name}), 0)" for name in own) or "0"
+        # A cell is as long as its writer likes: one that is too long is not loaded.
+        most = LINE_LIMIT
+        cells = [
+            f"CASE WHEN octet_length({name}) <= {most} THEN {name} END" if name in there else "NULL"
+            for name in names
+        ]
+        # Names are ours, and those of the file are only compared with them.
+        return self.ask(f"SELECT {size}, {', '.join(cells)} FROM {table} {rest}", *values)  # noqa: S608
+
+    def ask(self, sql: str, *values: str | float | None) -> Iterator[tuple[JSON, ...]]:
+        """Yield the rows that answer a question."""
+        self._until = time.monotonic() + QUERY_S
+        if not self._has_begun:
+            # So the index of the write-ahead log stays in memory; it must be the first word.
+            for pragma in ("locking_mode=EXCLUSIVE", "temp_store=MEMORY", "cell_size_check=ON"):
+                self._sql.execute(f"PRAGMA {pragma}").fetchall()
+            self._has_begun = True
+        return iter(self._sql.execute(sql, values))
+
+    def is_same(self) -> bool:
+        """Return whether neither file changed so that an answer may mix two states.
+
+        A write-ahead log may have grown: what was added is not looked at.
+        """
+        try:
+            now = _stamp(os.fstat(self._handles[0]))
+            there = _stamp(os.lstat(self.path))
+        except OSError:
+            return False
+        if now != self.stamp or there != self.stamp or _size_of(f"{self.path}-journal"):
+            return False
+        if len(self._handles) == 1:
+            return True
+        size = os.fstat(self._handles[1]).st_size
+        return size >= self.wal.xFileSize() and self._salt == os.pread(self._handles[1], _HEADER, 0)
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return (status.st_dev, status.st_ino, status.st_size, *times)
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def look(path: str, ask: Callable[[Database], T]) -> T:
+    """Return what a function reads of a database, from one state of it.
+
+    Raises UnreadableError if there is none: it is no database, it is damaged, or it is written all
+    the time.
+    """
+    why = _BUSY
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(0.02 * 2**attempt)
+        database = _opened(path)
+        is_good = False
+        try:
+            out = ask(database)
+            is_good = database.is_same()
+            if is_good:
+                return out
+            why = _BUSY
+        except apsw.Error as error:
+            if database.is_same():
+                why = _JOURNAL if database.has("-journal") else _why(error)
+                break
+            why = _BUSY
+        finally:
+            if is_good:
+                _last.database, _last.used = database, time.monotonic()
+            else:
+                database.close()
+    raise UnreadableError(why)
+
+
+class _Last(threading.local):
+    """The database that a thread looked at last: a sweep reads its sessions one after the other."""
+
+    database: Database | None = None
+    used = 0.0
+
+
+_last = _Last()
+
+
+def _opened(path: str) -> Database:
+    """Return a database to ask: the last one if it is that and nothing was written since."""
+    stamp = stamp_of(path)
+    last, _last.database = _last.database, None
+    if last is not None:
+        is_young = time.monotonic() - _last.used < REUSE_S
+        if is_young and (last.path, last.known_by) == (path, stamp) and last.is_same():
+            return last
+        last.close()
+    try:
+        _wait_for(path)
+        database = Database(path, stamp)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(reason_of(error)) from error
+    except apsw.Error as error:
+        raise UnreadableError(_why(error)) from error
+    return database
+
+
+def _wait_for(path: str) -> None:
+    """Wait until the time of a file is old enough to tell a write from now on."""
+    young = os.lstat(path).st_mtime_ns + _SETTLED_NS - time.time_ns()
+    if 0 < young <= _SETTLED_NS:
+        time.sleep(young / 1e9)
+
+
+def _why(error: apsw.Error) -> str:
+    if isinstance(error, apsw.NotADBError):
+        return "not a database"
+    if isinstance(error, apsw.InterruptError):
+        return f"a question took more than {QUERY_S:.0f} s"
+    if isinstance(error, apsw.CorruptError):
+        return "a damaged database"
+    return f"not read by SQLite: {type(error).__name__.removesuffix('Error')}"
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+def read(
+    source: Source, cursor: Cursor | None, opened: Opened, limits: Limits | None = None
+) -> Batch:
+    """Read the rows of a session that are new since the cursor; its files are one database."""
+    batch = Batch([], [], Cursor(dict(cursor.marks) if cursor else {}), notices=[])
+    stamp = stamp_of(source.path)
+    marks = [batch.cursor.marks.get(file.key) for file in source.files]
+    if stamp == "":
+        _missing(batch, source, is_known=any(marks))
+    elif not all(mark is not None and mark.head == stamp and mark.size >= 0 for mark in marks):
+        reading = _Reading(source, batch.cursor.marks, opened, limits or Limits(), stamp)
+        try:
+            batch = look(source.path, reading.run)
+        except UnreadableError as error:
+            batch.skipped.append(Skipped(0, 0, 0, str(error), source=source.path))
+    return batch
+
+
+def _missing(batch: Batch, source: Source, *, is_known: bool) -> None:
+    if is_known:
+        batch.notices.append(Notice(SOURCE_GONE, source.path))
+    else:
+        batch.skipped.append(Skipped(0, 0, 0, "no such file", source=source.path))
+
+
+def stamp_of(path: str) -> str:
+    """Return what a database and its write-ahead log are known by; "" if there is none.
+
+    It is another one each time as long as a write may have the same time as the one before.
+    """
+    try:
+        main = _stamp(os.lstat(path))
+    except (OSError, ValueError):
+        return ""
+    try:
+        wal = os.lstat(f"{path}-wal")
+        beside: tuple[int, ...] = (wal.st_size, wal.st_mtime_ns)
+    except OSError:
+        beside = ()
+    if any(abs(time.time_ns() - when) < _SETTLED_NS for when in (main[3], *beside[1:])):
+        return f"{_YOUNG}{time.time_ns()}"
+    # Without its time of change: to move a file changes that, and nothing in it.
+    return ".".join(map(str, (*main[:4], *beside)))
+
+
+class _Reading:
+    """A session, this time; `run` may be called again for another state of its database."""
+
+    def __init__(
+        self, source: Source, marks: dict[str, Mark], opened: Opened, limits: Limits, stamp: str
+    ) -> None:
+        self._source, self._marks, self._opened = source, marks, opened
+        self._limits, self._stamp = limits, stamp
+
+    def run(self, database: Database) -> Batch:
+        """Return what the rows of all files say that are new."""
+        batch = Batch([], [], Cursor(dict(self._marks)), notices=[])
+        until = time.monotonic() + self._limits.seconds
+        for file in self._source.files:
+            if batch.done:
+                self._read(database, file, batch, until)
+        return batch
+
+    def _read(self, database: Database, file: File, batch: Batch, until: float) -> None:
+        status = os.lstat(file.path)
+        before = self._marks.get(file.key)
+        mark = before or mark_of(status, file.path)
+        log = self._opened(database, self._source, file, mark)
+        if before is not None and not log.is_known():
+            mark = mark_of(status, file.path, generation=before.generation + 1)
+            batch.notices.append(Notice(REWRITTEN, file.path))
+            batch.events.append(rewritten_fact(file, mark.generation))
+            log = self._opened(database, self._source, file, mark)
+        line, offset, rows = mark.line, mark.offset, 0
+        for found in log.rows():
+            if found.place.length <= LINE_LIMIT:
+                batch.events += log.facts(found)
+            else:
+                place = (found.place.line, 0, found.place.length)
+                batch.skipped.append(Skipped(*place, TOO_LONG, source=file.path))
+            line, rows = found.place.line + 1, rows + 1
+            offset += found.place.length
+            batch.bytes += found.place.length
+            if batch.bytes >= self._limits.bytes or (not rows % 256 and time.monotonic() > until):
+                batch.done = False
+                break
+        batch.lines += rows
+        if batch.done:
+            batch.events += log.ending()
+        made = mark_of(
+            status,
+            file.path,
+            # A read that stopped early must look changed next time.
+            size=status.st_size if batch.done else -1,
+            offset=offset,
+            line=line,
+            generation=mark.generation,
+            head=self._stamp,
+            carry=log.carry(),
+            version=log.version if batch.done else "",
+        )
+        if file.rows is not None and file.rows.modified > 0:
+            made = msgspec.structs.replace(made, mtime_ns=int(file.rows.modified * 1e9))
+        batch.cursor.marks[file.key] = made
+
+
+def row(line: int, value: dict[str, JSON], length: int) -> Found:
+    """Return a row as records are given to readers."""
+    return Found(value, Place(line, line, length), b"")
+
+
+def parsed(value: JSON) -> JSON:
+    """Return the JSON in a column; None if there is none that makes sense."""
+    if not isinstance(value, (str, bytes)):
+        return None
+    try:
+        return msgspec.json.decode(value)
+    except (ValueError, RecursionError):
+        return None
