@@ -45,6 +45,8 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     key: str = ""
     channel: str = "main"
     whole: bool = False
+    beside: tuple[str, ...] = ()
+    """Paths of files that are read with a document; it has changed when one of them has."""
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -124,6 +124,7 @@ _LISTS: Final = {
     "update_plan": ("plan", "codex", False),
     "write_todos": ("todos", "gemini", False),
     "TodoList": ("todos", "kimi", False),
+    "todo": ("todos", "vibe", False),
 }
 _TASKS: Final = frozenset({"TaskCreate", "TaskUpdate", "TaskList", "TaskGet"})
 _PLANS: Final = expression(f"^(?:{'|'.join((*_LISTS, *_TASKS))})$", re.IGNORECASE)
