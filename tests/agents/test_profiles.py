@@ -29,25 +29,31 @@ def test_an_id_that_looks_like_an_option_is_no_option(agent: str) -> None:
 
 
 def test_a_home_elsewhere_is_named_by_the_agents_variable() -> None:
-    """One of them names the folder above its own."""
+    """Some name the folder above their own."""
     homes = {
         agent: profile.home_of(Path("/h/.agent"))
         for agent in PROFILED
         if (profile := profile_of(agent)) is not None
     }
 
-    assert {"/h"} == {homes.pop("gemini")}
+    assert {"/h"} == {homes.pop("gemini"), homes.pop("droid")}
     assert {"/h/.agent"} == set(homes.values())
 
 
 def test_all_variables_of_folders_are_known() -> None:
     """A timer passes them on, and a demonstration unsets them."""
     assert {
+        "CLINE_DATA_DIR",
+        "CLINE_DIR",
+        "CLINE_SESSION_DATA_DIR",
+        "CONTINUE_GLOBAL_DIR",
         "COPILOT_HOME",
+        "FACTORY_HOME_OVERRIDE",
         "GEMINI_CLI_HOME",
         "KIMI_CODE_HOME",
         "PI_CODING_AGENT_DIR",
         "PI_CODING_AGENT_SESSION_DIR",
         "QWEN_HOME",
         "QWEN_RUNTIME_DIR",
+        "VIBE_HOME",
     } == set(folder_variables())

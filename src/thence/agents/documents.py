@@ -34,7 +34,7 @@ class ListReader(LineReader):
         self.generation = mark.generation
         self._known: Record = {}
 
-    def items(self, _document: Record) -> Sequence[Record]:
+    def items(self, _found: Found) -> Sequence[Record]:
         """Return the items of a document, oldest first; raise Unreadable if it has no list."""
         return ()
 
@@ -58,7 +58,7 @@ class ListReader(LineReader):
 
     def facts(self, found: Found) -> Iterator[Fact]:
         """Yield the facts of the items that are new, and what the document says as a whole."""
-        items = self.items(found.value)
+        items = self.items(found)
         carried = self._carried
         first, total = count(carried.get("items")), blake2b(digest_size=12)
         for item in items[:first]:
@@ -107,13 +107,13 @@ class TotalReader(LineReader):
         self._line = count(self._carried.get("line"))
         self._counts = self._carried.get("counts")
 
-    def total(self, _document: Record) -> tuple[Usage, str | None] | None:
+    def total(self, _found: Found) -> tuple[Usage, str | None] | None:
         """Return the total of a session, and its model; None if it has none yet."""
         raise NotImplementedError
 
     def facts(self, found: Found) -> Iterator[Fact]:
         """Yield the total, if it has changed since the last read."""
-        usage, model = self.total(found.value) or (Usage(), None)
+        usage, model = self.total(found) or (Usage(), None)
         counts = list(msgspec.structs.astuple(usage))
         if counts == self._counts or not usage.total:
             return

@@ -12,7 +12,9 @@ from typing import Final
 
 import msgspec
 
-PROFILED: Final = ("copilot", "gemini", "kimi", "pi", "qwen")
+PROFILED: Final = (
+    *("cline", "continue", "copilot", "droid", "gemini", "kimi", "pi", "qwen", "vibe"),
+)
 """Agents whose folder has a profile, by the name of their adapter."""
 
 

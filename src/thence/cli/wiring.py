@@ -154,16 +154,21 @@ def adapters() -> dict[str, Adapter]:
 
         return installed()
     from thence.agents.claude import Claude
+    from thence.agents.cline import Cline
     from thence.agents.codex import Codex
+    from thence.agents.continue_ import Continue
     from thence.agents.copilot import Copilot
+    from thence.agents.droid import Droid
     from thence.agents.gemini import Gemini
     from thence.agents.grok import Grok
     from thence.agents.kimi import Kimi
     from thence.agents.native import Native
     from thence.agents.pi import Pi
     from thence.agents.qwen import Qwen
+    from thence.agents.vibe import Vibe
 
     own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Pi(), Qwen(), Native())
+    own += (Cline(), Continue(), Droid(), Vibe())
     return {adapter.name: adapter for adapter in own}
 
 
@@ -181,6 +186,10 @@ def tellers() -> dict[str, Adapter]:
     from thence.agents.grok import Grok
 
     known: dict[str, Adapter] = {adapter.name: adapter for adapter in (Claude(), Grok())}
+    if _is_used(".cline", "CLINE_DIR"):
+        from thence.agents.cline import Cline
+
+        known[Cline.name] = Cline()
     if _is_used(".copilot", "COPILOT_HOME"):
         from thence.agents.copilot import Copilot
 

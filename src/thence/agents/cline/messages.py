@@ -60,8 +60,9 @@ def opened(source: Source, file: File, mark: Mark) -> files.Records:
 class Card(ListReader):
     """What the card of a session says; its end is an event."""
 
-    def items(self, document: Record) -> Sequence[Record]:
+    def items(self, found: Found) -> Sequence[Record]:
         """Return the end of the session, if it has ended."""
+        document = found.value
         status = document.get("status")
         if status not in _ENDED:
             return ()
@@ -101,9 +102,9 @@ class Messages(ListReader):
         self._is_main = file.channel == "main"
         self._calls: dict[str, str] | None = None
 
-    def items(self, document: Record) -> Sequence[Record]:
+    def items(self, found: Found) -> Sequence[Record]:
         """Return the messages, and the summary where a compaction put it."""
-        messages = listed(document.get("messages"))
+        messages = listed(found.value.get("messages"))
         if self._is_main:
             summary = files.document(str(self._folder / f"{self._session}{COMPACTION}"))
             replaced = count(summary.get("source_message_count"))

@@ -66,10 +66,10 @@ class History(ListReader):
             "tool": self._answer,
         }
 
-    def items(self, document: Record) -> Sequence[Record]:
+    def items(self, found: Found) -> Sequence[Record]:
         """Return messages, results that have ended, and summaries, each an item of its own."""
         out: list[Record] = []
-        for entry in listed(document.get("history")):
+        for entry in listed(found.value.get("history")):
             message = fields(entry.get("message"))
             summary = text(entry.get("conversationSummary"))
             if summary is None or text_of(message.get("content")) not in ("", summary):

@@ -52,11 +52,11 @@ def is_record(value: Record) -> bool:
 class Totals(TotalReader):
     """What a session took so far."""
 
-    def total(self, document: Record) -> tuple[Usage, str | None] | None:
+    def total(self, found: Found) -> tuple[Usage, str | None] | None:
         """Return the total of the session without its subagents, which have totals of their own."""
-        usage = fields(document.get("tokenUsage"))
+        usage = fields(found.value.get("tokenUsage"))
         counts = Usage(*(count(usage.get(name)) for name in _COUNTS))
-        return counts, _model(document.get("model"))
+        return counts, _model(found.value.get("model"))
 
 
 class Lines(LineReader):
