@@ -240,8 +240,9 @@ def test_after_a_compaction_the_model_sees_the_summary(tmp_path: Path) -> None:
     loaded = load(path_of(tmp_path, SESSION), KNOWN).whole
 
     texts = [part["text"] for m in whole.messages().messages for part in m["content"]]
-    assert ["Mended.", "Go on", "Yes."] == [line.removeprefix('<user_input mode="act">')
-        .removesuffix("</user_input>") for line in texts]
+    assert ["Mended.", "Go on", "Yes."] == [
+        line.removeprefix('<user_input mode="act">').removesuffix("</user_input>") for line in texts
+    ]
     assert 1 == len(whole.unbilled)
     assert [e.event_id for e in loaded.events] == [e.event_id for e in whole.events]
 

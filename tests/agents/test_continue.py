@@ -40,7 +40,7 @@ def replied(given: int, output: int, line: str, *calls: Any, **more: Any) -> dic
     """An answer and its bill: a hundred of it from the cache."""
     details = {"cached_tokens": 100}
     usage = {"prompt_tokens": given, "completion_tokens": output, "model": "mock-1"}
-    message = {"role": "assistant", "content": line}
+    message: dict[str, Any] = {"role": "assistant", "content": line}
     message["usage"] = {**usage, "prompt_tokens_details": details}
     if calls:
         message["toolCalls"] = [made["toolCall"] for made in calls]

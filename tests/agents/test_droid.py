@@ -69,7 +69,7 @@ def start(session: str, title: str = "Mend it", **more: Any) -> dict[str, Any]:
 
 
 REMINDER = text("<system-reminder>Be brief.</system-reminder>")
-MODEL = {"modelId": "custom:Mock-0"}
+MODEL: dict[str, Any] = {"modelId": "custom:Mock-0"}
 TALK = [
     message(1, 0, "user", REMINDER),
     message(2, 1, "user", text("Mend it")),
@@ -104,13 +104,18 @@ def write(root: Path) -> Iterator[None]:
     write_lines(path_of(root, PARENT), start(PARENT), *TALK[:3])
     put_total(root, PARENT, 1000, 30)
     yield
-    write_lines(path_of(root, CHILD), *[start(CHILD, callingSessionId=PARENT,
-        callingToolUseId="c2"), *(
-            {**line, "id": f"s{line['id']}", "parentId": "sm8" if nth else None}
-            for nth, line in enumerate(
-                [message(8, 0, "user", text("Count")), message(9, 8, "assistant", text("Two."))]
-            )
-        )])
+    write_lines(
+        path_of(root, CHILD),
+        *[
+            start(CHILD, callingSessionId=PARENT, callingToolUseId="c2"),
+            *(
+                {**line, "id": f"s{line['id']}", "parentId": "sm8" if nth else None}
+                for nth, line in enumerate(
+                    [message(8, 0, "user", text("Count")), message(9, 8, "assistant", text("Two."))]
+                )
+            ),
+        ],
+    )
     put_total(root, CHILD, 500, 5)
     yield
     write_lines(path_of(root, PARENT), start(PARENT), *TALK)
@@ -138,9 +143,7 @@ def write(root: Path) -> Iterator[None]:
     put_total(root, FORK, 2000, 9)
 
 
-@pytest.mark.parametrize(
-    "scenario", ["tools", "parallel", "subagent", "fork", "error", "killed"]
-)
+@pytest.mark.parametrize("scenario", ["tools", "parallel", "subagent", "fork", "error", "killed"])
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact, killed calls included; how many requests there were no file says."""
     home = shared / "data" / "agents" / "droid" / scenario

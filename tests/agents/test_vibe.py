@@ -1,4 +1,4 @@
-"""Mistral Vibe: folders as its client writes them, against what the API billed, and made-up ones."""
+"""Mistral Vibe: folders as its client writes them, against what the API billed; made-up ones."""
 
 from __future__ import annotations
 
@@ -111,9 +111,7 @@ class Client:
             journal.write(json.dumps(line) + "\n")
 
 
-BASH = effect(
-    *(3, "bash", 4, {"returncode": 2, "stdout": "", "stderr": "no rule"}), command="make"
-)
+BASH = effect(*(3, "bash", 4, {"returncode": 2, "stdout": "", "stderr": "no rule"}), command="make")
 EDIT = effect(5, "search_replace", 7, {"file": "a.py"}, file_path="a.py", content=[])
 READ = effect(6, "read_file", 8, {"content": "all:"}, path="Makefile")
 

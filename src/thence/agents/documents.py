@@ -19,8 +19,8 @@ from thence.agents.files import Unreadable
 from thence.agents.records import LineReader, Record, moment, note
 from thence.format import codec
 from thence.format.codec import Found
-from thence.format.facts import Fact, line_name
-from thence.format.nodes import Is, Node
+from thence.format.facts import Block, Fact, answers_of, calls_of, line_name
+from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON, Place, Usage, count, word
 
 NO_LIST = "holds no list of messages"
@@ -87,6 +87,23 @@ class ListReader(LineReader):
             "about": name,
             **self.remember(),
         }
+
+    def _said(
+        self,
+        found: Found,
+        kind: str,
+        name: str,
+        parts: Sequence[Block],
+        *,
+        flags: int = 0,
+        response: str | None = None,
+        **more: Any,
+    ) -> Fact:
+        """Return the event of an item that follows the one before it."""
+        made = calls_of(parts), answers_of(parts)
+        node = Node(name, PREVIOUS, flags, *made, response=response)
+        shown = tuple(parts) or (note("empty message", None),)
+        return self._fact(found, node, kind, blocks=shown, **more)
 
     def carry(self) -> JSON:
         """Return how many items were read, their checksum, and what the next ones need."""

@@ -168,8 +168,8 @@ def adapters() -> dict[str, Adapter]:
     from thence.agents.vibe import Vibe
 
     own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Pi(), Qwen(), Native())
-    own += (Cline(), Continue(), Droid(), Vibe())
-    return {adapter.name: adapter for adapter in own}
+    more = (Cline(), Continue(), Droid(), Vibe())
+    return {adapter.name: adapter for adapter in (*own, *more)}
 
 
 def tellers() -> dict[str, Adapter]:

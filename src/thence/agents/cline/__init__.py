@@ -46,8 +46,10 @@ class Cline(QuietAgent):
             return None
         folder = path if path.is_dir() else path.parent
         source = _source(folder, _root_of(folder))
-        is_own = source is not None and path in (folder, *(Path(f.path) for f in source.files))
-        return source if is_own else None
+        if source is None:
+            return None
+        own = {name for file in source.files for name in (file.path, *file.beside)}
+        return source if path == folder or str(path) in own else None
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""

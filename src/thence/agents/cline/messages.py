@@ -35,8 +35,6 @@ from thence.format.facts import (
     Block,
     Fact,
     Told,
-    answers_of,
-    calls_of,
     message_blocks,
 )
 from thence.format.nodes import PREVIOUS, Is, Node
@@ -50,6 +48,7 @@ _NOTICE = re.compile(r"<mode_notice>.*?</mode_notice>\s*", re.DOTALL)
 _EXIT = re.compile(r"Command exited with code (-?\d{1,9})\b")
 _ENDED = ("completed", "failed", "cancelled")
 _SPAWN = "spawn_agent"
+_MAX_USD = 10_000.0  # more than one answer costs
 
 
 def opened(source: Source, file: File, mark: Mark) -> files.Records:
@@ -136,21 +135,14 @@ class Messages(ListReader):
         yield make(found, message)
 
     def _event(self, found: Found, message: Record, parts: list[Block], **more: Any) -> Fact:
-        node = Node(
-            version_name(text(message.get("id")), message.get("content"), self._name(found)),
-            PREVIOUS,
-            more.pop("flags", 0),
-            calls=calls_of(parts),
-            answers=answers_of(parts),
-            response=more.pop("response", None),
-        )
-        return self._fact(
+        name = text(message.get("id"))
+        return self._said(
             found,
-            node,
             word(message.get("role")) or "message",
+            version_name(name, message.get("content"), self._name(found)),
+            parts,
             ts=moment(message.get("ts")),
-            blocks=tuple(parts or [note("empty message", None)]),
-            copy_key=text(message.get("id")),
+            copy_key=name,
             **more,
         )
 
@@ -227,8 +219,8 @@ def _bill(metrics: Record, name: str | None) -> dict[str, Any]:
         written=metrics.get("cacheWriteTokens"),
     )
     cost = metrics.get("cost")
-    is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 < cost < 1e6
-    return {"usage": usage, "usage_key": name, "cost_usd": float(cost) if is_price else None}
+    is_price = isinstance(cost, float) and 0 < cost < _MAX_USD
+    return {"usage": usage, "usage_key": name, "cost_usd": cost if is_price else None}
 
 
 def _result(part: Record) -> tuple[Block, list[Told]]:

@@ -39,8 +39,8 @@ from thence.agents.records import (
 )
 from thence.format import codec
 from thence.format.codec import Found
-from thence.format.facts import Block, Fact, Told, answers_of, calls_of
-from thence.format.nodes import PREVIOUS, Is, Node
+from thence.format.facts import Block, Fact, Told, calls_of
+from thence.format.nodes import Is
 from thence.format.records import blocks, count, text_of, word
 
 NOT_BILLED = "the request that made the summary is in no file"
@@ -106,24 +106,10 @@ class History(ListReader):
 
     def _event(self, found: Found, kind: str, parts: list[Block], **more: Any) -> Fact:
         key = self._copy_keys[found.place.line - 1]
-        node = Node(
-            self._name(found),
-            PREVIOUS,
-            more.pop("flags", 0),
-            calls=calls_of(parts),
-            answers=answers_of(parts),
-            response=more.pop("response", None),
-        )
-        return self._fact(
-            found,
-            node,
-            kind,
-            ts=self._time(found.place.line),
-            blocks=tuple(parts or [note("empty message", None)]),
-            copy_key=key,
-            usage_key=key if more.get("usage") else None,
-            **more,
-        )
+        when = self._time(found.place.line)
+        bill = key if more.get("usage") else None
+        name = self._name(found)
+        return self._said(found, kind, name, parts, ts=when, copy_key=key, usage_key=bill, **more)
 
     def _time(self, line: int) -> str | None:
         """Return when an item was written; the list of sessions says when the first one was."""
@@ -133,12 +119,12 @@ class History(ListReader):
     def _user(self, found: Found, message: Record) -> Fact:
         parts: list[Block] = []
         for part in blocks(message.get("content")):
-            said = part.get("text")
-            is_text = isinstance(said, str)
-            shown = prompt(said) if is_text else Block("user_msg", "user", "", linked_image(part))
-            parts.append(shown)
-        for item in objects(found.value.get("context")):
-            parts.append(injected(f"{word(item.get('name'))}\n{word(item.get('content'))}"))
+            is_text = isinstance(part.get("text"), str)
+            picture = Block("user_msg", "user", "", linked_image(part))
+            parts.append(prompt(word(part["text"])) if is_text else picture)
+        attached = objects(found.value.get("context"))
+        shown = (f"{word(item.get('name'))}\n{word(item.get('content'))}" for item in attached)
+        parts += map(injected, shown)
         return self._event(found, "user", parts or [prompt("")], flags=Is.PROMPT)
 
     def _reply(self, found: Found, message: Record) -> Fact:

@@ -46,7 +46,8 @@ def opened(source: Source, file: File, mark: Mark) -> files.Records:
 def is_record(value: Record) -> bool:
     """Return whether an object on a damaged line is a line of a log and no part of one."""
     kind = value.get("type")
-    return kind == "message" and "message" in value or kind in ("session_start", "compaction_state")
+    is_own = kind in ("session_start", "compaction_state")
+    return is_own or (kind == "message" and "message" in value)
 
 
 class Totals(TotalReader):
@@ -134,7 +135,9 @@ class Lines(LineReader):
         message = fields(line.get("message"))
         name = text(line.get("id")) or self._name(found)
         role = message.get("role")
-        parts = message_blocks(message.get("content"), "assistant" if role == "assistant" else "user")
+        parts = message_blocks(
+            message.get("content"), "assistant" if role == "assistant" else "user"
+        )
         if message.get("visibility") == "user_only":  # a command that the user ran: no model saw it
             shown = [note(text_of(message.get("content")), message)]
             return self._event(found, line, Node(name, self._above(line), Is.INTERNAL), *shown)

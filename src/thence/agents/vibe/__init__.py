@@ -3,7 +3,7 @@
 `logs/session/unified/<uuid>/CURRENT` names the snapshot in `generations/`, whose lists lie in
 `chunks/`; `journal/` has what came after it. At the end of a turn the client writes a new snapshot
 and drops the journal. `meta.json` has folder and title. Settings and credentials are never opened.
-Vibe deletes no session by age and does not list running ones. Sessions of Vibe 1 and 2 are not read.
+Vibe deletes no session by age and does not list running ones. Those of Vibe 1 and 2 are not read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from thence.agents.records import QuietAgent, roots_of, subfolders
 
 CURRENT, CARD, JOURNAL = "CURRENT", "meta.json", "journal"
 SESSIONS = Path("logs", "session", "unified")
+
+_DEPTH = 3  # folders that a file of a session lies in
 
 
 class Vibe(QuietAgent):
@@ -40,12 +42,13 @@ class Vibe(QuietAgent):
         path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
         if path.is_symlink():
             return None
-        folder = path.parent if path.name in (CURRENT, CARD) else path
-        if path.parent.name == JOURNAL:
-            folder = path.parent.parent
-        above = folder.parents
-        is_usual = len(above) > len(SESSIONS.parts) and above[0].parts[-3:] == SESSIONS.parts
-        return _source(folder, str(above[len(SESSIONS.parts)] if is_usual else above[0]))
+        for folder in (path, *path.parents[:_DEPTH]):
+            above = folder.parents
+            is_usual = above[0].parts[-len(SESSIONS.parts) :] == SESSIONS.parts if above else False
+            root = above[len(SESSIONS.parts)] if is_usual else folder.parent
+            if (source := _source(folder, str(root))) is not None:
+                return source
+        return None
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""

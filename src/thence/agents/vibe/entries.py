@@ -37,8 +37,8 @@ from thence.agents.records import (
 from thence.agents.vibe import CARD, JOURNAL
 from thence.format import codec
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
-from thence.format.nodes import PREVIOUS, Is, Node
+from thence.format.facts import Block, Edge, Fact, Told
+from thence.format.nodes import Is
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
 
 NOT_WHOLE = "a file of the session is missing or was changed"
@@ -98,7 +98,8 @@ def view_of(folder: Path, current: Record) -> View:
     snapshot = fields(state.get("snapshot"))
     entries: list[Record] = []
     room = files.LIST_LIMIT
-    for name in named.get("chunks") if isinstance(named.get("chunks"), list) else ():
+    chunks = named.get("chunks")
+    for name in chunks if isinstance(chunks, list) else ():
         if not _SUM.fullmatch(word(name)):
             raise Unreadable(NOT_WHOLE)
         path = folder / "chunks" / f"{name}.json"
@@ -113,7 +114,7 @@ def view_of(folder: Path, current: Record) -> View:
 
 
 def _document(path: Path) -> JSON:
-    """Return a document of a snapshot; one that is cut short is no JSON, so no checksum is needed."""
+    """Return a document of a snapshot. One that is cut short is no JSON: no checksum is needed."""
     raw = files.read_small(str(path), files.LIST_LIMIT)
     try:
         return msgspec.json.decode(raw or b"")
@@ -198,13 +199,12 @@ class Entries(ListReader):
             running = _put_results(out, running, began)
             if is_call:
                 detail = fields(entry.get("detail"))
-                names = ("kind", "toolName", "input")
-                shown = {name: detail[name] for name in names if name in detail}
+                shown = _picked(detail, "kind", "toolName", "input")
                 out.append({"call": entry.get("id"), "at": entry.get("createdAt"), **shown})
                 running.append(entry)
             elif entry.get("generationStatus") != "in_progress":
                 names = ("id", "type", "role", "source", "content", "text", "createdAt")
-                out.append({name: entry[name] for name in names if name in entry})
+                out.append(_picked(entry, *names))
         _put_results(out, running, None)
         return out
 
@@ -218,14 +218,8 @@ class Entries(ListReader):
         return [self._entry(found, item)]
 
     def _event(self, found: Found, kind: str, name: str, *parts: Block, **more: Any) -> Fact:
-        node = Node(
-            f"{self._file.key}#{name}",  # with the mark of names that say nothing elsewhere
-            PREVIOUS,
-            more.pop("flags", 0),
-            calls=calls_of(parts),
-            answers=answers_of(parts),
-        )
-        return self._fact(found, node, kind, blocks=parts, **more)
+        # With the mark of names that say nothing in other sessions.
+        return self._said(found, kind, f"{self._file.key}#{name}", parts, **more)
 
     def _entry(self, found: Found, item: Record) -> Fact:
         said = item.get("content", item.get("text"))
@@ -242,7 +236,6 @@ class Entries(ListReader):
             flags = Is.PROMPT if is_human else 0
         else:
             parts, flags = [note(kind or "unknown", item)], Is.INTERNAL
-        parts = parts or [note("empty message", None)]
         when = moment(item.get("createdAt"))
         return self._event(found, kind or "unknown", name, *parts, flags=flags, ts=when)
 
@@ -283,12 +276,16 @@ def _put_results(out: list[Record], running: list[Record], began: int | None) ->
         elif began is not None and count(entry.get("updatedAt")) > began:
             left.append(entry)
         else:
-            names = ("status", "output", "error")
-            shown = {name: state[name] for name in names if name in state}
+            shown = _picked(state, "status", "output", "error")
             if isinstance(shown.get("output"), dict):  # may hold the file as it was before
                 shown["output"] = {k: v for k, v in shown["output"].items() if k != "_meta"}
             out.append({"result": entry.get("id"), "at": entry.get("updatedAt"), **shown})
     return left
+
+
+def _picked(record: Record, *names: str) -> Record:
+    """Return some fields of a record; others may change later."""
+    return {name: record[name] for name in names if name in record}
 
 
 def _asked(part: Record, *, is_human: bool) -> Block:
@@ -306,4 +303,3 @@ def _shown(given: JSON) -> str:
     if text(told.get("content")):
         return word(told["content"])
     return codec.dump(given).decode("utf-8", "replace") if given is not None else ""
-
