@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import (
+    WRITTEN,
     billed,
     counted,
     outcomes,
@@ -230,6 +231,17 @@ def test_a_rewritten_first_line_is_noticed_though_the_client_restores_the_time(
     whole = read_by_steps(Droid(), tmp_path, ())[PARENT]
     again = Droid().read(source, first.cursor)
     assert ("New name", 1 + len(TALK)) == (whole.title, again.lines)
+
+
+def test_a_session_that_is_archived_later_ended_when_it_did(tmp_path: Path) -> None:
+    """That changes the time of the document, and no total."""
+    path = write_lines(path_of(tmp_path, PARENT), start(PARENT), *TALK)
+    put_total(tmp_path, PARENT, 1000, 30)
+    os.utime(path, (WRITTEN, WRITTEN))
+    os.utime(path.with_suffix(".settings.json"), (WRITTEN + 86_400, WRITTEN + 86_400))
+    (whole,) = wholes(Droid(), tmp_path).values()
+
+    assert "2026-05-04T10:00:07.000Z" == whole.session().ended_at
 
 
 def test_a_session_without_its_total_is_a_lower_bound(tmp_path: Path) -> None:

@@ -77,6 +77,11 @@ def test_no_sweep_leaves_a_trace(machine: tuple[Path, list[tuple[State, State]]]
     assert [before for before, _ in states] == [after for _, after in states]
 
 
+def test_all_of_it_counts_as_read(home: Path) -> None:
+    """Files that are read with others included."""
+    assert "not read yet" not in thence(home, "doctor")
+
+
 def test_sessions_of_every_agent_are_listed(home: Path) -> None:
     """With their titles; copies are sessions of their own."""
     listed = json.loads(thence(home, "ls", "--json"))

@@ -161,12 +161,13 @@ def is_made_at(mark: Mark, path: str) -> bool:
     return mark.place == _place(path)
 
 
-def bytes_read(mark: Mark, path: str, status: os.stat_result) -> int:
+def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
     """Return how many bytes of a file were read; 0 of one that is another by now.
 
     A file that differs from its mark is opened, and looked at no further than at its edges.
     """
-    if _is(mark, status, path):
+    path = file.path
+    if _is(mark, _status(file, status), path):
         return status.st_size if not mark.torn else min(mark.offset, status.st_size)
     if _is_touched(mark, status, path):
         return 0

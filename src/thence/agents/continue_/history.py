@@ -4,7 +4,7 @@ It holds a list without ids and times. A message is known by what it says, and i
 document with it was written. Results of calls stand with the message that made them, and are
 records of their own here, once they have ended. A compaction leaves nothing but its summary: the
 messages before it stay here, dead. A fork is a copy without a link: it is known by messages that
-are the same from the start on, calls or long texts among them.
+are the same from the start on, and long enough not to be so by chance.
 """
 
 from __future__ import annotations
@@ -194,8 +194,8 @@ def _copy_keys(items: Sequence[Record]) -> list[str | None]:
         total.update(codec.dump(item))
         message = fields(item.get("message"))
         if message.get("role") == "assistant":
-            has_calls = bool(objects(message.get("toolCalls")))
-            chars += _DISTINCT_CHARS if has_calls else len(text_of(message.get("content")))
+            calls = objects(message.get("toolCalls"))
+            chars += len(text_of(message.get("content"))) + (len(codec.dump(calls)) if calls else 0)
         out.append(total.hexdigest() if chars >= _DISTINCT_CHARS else None)
     first = next((at for at, key in enumerate(out) if key is not None), 0)
     return [f"{out[first]}:{at}" if at < first else key for at, key in enumerate(out)]

@@ -53,6 +53,12 @@ def is_record(value: Record) -> bool:
 class Totals(TotalReader):
     """What a session took so far."""
 
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        super().__init__(source, file, mark)
+        # To archive a session writes the document, too: the last line of the log is older then.
+        written = files.measured(Source(source.adapter, source.session, source.files[:1]))[1]
+        self._moment = moment(min(mark.mtime_ns / 10**9, written or mark.mtime_ns / 10**9))
+
     def total(self, found: Found) -> tuple[Usage, str | None] | None:
         """Return the total of the session without its subagents, which have totals of their own."""
         usage = fields(found.value.get("tokenUsage"))
