@@ -205,6 +205,20 @@ def test_nothing_but_names_of_its_own_leads_to_a_file(tmp_path: Path) -> None:
         assert ([], True) == (batch.events, bool(batch.skipped))
 
 
+@pytest.mark.parametrize("name", ["chunks", "generations", "journal"])
+def test_no_link_is_followed(tmp_path: Path, name: str) -> None:
+    """A folder of a session that is a link elsewhere is not read."""
+    write_all(write(tmp_path))
+    (source, _) = Vibe().find(tmp_path)
+    place = Path(source.path).parent / name
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    (source, _) = Vibe().find(tmp_path)
+    batch = Vibe().read(source)
+
+    assert ([], True) == ([f for f in batch.events if f.blocks], bool(batch.skipped))
+
+
 def test_a_snapshot_that_is_replaced_while_it_is_read_is_read_again(tmp_path: Path) -> None:
     """A file that is gone leaves what was read; the next read has all of it."""
     steps = write(tmp_path)

@@ -12,9 +12,7 @@ from typing import Final
 
 import msgspec
 
-PROFILED: Final = (
-    *("cline", "continue", "copilot", "droid", "gemini", "kimi", "pi", "qwen", "vibe"),
-)
+PROFILED: Final = ("cline", "continue", "copilot", "droid", "gemini", "kimi", "pi", "qwen", "vibe")
 """Agents whose folder has a profile, by the name of their adapter."""
 
 

@@ -167,9 +167,9 @@ def adapters() -> dict[str, Adapter]:
     from thence.agents.qwen import Qwen
     from thence.agents.vibe import Vibe
 
-    own = (Claude(), Codex(), Copilot(), Gemini(), Grok(), Kimi(), Pi(), Qwen(), Native())
-    more = (Cline(), Continue(), Droid(), Vibe())
-    return {adapter.name: adapter for adapter in (*own, *more)}
+    first = (Claude(), Cline(), Codex(), Continue(), Copilot(), Droid(), Gemini(), Grok())
+    second = (Kimi(), Pi(), Qwen(), Native(), Vibe())
+    return {adapter.name: adapter for adapter in (*first, *second)}
 
 
 def tellers() -> dict[str, Adapter]:

@@ -68,7 +68,7 @@ class Cline(QuietAgent):
                 continue
             card = {} if is_old else files.document(str(path))
             if card.get("status") == "running" and is_running(pid := card.get("pid")):
-                yield Live(folder.name, pid, "busy", cwd=text(card.get("cwd")))
+                yield Live(folder.name, pid, "running", cwd=text(card.get("cwd")))
 
 
 def _folders(root: Path) -> list[Path]:

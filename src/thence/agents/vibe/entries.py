@@ -92,6 +92,10 @@ def view_of(folder: Path, current: Record) -> View:
     if not _GENERATION.fullmatch(generation):
         raise Unreadable(NOT_WHOLE)
     place = folder / "generations" / generation
+    if any(
+        path.is_symlink() for path in (place.parent, place, folder / "chunks", folder / JOURNAL)
+    ):
+        raise Unreadable(NOT_WHOLE)
     manifest = fields(_document(place / "manifest.json"))
     named = fields(manifest.get("projection_state"))
     state = fields(_document(place / "projection-state.json"))
