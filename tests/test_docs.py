@@ -60,7 +60,7 @@ def test_first_screen_says_what_it_is_and_the_two_commands() -> None:
     """One sentence, `make run`, `make test`, in the first ten lines."""
     top = "\n".join((ROOT / "README.md").read_text().split("\n")[:10])
 
-    assert "session layer" in top
+    assert "your coding agents" in top
     assert "make run" in top
     assert "make test" in top
 

@@ -76,5 +76,5 @@ class Case(msgspec.Struct, frozen=True):
     plant: Callable[[Path], None]
     """Write the files of the agent below a home."""
     answers: Answers
-    later: Callable[[Path], None] | None = None
-    """What happens to the files after a tool has read them once."""
+    later: tuple[Callable[[Path], None], ...] = ()
+    """What happens to the files after a tool has read them; it reads them again after each."""

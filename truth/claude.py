@@ -342,6 +342,21 @@ def _deleted(home: Path) -> None:
     (home / FOLDER / f"{A}.jsonl").unlink()
 
 
+def _smaller(home: Path) -> None:
+    """The client writes the deleted file again, smaller than it was, with new lines."""
+    script = Script(A, "e", 80)
+    script.reply("Only the copperweir is left.")
+    script.write(home)
+
+
+def _east_asian(home: Path) -> None:
+    """Prompts in languages that put no space between words."""
+    script = Script()
+    script.turns("请检查潮汐窗口的时钟偏差", "時計のずれを修正しました。")
+    script.turns("시계창을 다시 검사해줘", "검사했습니다.")
+    script.write(home)
+
+
 def _plain(home: Path) -> None:
     _talk().write(home)
 
@@ -448,7 +463,22 @@ CASES = (
         "what was read before is not lost when the file is written anew",
         _plain,
         Answers(1, _THRICE, priced=True, live=(*_WORDS, "copperweir")),
-        _rewritten,
+        (_rewritten,),
+    ),
+    Case(
+        "claude",
+        "smaller source",
+        "a session's file is deleted, its subagent's is not; it comes back smaller, with new lines",
+        _subagent,
+        Answers(1, _THRICE + ONE, priced=True, live=(*_WORDS, "copperweir")),
+        (_deleted, _smaller),
+    ),
+    Case(
+        "claude",
+        "no spaces",
+        "words inside sentences of Chinese, Japanese and Korean are found",
+        _east_asian,
+        Answers(1, _TWICE, priced=True, live=("潮汐窗口", "时钟", "修正", "시계")),
     ),
     Case(
         "claude",
@@ -456,6 +486,6 @@ CASES = (
         "what was read stays when the file is deleted",
         _plain,
         Answers(1, _TWICE, priced=True, live=_WORDS),
-        _deleted,
+        (_deleted,),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,21 @@ def _torn(home: Path) -> None:
     rollout.write(home, b"".join(lines[:11] + half + lines[11:]) + b'{"timestamp":"2026-11-1')
 
 
+def _output_in_json(home: Path) -> None:
+    """Early versions wrote the output of a command as JSON inside a text."""
+    rollout = _talk()
+    call = {"type": "function_call", "name": "shell", "call_id": "call_1"}
+    command = {"command": ["bash", "-lc", "cat notes"]}
+    rollout.put("response_item", call | {"arguments": json.dumps(command)})
+    output = json.dumps(
+        {"output": "first\nmarshlamp\n", "metadata": {"exit_code": 0, "duration_seconds": 0.1}}
+    )
+    answer = {"type": "function_call_output", "call_id": "call_1", "output": output}
+    rollout.put("response_item", answer)
+    rollout.turn("And then?", "The copperweir.")
+    rollout.write(home)
+
+
 def _deleted(home: Path) -> None:
     """Somebody cleaned up."""
     _path(home, A).unlink()
@@ -249,10 +265,17 @@ CASES = (
     ),
     Case(
         "codex",
+        "output in JSON",
+        "a word behind a line break of an output that was written as JSON inside a text is found",
+        _output_in_json,
+        Answers(1, ONE + TWO, live=("quillfern", "marshlamp", "copperweir")),
+    ),
+    Case(
+        "codex",
         "deleted source",
         "what was read stays when the file is deleted",
         _plain,
         Answers(1, ONE, live=_WORDS),
-        _deleted,
+        (_deleted,),
     ),
 )

@@ -255,6 +255,6 @@ CASES = (
         "what was read stays when the folder is deleted",
         _plain,
         Answers(1, EACH, live=_WORDS),
-        _deleted,
+        (_deleted,),
     ),
 )

@@ -95,8 +95,8 @@ def run(case: Case, make: type[Tool]) -> list[Answer]:
         try:
             tool.start()
             tool.sync()
-            if case.later is not None:
-                case.later(home)
+            for change in case.later:
+                change(home)
                 tool.sync()
             return [
                 Answer(tool.name, case.agent, case.name, *judgement)

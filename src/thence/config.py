@@ -27,6 +27,10 @@ The file `config.toml` in the home; every knob has a default:
     distilled_cap_bytes = "1GiB"
     cadence = "daily"                             # daily, weekly, on-hook
 
+    [session_memory.brief]
+    tokens = 800                                  # how long the text for a new session may be
+    skip = ["~/diary/*"]                          # projects whose sessions get none
+
     [session_memory.domains]
     tidepool = "apps"                             # repository -> domain
 
@@ -297,6 +301,12 @@ def _days(value: object) -> int:
     raise ValueError(f"not a number of days: {value!r}", "write 45; 0 means never")
 
 
+def _tokens(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 10_000:
+        return value
+    raise ValueError(f"not a number of tokens: {value!r}", "write a number from 100 to 10000")
+
+
 def _cadence(value: object) -> str:
     if isinstance(value, str) and value in CADENCES:
         return value
@@ -385,6 +395,8 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.retention.raw_max_age_days": (_days, lambda _: 45),
     "session_memory.retention.distilled_cap_bytes": (size, lambda _: 1 << 30),
     "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
+    "session_memory.brief.tokens": (_tokens, lambda _: 800),
+    "session_memory.brief.skip": (_texts, lambda _: []),
     "session_memory.domains": (_names, lambda _: {}),
     "session_memory.sources": (_paths, lambda _: {}),
     "session_memory.tasks": (_tasks, lambda _: []),

@@ -7,6 +7,7 @@ what to do next. Foreign data never raises: a bad line is a `format.records.Skip
 from __future__ import annotations
 
 import errno
+import sys
 
 SKIPS = 3
 """Exit code of a command that did all it could, and had to skip something."""
@@ -77,3 +78,31 @@ class BadConfig(ThenceError):
     """A setting that makes no sense; the message names file, key and reason."""
 
     exit_code = 2
+
+
+class MissingPackage(BadConfig):
+    """A part of thence needs a package that is not installed."""
+
+    def __init__(self, part: str, package: str | None, *, extra: str) -> None:
+        """Name the part, the package and the command that installs the extra."""
+        super().__init__(
+            f"{part} needs the package {package or extra}, which is not installed",
+            hint=install_command(extra),
+        )
+
+
+def install_command(extra: str, prefix: str = sys.prefix) -> str:
+    """Return the command that adds an extra, for the way thence was installed.
+
+    `prefix` is the folder of the Python environment; pipx and uv put theirs below folders of
+    their own.
+    """
+    wanted = f"'thence[{extra}]'"
+    place = prefix.replace("\\", "/")
+    if "/pipx/venvs/" in place:
+        return f"pipx install --force {wanted}"
+    if "/uv/tools/" in place:
+        return f"uv tool install {wanted}"
+    if "/uv/archive-" in place or "/uv/environments-" in place:
+        return f"uvx --from {wanted} thence …"
+    return f"pip install {wanted}"

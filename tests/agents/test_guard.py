@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.desk import Desk, alerts
+from tests.processes import run_thence
 
 READER = """
 from pathlib import Path
@@ -68,14 +68,8 @@ def install(place: Path, group: str, body: str) -> None:
 
 def thence(place: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, with the package installed."""
-    return subprocess.run(
-        [sys.executable, "-c", "from thence.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd="/",
-        env={**os.environ, "PYTHONPATH": str(place), "COLUMNS": "200", **more},
-    )
+    env = {**os.environ, "PYTHONPATH": str(place), "COLUMNS": "200", **more}
+    return run_thence(*arguments, env=env, path=[place])
 
 
 @pytest.fixture

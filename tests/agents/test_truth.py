@@ -8,6 +8,8 @@ questions in one process, every day.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -19,6 +21,13 @@ from typing import Any
 import pytest
 
 from tests.independent import tool
+from tests.processes import run_thence
+
+pytestmark = [
+    # The programs leave files to the collector.
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 NEVER_SENT = "v2.0.76/tui_history_checkpoints"
 """The session with one text more than was sent: the last command's caveat, not yet sent on."""
@@ -29,13 +38,23 @@ CLIENT_ADDS = ("assistant", "No response requested.")
 
 def run(shared: Path, name: str, command: str, folder: str) -> tuple[int, list[str]]:
     """Run one of the independent programs on the real command: its exit code, what it said."""
-    thence = Path(sys.executable).with_name("thence")
-    program = shared / "tools" / f"{name}.py"
-    asked = ["--cmd", f"'{thence}' {command}", str(shared / "data" / folder)]
-    done = subprocess.run(
-        [sys.executable, str(program), *asked], capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stdout.splitlines()
+    program = tool(shared, name)
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.setattr(program, "subprocess", _Commands)
+        asked = ["--cmd", f"thence {command}", str(shared / "data" / folder)]
+        patch.setattr(sys, "argv", [name, *asked])
+        code = program.main()
+    return int(code), out.getvalue().splitlines()
+
+
+class _Commands:
+    """Takes the place of `subprocess` in the programs: commands start without an interpreter."""
+
+    @staticmethod
+    def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        """Run a thence command in a process of its own."""
+        return run_thence(*command[1:])
 
 
 # -- what is in the files -------------------------------------------------------------------
@@ -85,10 +104,8 @@ def test_show_gives_a_crashed_session_as_its_next_request_had_it(shared: Path) -
 def shown(path: Path) -> Any:
     """What the command shows of a session; older clients left open calls behind."""
     orphans = "answer" if "v2.1.325" in path.parts else "drop"
-    thence = Path(sys.executable).with_name("thence")
     asked = ["show", str(path), "--as", "messages", "--json", "--orphans", orphans]
-    done = subprocess.run([str(thence), *asked], capture_output=True, check=True)
-    return json.loads(done.stdout)
+    return json.loads(run_thence(*asked).stdout)
 
 
 def requests(check: ModuleType, path: Path) -> list[set[tuple[str, ...]]]:

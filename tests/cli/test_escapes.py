@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
 import re
-import select
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+import threading
 
 import pytest
 
 from tests import hostile
+from tests.processes import run_thence
 from thence.cli.madeup import Homes, homes
 
 pytestmark = pytest.mark.slow
@@ -112,28 +110,21 @@ def shown(machine: Homes, *arguments: str) -> str:
         "LANG": "C.UTF-8",
     }
     main, terminal = pty.openpty()
-    program = [sys.executable, "-c", "from thence.cli import main; main()", *arguments]
-    with subprocess.Popen(
-        program, stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, env=env
-    ) as process:
-        os.close(terminal)
-        body = b"".join(_read(main))
-        process.wait()
+    parts: list[bytes] = []
+    reader = threading.Thread(target=_read, args=(main, parts))
+    reader.start()
+    run_thence(*arguments, env=env, terminal=os.ttyname(terminal))
+    os.close(terminal)
+    reader.join()
     os.close(main)
-    return body.decode("utf-8", "replace")
+    return b"".join(parts).decode("utf-8", "replace")
 
 
-def _read(main: int) -> Iterator[bytes]:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        if select.select([main], [], [], 1)[0]:
-            try:
-                part = os.read(main, 65_536)
-            except OSError:  # the other end is closed
-                return
-            if not part:
-                return
-            yield part
+def _read(main: int, parts: list[bytes]) -> None:
+    """Read until nobody has the other end open."""
+    with contextlib.suppress(OSError):
+        while part := os.read(main, 65_536):
+            parts.append(part)
 
 
 def harmful(text: str) -> list[str]:

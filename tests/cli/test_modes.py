@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.agents.transcripts import Script, write
+from tests.processes import run_thence
 
 FIRST = [
     ["hook", "install", "claude", "--yes"],
@@ -45,15 +44,7 @@ def test_no_other_user_gets_into_a_home_whatever_made_it(first: list[str], tmp_p
     write(tmp_path / ".claude", script)
     env = {"HOME": str(tmp_path), "THENCE_HOME": str(home), "PATH": os.environ["PATH"]}
     ran = [
-        subprocess.run(
-            [sys.executable, "-P", "-m", "thence", *words],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            umask=0,
-            timeout=120,
-        )
+        run_thence(*words, env=env, umask=0)
         for words in (first, ["sweep"], ["hook", "install", "claude", "-y"], ["ls"])
     ]
 

@@ -62,8 +62,8 @@ def test_a_case_is_the_same_every_time(case: Case, tmp_path: Path) -> None:
                 if path.is_file()
             }
         )
-        if case.later is not None:
-            case.later(home)
+        for change in case.later:
+            change(home)
 
     assert found[0] == found[1] != {}
 
@@ -73,7 +73,7 @@ def test_no_two_cases_share_a_name() -> None:
     names = [f"{case.agent} {case.name}" for case in CASES]
 
     assert len(names) == len(set(names))
-    assert {"claude": 15, "codex": 7, "grok": 6} == {
+    assert {"claude": 17, "codex": 8, "grok": 6} == {
         agent: sum(case.agent == agent for case in CASES) for agent in ("claude", "codex", "grok")
     }
 

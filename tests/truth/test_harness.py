@@ -40,7 +40,7 @@ CASE = Case(
         dead=("thornvault",),
         secrets=(SECRET,),
     ),
-    later,
+    (later,),
 )
 
 

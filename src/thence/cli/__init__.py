@@ -27,6 +27,7 @@ COMMANDS = {
     "signals": "What went wrong in sessions: loops, repeated errors, corrections.",
     "patterns": "What comes back in many sessions.",
     "todos": "What agents promised and did not do, over all sessions.",
+    "brief": "Show what the next session in a folder should know.",
     "files": "Which sessions touched a file, and why.",
     "history": "Prompts of all agents together, the newest first.",
     "inspect": "Count what one session file holds: records, links, calls, tokens, damage.",

@@ -78,7 +78,7 @@ def _keep_up(ctx: click.Context, *, json: bool) -> None:
 
 def _is_wanted() -> bool:
     """Ask whether to open the viewer, where somebody can answer and there is one."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty() and _viewer()):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     click.echo()
     try:
@@ -88,20 +88,8 @@ def _is_wanted() -> bool:
         return False
 
 
-def _viewer() -> bool:
-    """Whether the parts that serving needs are installed."""
-    from importlib.util import find_spec
-
-    from thence.cli import COMMANDS
-
-    return "serve" in COMMANDS and all(map(find_spec, ("litestar", "uvicorn")))
-
-
 def _look(ctx: click.Context) -> int:
     """Serve what is kept, on a port of its own if the usual one is taken."""
-    if not _viewer():
-        tell(["", "the browser's view needs more: pip install 'thence[serve]'"])
-        return 0
     from thence.cli import serve
 
     tell([""])

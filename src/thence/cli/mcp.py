@@ -15,7 +15,6 @@ from thence.cli import options, registering, wiring
 from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
 from thence.cli.hook import AGENTS, confirm
 from thence.cli.terminal import as_json, say, width
-from thence.errors import BadConfig
 from thence.format.figures import clean
 
 if TYPE_CHECKING:
@@ -42,13 +41,8 @@ def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
     """Serve, unless something else was asked for."""
     if ctx.invoked_subcommand is not None:
         return None
-    try:
-        from thence.serve import mcp
-    except ModuleNotFoundError as error:
-        raise BadConfig(
-            f"the server needs {error.name}, which is not installed",
-            hint="pip install 'thence[mcp]'",
-        ) from error
+    from thence.serve import mcp
+
     with wiring.store(must_exist=False) as store:
         made = mcp.server(questions(store), __version__)
         if http:

@@ -54,13 +54,8 @@ def command(
     host: str, port: int, team: str | None, *, token: bool, no_open: bool, json: bool
 ) -> int:
     """Serve until it is stopped."""
-    try:
-        from thence.serve import app, gate, sign_in
-    except ModuleNotFoundError as error:
-        raise BadConfig(
-            f"serving needs {error.name}, which is not installed",
-            hint="pip install 'thence[serve]'",
-        ) from error
+    from thence.serve import app, gate, sign_in
+
     _check(host, token=token, loopback=gate.is_loopback(host))
     home = wiring.home()
     is_read_only = wiring.is_read_only()

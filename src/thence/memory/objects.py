@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 
 import zstandard
 
-from thence.errors import BadConfig, NotAppendable
+from thence.errors import BadConfig, MissingPackage, NotAppendable
 from thence.memory.packs import (
     CACHED,
     LARGEST,
@@ -482,9 +482,7 @@ def shelf_at(url: str) -> Bucket:
         from obstore import exceptions
         from obstore.store import LocalStore, MemoryStore, from_url
     except ImportError as error:
-        raise BadConfig(
-            f"{url} needs a package that is not installed", hint="pip install 'thence[objects]'"
-        ) from error
+        raise MissingPackage(url, error.name, extra="objects") from error
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return Bucket(MemoryStore())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from thence.errors import BadConfig
+from thence.errors import MissingPackage
 from thence.memory.analytics import SCHEMA, TABLES, Day, Told, accounts
 from thence.memory.exports import (
     FORMAT,
@@ -125,10 +125,7 @@ def load_duckdb() -> ModuleType:
     try:
         import duckdb
     except ImportError as error:
-        raise BadConfig(
-            "Parquet and SQL need a package that is not installed: duckdb",
-            hint="pip install 'thence[analytics]'",
-        ) from error
+        raise MissingPackage("the export of tables", error.name, extra="analytics") from error
     return duckdb
 
 

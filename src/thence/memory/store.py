@@ -27,7 +27,7 @@ from thence.agents.packages import (
     is_ours,
     note_problem,
 )
-from thence.errors import BadConfig, ThenceError
+from thence.errors import BadConfig, MissingPackage, ThenceError
 from thence.format import fold
 from thence.format.facts import Edge, Fact
 from thence.format.fold import FoldState, Index
@@ -512,10 +512,7 @@ def _opened(url: str, *, must_exist: bool) -> Store:
     try:
         made = point.load()
     except ImportError as error:
-        raise BadConfig(
-            f"a store at {scheme}: needs a package that is not installed: {error.name}",
-            hint="pip install 'thence[postgres]'",
-        ) from error
+        raise MissingPackage(f"a store at {scheme}:", error.name, extra="postgres") from error
     store: Store = made(where, must_exist=must_exist)
     return store
 

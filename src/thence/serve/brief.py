@@ -1,0 +1,182 @@
+"""What the next session of a repository should know, on one short page.
+
+How the last session ended, open to-dos, decisions, errors that were seen here and what helped,
+files that were changed. Everything comes from digests and notes, so that it costs the same on a
+large store as on a small one, and works for sessions whose transcripts were removed. What is
+quoted is data in a frame (`serve.frame`), redacted, never an instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePath
+from typing import Final
+
+import msgspec
+
+from thence.format.records import JSON
+from thence.memory import patterns
+from thence.memory.notes import Note
+from thence.memory.patterns import Memory, Pattern
+from thence.memory.store import Filter, Store
+from thence.serve.frame import flat, framed
+
+DEFAULT_TOKENS: Final = 800
+CHARS_PER_TOKEN: Final = 4
+"""A cautious average of English text and code."""
+MAX_SESSIONS: Final = 60
+"""How many of the newest sessions of a repository are looked at."""
+MAX_TODO_AGE_DAYS: Final = 14
+MAX_TODOS, MAX_DECISIONS, MAX_ERRORS, MAX_FILES = 6, 5, 3, 8
+QUOTE_CHARS: Final = 160
+
+
+class Brief(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of one repository."""
+
+    project: str
+    sessions: int = 0
+    last: dict[str, JSON] | None = None
+    """The last session that ended: uid, title, agent, when, how, what it said last."""
+    todos: tuple[dict[str, JSON], ...] = ()
+    decisions: tuple[dict[str, JSON], ...] = ()
+    errors: tuple[dict[str, JSON], ...] = ()
+    """Errors that were seen here and went away: fingerprint, sessions, what helped."""
+    files: tuple[str, ...] = ()
+    """Files that the last session changed."""
+
+
+def make_brief(
+    store: Store,
+    notes: Iterable[Note],
+    project: str,
+    *,
+    now: datetime | None = None,
+    without: str | None = None,
+) -> Brief:
+    """Return what is known of a repository; `without` is a session that is just starting."""
+    wanted = Filter(project=project, limit=MAX_SESSIONS)
+    rows = [
+        row
+        for row in store.sessions(wanted)
+        if _is_below(row.session.cwd, project) and row.session.session_uid != without
+    ]
+    uids = tuple(row.session.session_uid for row in rows)
+    known = patterns.memories(store.kept("digests", Filter(uids=uids))) if uids else []
+    known.sort(key=lambda memory: (memory.digest.ended_at or "", memory.uid), reverse=True)
+    oldest = (now or datetime.now(UTC)) - timedelta(days=MAX_TODO_AGE_DAYS)
+    return Brief(
+        project,
+        len(rows),
+        _last_session(known[0]) if known else None,
+        tuple(_open_todos(known, oldest.isoformat()))[:MAX_TODOS],
+        tuple(_decisions(notes, project, frozenset(uids)))[:MAX_DECISIONS],
+        tuple(_solved_errors(known))[:MAX_ERRORS],
+        _changed_files(known[0]) if known else (),
+    )
+
+
+def brief_text(
+    brief: Brief, redact: Callable[[str], str], *, max_tokens: int = DEFAULT_TOKENS
+) -> str:
+    """Return the brief as framed text of at most so many tokens; empty if nothing is known."""
+    lines = [redact(line) for line in _lines(brief)]
+    if not lines:
+        return ""
+    origin = f"thence brief, {flat(PurePath(brief.project).name or brief.project, 60)}"
+    return framed(origin, lines, limit=max_tokens * CHARS_PER_TOKEN)
+
+
+def _is_below(cwd: str | None, project: str) -> bool:
+    return cwd is not None and (cwd == project or cwd.startswith(project.rstrip("/") + "/"))
+
+
+def _last_session(memory: Memory) -> dict[str, JSON]:
+    digest = memory.digest
+    return {
+        "session_uid": memory.uid,
+        "title": digest.title,
+        "agent": digest.agent,
+        "ended_at": digest.ended_at,
+        "outcome": digest.outcome,
+        "last_reply": digest.snippets.last_reply,
+    }
+
+
+def _open_todos(known: Sequence[Memory], oldest: str) -> Iterator[dict[str, JSON]]:
+    """Yield to-dos of the last days, those of the newest session first, each text once."""
+    texts: set[str] = set()
+    for memory in known:
+        if (memory.digest.ended_at or "") < oldest:
+            return
+        for todo in memory.digest.todos:
+            key = " ".join(todo.text.casefold().split())
+            if key not in texts:
+                texts.add(key)
+                yield {"text": todo.text, "status": todo.status, "session_uid": memory.uid}
+
+
+def _decisions(
+    notes: Iterable[Note], project: str, uids: frozenset[str]
+) -> Iterator[dict[str, JSON]]:
+    """Yield decisions that were written for a session or in a folder of this repository."""
+    for note in sorted(notes, key=lambda note: note.ts, reverse=True):
+        if note.kind == "decision" and (note.session_uid in uids or _is_below(note.cwd, project)):
+            yield {"text": note.text, "ts": note.ts, "author": note.author}
+
+
+def _solved_errors(known: Sequence[Memory]) -> Iterator[dict[str, JSON]]:
+    """Yield errors that went away after something was done, the most frequent first."""
+    for pattern in _errors(known):
+        if pattern.cures:
+            yield {
+                "fingerprint": pattern.name,
+                "sessions": pattern.sessions,
+                "helped": [cure.what for cure in pattern.cures[:2]],
+            }
+
+
+def _errors(known: Sequence[Memory]) -> list[Pattern]:
+    names = dict.fromkeys(
+        error.fingerprint
+        for memory in known
+        for error in memory.digest.errors
+        if error.settled_by is not None and ": " in error.fingerprint
+    )
+    found = [patterns.seen_before(known, name) for name in names]
+    solved = [pattern for pattern in found if pattern is not None]
+    return sorted(solved, key=lambda pattern: (-pattern.sessions, -pattern.count, pattern.name))
+
+
+def _changed_files(memory: Memory) -> tuple[str, ...]:
+    return tuple(file.path for file in memory.digest.files if file.edits)[:MAX_FILES]
+
+
+def _lines(brief: Brief) -> Iterator[str]:
+    """Yield the lines of the page, the most useful first: the end may be cut."""
+    if brief.last is not None:
+        last = brief.last
+        title = flat(last["title"] or "untitled", 100)
+        yield (
+            f"Last session here: {title} ({last['agent']}, ended {(last['ended_at'] or '')[:16]}, "
+            f"outcome {last['outcome']}; id {flat(last['session_uid'], 60)})"
+        )
+        if last["last_reply"]:
+            yield f"  It ended with: {flat(last['last_reply'], 2 * QUOTE_CHARS)}"
+    if brief.todos:
+        yield "Open to-dos:"
+        for todo in brief.todos:
+            mark = "in progress, " if todo["status"] == "in_progress" else ""
+            yield f"  - {mark}{flat(todo['text'], QUOTE_CHARS)}"
+    if brief.decisions:
+        yield "Decisions:"
+        for decision in brief.decisions:
+            yield f"  - {decision['ts'][:10]}: {flat(decision['text'], QUOTE_CHARS)}"
+    if brief.errors:
+        yield "Errors seen here before, and what came before they went away:"
+        for error in brief.errors:
+            helped = "; ".join(flat(what, 80) for what in error["helped"])
+            yield f"  - {flat(error['fingerprint'], QUOTE_CHARS)}: {helped}"
+    if brief.files:
+        yield f"The last session changed: {', '.join(flat(path, 80) for path in brief.files)}"
