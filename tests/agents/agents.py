@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from thence.agents import Adapter
+from thence.agents import Adapter, Cursor
 from thence.agents.sessions import read_all
 from thence.format import joins, lineage
 from thence.format.facts import Fact
@@ -132,3 +135,54 @@ def write_lines(path: Path, *records: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
+
+
+WRITTEN = 1_777_888_800
+"""When made-up documents were written, in seconds since 1970."""
+
+
+def write_document(path: Path, value: Any) -> Path:
+    """Write a document as clients do: beside its place, and then moved over the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.tmp")
+    beside.write_text(json.dumps(value))
+    os.utime(beside, (WRITTEN, WRITTEN))
+    return beside.replace(path)
+
+
+def write_all(steps: Iterable[None]) -> None:
+    """Write all steps of a made-up client."""
+    for _ in steps:
+        pass
+
+
+def read_by_steps(adapter: Adapter, root: Path, steps: Iterable[None]) -> dict[str, Whole]:
+    """Return all sessions of a home that was read after each step of its client."""
+    facts: dict[str, list[Fact]] = {}
+    cursors: dict[str, Cursor] = {}
+    for _ in chain(steps, (None,)):
+        for source in adapter.find(root):
+            batch = adapter.read(source, cursors.get(source.session))
+            cursors[source.session] = batch.cursor
+            facts.setdefault(source.session, []).extend(batch.events)
+    shared = lineage.shared(facts)
+    return {
+        name: Whole(
+            f"{adapter.name}:{name}",
+            own,
+            replayed=shared.replayed[name],
+            billed=shared.billed[name],
+        )
+        for name, own in facts.items()
+    }
+
+
+def without_requests(scenario: Scenario) -> Scenario:
+    """Return a scenario without the number of requests, of agents that write totals only."""
+    own = msgspec.structs.replace(scenario.own, requests=0)
+    return msgspec.structs.replace(scenario, own=own)
+
+
+def prompts_of(whole: Whole) -> list[tuple[str, str]]:
+    """Return each prompt with its state."""
+    return [(e.summary, str(e.state)) for e in whole.events if e.kind == "user_msg"]

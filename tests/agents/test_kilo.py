@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.agents import test_opencode
 from tests.agents.databases import OPENCODE, run
 from tests.agents.test_opencode import steps
 from thence.agents.kilo import Kilo
 from thence.agents.opencode import OpenCode
+from thence.testing.readers import CHECKS, AdapterSuite
 
 PARENT = test_opencode.PARENT
 
@@ -25,3 +28,10 @@ def test_each_of_the_two_finds_its_own_database(tmp_path: Path) -> None:
 
     assert {"kilo"} == {source.adapter for source in Kilo().find(tmp_path)}
     assert [] == OpenCode().sources_at(tmp_path / "kilo.db")
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_adapter_suite_passes(check: str) -> None:
+    """What holds for OpenCode holds under the other name."""
+    assert [] == AdapterSuite(Kilo(), write, rounds=20).complaints(check)

@@ -9,16 +9,30 @@ from typing import Any
 
 import pytest
 
-from tests.agents import test_copilot, test_gemini, test_kimi, test_pi, test_qwen
+from tests.agents import (
+    test_cline,
+    test_continue,
+    test_copilot,
+    test_droid,
+    test_gemini,
+    test_kimi,
+    test_pi,
+    test_qwen,
+    test_vibe,
+)
 from tests.agents.agents import write_lines
 from tests.format.growing import Grown, differences
-from thence.agents import Adapter
+from thence.agents import Adapter, Cursor
+from thence.agents.cline import Cline
+from thence.agents.continue_ import Continue
 from thence.agents.copilot import Copilot
+from thence.agents.droid import Droid
 from thence.agents.gemini import Gemini
 from thence.agents.kimi import Kimi
 from thence.agents.pi import Pi
 from thence.agents.qwen import Qwen
 from thence.agents.sessions import read_all
+from thence.agents.vibe import Vibe
 
 TURNS = 30
 """Far more than what is looked at again when a record is added."""
@@ -152,5 +166,93 @@ def test_a_long_session_grows_without_being_rebuilt(
         grown.add(line)
         facts = facts[len(line) :]
 
+    assert [] == differences(grown)
+    assert 0 == grown.rebuilt.total()
+
+
+# -- documents ------------------------------------------------------------------------------
+
+
+def cline(root: Path) -> Iterator[None]:
+    """A session of Cline, a step at a time."""
+    talk: list[Any] = []
+    for turn in range(TURNS):
+        at, call = 4 * turn, test_cline.call(f"c{turn}", "run_commands", commands=["ls"])
+        for message in (
+            test_cline.asked(at, f"prompt {turn}"),
+            test_cline.replied(at + 1, 1000, 10, call),
+            test_cline.gave(at + 2, f"c{turn}", "run_commands", "x"),
+            test_cline.replied(at + 3, 1000, 10, test_cline.text("ok")),
+        ):
+            talk.append(message)
+            test_cline.put(root, test_cline.SESSION, "running", *talk)
+            yield
+
+
+def continued(root: Path) -> Iterator[None]:
+    """A session of Continue, a turn at a time."""
+    talk: list[Any] = []
+    for turn in range(TURNS):
+        call = test_continue.call(f"c{turn}", "Bash", "done", "x", command="ls")
+        talk += [
+            test_continue.asked(f"prompt {turn}"),
+            test_continue.replied(1000, 10, "", call),
+            test_continue.replied(1000, 10, f"ok {turn}"),
+        ]
+        test_continue.put(root, test_continue.SESSION, *talk)
+        yield
+
+
+def droid(root: Path) -> Iterator[None]:
+    """A session of Droid, a turn at a time."""
+    talk: list[Any] = [test_droid.start(test_droid.PARENT)]
+    for turn in range(TURNS):
+        at = 2 * turn + 1
+        talk += [
+            test_droid.message(at, at - 1, "user", test_droid.text(f"prompt {turn}")),
+            test_droid.message(at + 1, at, "assistant", test_droid.text("ok")),
+        ]
+        test_droid.put_total(root, test_droid.PARENT, 1000 * turn + 1000, 10 * turn + 10)
+        write_lines(test_droid.path_of(root, test_droid.PARENT), *talk)
+        yield
+
+
+def vibe(root: Path) -> Iterator[None]:
+    """A session of Mistral Vibe, a few entries at a time."""
+    client = test_vibe.Client(root, test_vibe.SESSION)
+    for turn in range(TURNS):
+        at = 3 * turn
+        effect = test_vibe.effect(at + 1, "bash", at + 2, {"returncode": 0}, command="ls")
+        client.change("append_entry", test_vibe.message(at, "user", f"prompt {turn}"))
+        client.change("append_entry", test_vibe.running(effect), 1000, 10)
+        yield
+        client.change("replace_entry", effect)
+        client.change("append_entry", test_vibe.message(at + 2, "assistant", "ok"), 1000, 10)
+        if turn % 2:
+            client.snapshot()
+        yield
+
+
+@pytest.mark.parametrize(
+    ("adapter", "write"),
+    [(Cline(), cline), (Continue(), continued), (Droid(), droid), (Vibe(), vibe)],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_long_document_grows_without_being_rebuilt(
+    tmp_path: Path, adapter: Adapter, write: Callable[[Path], Iterator[None]]
+) -> None:
+    """Read after every step, each item is told once, and rows are those of the whole."""
+    cursor: Cursor | None = None
+    grown: Grown | None = None
+    for _ in write(tmp_path):
+        (source,) = adapter.find(tmp_path)
+        batch = adapter.read(source, cursor)
+        grown, cursor = grown or Grown(source.uid), batch.cursor
+        grown.add(batch.events)
+
+    assert grown is not None
+    once = read_all(adapter, source)[0]
+    lines = [(f.file, f.line) for f in grown.facts if f.blocks and f.type != "total"]
+    assert [(f.file, f.line) for f in once if f.blocks and f.type != "total"] == sorted(lines)
     assert [] == differences(grown)
     assert 0 == grown.rebuilt.total()

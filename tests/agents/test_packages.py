@@ -14,7 +14,10 @@ GROUP = "thence.agents"
 def test_ours_alone_are_no_others() -> None:
     """The names and places that this package declares."""
     assert not others_offer(GROUP)
-    names = "claude codex copilot gemini goose grok hermes kilo kimi opencode pi qwen thence"
+    names = (
+        "claude cline codex continue copilot droid gemini goose grok hermes kilo kimi opencode pi"
+        " qwen thence vibe"
+    )
     assert names.split() == [point.name for point in entry_points(GROUP)]
 
 

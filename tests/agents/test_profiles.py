@@ -36,7 +36,7 @@ def test_a_home_elsewhere_is_named_by_the_agents_variable() -> None:
         if (profile := profile_of(agent)) is not None
     }
 
-    above = ("gemini", "goose", "kilo", "opencode")
+    above = ("droid", "gemini", "goose", "kilo", "opencode")
     assert {"/h"} == {homes.pop(name) for name in above}
     assert {"/h/.agent"} == set(homes.values())
 
@@ -44,7 +44,12 @@ def test_a_home_elsewhere_is_named_by_the_agents_variable() -> None:
 def test_all_variables_of_folders_are_known() -> None:
     """A timer passes them on, and a demonstration unsets them."""
     assert {
+        "CLINE_DATA_DIR",
+        "CLINE_DIR",
+        "CLINE_SESSION_DATA_DIR",
+        "CONTINUE_GLOBAL_DIR",
         "COPILOT_HOME",
+        "FACTORY_HOME_OVERRIDE",
         "GEMINI_CLI_HOME",
         "GOOSE_PATH_ROOT",
         "HERMES_HOME",
@@ -55,5 +60,6 @@ def test_all_variables_of_folders_are_known() -> None:
         "PI_CODING_AGENT_SESSION_DIR",
         "QWEN_HOME",
         "QWEN_RUNTIME_DIR",
+        "VIBE_HOME",
         "XDG_DATA_HOME",
     } == set(folder_variables())

@@ -58,6 +58,8 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     channel: str = "main"
     whole: bool = False
     rows: Rows | None = None
+    beside: tuple[str, ...] = ()
+    """Paths of files that are read with a document; it has changed when one of them has."""
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):

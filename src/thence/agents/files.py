@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from hashlib import blake2b
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from zlib import crc32
 
 import msgspec
@@ -37,6 +37,9 @@ DEPTH = 12
 
 DOCUMENT_LIMIT = 16 << 20
 """Largest document that is read whole, in bytes."""
+
+LIST_LIMIT = 64 << 20
+"""Largest document with a whole conversation in it that is read, in bytes."""
 
 UNPACKED_LIMIT = 4 << 30
 """Most bytes that are unpacked from one compressed file."""
@@ -92,6 +95,24 @@ class Records(Protocol):
         ...
 
 
+@runtime_checkable
+class ListRecords(Records, Protocol):
+    """A reader of a document that holds a list, which usually grows (`documents.ListReader`)."""
+
+    generation: int
+    """Which generation its facts are: the next one if the list was changed, not only grown."""
+
+
+class Unreadable(Exception):
+    """A document, or a file that belongs to it, makes no sense now. It may be half written."""
+
+    def __init__(self, why: str, *, is_torn: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.is_torn = is_torn
+        """Its end is missing: somebody is writing it, or was stopped while writing."""
+
+
 Opened = Callable[[Source, File, Mark], Records]
 """Makes the `Records` of a file; the mark tells the generation and holds the last carry."""
 
@@ -135,7 +156,7 @@ def unchanged(source: Source, cursor: Cursor) -> bool:
                 return False
             continue
         try:
-            if mark is None or not _is(mark, os.lstat(file.path), file.path):
+            if mark is None or not _is(mark, _status(file, os.lstat(file.path)), file.path):
                 return False
         except OSError:
             return False
@@ -147,12 +168,13 @@ def is_made_at(mark: Mark, path: str) -> bool:
     return mark.place == _place(path)
 
 
-def bytes_read(mark: Mark, path: str, status: os.stat_result) -> int:
+def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
     """Return how many bytes of a file were read; 0 of one that is another by now.
 
     A file that differs from its mark is opened, and looked at no further than at its edges.
     """
-    if _is(mark, status, path):
+    path = file.path
+    if _is(mark, _status(file, status), path):
         return status.st_size if not mark.torn else min(mark.offset, status.st_size)
     if _is_touched(mark, status, path):
         return 0
@@ -206,7 +228,7 @@ class _Reading:
         """Whether the file has to be opened."""
         mark = self._before
         try:
-            status = os.lstat(self._file.path)
+            status = _status(self._file, os.lstat(self._file.path))
         except FileNotFoundError:
             if mark is None:
                 self._skip("no such file")
@@ -246,32 +268,36 @@ class _Reading:
 
     def _document(self, handle: int) -> None:
         """Read a document anew. One that makes no sense leaves standing what the last one said."""
-        status = os.fstat(handle)
-        before = self._before.generation if self._before else -1
-        mark = mark_of(status, self._file.path, generation=max(before, 0))
-        value, raw = None, b""
-        if status.st_size > DOCUMENT_LIMIT:
-            self._skip(codec.TOO_LONG)
-        else:
-            raw = b"".join(_chunks(handle, 0, status.st_size))
-            self._batch.bytes += len(raw)
-            value = self._parsed(raw)
-        if value is not None:
-            mark = msgspec.structs.replace(mark, generation=before + 1)
-            records = self._opened(self._source, self._file, mark)
-            self._batch.events += records.facts(codec.Found(value, Place(1, 0, len(raw)), raw))
-        self._batch.cursor.marks[self._file.key] = mark
-
-    def _parsed(self, raw: bytes) -> dict[str, JSON] | None:
+        before = self._before
+        last = before.generation if before else -1
+        carry = before.carry if before else None
+        status = _status(self._file, os.fstat(handle))
+        mark = mark_of(status, self._file.path, generation=last + 1, carry=carry)
+        records = self._opened(self._source, self._file, mark)
+        is_list = isinstance(records, ListRecords)
         try:
-            value = msgspec.json.decode(raw)
-        except (ValueError, RecursionError):
-            self._skip(codec.BAD_JSON)
-            return None
-        if isinstance(value, dict):
-            return value
-        self._skip(codec.NOT_OBJECT)
-        return None
+            raw = _content(handle, LIST_LIMIT if is_list else DOCUMENT_LIMIT)
+            self._batch.bytes += len(raw)
+            found = codec.Found(_parsed(raw), Place(1, 0, len(raw)), raw)
+            events = list(records.facts(found))
+        except Unreadable as error:
+            is_torn = error.is_torn and is_list
+            if is_torn:
+                self._batch.torn = True
+            else:
+                self._skip(error.why)
+            mark = msgspec.structs.replace(mark, generation=max(last, 0), torn=is_torn)
+            self._batch.cursor.marks[self._file.key] = mark
+            return
+        if isinstance(records, ListRecords):
+            self._batch.lines += len({fact.line for fact in events})
+            mark = msgspec.structs.replace(mark, generation=records.generation)
+            if before is not None and records.generation > last:
+                self._rewritten(records.generation)
+        self._batch.events += events
+        self._batch.cursor.marks[self._file.key] = msgspec.structs.replace(
+            mark, carry=records.carry()
+        )
 
     # -- logs ---------------------------------------------------------------------------
 
@@ -386,6 +412,29 @@ def rewritten_fact(file: File, generation: int) -> Fact:
     return Fact(node, REWRITTEN, file=file.key, channel=file.channel, generation=generation, line=0)
 
 
+def _content(handle: int, limit: int) -> bytes:
+    """Return all bytes of a document."""
+    size = os.fstat(handle).st_size
+    if size > limit:
+        raise Unreadable(codec.TOO_LONG)
+    return b"".join(_chunks(handle, 0, size))
+
+
+def _parsed(raw: bytes) -> dict[str, JSON]:
+    """Return a document; odd texts and numbers in it are taken as they are."""
+    try:
+        value = msgspec.json.decode(raw)
+    except (ValueError, RecursionError) as error:
+        place = Place(1, 0, len(raw))
+        for found in codec.parse(place, raw, ended=True, is_record=lambda _value: False):
+            if isinstance(found, codec.Found):
+                return found.value
+        raise Unreadable(codec.BAD_JSON, is_torn="truncated" in str(error)) from None
+    if not isinstance(value, dict):
+        raise Unreadable(codec.NOT_OBJECT)
+    return value
+
+
 def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
     """Where in its line a record starts that stands at a place, white space left out."""
     if isinstance(found, Skipped):
@@ -394,7 +443,37 @@ def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
     return start if start >= 0 and not raw[at:start].strip(codec.WHITE) else None
 
 
-def mark_of(status: os.stat_result, path: str, *, size: int | None = None, **known: JSON) -> Mark:
+class _Statuses(msgspec.Struct, frozen=True):
+    """The status of several files that are read as one."""
+
+    st_dev: int
+    st_ino: int
+    st_size: int
+    st_mtime_ns: int
+    st_ctime_ns: int
+
+
+Status = os.stat_result | _Statuses
+
+
+def _status(file: File, own: os.stat_result) -> Status:
+    """Return the status of a file, together with those that are read with it."""
+    if not file.beside:
+        return own
+    every: list[os.stat_result] = [own]
+    for path in file.beside:
+        with contextlib.suppress(OSError, ValueError):
+            every.append(os.lstat(path))
+    return _Statuses(
+        own.st_dev,
+        crc32(repr([one.st_ino for one in every]).encode()),
+        sum(one.st_size for one in every),
+        max(one.st_mtime_ns for one in every),
+        max(one.st_ctime_ns for one in every),
+    )
+
+
+def mark_of(status: Status, path: str, *, size: int | None = None, **known: JSON) -> Mark:
     """Return a mark of a file as it is now, and what else is known of it."""
     return Mark(
         status.st_dev,
@@ -407,7 +486,7 @@ def mark_of(status: os.stat_result, path: str, *, size: int | None = None, **kno
     )
 
 
-def _is(mark: Mark, status: os.stat_result, path: str) -> bool:
+def _is(mark: Mark, status: Status, path: str) -> bool:
     return _has_times(mark, status, path) and (mark.inode, mark.size, mark.device) == (
         status.st_ino,
         status.st_size,
@@ -415,14 +494,14 @@ def _is(mark: Mark, status: os.stat_result, path: str) -> bool:
     )
 
 
-def _is_touched(mark: Mark, status: os.stat_result, path: str) -> bool:
+def _is_touched(mark: Mark, status: Status, path: str) -> bool:
     """Return whether a file was written since without a change of its size."""
     return (mark.inode, mark.size) == (status.st_ino, status.st_size) and not _has_times(
         mark, status, path
     )
 
 
-def _has_times(mark: Mark, status: os.stat_result, path: str) -> bool:
+def _has_times(mark: Mark, status: Status, path: str) -> bool:
     """Return whether a file was not written since; a writer may set the mtime, never the ctime."""
     if mark.ctime_ns != status.st_ctime_ns and mark.ctime_ns and mark.place == _place(path):
         return False

@@ -6,21 +6,15 @@ Each agent's package has a `PROFILE`. It is imported when somebody asks for that
 from __future__ import annotations
 
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 PROFILED: Final = (
-    "copilot",
-    "gemini",
-    "goose",
-    "hermes",
-    "kilo",
-    "kimi",
-    "opencode",
-    "pi",
-    "qwen",
+    *("cline", "continue", "copilot", "droid", "gemini", "goose", "hermes", "kilo", "kimi"),
+    *("opencode", "pi", "qwen", "vibe"),
 )
 """Agents whose folder has a profile, by the name of their adapter."""
 
@@ -86,5 +80,6 @@ def profile_of(agent: str) -> Profile | None:
     """Return the profile of an agent; None if it has none."""
     if agent not in PROFILED:
         return None
-    profile = import_module(f"thence.agents.{agent}.profile").PROFILE
+    folder = f"{agent}_" if iskeyword(agent) else agent
+    profile = import_module(f"thence.agents.{folder}.profile").PROFILE
     return profile if isinstance(profile, Profile) else None

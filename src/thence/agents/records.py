@@ -171,6 +171,13 @@ def image(media: JSON, data: JSON) -> Record:
     return {"type": "image", "source": source}
 
 
+def linked_image(part: Record) -> Record:
+    """Return an image whose data is in its address as the Messages API has it; others as is."""
+    url = word(fields(part.get("imageUrl")).get("url")) or word(part.get("url"))
+    head, _, data = url.partition(";base64,")
+    return image(head.removeprefix("data:"), data) if data else part
+
+
 # -- files ----------------------------------------------------------------------------------
 
 

@@ -102,7 +102,7 @@ class Seen:
         if mark is None:
             self.unread += here.st_size
             return
-        read = bytes_read(mark, file.path, here)
+        read = bytes_read(mark, file, here)
         self.kept += read
         if mark.torn and (mark.inode, mark.size) == (here.st_ino, here.st_size):
             self.torn += here.st_size - read

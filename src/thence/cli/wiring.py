@@ -154,8 +154,11 @@ def adapters() -> dict[str, Adapter]:
 
         return installed()
     from thence.agents.claude import Claude
+    from thence.agents.cline import Cline
     from thence.agents.codex import Codex
+    from thence.agents.continue_ import Continue
     from thence.agents.copilot import Copilot
+    from thence.agents.droid import Droid
     from thence.agents.gemini import Gemini
     from thence.agents.goose import Goose
     from thence.agents.grok import Grok
@@ -166,10 +169,11 @@ def adapters() -> dict[str, Adapter]:
     from thence.agents.opencode import OpenCode
     from thence.agents.pi import Pi
     from thence.agents.qwen import Qwen
+    from thence.agents.vibe import Vibe
 
     own = (
-        *(Claude(), Codex(), Copilot(), Gemini(), Goose(), Grok(), Hermes(), Kilo(), Kimi()),
-        *(OpenCode(), Pi(), Qwen(), Native()),
+        *(Claude(), Cline(), Codex(), Continue(), Copilot(), Droid(), Gemini(), Goose(), Grok()),
+        *(Hermes(), Kilo(), Kimi(), OpenCode(), Pi(), Qwen(), Native(), Vibe()),
     )
     return {adapter.name: adapter for adapter in own}
 
@@ -188,6 +192,10 @@ def tellers() -> dict[str, Adapter]:
     from thence.agents.grok import Grok
 
     known: dict[str, Adapter] = {adapter.name: adapter for adapter in (Claude(), Grok())}
+    if _is_used(".cline", "CLINE_DIR"):
+        from thence.agents.cline import Cline
+
+        known[Cline.name] = Cline()
     if _is_used(".copilot", "COPILOT_HOME"):
         from thence.agents.copilot import Copilot
 

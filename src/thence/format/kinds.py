@@ -113,31 +113,32 @@ class Effect(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 TOOLS = (
     ("shell", ("bash shell shell_command exec_command local_shell local_shell_call container.exec "
                "run_terminal_command run_terminal_cmd run_shell_command run_command "
-               "execute_command terminal monitor powershell")),
+               "execute_command terminal monitor powershell run_commands execute")),
     ("read", ("read read_file readfile view view_file view_image notebookread read_text_file "
-              "read_many_files")),
+              "read_many_files read_files")),
     ("write", "write write_file create create_file"),
     ("edit", ("edit multiedit notebookedit search_replace searchreplace replace edit_file "
               "str_replace_editor str_replace_based_edit_tool replace_string_in_file "
-              "notebook_edit patch")),
+              "notebook_edit patch editor")),
     ("patch", "apply_patch applypatch exec"),
     ("search", ("grep glob rg find search_file_content grep_search file_search codebase_search "
-                "search_files")),
-    ("list", "ls list_dir listdir list_directory tree"),
-    ("fetch", "webfetch web_fetch fetch fetchurl web_extract"),
+                "search_files search_codebase")),
+    ("list", "ls list_dir listdir list_directory tree list"),
+    ("fetch", "webfetch web_fetch fetch fetchurl web_extract fetch_web_content"),
     ("web", "websearch web_search google_web_search"),
     ("agent", ("task agent spawn_agent spawn_subagent invoke_agent agentswarm "
-               "delegate_task delegate")),
+               "delegate_task delegate subagent")),
     ("plan", ("todowrite todo_write update_plan taskcreate taskupdate write_todos todolist "
-              "task_create task_update todo")),
+              "task_create task_update todo checklist")),
 )
 """Kind of tool, and the names agents give it, lower case and without an MCP server's prefix."""
 
-_PATHS = ("file_path", "path", "target_file", "notebook_path", "filePath", "absolute_path")
+_PATHS = ("file_path", "path", "target_file", "notebook_path", "filePath", "absolute_path",
+          "filepath")
 _OF_FILES = frozenset({"read", "write", "edit", "patch"})
 _CONTENTS = ("content", "contents", "file_text")
-_OLD = ("old_string", "old_str", "oldString", "oldText", "before")
-_NEW = ("new_string", "new_str", "newString", "newText", "after")
+_OLD = ("old_string", "old_str", "oldString", "oldText", "old_text", "before")
+_NEW = ("new_string", "new_str", "newString", "newText", "new_text", "after")
 
 FAILURES = Table(Row(*row) for row in (
     ("denied", (r"The user doesn't want to (?:proceed|take this action)|User rejected tool use|"
@@ -309,7 +310,10 @@ def _command(tool: str, kind: str, args: object) -> str | None:
     if isinstance(args, dict):
         action = args.get("action")
         args = action if isinstance(action, dict) else args
+        several = args.get("commands")
         args = args.get("command", args.get("cmd"))
+        if args is None and isinstance(several, list):
+            args = "\n".join(line for line in several if isinstance(line, str))
     elif isinstance(args, str) and args.lstrip()[:1] in ("{", "["):
         return None  # arguments the model garbled
     if isinstance(args, list):
@@ -321,6 +325,9 @@ def _file_touches(kind: str, args: object, *, counts: bool) -> list[Touch]:
     """Give the files a tool for files touches; lines are counted only if somebody asks."""
     if kind == "patch":
         return _patch_touches(args)
+    if kind == "read" and isinstance(args, dict) and isinstance(args.get("files"), list):
+        named = (_pick(file, _PATHS) for file in args["files"])
+        return [Touch(path, "read") for path in named if path]
     path = _pick(args, _PATHS)
     if not isinstance(args, dict) or not path:
         return []
@@ -465,8 +472,8 @@ def _touched(touched: list[Touch]) -> str:
 
 def _called(tool: str, args: object) -> str:
     """Say in words what a call of a tool that touches no file asks for."""
-    what = _pick(args, ("pattern", "query", "url", "description", "prompt")) or ""
-    where = _pick(args, ("path", "dir_path", "target_directory")) or ""
+    what = _pick(args, ("pattern", "query", "url", "description", "prompt", "task")) or ""
+    where = _pick(args, ("path", "dir_path", "target_directory", "dirpath", "directory_path")) or ""
     kind = _kind(tool)
     if kind == "agent":
         return f"asked a subagent: {what}".rstrip(": ")

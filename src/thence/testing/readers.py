@@ -25,6 +25,7 @@ import msgspec
 from thence.agents import Adapter, Cursor, File, Source
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
+from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.whole import REWRITTEN, Whole
 from thence.testing import rows
@@ -37,10 +38,12 @@ CHECKS = (
     "reading_twice",
     "growing_by_lines",
     "growing_by_bytes",
+    "growing_by_writes",
     "any_order",
     "every_line",
     "torn_tails",
     "rewriting",
+    "damaged_documents",
     "moving",
     "hostile_lines",
     "hostile_values",
@@ -99,7 +102,8 @@ class AdapterSuite:
 
         `rounds` is how often chance is tried, `bytewise` up to which size of a log it grows byte
         by byte (larger ones in as many steps). `mirrors` are names of files that only repeat
-        what stands in others: of them not every line has to be told.
+        what stands in others: of them not every line has to be told. A `write` that yields after
+        each step of a client shows how documents come to be, which are written anew each time.
         """
         self.adapter = adapter
         self._write = write
@@ -122,8 +126,16 @@ class AdapterSuite:
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             root = Path(folder).resolve() / "root"
             root.mkdir()
-            self._write(root)
+            for _ in self._steps(root):
+                pass
             yield root
+
+    def _steps(self, root: Path) -> Iterator[None]:
+        """Write the samples, a step at a time if they come in steps."""
+        made = self._write(root)
+        if isinstance(made, Iterator):
+            yield from made
+        yield None
 
     def _sessions(self, root: Path) -> list[Source]:
         return sorted(self.adapter.find(root), key=lambda source: source.uid)
@@ -235,6 +247,28 @@ class AdapterSuite:
             if batch.done:
                 return events, cursor
 
+    def growing_by_writes(self) -> Iterator[str]:
+        """Read after every step of its client, it is the session read at once, and what it lost."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            root = Path(folder).resolve()
+            events: dict[str, list[Fact]] = {}
+            cursors: dict[str, Cursor] = {}
+            for _ in self._steps(root):
+                for source in self._sessions(root):
+                    more, cursors[source.uid] = self._read(source, cursors.get(source.uid))
+                    events.setdefault(source.uid, []).extend(more)
+            for source in self._sessions(root):
+                once, grown = self._whole(source), Whole(source.uid, events[source.uid])
+                if _said(once) != _said(grown):
+                    yield f"{source.uid}: other events than when read at once"
+                if once.about != grown.about:
+                    yield f"{source.uid}: it says something else of itself than when read at once"
+                has_lost = any(event.why == REWRITTEN for event in grown.events)
+                if once.spent.own > grown.spent.own or (
+                    once.spent.own != grown.spent.own and not has_lost
+                ):
+                    yield f"{source.uid}: {grown.spent.own} tokens, at once {once.spent.own}"
+
     def any_order(self) -> Iterator[str]:
         """Facts in any order, and files in any order, are the same session."""
         chance = random.Random(self._seed)  # noqa: S311 - an order, no secret
@@ -336,6 +370,24 @@ class AdapterSuite:
         lost = first - _ids(Whole(source.uid, [*events, *more, *again]))
         if lost:
             yield f"{path.name}: {len(lost)} events vanished with their rows"
+
+    def damaged_documents(self) -> Iterator[str]:
+        """A document that is half written, or makes no sense, changes nothing of what was read."""
+        chance = random.Random(self._seed)  # noqa: S311 - places to cut at, no secret
+        with self._samples() as root:
+            for source in self._sessions(root):
+                for file in (file for file in source.files if file.whole):
+                    (whole,) = _content(file)
+                    cuts = [whole[: chance.randrange(len(whole))] for _ in range(3)]
+                    events, cursor = self._read(source, None)
+                    first = Whole(source.uid, events)
+                    for damaged in (*cuts, *_BAD, b"{}", whole):
+                        _put(file, [damaged])
+                        more, cursor = self._read(source, cursor)
+                        events += more
+                        if _ids(first) - _ids(Whole(source.uid, events)):
+                            yield f"{_name(file)}: {damaged[:20]!r} cost events"
+                    yield from _differences(_name(file), first, Whole(source.uid, events))
 
     def moving(self) -> Iterator[str]:
         """In another place, and read with the old cursor, it is the same session."""
@@ -443,6 +495,11 @@ def _stored(cursor: Cursor) -> Cursor:
 
 def _ids(whole: Whole) -> set[int]:
     return {event.event_id for event in whole.events}
+
+
+def _said(whole: Whole) -> list[SessionEvent]:
+    """Return the events of a session as its files have them now, without book-keeping."""
+    return [e for e in whole.events if e.why != REWRITTEN and e.role != "system"]
 
 
 def _used(whole: Whole) -> Whole:

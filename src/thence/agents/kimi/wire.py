@@ -23,8 +23,8 @@ from thence.agents.records import (
     call,
     decoded,
     fields,
-    image,
     injected,
+    linked_image,
     moment,
     note,
     prompt,
@@ -226,7 +226,7 @@ class Wire(LineReader):
         name, given = text(inner.get("toolCallId")), fields(inner.get("result"))
         output = given.get("output")
         content = (
-            [_picture(part) for part in blocks(output)] if isinstance(output, list) else output
+            [linked_image(part) for part in blocks(output)] if isinstance(output, list) else output
         )
         content = content if isinstance(content, (str, list)) else ""
         failed = given.get("isError") is True
@@ -363,16 +363,10 @@ def _is_human(event: Record) -> bool:
     return bool(fields(event.get("origin")).get("kind", "user") == "user")
 
 
-def _picture(part: Record) -> Record:
-    url = word(fields(part.get("imageUrl")).get("url")) or word(part.get("url"))
-    head, _, data = url.partition(";base64,")
-    return image(head.removeprefix("data:"), data) if data else part
-
-
 def _asked(part: Record, *, is_human: bool) -> Block:
     said = part.get("text")
     if not isinstance(said, str):
-        return Block("user_msg" if is_human else "lifecycle", "user", "", _picture(part))
+        return Block("user_msg" if is_human else "lifecycle", "user", "", linked_image(part))
     if not is_human or said.lstrip().startswith(("<system-reminder>", "<system>")):
         return injected(said)
     return prompt(said)
@@ -383,7 +377,7 @@ def _part(part: Record) -> Block:
         return thought(word(part.get("think")))
     if part.get("type") == "text":
         return answer(word(part.get("text")))
-    return Block("assistant_msg", "assistant", "", _picture(part))
+    return Block("assistant_msg", "assistant", "", linked_image(part))
 
 
 def _usage_of(value: JSON) -> Usage | None:

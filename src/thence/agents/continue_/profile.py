@@ -1,0 +1,13 @@
+"""What people call Continue, and how it goes on with a session."""
+
+from __future__ import annotations
+
+from thence.agents.profiles import Profile
+
+PROFILE = Profile(
+    label="Continue",
+    resume_option=("cn", "--fork"),  # `--resume` takes no id: it is always the last session
+    home_variable="CONTINUE_GLOBAL_DIR",
+    rewind_hint="in Continue: start a new session",
+    lost_on_resume="the session itself: Continue goes on in a copy of it",
+)

@@ -1,0 +1,213 @@
+"""The lines of Droid's logs as facts, and the totals that stand beside them.
+
+Messages are linked by their ids. The first line of a log has title and folder; the client writes it
+anew, and with it the whole log. No message has a bill: a document beside the log has the total of
+the session, and what it grows by from one read to the next is billed. A fork is a copy of messages
+up to one that its first line names; its total starts at 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from thence.agents import File, Mark, Source, files
+from thence.agents.documents import TotalReader
+from thence.agents.records import LineReader, Record, fields, injected, moment, note, text
+from thence.format.codec import Found
+from thence.format.facts import (
+    Block,
+    Edge,
+    Fact,
+    Told,
+    answers_of,
+    calls_of,
+    message_blocks,
+)
+from thence.format.nodes import Is, Node
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, count, text_of, word
+
+_EXIT = re.compile(r"\[Process exited with code (-?\d{1,9})\]\s*\Z")
+_CUT_SHORT = ("cancelled", "canceled", "interrupted", "aborted")
+_FAILED = ("error", "failed")
+_CUSTOM = "custom:"
+
+NO_TOTAL = "the document with the session's total is missing"
+_COUNTS = ("inputTokens", "outputTokens", "cacheCreationTokens", "cacheReadTokens")
+
+
+def opened(source: Source, file: File, mark: Mark) -> files.Records:
+    """Return the reader of one file of a session."""
+    return Totals(source, file, mark) if file.whole else Lines(source, file, mark)
+
+
+def is_record(value: Record) -> bool:
+    """Return whether an object on a damaged line is a line of a log and no part of one."""
+    kind = value.get("type")
+    is_own = kind in ("session_start", "compaction_state")
+    return is_own or (kind == "message" and "message" in value)
+
+
+class Totals(TotalReader):
+    """What a session took so far."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        super().__init__(source, file, mark)
+        # To archive a session writes the document, too: the last line of the log is older then.
+        written = files.measured(Source(source.adapter, source.session, source.files[:1]))[1]
+        self._moment = moment(min(mark.mtime_ns / 10**9, written or mark.mtime_ns / 10**9))
+
+    def total(self, found: Found) -> tuple[Usage, str | None] | None:
+        """Return the total of the session without its subagents, which have totals of their own."""
+        usage = fields(found.value.get("tokenUsage"))
+        counts = Usage(*(count(usage.get(name)) for name in _COUNTS))
+        return counts, _model(found.value.get("model"))
+
+
+class Lines(LineReader):
+    """The lines of one log."""
+
+    def __init__(self, source: Source, file: File, mark: Mark) -> None:
+        super().__init__(source, file, mark)
+        carried = self._carried
+        self._origin, self._until = text(carried.get("origin")), text(carried.get("until"))
+        self._last, self._moved = text(carried.get("last")), text(carried.get("moved"))
+        self._unbilled = None if any(other.whole for other in source.files) else NO_TOTAL
+        self._makers: dict[str, Callable[[Found, Record], Fact]] = {
+            "session_start": self._start,
+            "message": self._message,
+            "agent_turn_outcome": self._outcome,
+            "compaction_state": self._compaction,
+        }
+
+    def carry(self) -> JSON:
+        """Return the last message, and up to which one the log is a copy."""
+        known = {
+            "origin": self._origin,
+            "until": self._until,
+            "last": self._last,
+            "moved": self._moved,
+        }
+        return {name: value for name, value in known.items() if value}
+
+    def facts(self, found: Found) -> Iterable[Fact]:
+        """Return the fact of one line."""
+        line = found.value
+        fact = self._makers.get(word(line.get("type")), self._other)(found, line)
+        if self._until is not None and line.get("id") == self._until:
+            self._origin = self._until = None
+        return [fact]
+
+    def _event(self, found: Found, line: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+        return self._fact(
+            found,
+            node,
+            word(line.get("type")) or "unknown",
+            ts=moment(line.get("timestamp")),
+            blocks=parts,
+            origin=self._origin,
+            **more,
+        )
+
+    def _other(self, found: Found, line: Record) -> Fact:
+        node = Node(self._name(found), None, Is.INTERNAL)
+        return self._event(found, line, node, note(word(line.get("type")) or "unknown", line))
+
+    def _start(self, found: Found, line: Record) -> Fact:
+        """Return what the first line says of the session."""
+        is_named = line.get("isSessionTitleManuallySet") is True
+        named = {
+            "cwd": line.get("cwd"),
+            "title:custom" if is_named else "title:ai": line.get("title"),
+        }
+        about = {name: value for name, value in named.items() if text(value)}
+        edges: tuple[Edge, ...] = ()
+        caller, parent = text(line.get("callingSessionId")), text(line.get("parent"))
+        if caller:
+            call = text(line.get("callingToolUseId"))
+            edges = (Edge("subagent", caller, "callingSessionId", call=call),)
+        elif parent:
+            self._until = text(line.get("forkedAtMessageId"))
+            edges = (Edge("fork", parent, "parent", self._until),)
+        node = Node(f"{self._file.key}#start", None, Is.INTERNAL)
+        more = {"about": about, "edges": edges, "unbilled": self._unbilled}
+        fact = self._event(found, line, node, note("session", line), **more)
+        self._origin = parent if self._until else None
+        return fact
+
+    def _message(self, found: Found, line: Record) -> Fact:
+        message = fields(line.get("message"))
+        name = text(line.get("id")) or self._name(found)
+        role = message.get("role")
+        parts = message_blocks(
+            message.get("content"), "assistant" if role == "assistant" else "user"
+        )
+        if message.get("visibility") == "user_only":  # a command that the user ran: no model saw it
+            shown = [note(text_of(message.get("content")), message)]
+            return self._event(found, line, Node(name, self._above(line), Is.INTERNAL), *shown)
+        more: dict[str, Any] = {}
+        flags = 0
+        if role == "assistant":
+            flags = Is.REPLY | (0 if calls_of(parts) else Is.ENDS)
+            more["model"] = _model(message.get("modelId"))
+        else:
+            is_hidden = message.get("visibility") == "llm_only" or name.startswith("context-")
+            parts = tuple(_asked(part, is_hidden=is_hidden) for part in parts)
+            more["told"] = tuple(told for part in parts if (told := _told(part)) is not None)
+            flags = Is.PROMPT if any(part.kind == "user_msg" for part in parts) else 0
+        node = Node(
+            *(name, self._above(line), flags, calls_of(parts), answers_of(parts)),
+            response=name if role == "assistant" else None,
+        )
+        self._last, self._moved = name, None
+        return self._event(found, line, node, *(parts or [note("empty message", None)]), **more)
+
+    def _above(self, line: Record) -> str | None:
+        """Return the message before; after a compaction, the summary that stands for it."""
+        parent = text(line.get("parentId"))
+        return self._moved if self._moved and parent in (None, self._last) else parent
+
+    def _outcome(self, found: Found, line: Record) -> Fact:
+        """Return the end of a turn."""
+        reason = word(line.get("reason"))
+        block, flags, above = note(f"turn {reason}", line), Is.INTERNAL, None
+        if reason in _CUT_SHORT:
+            flags, above = Is.INTERRUPTS, self._last
+        elif reason in _FAILED:
+            flags, above = Is.REPLY | Is.ENDS, self._last
+            block = Block("error", "system", one_line(f"turn {reason}"), line)
+        name = f"{word(line.get('turnId')) or self._file.key}#outcome-{reason}"
+        return self._event(found, line, Node(name, above, flags), block)
+
+    def _compaction(self, found: Found, line: Record) -> Fact:
+        """Return the summary that stands for the messages before it."""
+        name = text(line.get("id")) or self._name(found)
+        parts = [injected(word(line.get("summaryText")))]
+        if anchor := text_of(fields(line.get("anchorMessage")).get("content")):
+            parts.insert(0, injected(anchor))
+        node = Node(name, None, Is.SUMMARY, logical=self._last)
+        self._moved = name
+        return self._event(found, line, node, *parts)
+
+
+def _asked(part: Block, *, is_hidden: bool) -> Block:
+    """Return a block of the user's side: what the client added is no prompt."""
+    said = fields(part.payload).get("text")
+    if part.kind != "user_msg" or not isinstance(said, str):
+        return part
+    return injected(said) if is_hidden or said.lstrip().startswith("<system-reminder>") else part
+
+
+def _told(part: Block) -> Told | None:
+    """Return the exit code of a command, which stands at the end of its output."""
+    if part.kind != "tool_result" or part.call is None:
+        return None
+    code = _EXIT.search(text_of(part.payload)[-100:])
+    return Told(part.call, part.failed, int(code[1])) if code else None
+
+
+def _model(value: JSON) -> str | None:
+    """Return the name of a model; that of a custom one is what its user calls it."""
+    return text(word(value).removeprefix(_CUSTOM))
