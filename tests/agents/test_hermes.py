@@ -199,7 +199,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 
 
 def test_a_compaction_begins_with_its_summary(tmp_path: Path) -> None:
-    """Rows before it are kept as they were; the model no longer sees them."""
+    """Rows before it are kept as they were; the last ones are written once more, and said once."""
     summary = "[CONTEXT COMPACTION - REFERENCE ONLY] It was mended."
     more = [
         (
@@ -207,13 +207,15 @@ def test_a_compaction_begins_with_its_summary(tmp_path: Path) -> None:
             (PARENT,),
         ),
         message(40, "user", summary),
+        message(13, "user", "Go on"),
+        message(14, "assistant", "Yes.", finish_reason="stop"),
         message(41, "user", "And now?"),
     ]
     run(tmp_path / "state.db", SCHEMA, [*steps(), *more])
     whole = wholes(ADAPTER, tmp_path)[PARENT]
     texts = [p.get("text") for m in whole.messages().messages for p in m["content"]]
 
-    assert [summary, "And now?"] == texts
+    assert [summary, "Go on", "Yes.", "And now?"] == texts
     assert 5 == sum(e.kind == "user_msg" for e in whole.events)
 
 

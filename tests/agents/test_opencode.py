@@ -287,8 +287,31 @@ def test_after_a_compaction_the_model_sees_the_summary_and_what_follows(tmp_path
     assert ["It was mended.", "Continue if you have next steps", "Yes."] == texts[:3]
 
 
+def test_what_a_compaction_keeps_in_view_follows_the_summary(tmp_path: Path) -> None:
+    """Its part names the first message that stays."""
+    writer = Writer()
+    writer.session(PARENT, "Mending")
+    talk(writer)
+    writer.prompt("msg_20", 4, "Go on")
+    writer.answer("msg_21", 5, "Yes.", 1200)
+    writer.message("msg_30", 6, "user")
+    writer.part("prt_msg_30", "msg_30", "compaction", auto=True, tail_start_id="msg_20")
+    writer.message("msg_31", 7, "assistant", summary=True)
+    writer.part("prt_msg_31", "msg_31", "text", text="It was mended.", time={"end": 1})
+    writer.message("msg_31", 7, "assistant", 3000, summary=True, finish="stop")
+    writer.prompt("msg_40", 8, "And now?")
+    run(tmp_path / "opencode.db", OPENCODE, writer.steps)
+    found = wholes(ADAPTER, tmp_path)[PARENT].messages().messages
+    texts = [part.get("text") for message in found for part in message["content"]]
+
+    assert ["It was mended.", "Go on", "Yes.", "And now?"] == texts
+
+
 def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None:
-    """Versions before that table wrote messages and parts only; a change of them is noticed."""
+    """Versions before that table wrote messages and parts only; a change of them is noticed.
+
+    A message of theirs may be several requests, of which it has the tokens of the last.
+    """
     schema = OPENCODE.partition("CREATE TABLE session")[1:]
     times = {"time_created": START_MS, "time_updated": START_MS}
     row = {"id": PARENT, "directory": "/home/dev/demo", "version": "1.1", "title": "Mending"}
@@ -297,6 +320,7 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
     said_ = {"role": "assistant", "time": {"created": _ms(1), "completed": _ms(2)}}
     bill = {"modelID": "mock-1", "tokens": tokens, "finish": "stop"}
     parts = {"session_id": PARENT, **times}
+    first = {"type": "step-finish", "tokens": {**tokens, "input": 300}}
     path = run(
         tmp_path / "opencode.db",
         "".join(schema),
@@ -310,11 +334,15 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
             insert(
                 "part", id="prt_2", message_id="msg_2", data={"type": "text", "text": "Ho"}, **parts
             ),
+            *(
+                insert("part", id=f"prt_2{nth}", message_id="msg_2", data=step, **parts)
+                for nth, step in enumerate((first, {**first, "tokens": tokens}))
+            ),
         ],
     )
     source = only(ADAPTER, tmp_path)
     batch = ADAPTER.read(source)
-    assert 1015 == load(path, {"opencode": ADAPTER}).whole.spent.own
+    assert 1015 + 415 == load(path, {"opencode": ADAPTER}).whole.spent.own
 
     database = sqlite3.connect(path)
     more = {"type": "text", "text": "More", "time": {"start": 1, "end": 2}}
@@ -327,7 +355,7 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
 
     whole = Whole("opencode:x", [*batch.events, *again.events])
     assert ["Hi", "Ho", "More"] == [e.summary for e in whole.events if e.kind.endswith("_msg")]
-    assert 1015 == whole.spent.own
+    assert 1015 + 415 == whole.spent.own
 
 
 def test_only_the_session_that_changed_has_another_version(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +20,9 @@ from tests.agents import test_hermes, test_opencode
 from tests.agents.databases import OPENCODE, insert, only, run, state
 from tests.agents.test_opencode import steps
 from thence.agents import sqlite_rows
+from thence.agents.guard import GuardedAdapter
 from thence.agents.opencode import OpenCode
+from thence.agents.row_sources import sources_at
 from thence.agents.sqlite_rows import Database, UnreadableError, look
 
 WRITER = """
@@ -263,6 +266,8 @@ def test_a_session_is_found_by_any_file_of_its_database(tmp_path: Path) -> None:
 
     assert found == adapter.sources_at(path)
     assert found == adapter.sources_at(Path(f"{path}-wal"))
+    guarded = GuardedAdapter(adapter, EntryPoint("opencode", "a.b:C", "thence.agents"))
+    assert found == sources_at(guarded, path)
     assert [] == adapter.sources_at(tmp_path / "kilo.db")
     assert adapter.at(path) in found
 

@@ -57,6 +57,13 @@ class GuardedAdapter:
         )
         return source
 
+    def sources_at(self, path: Path) -> list[Source]:
+        """Return all sessions that a path belongs to; none where the adapter fails."""
+        from thence.agents import Source
+        from thence.agents.row_sources import sources_at
+
+        return list(self._each(lambda: iter(sources_at(self._adapter, path)), Source))
+
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Return what the adapter reads; NotReadable where it fails."""
         from thence.agents import Batch

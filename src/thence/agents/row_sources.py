@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from thence.agents import File, Rows, Source, files
+from thence.agents import Adapter, File, Rows, Source, files
 
 ENDS = ("-wal", "-shm", "-journal")
 """What SQLite adds to the name of a database for the files beside it."""
@@ -75,6 +75,15 @@ class RowSources:
             return []
         above = path.parents[self.pattern.count("/")]
         return list(self._sources(str(path), str(above)))
+
+
+def sources_at(adapter: Adapter, path: Path) -> list[Source]:
+    """Return the sessions that a file belongs to: a database holds many."""
+    ask = getattr(adapter, "sources_at", None)
+    if ask is not None:
+        return list(ask(path))
+    source = adapter.at(path)
+    return [source] if source is not None else []
 
 
 def _modified(source: Source) -> tuple[float, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from thence.agents import Adapter, Batch, Cursor, Source, adapters
-from thence.agents.row_sources import RowSources
+from thence.agents.row_sources import sources_at
 from thence.errors import NotReadable, SessionNotFound
 from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Fact
@@ -61,15 +61,15 @@ def claimed(
 ) -> tuple[Adapter, Source] | None:
     """Give the session of a path and who reads it; None when it is nobody's."""
     for adapter in known.values():
-        if uid is not None and isinstance(adapter, RowSources):
-            sources = adapter.sources_at(path)
-            source = next((one for one in sources if one.uid == uid), None)
-            if sources and source is None:
+        source = adapter.at(path)
+        is_row = source is not None and any(file.rows is not None for file in source.files)
+        if is_row and uid is not None:
+            beside = sources_at(adapter, path)
+            source = next((one for one in beside if one.uid == uid), None)
+            if source is None:
                 raise SessionNotFound(
                     f"{uid} is no longer in {path}", hint=f"thence show {uid} shows what is kept"
                 )
-        else:
-            source = adapter.at(path)
         if source is not None:
             return adapter, source
     return None

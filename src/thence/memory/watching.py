@@ -20,7 +20,7 @@ from pathlib import Path
 
 from thence.agents import Adapter, Cursor, Live, Prompt, Source
 from thence.agents import Batch as Read
-from thence.agents.row_sources import RowSources
+from thence.agents.row_sources import sources_at
 
 GATHER_MS = 1_500
 """How long changes are gathered before they are handed out."""
@@ -188,7 +188,7 @@ def narrowed(
     sources: dict[str, dict[str, Source]] = {}
     for path in paths:
         for name in roots:
-            found_sources = _sources_at(known[name], path)
+            found_sources = sources_at(known[name], path)
             if found_sources:
                 sources.setdefault(name, {}).update((one.uid, one) for one in found_sources)
                 break
@@ -196,14 +196,6 @@ def narrowed(
     for name, found in sources.items():
         readers[name] = Only(known[name], found.values())
     return readers, {name: list(roots[name][:1]) for name in sources}
-
-
-def _sources_at(adapter: Adapter, path: Path) -> Sequence[Source]:
-    """Return the sessions that a file belongs to: a database holds many."""
-    if isinstance(adapter, RowSources):
-        return adapter.sources_at(path)
-    source = adapter.at(path)
-    return [source] if source is not None else []
 
 
 class Only:

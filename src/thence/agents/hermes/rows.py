@@ -249,6 +249,9 @@ class Messages(MessageRows):
             blocks = [Block("lifecycle", "user", one_line(said), {"type": "text", "text": said})]
         else:
             node = Node(name, self._live, flags, calls=calls_of(blocks), answers=answers_of(blocks))
+        if self._is_copy(told):
+            blocks, how = [_again(block) for block in blocks], ()
+            node = Node(name, self._live)
         taken_back = told["active"] == 0 and told["compacted"] != 1
         if taken_back:
             node = Node(name, self._tip, flags, calls=node.calls, answers=node.answers)
@@ -270,6 +273,17 @@ class Messages(MessageRows):
                 copy_key=f"{told['timestamp']}:{word(role)}:{_digest(told)}",
             )
         ]
+
+    def _is_copy(self, told: Record) -> bool:
+        """Return whether a compaction wrote a row once more, behind its summary."""
+        if not self._database.has_columns("messages", ("compacted", "tool_call_id")):
+            return False
+        query = (
+            "SELECT 1 FROM messages WHERE session_id = ? AND timestamp = ? AND id < ?"
+            " AND compacted = 1 AND role = ? AND tool_call_id IS ? AND content IS ? LIMIT 1"
+        )
+        known = (told["timestamp"], told["id"], told["role"], told["tool_call_id"], told["content"])
+        return any(self._database.ask(query, self._session, *known))
 
     def _blocks(self, told: Record) -> tuple[list[Block], int, tuple[Told, ...]]:
         role, said = told["role"], _text_of(told["content"])
@@ -382,6 +396,13 @@ class Messages(MessageRows):
                     break
         while len(self._waiting) > _WAITING:
             del self._waiting[next(iter(self._waiting))]
+
+
+def _again(block: Block) -> Block:
+    """Return a block that was told before: the model sees its text, and nobody said it anew."""
+    if block.kind in ("user_msg", "assistant_msg"):
+        return Block("lifecycle", block.role, block.summary, block.payload)
+    return note(block.summary or block.kind, None)
 
 
 def _crc(said: str) -> str:

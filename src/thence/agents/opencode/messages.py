@@ -279,6 +279,7 @@ class Messages(LineReader):
         elif name not in message.parts and (made := self._said(found, name, message, part)):
             message.parts[name] = 1
             yield made
+            yield from self._kept(found, name, message)
         if message.first is None and self._last != before:
             message.first = self._last
 
@@ -303,7 +304,7 @@ class Messages(LineReader):
             flags = Is.REPLY
         node = Node(name, self._last, flags)
         if summed:
-            node = Node(name, None, Is.SUMMARY, logical=self._last, span=self._kept(name, message))
+            node = Node(name, None, Is.SUMMARY, logical=self._last)
         digest = blake2b(repr(blocks[0].payload).encode("utf-8", "replace"), digest_size=8)
         return self._told(
             found,
@@ -316,12 +317,14 @@ class Messages(LineReader):
             copy_key=message.key(word(kind), digest.hexdigest()),
         )
 
-    def _kept(self, name: str, message: _Message) -> Span | None:
-        """Return the messages before a compaction that stay in view after its summary."""
+    def _kept(self, found: Found, name: str, message: _Message) -> Iterator[Fact]:
+        """Yield which messages before a compaction stay in view after its summary."""
         first = self._messages.get(self._tail or "")
-        if first is None or first.first is None:
-            return None
-        return Span(name, first.first, message.before)
+        if message.is_summary and first is not None and first.first is not None:
+            span = Span(name, first.first, message.before)
+            node = Node(f"{name} kept", name, Is.INTERNAL, span=span)
+            block = note("messages stay in view", None)
+            yield self._fact(found, node, "compaction", blocks=(block,))
 
     def _is_whole(self, message: _Message, part: Record) -> bool:
         times = part.get("time")

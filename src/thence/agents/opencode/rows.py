@@ -18,6 +18,7 @@ from thence.format.facts import Fact
 from thence.format.records import JSON, count, word
 
 _EVENT_BYTES = 1024  # about as many has an event
+_PART = "message.part.updated"
 _NAMES = ("id", "data")
 _SESSION = (
     "id",
@@ -163,22 +164,32 @@ class Log(Messages):
             if not isinstance(name, str) or name in known:
                 continue
             info = {**fields(parsed(data)), "id": name}
-            yield {"id": name, "type": "message.updated", "data": {"info": info}}, count(size)
-            yield from self._parts(name)
+            parts = list(self._parts(name))
+            yield _message_event(info), count(size)
+            for part, bytes_ in parts:
+                yield {"id": part["id"], "type": _PART, "data": {"part": part}}, bytes_
+            steps = [part["tokens"] for part, _ in parts if part.get("type") == "step-finish"]
+            for tokens in steps[:-1]:  # versions of 2025: the message has those of its last step
+                yield _message_event({**info, "tokens": tokens}), 0
 
     def _parts(self, message: str) -> Iterator[tuple[Record, int]]:
         if not self._database.has_columns("part", ("id", "message_id", "data")):
             return
         where = "WHERE message_id = ? ORDER BY id"
         for size, name, data in self._database.sized("part", _NAMES, where, message):
-            part = {**fields(parsed(data)), "id": name, "messageID": message}
-            yield {"id": name, "type": "message.part.updated", "data": {"part": part}}, count(size)
+            part = {"tokens": None, **fields(parsed(data)), "id": name, "messageID": message}
+            yield part, count(size)
 
     def _messages_in_events(self) -> set[str]:
         query = "SELECT data FROM event WHERE aggregate_id = ? AND type LIKE 'message.updated%'"
         return {
             word(fields(fields(parsed(data)).get("info")).get("id")) for (data,) in self._ask(query)
         }
+
+
+def _message_event(info: Record) -> Record:
+    """Return a row of `message` as the event that tells of it."""
+    return {"id": info["id"], "type": "message.updated", "data": {"info": info}}
 
 
 def _session_event(told: Record) -> Record:
