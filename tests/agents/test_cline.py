@@ -84,7 +84,7 @@ TALK = [
     ),
     gave(3, "c1", "run_commands", FAILED),
     replied(4, 1100, 20, call("c2", "spawn_agent", systemPrompt="Count.", task="Count")),
-    gave(13, "c2", "spawn_agent", '{"text":"Two.","usage":{"inputTokens":500}}'),
+    gave(13, "c2", "spawn_agent", '{"text":"Two.","finishReason":"completed"}'),
     replied(14, 1200, 10, text("It has no rule.")),
 ]
 
@@ -189,6 +189,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     )
     assert [("Mend it", "live"), ("Go on", "live"), ("Try this", "dead")] == prompts_of(whole)
     assert "c2" == whole.about[f"agent:{AGENT}"]
+    assert "Two." in [event.summary for event in whole.events if event.tool == "spawn_agent"]
     assert 2009 == restored.spent.own
     assert [("Mend it", "replayed"), ("Another way", "live")] == prompts_of(restored)
 

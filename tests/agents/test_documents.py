@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,15 @@ class Lines(ListReader):
         said = f"{self._number}: {found.value.get('said')}"
         node = Node(self._name(found), PREVIOUS, Is.PROMPT)
         yield self._fact(found, node, "line", blocks=(prompt(said),))
+
+
+class Plain(Lines):
+    """The same, without numbers."""
+
+    def item_facts(self, found: Found) -> Iterable[Fact]:
+        """Return a text."""
+        node = Node(self._name(found), PREVIOUS, Is.PROMPT)
+        yield self._fact(found, node, "line", blocks=(prompt(f"{found.value.get('said')}"),))
 
 
 class Totals(TotalReader):
@@ -253,13 +263,49 @@ def test_a_total_with_odd_values_is_none(tmp_path: Path) -> None:
     assert 0 == reader.whole.spent.own
 
 
-def test_reading_starts_over_without_what_was_remembered(reader: Reader) -> None:
-    """As a store does when it derives anew; the generation stays what it was."""
-    reader.put("a", "b")
+@pytest.mark.parametrize(("lists", "generation"), [(("ab",), 0), (("abc", "ab"), 1)])
+def test_reading_starts_over_in_the_same_generation(
+    reader: Reader, lists: tuple[str, ...], generation: int
+) -> None:
+    """As a store does when it derives anew: what the document lost before stays dead."""
+    for said in lists:
+        reader.put(*said)
     assert reader.cursor is not None
     mark = reader.cursor.marks["main"]
-    reader.cursor = Cursor({"main": Mark(mark.device, mark.inode, -1, mark.mtime_ns)})
+    restarted = Mark(mark.device, mark.inode, -1, mark.mtime_ns, generation=mark.generation)
+    reader.cursor = Cursor({"main": restarted})
+    reader.facts = [fact for fact in reader.facts if fact.generation < mark.generation]
     batch = reader.read()
 
     assert ([1, 2], []) == ([fact.line for fact in batch.events], batch.notices)
-    assert {0} == {fact.generation for fact in batch.events}
+    assert {generation} == {fact.generation for fact in batch.events}
+    expected = [("1: a", "live"), ("2: b", "live"), ("3: c", "dead")]
+    assert expected[: 2 + generation] == reader.said
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_to_a_list_nothing_is_lost_or_told_twice(
+    tmp_path: Path, seed: int
+) -> None:
+    """Items are added, cut off and changed, and the document is half written now and then."""
+    chance = random.Random(seed)
+    reader = Reader(tmp_path / "list.json", kind=Plain)
+    names, now, every = iter(range(1000)), list[str](), set[str]()
+    for _ in range(30):
+        step = chance.random()
+        if step < 0.6 or not now:
+            now += [f"item {next(names)}" for _ in range(chance.randint(1, 3))]
+        elif step < 0.8:
+            del now[chance.randrange(len(now)) :]
+        elif step < 0.9:
+            now[chance.randrange(len(now))] = f"item {next(names)}"
+        else:
+            reader.path.write_bytes(b'{"list": [')
+            reader.read()
+        every |= set(now)
+        reader.put(*now)
+
+    states = dict(reader.said)
+    assert len(states) == len(reader.said)
+    assert every == states.keys()
+    assert now == [line for line, state in reader.said if state == "live"]

@@ -82,6 +82,19 @@ def test_all_of_it_counts_as_read(home: Path) -> None:
     assert "not read yet" not in thence(home, "doctor")
 
 
+@pytest.mark.parametrize("agent", ["cline", "continue", "vibe"])
+def test_a_document_is_one_record(home: Path, agent: str) -> None:
+    """However many lines it has, none of them is bad."""
+    (row,) = [
+        row
+        for row in json.loads(thence(home, "ls", "--json"))
+        if row["session_uid"] == f"{agent}:{RESUMED[agent][0]}"
+    ]
+    told = json.loads(thence(home, "inspect", row["source_path"], "--json"))
+
+    assert (1, 0) == (told["good_records"], told["bad_lines"])
+
+
 def test_sessions_of_every_agent_are_listed(home: Path) -> None:
     """With their titles; copies are sessions of their own."""
     listed = json.loads(thence(home, "ls", "--json"))
@@ -113,7 +126,7 @@ def test_what_the_client_took_back_is_still_shown(home: Path, agent: str) -> Non
     states = [event["state"] for event in shown["events"] if event["summary"] == "Try this"]
     assert ["dead"] == states
     assert uid in {hit["session_uid"] for hit in found["hits"]}
-    assert "Try this" not in thence(home, "show", uid)
+    assert "gone: Try this" in thence(home, "show", uid)
 
 
 def test_what_was_said_is_found(home: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.agents import Adapter, Source, adapters
-from thence.agents.files import Plain, Zstandard, measured, open_regular
+from thence.agents.files import LIST_LIMIT, Plain, Zstandard, measured, open_regular
 from thence.agents.sessions import Loaded, claimed, load_source, look
 from thence.cli import options
 from thence.cli.reading import exit_code, flowed, notices, skipped_line
@@ -37,7 +37,7 @@ from thence.cli.terminal import (
 from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.counts import Counts
-from thence.format.records import JSON, Notice, Skipped
+from thence.format.records import JSON, Notice, Place, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,8 @@ def inspected(path: Path) -> dict[str, JSON]:
     if source is not None and any(file.rows is not None for file in source.files):
         message = f"a database, which has no lines to count: {path}"
         raise NotReadable(message, hint=f"thence show {path} shows its last session")
-    told = _counted(path)
+    own = source.files if source else ()
+    told = _counted(path, is_document=any(f.whole and Path(f.path) == path for f in own))
     told["agent"] = source.adapter if source else None
     told["session_id"] = source.session if source else None
     told |= _untold()
@@ -100,7 +101,8 @@ def inspected(path: Path) -> dict[str, JSON]:
 # -- the file -------------------------------------------------------------------------------
 
 
-def _counted(path: Path) -> dict[str, JSON]:
+def _counted(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
+    """Return what a file holds, line by line; a document is one record, however many lines."""
     try:
         handle = open_regular(str(path))
     except OSError as error:
@@ -111,8 +113,12 @@ def _counted(path: Path) -> dict[str, JSON]:
         length = os.fstat(handle).st_size
         plain = Plain(handle, length)
         content = Zstandard(handle) if path.suffix == ".zst" else plain
-        for place, raw, ended in codec.split(content.chunks(0)):
-            counts.add(place, raw, ended=ended)
+        if is_document:
+            raw = b"".join(plain.chunks(0)) if length <= LIST_LIMIT else None
+            counts.add(Place(1, 0, length), raw, ended=True)
+        else:
+            for place, line, ended in codec.split(content.chunks(0)):
+                counts.add(place, line, ended=ended)
         for chunk in plain.chunks(0):
             whole.update(chunk)
     except OSError as error:

@@ -538,9 +538,11 @@ class Page:
         counts = Counter(event.state for event in self.whole.events)
         named = [f"{state.value} {counts[state]:,}" for state in reversed(State) if counts[state]]
         yield from flowed(named or ["no events"], self.room)
-        gone = sum(1 for event in self.whole.events if event.why == REWRITTEN)
+        gone = [event for event in self.whole.events if event.why == REWRITTEN]
         if gone:
-            yield f"{several(gone, 'event')} of these no log holds any more: it was rewritten"
+            yield f"{several(len(gone), 'event')} of these no log holds any more: it was rewritten"
+        prompts = (event.summary for event in gone if event.kind == "user_msg")
+        yield from self._few((f"gone: {line}" for line in prompts), "prompt that is gone", fg=_DIM)
         open_ones = (f"open: {todo.text}" for todo in promises(self.whole))
         yield from self._few(open_ones, "open promise", fg="yellow")
         written = (f"{note.kind}, {note.author}: {_first(note.text)}" for note in self.notes)

@@ -226,11 +226,11 @@ def _bill(metrics: Record, name: str | None) -> dict[str, Any]:
 def _result(part: Record) -> tuple[Block, list[Told]]:
     """Return the result of a call; one call may run several commands, each with its own."""
     name, content = text(part.get("tool_use_id")), part.get("content")
-    answers = objects(decoded(content) if isinstance(content, str) else content)
-    if isinstance(content, str):
-        single = decoded(content)
-        answers = [single] if isinstance(single, dict) and "success" in single else []
+    single = fields(decoded(content)) if isinstance(content, str) else {}
+    answers = [single] if single else objects(content)
     answers = [answer for answer in answers if "query" in answer and "success" in answer]
+    if "finishReason" in single:  # of a subagent: the rest stands in its own conversation
+        content = word(single.get("text"))
     failed = part.get("is_error") is True or any(a["success"] is False for a in answers)
     codes = [int(code[1]) for a in answers if (code := _EXIT.match(word(a.get("error"))))]
     if answers:
