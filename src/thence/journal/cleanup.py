@@ -110,7 +110,7 @@ def _held(root: Path, session: str, paths: list[Path], children: list[Path]) -> 
         modified=max(status.st_mtime for _, status in told),
         resumed_from=origin.session if origin is not None else None,
         segments=tuple(files),
-        running=any(file.running for file in files) or any(_is_held(path) for path in logs),
+        running=any(file.running for file in files) or any(is_held(path) for path in logs),
         beside=tuple(path for path in beside if path.exists()),
     )
 
@@ -121,10 +121,10 @@ _BESIDE = (layout.SIDECHAINS, layout.SPILL, layout.CHECKPOINTS)
 def _file(path: Path, size: int) -> File:
     segment = layout.segment_of(path.name)
     number, sealed = (segment.number, segment.sealed) if segment else (1, False)
-    return File(number, path, size, sealed, running=not sealed and _is_held(path))
+    return File(number, path, size, sealed, running=not sealed and is_held(path))
 
 
-def _is_held(path: Path) -> bool:
+def is_held(path: Path) -> bool:
     """Whether somebody has a log open for writing."""
     try:
         with _locked(path):

@@ -11,7 +11,7 @@ what a file holds; what was found is told in `Recovery`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -34,6 +34,10 @@ from thence.format.records import (
 )
 from thence.format.transcript import Transcript, node_of
 from thence.journal.segments import Segments
+
+if TYPE_CHECKING:
+    from thence.format.todos import Todo
+    from thence.journal.sidechain import Unfinished
 
 _BOUNDARY = b'\n{"type":"boundary",'
 _TURN = b'\n{"type":"turn",'
@@ -63,6 +67,10 @@ class Recovery(msgspec.Struct):
     torn: bool = False
     closed: bool = False
     """The last writer said good-bye."""
+    pending: list[Todo] = msgspec.field(default_factory=list)
+    """What the agent still had to do, by its lists and its words."""
+    subagents: list[Unfinished] = msgspec.field(default_factory=list)
+    """Subagents whose end was never recorded; each is a notice as well."""
 
     @property
     def clean(self) -> bool:
@@ -493,9 +501,15 @@ def _recovery(
         for b in graph.breaks
         if not (b.at == 0 and b.what == "boundary")  # its anchor stands before what was read
     ]
+    committed = {node.span.anchor for node in graph.nodes if node.span}
+    half = [
+        Notice("half a compaction", f"summary {event.uuid} was not committed; it has no effect")
+        for event in read.events
+        if event.type == "summary" and event.uuid not in committed
+    ]
     return Recovery(
         skipped=list(read.skipped),
-        notices=[*notices, *breaks],
+        notices=[*notices, *breaks, *half],
         open_calls=[c for i in line for c in graph.nodes[i].calls if c not in answered],
         torn=read.torn,
         closed=_closed(graph.nodes),

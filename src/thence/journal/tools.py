@@ -59,7 +59,13 @@ class Tools:
         _check_names(asked)
         event = asked.event
         session = self._session(asked.session_id)
-        receipt = session.record(event.type, event.payload, uuid=event.uuid, parent=event.prev_uuid)
+        receipt = session.record(
+            event.type,
+            event.payload,
+            uuid=event.uuid,
+            parent=event.prev_uuid,
+            any_parent=True,  # what it names is the caller's to answer for
+        )
         return {"byte_offset": receipt.offset, "line_number": receipt.line}
 
     def read_history(self, opts: Mapping[str, JSON] | None = None) -> list[dict[str, JSON]]:
