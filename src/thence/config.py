@@ -389,4 +389,8 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.sources": (_paths, lambda _: {}),
     "session_memory.tasks": (_tasks, lambda _: []),
     "session_memory.redact": (_rules, lambda _: []),
+    # What they say is read by `Journal.rules`, which a harness asks; see docs/permissions.md.
+    "permissions.allow": (_texts, lambda _: []),
+    "permissions.ask": (_texts, lambda _: []),
+    "permissions.deny": (_texts, lambda _: []),
 }

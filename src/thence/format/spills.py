@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from thence.format.records import JSON
+from thence.format.facts import WHOLE_OUTPUT, Block, Fact
+from thence.format.records import JSON, word
 
 PREVIEW = 2000
 """Characters of a spilled text that stay in view, most from its start and some from its end."""
+
+SPILL = "spill"
+"""In the payload of a note beside a result: the name of the side file that the whole output is."""
+
+NOTE = "details"
+"""The summary of such a note."""
 
 NAME = re.compile(r"([0-9a-f]{64})\.(txt|json)")
 """Names of side files."""
@@ -104,7 +111,10 @@ def _back(item: JSON, load: Load) -> JSON:
     if spilled is None or data is None:
         return item
     if spilled.name.endswith(".json"):
-        return value_of(data)
+        try:
+            return value_of(data)
+        except (ValueError, RecursionError):  # redacted, so that it is no JSON any more
+            return {"type": "text", "text": data.decode("utf-8", "replace")}
     back = data.decode("utf-8", "surrogatepass")
     return back if isinstance(item, str) else {**item, "text": back}
 
@@ -115,3 +125,51 @@ def value_of(data: bytes) -> JSON:
         return msgspec.json.decode(data)
     except ValueError:  # a lone surrogate or a number out of range: ours all the same
         return json.loads(data.decode("utf-8", "surrogatepass"))
+
+
+# -- what readers know of them --------------------------------------------------------------
+
+
+def note(spilled: Spilled, data: bytes, call: str | None) -> Block:
+    """Give the note that stands beside a result and holds what was spilled from it."""
+    text = data.decode("utf-8", "replace")
+    return Block("lifecycle", "system", NOTE, {WHOLE_OUTPUT: text, SPILL: spilled.name}, call=call)
+
+
+def text_in(payload: JSON, name: str) -> str | None:
+    """Give the text that a note holds of the side file of this name; None when it is another's."""
+    if not isinstance(payload, dict) or payload.get(SPILL) != name:
+        return None
+    text = payload.get(WHOLE_OUTPUT)
+    return text if isinstance(text, str) else None
+
+
+def texts(facts: Iterable[Fact]) -> dict[str, str]:
+    """Give what was spilled from the results of some facts, by the names of the side files."""
+    out: dict[str, str] = {}
+    for fact in facts:
+        for block in fact.blocks:
+            beside = block.payload if block.kind == "lifecycle" else None
+            name = word(beside.get(SPILL)) if isinstance(beside, dict) else ""
+            if name and (text := text_in(beside, name)) is not None:
+                out[name] = text
+    return out
+
+
+def inlined(messages: Iterable[dict[str, JSON]], known: Mapping[str, str]) -> list[dict[str, JSON]]:
+    """Give messages whose results hold again what was spilled from them, as far as it is known."""
+
+    def load(spilled: Spilled) -> bytes | None:
+        text = known.get(spilled.name)
+        return None if text is None else text.encode("utf-8", "replace")
+
+    return [
+        {**message, "content": [_result_back(block, load) for block in items(message["content"])]}
+        for message in messages
+    ]
+
+
+def _result_back(block: JSON, load: Load) -> JSON:
+    if not isinstance(block, dict) or block.get("type") != "tool_result":
+        return block
+    return {**block, "content": whole(block.get("content"), load)}

@@ -66,9 +66,10 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What is to become of a session, or of one of its segments, and why."""
+    """What is to become of a session, of one of its segments or of a file of prompts, and why."""
 
-    what: Literal["remove", "seal", "keep"]
+    what: Literal["remove", "seal", "keep", "prune"]
+    """To prune is to remove a file of the history that was rolled over long ago."""
     held: Held
     reason: str
     segment: File | None = None
@@ -249,7 +250,7 @@ def apply(steps: Iterable[Step], *, dry_run: bool = False) -> list[Step]:
     for step in wanted if not dry_run else ():
         if step.what == "remove":
             remove(step.held)
-        elif step.segment is not None:
+        elif step.what == "seal" and step.segment is not None:
             seal(step.segment.path)
     return wanted
 

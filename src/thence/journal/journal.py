@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from thence.errors import Conflict, SessionNotFound
+from thence.errors import BadConfig, Conflict, SessionNotFound
 from thence.format import codec, layout, repair, schema
 from thence.format.records import JSON, Event, Header, Origin, word
 from thence.format.state import Domains
@@ -32,12 +32,16 @@ from thence.journal.idle import TIMEOUT
 from thence.journal.ids import now_text, uuid7
 from thence.journal.lineage import DEPTH, Lineage, last_model
 from thence.journal.log import Durability, make_folder
+from thence.journal.permissions import Rules, rules_from
 from thence.journal.reader import Back, Where
 from thence.journal.run import MAX_BYTES, Run, header_of
 from thence.journal.segments import parts_of
 from thence.journal.session import Parts, Session
 from thence.journal.sidechain import CAP, Sidechains, Unfinished
 from thence.journal.spill import Budget, Spill
+
+SETTINGS = "config.toml"
+"""The file of a home in which its user writes settings."""
 
 Mode = Literal["adopt", "continue", "fork"]
 
@@ -366,6 +370,12 @@ class Journal:
         """List sessions, newest first, from the first and last bytes of their files."""
         return self._catalog.sessions(_text(project), limit=limit)
 
+    def spilled(self, session: str, name: str) -> bytes:
+        """Give a result that was spilled in a session, or in one it goes on from, by its name."""
+        with self._lineage() as lineage:
+            family = lineage.family(session)
+        return Spill(self.root / layout.SPILL / family[-1]).load(name)
+
     # -- lists of others ----------------------------------------------------------------
 
     def batches(
@@ -404,11 +414,31 @@ class Journal:
     # -- cleaning up --------------------------------------------------------------------
 
     def cleanup(self, *, dry_run: bool = False, max_sessions: int = MAX_SESSIONS) -> list[Step]:
-        """Remove lineages over the cap of each project, seal segments; only when asked."""
+        """Remove lineages over the cap of each project, seal segments; only when asked.
+
+        Files of prompts that were rolled over and are a month old go as well.
+        """
         held = inventory(self.root, local=self._local)
         steps = plan(held, max_sessions=max_sessions, max_bytes=self._max_bytes, now=time.time())
         apply(steps, dry_run=dry_run or not self.enabled)
-        return steps
+        return [*steps, *self.history.clean_up(dry_run=dry_run)]
+
+    # -- settings -----------------------------------------------------------------------
+
+    def rules(self) -> Rules:
+        """Read what the user always allows, asks about or denies: `[permissions]` in config.toml.
+
+        The file of this home, read each time; without one there are no rules. What makes no sense
+        raises `BadConfig`: it might have been the rule that denies.
+        """
+        path = self.root / SETTINGS
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            text = ""
+        except (OSError, ValueError) as error:
+            raise BadConfig(f"{path}: cannot be read: {error}", hint="fix or remove it") from error
+        return rules_from(text, source=str(path))
 
 
 class _Beginning(msgspec.Struct, frozen=True):
