@@ -43,6 +43,11 @@ The file `config.toml` in the home; every knob has a default:
     pattern = "TICKET-[0-9]{6}"
     keywords = ["ticket-"]
 
+    [permissions]                                 # docs/permissions.md; read by Journal.rules()
+    allow = ["Read", "Bash(git log:*)"]
+    ask = ["Bash(git push:*)"]
+    deny = ["Read(secrets/**)"]
+
 Invariants: nothing is read before it is asked for, so that a bad value hurts only who needs it;
 an empty value counts as unset; a value that makes no sense is a `BadConfig` that names the
 variable, or file and key, and the reason, never a silent default. Values of the file carry

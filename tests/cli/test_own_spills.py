@@ -127,7 +127,8 @@ def test_the_model_gets_by_a_tool_what_a_placeholder_offers(desk: Spilled) -> No
     older, _ = placeholder_names(desk)
     with Tools(Journal(desk.home)) as tools:
         for session in ("older", desk.younger):
-            text, offset = "", 0
+            text = ""
+            offset: int | None = 0
             while offset is not None:
                 opts = {"session_id": session, "name": older, "offset": offset}
                 part: Any = tools.call("read_spill", opts)

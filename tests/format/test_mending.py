@@ -41,7 +41,9 @@ def grown(messages: list[Message], way: repair.Orphans) -> list[repair.Mended]:
 
 
 @given(any_messages, st.sampled_from(WAYS))
-def test_a_growing_chain_is_mended_as_the_whole(messages: list[Message], way: repair.Orphans) -> None:
+def test_a_growing_chain_is_mended_as_the_whole(
+    messages: list[Message], way: repair.Orphans
+) -> None:
     """After every message, whatever it is."""
     whole = [repair.mend(messages[: n + 1], way) for n in range(len(messages))]
 
@@ -72,7 +74,7 @@ def test_a_history_is_mended_as_it_grows(script: Script, way: repair.Orphans) ->
 
 def test_a_turn_costs_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """The messages that are mended are counted: no more in the last turn than in the second."""
-    mending, work = Mending(), []
+    mending, work = Mending(), list[int]()
     real = repair.mend
 
     def counted(messages: Any, *rest: Any) -> repair.Mended:
@@ -98,7 +100,10 @@ def test_a_late_result_still_wins() -> None:
     mending = Mending()
     mending.add(said)
     mending.mended()
-    late = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c0", "content": "!"}]}
+    late = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "c0", "content": "!"}],
+    }
     mending.add([late])
 
     assert "!" == mending.mended().messages[2]["content"][0]["content"]

@@ -34,7 +34,9 @@ def test_the_journal_reads_the_rules_of_its_home(tmp_path: Path) -> None:
     assert "deny" == decide(Action("Bash", "curl x"), journal.rules(), Ledger()).verdict
 
 
-@pytest.mark.parametrize("text", ["[permissions]\nallwo = []", "[permissions]\nallow = [''", "\xff"])
+@pytest.mark.parametrize(
+    "text", ["[permissions]\nallwo = []", "[permissions]\nallow = [''", "\xff"]
+)
 def test_rules_that_make_no_sense_are_an_error(tmp_path: Path, text: str) -> None:
     """Never skipped: it might have been the one that denies."""
     (tmp_path / "config.toml").write_bytes(text.encode("latin-1"))

@@ -300,7 +300,9 @@ class _Events:
             if block.kind != "tool_result":
                 continue
             for spilled in spilled_in(block.payload):
-                data = self._spills.load(spilled, min(SPILL_LIMIT, SPILLED_TOGETHER - self._spilled))
+                data = self._spills.load(
+                    spilled, min(SPILL_LIMIT, SPILLED_TOGETHER - self._spilled)
+                )
                 if data is not None:
                     self._spilled += len(data)
                     out.append(note(spilled, data, block.call))

@@ -28,7 +28,7 @@ _WORDS = {"drop_unanalysed": "lose", "analyse": "analyse"}
 
 @click.command(
     "gc",
-    help="Keep the caps: let go of old transcripts, clean up our own sessions and history.",
+    help="Keep the caps: let go of old transcripts, clean up our own sessions.",
     epilog="It asks before anything is lost: sessions without a digest, sessions of our own,"
     " prompts in files of the history that were rolled over more than a month ago.",
 )

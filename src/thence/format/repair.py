@@ -13,9 +13,8 @@ three ways, the caller's choice:
 Invariants: results are looked for in the whole list before a call is an orphan; a call whose id is
 missing, refused or used before stays, under a new one; mending what is mended changes nothing; a
 real result always wins over a synthetic one; a synthetic one says what is known of why no result
-came; what was left out or added is listed, never silent. `Mending` keeps what it mended and goes
-over new messages alone. Nothing is written here: `synthetic` makes the event that a journal may append, with an id that two
-repairers agree on.
+came; what was left out or added is listed, never silent. Nothing is written here: `synthetic` makes
+the event that a journal may append, with an id that two repairers agree on.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from thence.format.records import blocks, text_of
 from thence.journal.reader import head
 from thence.journal.segments import Segments, names_in, parts_of, sessions_in
 
-
 ANCESTORS = 8
 """How many sessions back a list looks for a title and for the first prompt."""
 

@@ -33,11 +33,11 @@ from thence.journal.ids import now_text, uuid7
 from thence.journal.lineage import DEPTH, Lineage, last_model
 from thence.journal.log import Durability, make_folder
 from thence.journal.permissions import Rules, rules_from
-from thence.journal.reader import Back, Where
+from thence.journal.reader import Back, Unfinished, Where
 from thence.journal.run import MAX_BYTES, Run, header_of
 from thence.journal.segments import parts_of
 from thence.journal.session import Parts, Session
-from thence.journal.sidechain import CAP, Sidechains, Unfinished
+from thence.journal.sidechain import CAP, Sidechains
 from thence.journal.spill import Budget, Spill
 
 SETTINGS = "config.toml"
@@ -74,7 +74,7 @@ class Journal:
         self._cap = sidechain_cap
         self._max_bytes = max_bytes
         self._timeouts = (idle_timeout, approval_timeout)
-        self._budget = {"per_result": spill_per_result, "per_session": spill_per_session}
+        self._budget = (spill_per_result, spill_per_session)
         self.history = History(self.root, retain_days=history_retain_days, enabled=enabled)
         self._held: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -155,7 +155,13 @@ class Journal:
         """The side files of a session; what was spilled and saved is its oldest ancestor's."""
         session, cwd, family = place.session, place.cwd, place.family
         saved = self.root / layout.CHECKPOINTS / family[-1]
-        spill = partial(Spill, self.root / layout.SPILL / family[-1], **self._budget)
+        per_result, per_session = self._budget
+        spill = partial(
+            Spill,
+            self.root / layout.SPILL / family[-1],
+            per_result=per_result,
+            per_session=per_session,
+        )
         return Parts(
             spill=spill(),
             sidechains=self._sidechains(session, spill),

@@ -257,9 +257,9 @@ class Lineage:
 def last_model(back: Back) -> str | None:
     """The model that a session used last, as far as it was read."""
     for event in reversed(back.since):
-        if event.type in ("model", "assistant", "header"):
-            if model := word(event.fields.get("model")):
-                return model
+        model = word(event.fields.get("model"))
+        if model and event.type in ("model", "assistant", "header"):
+            return model
     snapshot = back.snapshot
     try:
         return word(snapshot["domains"]["model"]["value"]["model"]) or None

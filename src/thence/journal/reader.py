@@ -11,7 +11,7 @@ what a file holds; what was found is told in `Recovery`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -37,7 +37,6 @@ from thence.journal.segments import Segments
 
 if TYPE_CHECKING:
     from thence.format.todos import Todo
-    from thence.journal.sidechain import Unfinished
 
 _BOUNDARY = b'\n{"type":"boundary",'
 _TURN = b'\n{"type":"turn",'
@@ -55,6 +54,23 @@ class Where(NamedTuple):
     segment: int
     offset: int
     length: int
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """A subagent whose log has no end: who it was, and the last that it recorded."""
+
+    agent_id: str
+    name: str
+    status: Literal["running", "lost"]
+    """Whether somebody still writes its log."""
+    last_type: str = ""
+    last_ts: str = ""
+    last_uuid: str = ""
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        how = "still running" if self.status == "running" else "lost with its process"
+        return f"{self.name} {self.agent_id}: {how}; last event: {self.last_type}, {self.last_ts}"
 
 
 class Recovery(msgspec.Struct):

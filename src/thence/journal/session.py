@@ -26,6 +26,7 @@ from thence.errors import Conflict, SessionNotFound, ThenceError
 from thence.format import codec, repair
 from thence.format.mending import Mending
 from thence.format.records import INTERNAL, JSON, MESSAGES, Event, Notice, is_permission
+from thence.format.spills import Spilled
 from thence.format.state import Domains, State, cost_of
 from thence.journal import promises
 from thence.journal.branches import Branches
@@ -34,10 +35,10 @@ from thence.journal.idle import TIMEOUT, Idle
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Log
 from thence.journal.permissions import Ledger
-from thence.journal.reader import Back, Recovery, Where
+from thence.journal.reader import Back, Recovery, Unfinished, Where
 from thence.journal.run import Run
-from thence.journal.sidechain import Sidechain, Sidechains, Unfinished
-from thence.journal.spill import Spill, Spilled
+from thence.journal.sidechain import Sidechain, Sidechains
+from thence.journal.spill import Spill
 
 if TYPE_CHECKING:
     from thence.format.todos import Todo
@@ -496,9 +497,7 @@ class Session:
         """
         if self._parts.sidechains is None:
             return Sidechain(self, agent, None, tool_use_id=tool_use_id, agent_id=agent_id)
-        child = self._parts.sidechains.open(
-            self, agent, tool_use_id=tool_use_id, agent_id=agent_id
-        )
+        child = self._parts.sidechains.open(self, agent, tool_use_id=tool_use_id, agent_id=agent_id)
         self._children.add(child)
         return child
 

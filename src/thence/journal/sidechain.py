@@ -14,15 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-import msgspec
-
 from thence.errors import BudgetExceeded, Conflict, ThenceError
 from thence.format import codec, layout
 from thence.format.records import JSON, Event, word
 from thence.journal.cleanup import is_held
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, make_folder
-from thence.journal.reader import head
+from thence.journal.reader import Unfinished, head
 from thence.journal.run import header_of
 from thence.journal.segments import Segments
 from thence.journal.spill import Spill
@@ -30,23 +28,6 @@ from thence.journal.spill import Spill
 CAP = 256 << 20
 
 Status = Literal["finished", "crashed", "cancelled"]
-
-
-class Unfinished(msgspec.Struct, frozen=True):
-    """A subagent whose log has no end: who it was, and the last that it recorded."""
-
-    agent_id: str
-    name: str
-    status: Literal["running", "lost"]
-    """Whether somebody still writes its log."""
-    last_type: str = ""
-    last_ts: str = ""
-    last_uuid: str = ""
-
-    def __str__(self) -> str:
-        """Say it in words."""
-        how = "still running" if self.status == "running" else "lost with its process"
-        return f"{self.name} {self.agent_id}: {how}; last event: {self.last_type}, {self.last_ts}"
 
 
 class Parent(Protocol):
