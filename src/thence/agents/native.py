@@ -35,6 +35,9 @@ SPILL_LIMIT = 4 << 20
 SPILLED_TOGETHER = 64 << 20
 """The same of all that one log names, whatever files they are: a log may name one for ever."""
 
+LOST_SPILLS = 100
+"""Side files that were not found, after which no other folder is searched: a log may name any."""
+
 _PROJECT = re.compile(r"(?:[a-z0-9-]{1,40}-)?[0-9a-f]{12}")
 _HEAD = 1 << 20  # bytes in which the first record of a log is looked for
 
@@ -228,18 +231,21 @@ class _Spills:
     def __init__(self, source: Source) -> None:
         self._folder = f"{source.root}/{layout.SPILL}" if source.root else ""
         self._last = f"{self._folder}/{source.session}"  # where the last one was found
+        self._lost: set[str] = set()
 
     def load(self, spilled: Spilled, limit: int) -> bytes | None:
         """Read what a placeholder stands for; None when it is not there, too large or damaged."""
-        if not self._folder or spilled.size > limit:
+        if not self._folder or spilled.size > limit or spilled.name in self._lost:
             return None
-        for folder in (self._last, *_folders(self._folder)):
+        others = _folders(self._folder) if len(self._lost) < LOST_SPILLS else ()
+        for folder in (self._last, *others):
             if os.path.islink(folder):  # noqa: PTH114 - paths are texts here
                 continue
             data = files.read_small(f"{folder}/{spilled.name}", limit)
             if data is not None and sha256(data).hexdigest() == spilled.hash:
                 self._last = folder
                 return data
+        self._lost.add(spilled.name)
         return None
 
 

@@ -113,4 +113,4 @@ def _joined(first: Mended, then: Mended, messages: list[ApiMessage]) -> Mended:
 
 
 def _copy(message: ApiMessage) -> ApiMessage:
-    return {"role": message["role"], "content": [dict(block) for block in message["content"]]}
+    return {"role": message["role"], "content": list(map(dict.copy, message["content"]))}

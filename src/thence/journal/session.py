@@ -38,7 +38,7 @@ from thence.journal.permissions import Ledger
 from thence.journal.reader import Back, Recovery, Unfinished, Where
 from thence.journal.run import Run
 from thence.journal.sidechain import Sidechain, Sidechains
-from thence.journal.spill import Spill
+from thence.journal.spill import Spill, has_results
 
 if TYPE_CHECKING:
     from thence.format.todos import Todo
@@ -331,7 +331,7 @@ class Session:
         before it would have, and a compaction gives room back.
         """
         spill = self._parts.spill
-        if spill is None:
+        if spill is None or not has_results(kind, payload):
             return payload
         if not self._counted:
             spill.recount(self._chain)

@@ -238,7 +238,7 @@ class Spill:
         Of the copy of a result that some clients add, what stands in the result as well goes.
         The budget is that of what the model sees: results under other types take none of it.
         """
-        if not isinstance(payload, dict) or kind in INTERNAL or not _results(payload):
+        if not has_results(kind, payload):
             return payload
         before = self.inline_so_far
         if payload.get("type") == "tool_result":
@@ -259,6 +259,11 @@ class Spill:
         self.inline_so_far = sum(
             inline_bytes(block["content"]) for event in chain for block in _results(event.fields)
         )
+
+
+def has_results(kind: str, payload: JSON) -> bool:
+    """Whether an event of this type may have something to spill."""
+    return isinstance(payload, dict) and kind not in INTERNAL and bool(_results(payload))
 
 
 def _results(payload: JSON) -> list[dict[str, JSON]]:
