@@ -37,6 +37,10 @@ if TYPE_CHECKING:
             sidechain_cap: int = ...,
             max_bytes: int = ...,
             history_retain_days: float | None = None,
+            idle_timeout: float | None = None,
+            approval_timeout: float | None = None,
+            spill_per_result: int = ...,
+            spill_per_session: int = ...,
         ) -> None: ...
 
 
@@ -59,6 +63,8 @@ def _journal() -> object:
             *,
             enabled: bool | None = None,
             history_retain_days: float | None = None,
+            idle_timeout: float | None = None,
+            approval_timeout: float | None = None,
             **options: Any,
         ) -> None:
             super().__init__(
@@ -68,6 +74,10 @@ def _journal() -> object:
                     config.history_retain_days()
                     if history_retain_days is None
                     else history_retain_days
+                ),
+                idle_timeout=config.idle_timeout() if idle_timeout is None else idle_timeout,
+                approval_timeout=(
+                    config.approval_timeout() if approval_timeout is None else approval_timeout
                 ),
                 **options,
             )

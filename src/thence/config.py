@@ -47,6 +47,11 @@ The file `config.toml` in the home; every knob has a default:
     pattern = "TICKET-[0-9]{6}"
     keywords = ["ticket-"]
 
+    [permissions]                                 # docs/permissions.md; read by Journal.rules()
+    allow = ["Read", "Bash(git log:*)"]
+    ask = ["Bash(git push:*)"]
+    deny = ["Read(secrets/**)"]
+
 Invariants: nothing is read before it is asked for, so that a bad value hurts only who needs it;
 an empty value counts as unset; a value that makes no sense is a `BadConfig` that names the
 variable, or file and key, and the reason, never a silent default. Values of the file carry
@@ -401,4 +406,8 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.sources": (_paths, lambda _: {}),
     "session_memory.tasks": (_tasks, lambda _: []),
     "session_memory.redact": (_rules, lambda _: []),
+    # What they say is read by `Journal.rules`, which a harness asks; see docs/permissions.md.
+    "permissions.allow": (_texts, lambda _: []),
+    "permissions.ask": (_texts, lambda _: []),
+    "permissions.deny": (_texts, lambda _: []),
 }

@@ -20,6 +20,7 @@ from thence.agents import Batch, Cursor, Source, files
 from thence.agents.native import Native
 from thence.agents.sessions import Loaded, load
 from thence.format import codec, layout, repair
+from thence.format.facts import whole_output
 from thence.format.graph import State
 from thence.format.records import JSON, Event, Skipped
 from thence.format.transcript import Transcript
@@ -750,3 +751,56 @@ def test_reading_leaves_no_trace(journal: Journal, home: Path) -> None:
     list(NATIVE.prompts(home))
 
     assert before == list(state())
+
+
+# -- side files -----------------------------------------------------------------------------
+
+
+def spilled_words(loaded: Loaded) -> list[str]:
+    """What the notes beside results hold."""
+    return [text for fact in loaded.whole.facts for b in fact.blocks if (text := whole_output(b))]
+
+
+def test_a_log_that_names_a_side_file_for_ever_is_read_in_bounded_time(
+    home: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that are read together have a bound, also when the log is read bit by bit."""
+    monkeypatch.setattr("thence.agents.native.SPILLED_TOGETHER", 250_000)
+    session = journal.create(session="s1")
+    for number in range(10):
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "x" * 60_000}
+        session.record("user", {"role": "user", "content": [result]})
+    (source,) = NATIVE.find(home)
+    first = NATIVE.read(source)
+    session.record("user", {"role": "user", "content": [result]})
+    (source,) = NATIVE.find(home)
+    then = NATIVE.read(source, first.cursor)
+    notes = [b for fact in (*first.events, *then.events) for b in fact.blocks if whole_output(b)]
+
+    assert 4 == len(notes)
+
+
+def test_side_files_that_are_not_there_are_not_searched_for_ever(
+    home: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one of another name taken, nor one through a link."""
+    opened: list[str] = []
+    real = files.read_small
+
+    def counted(path: str, limit: int) -> bytes | None:
+        opened.append(path)
+        return real(path, limit)
+
+    session = journal.create(session="s1")
+    for number in range(300):
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{number:060000}"}
+        session.record("user", {"role": "user", "content": [result]})
+    kept = home / "spill" / "s1"
+    kept.rename(home / "elsewhere")
+    kept.symlink_to(home / "elsewhere")
+    for number in range(20):
+        (home / "spill" / f"other-{number}").mkdir()
+    monkeypatch.setattr(files, "read_small", counted)
+
+    assert [] == spilled_words(read(path_of(session)))
+    assert len(opened) < 3_000

@@ -576,3 +576,19 @@ def test_a_boundary_that_names_a_summary_and_a_stranger_is_not_applied() -> None
     ]
 
     assert ["boundary"] == [b.what for b in Graph(nodes).breaks]
+
+
+def test_a_cycle_at_the_end_does_not_win_over_what_was_said_before() -> None:
+    """It is told, and follows the sound conversation instead of taking its place."""
+    ring = [Node("x", "y", Is.PROMPT), Node("y", "x", Is.PROMPT)]
+    graph = Graph([*chain("a", "b", "c"), *ring])
+
+    assert ["a", "b", "c", "x", "y"] == ids(graph, graph.chain())
+    assert ["cycle"] == [found.what for found in graph.breaks]
+
+
+def test_a_cycle_that_is_led_into_from_before_is_still_cut() -> None:
+    """Bridging it to what names it would close it again."""
+    graph = Graph([Node("p", "y", 1), Node("x", "y", 1), Node("y", "x", 1)])
+
+    assert ["x", "y", "p"] == ids(graph, graph.chain(0))

@@ -50,6 +50,17 @@ def test_an_old_session_reads_as_the_present_version_event_by_event(version: int
     assert present.events == old.events
 
 
+def test_the_first_name_of_a_boundary_is_known() -> None:
+    """In a session of version 1 it compacts like any other."""
+    named = OLD[1].read_bytes().replace(b'"type":"boundary"', b'"type":"compaction-boundary"')
+    named = named.replace(b'"type": "boundary"', b'"type": "compaction-boundary"')
+    old, present = Transcript.read(named), Transcript.read(PRESENT.read_bytes())
+
+    assert b"compaction-boundary" in named
+    assert present.events == old.events
+    assert present.messages().messages == old.messages().messages
+
+
 @pytest.mark.parametrize("version", OLD)
 def test_an_old_record_differs_from_the_present_one(version: int) -> None:
     """The samples are not the present version under another name."""

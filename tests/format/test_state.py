@@ -177,14 +177,23 @@ def test_todo_list_is_the_last_one_written() -> None:
     assert [{"content": "two"}] == fold(draft).todos
 
 
-def test_reading_a_file_does_not_change_it() -> None:
-    """Only edits count as file history, whoever tells."""
+def test_files_that_were_read_are_known_and_not_taken_for_changed() -> None:
+    """Whoever tells. A file that was changed and then read stays changed; no turn is blamed."""
     draft = Draft()
-    draft.reply(Draft.call("c1", "Read", file_path="a.py"))
+    draft.reply(Draft.call("c1", "Read", file_path="a.py"), edit("c2", "c.py"))
     draft.result("c1", "text")
+    draft.result("c2", "ok")
     draft.add("file", {"path": "b.py", "how": "read"})
+    draft.add("file", {"path": "c.py", "how": "read"})
+    draft.reply(Draft.call("c3", "Read", file_path="gone.py"))
+    draft.result("c3", "no such file", failed=True)
 
-    assert ({}, {}) == (fold(draft).files, fold(draft).attribution)
+    state = fold(draft)
+
+    assert {"a.py": "read", "b.py": "read", "c.py": "edit"} == {
+        path: touch["how"] for path, touch in state.files.items()
+    }
+    assert ["c.py"] == list(state.attribution)
 
 
 def test_edit_that_failed_changed_nothing() -> None:
@@ -304,16 +313,27 @@ def test_domain_that_fails_leaves_the_others(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_failed_domain_is_absent_never_empty(name: str) -> None:
-    """Not in the values, not as an attribute, not in a snapshot."""
+def test_failed_domain_is_absent_and_asked_by_name_it_is_empty(name: str) -> None:
+    """Not in the values, not in a snapshot; who asks for it gets its start, and no error."""
     domains = Domains()
-    domains.register(Domain(name, list, raising))
+    domains.register(Domain(name, lambda: ["start"], raising, show=tuple))
     state = domains.fold(worked().events)
     snapshot = domains.snapshot(state)
 
     assert name not in state.values
-    assert not hasattr(state, name)
+    assert ("start",) == getattr(state, name)
+    assert [name] == list(state.failed)
     assert {n for n in CACHED if n != name} == set(snapshot["domains"])
+
+
+def test_a_domain_that_cannot_even_start_is_none() -> None:
+    """Its own code fails wherever it is called; a name nobody registered is still an error."""
+    domains = Domains()
+    domains.register(Domain("own", lambda: 1 // 0, raising))
+    state = domains.fold(worked().events)
+
+    assert state.own is None
+    assert not hasattr(state, "other")
 
 
 @pytest.mark.parametrize(

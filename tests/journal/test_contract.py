@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from thence.errors import Conflict, ThenceError
+from thence.format.spills import spilled_in
 from thence.journal import Journal
-from thence.journal.spill import spilled_in
 
 
 @pytest.fixture

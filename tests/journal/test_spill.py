@@ -20,18 +20,9 @@ from tests.journal.test_blobs import SHORT, assert_whole, faults, handles, names
 from thence.errors import ThenceError
 from thence.format import codec
 from thence.format.records import JSON, Event
+from thence.format.spills import PREVIEW, Spilled, placeholder, spilled_in
 from thence.journal.log import Disk
-from thence.journal.spill import (
-    BULKY,
-    PREVIEW,
-    Budget,
-    Spill,
-    Spilled,
-    inline_bytes,
-    placeholder,
-    slim,
-    spilled_in,
-)
+from thence.journal.spill import BULKY, Budget, Spill, inline_bytes, slim
 
 LONG = "".join(f"line {number}\n" for number in range(5000))
 

@@ -163,7 +163,7 @@ def test_definitions_are_what_the_api_takes_and_the_tools_do(tools: Tools) -> No
     """Each has name, description and a schema, and can be called by its name."""
     shown = definitions()
 
-    assert ["append_transcript", "read_history"] == [tool["name"] for tool in shown]
+    assert ["append_transcript", "read_history", "read_spill"] == [tool["name"] for tool in shown]
     assert [] == tools.call("read_history", {})
     assert tools.call("append_transcript", {"session_id": "s1", "event": event("e1")})
     for tool in shown:

@@ -21,7 +21,7 @@ from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import Kind, SessionEvent, implied_bits
 from thence.format.records import JSON, Usage
 from thence.memory import keep
-from thence.memory.growth import Growing, event_row, seen_of
+from thence.memory.growth import Growing, event_row, light, seen_of
 from thence.memory.keep import Carried, Keeper, Kept, with_payloads
 from thence.memory.packs import Packs
 from thence.memory.prices import price
@@ -178,6 +178,26 @@ def test_what_is_stored_is_light_and_leads_back(keeper: Keeper, tmp_path: Path) 
     implied = implied_bits(out.whole.derived)
     assert [event_row(event, implied) for event in out.whole.events] == out.change.events
     assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
+
+
+class PlantedBlock(Block, frozen=True, omit_defaults=True, gc=False):
+    """A block as it may look one day: with a field more."""
+
+    planted: str = ""
+
+
+def test_no_copy_of_a_block_drops_a_field(tmp_path: Path) -> None:
+    """On the way into the store and out of it, whatever fields a block has."""
+    packs = Packs(tmp_path / "packs")
+    (ref,) = packs.append("thence:s", [b'"all of it"'])
+    block = PlantedBlock("tool_result", "tool", payload="all of it", ref=ref, planted="stays")
+    fact = Fact(Node("n", None, 0), "user", blocks=(block,))
+    stored = light(fact)
+    (back,) = with_payloads([stored], packs)
+
+    assert None is stored.blocks[0].payload
+    assert ["stays", "stays"] == [one.blocks[0].planted for one in (stored, back)]  # type: ignore[attr-defined]
+    assert fact == back
 
 
 @pytest.mark.parametrize("folded", [False, True])

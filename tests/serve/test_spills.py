@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.serve.conftest import House
 from thence.cli.madeup import token
 from thence.cli.madeup.claude import Transcript
+from thence.journal.journal import Journal
 
 PREVIEW = (
     "<persisted-output>\nOutput too large (190 KB). Full output saved to: {path}\n\n"
@@ -67,3 +69,26 @@ def test_what_is_no_call_has_no_more(house: House) -> None:
 
     assert house.ask(f"/sessions/{uid}/spill/e0000000000000").status == 404
     assert house.ask(f"/sessions/{uid}/spill/x").status == 404
+
+
+def test_what_our_own_sessions_spilled_is_had_on_demand(own_house: House) -> None:
+    """From the store: the side file may be gone. Without its secrets, like any other."""
+    text = "".join(f"line {n}\n" for n in range(6000)) + f"narwhal\nGITHUB_TOKEN={token()}\n" * 2
+    with Journal(own_house.homes.thence, durability="none").create(cwd="/x") as session:
+        session.record("user", {"role": "user", "content": "Print a lot."})
+        call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "cat"}}
+        session.record("assistant", {"role": "assistant", "content": [call]})
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": text + "end\n" * 9000}
+        session.record("user", {"role": "user", "content": [result]})
+    own_house.swept()
+    shutil.rmtree(own_house.homes.thence / "spill")
+    uid = f"thence:{session.id}"
+    listed = own_house.ask(f"/api/sessions/{uid}/events").json["events"]
+    name = next(f"e{one['event_id']:013x}" for one in listed if one["kind"] == "tool_call")
+    fold = own_house.ask(f"/sessions/{uid}/event/{name}", headers={"HX-Request": "true"})
+    answer = own_house.ask(f"/sessions/{uid}/spill/{name}")
+
+    assert f"/sessions/{uid}/spill/{name}".encode() in fold.body
+    assert answer.status == 200
+    assert b"narwhal" in answer.body
+    assert b"ghp_" not in answer.body

@@ -6,8 +6,9 @@ and the logs of its subagents, each a channel of its own. An adopted or forked s
 event it goes on from; that becomes its base and an edge, and nothing of the ancestor is read here.
 
 Invariants: a session is known by its file's name inside a home, by its header elsewhere. Whose a
-subagent's log is that lies beside others, its header says. Of a home only `sessions`, `sidechains`
-and the history are looked at; never `audit`, which no program reads back.
+subagent's log is that lies beside others, its header says. Of a home only `sessions`, `sidechains`,
+`spill` and the history are looked at; never `audit`, which no program reads back. What was spilled
+from a result is read along, by the hash that its placeholder names and verified by it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
 from thence.format import codec, layout, schema
-from thence.format.facts import Base, Edge, Fact, Link, fact_of
+from thence.format.facts import Base, Block, Edge, Fact, Link, fact_of
 from thence.format.records import JSON, Event, Header, Notice, Skipped, typed
+from thence.format.spills import Spilled, note, spilled_in
 
 HOME = "THENCE_HOME"
+
+SPILL_LIMIT = 4 << 20
+"""Bytes that a spilled output may have to be kept with its result."""
+
+SPILLED_TOGETHER = 64 << 20
+"""The same of all that one log names, whatever files they are: a log may name one for ever."""
+
+LOST_SPILLS = 100
+"""Side files that were not found, after which no other folder is searched: a log may name any."""
 
 _PROJECT = re.compile(r"(?:[a-z0-9-]{1,40}-)?[0-9a-f]{12}")
 _HEAD = 1 << 20  # bytes in which the first record of a log is looked for
@@ -112,8 +124,10 @@ class Native:
         skipped: list[Skipped] = []
         notices: list[Notice] = []
 
+        spills = _Spills(source)
+
         def opened(_: Source, file: File, mark: Mark) -> _Events:
-            return _Events(file, mark, skipped, notices)
+            return _Events(file, mark, skipped, notices, spills)
 
         batch = files.read(source, cursor, opened, is_record=codec.is_event)
         batch.skipped += skipped
@@ -205,6 +219,36 @@ def _look(path: str) -> _Look:
     return _Look(regular=True)
 
 
+# -- side files -----------------------------------------------------------------------------
+
+
+class _Spills:
+    """The side files of a session's results, which lie in the folder of its oldest ancestor.
+
+    They are known by their hash, so that whichever folder has one has the right one.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._folder = f"{source.root}/{layout.SPILL}" if source.root else ""
+        self._last = f"{self._folder}/{source.session}"  # where the last one was found
+        self._lost: set[str] = set()
+
+    def load(self, spilled: Spilled, limit: int) -> bytes | None:
+        """Read what a placeholder stands for; None when it is not there, too large or damaged."""
+        if not self._folder or spilled.size > limit or spilled.name in self._lost:
+            return None
+        others = _folders(self._folder) if len(self._lost) < LOST_SPILLS else ()
+        for folder in (self._last, *others):
+            if os.path.islink(folder):  # noqa: PTH114 - paths are texts here
+                continue
+            data = files.read_small(f"{folder}/{spilled.name}", limit)
+            if data is not None and sha256(data).hexdigest() == spilled.hash:
+                self._last = folder
+                return data
+        self._lost.add(spilled.name)
+        return None
+
+
 # -- records --------------------------------------------------------------------------------
 
 
@@ -212,18 +256,25 @@ class _Events:
     """The events of one file. What it carries is the version its first record stated."""
 
     def __init__(
-        self, file: File, mark: Mark, skipped: list[Skipped], notices: list[Notice]
+        self,
+        file: File,
+        mark: Mark,
+        skipped: list[Skipped],
+        notices: list[Notice],
+        spills: _Spills,
     ) -> None:
         self._file = file
         self._generation = mark.generation
         self._skipped = skipped
         self._notices = notices
-        self._version = mark.carry if isinstance(mark.carry, int) else 0
+        self._spills = spills
+        carried = mark.carry if isinstance(mark.carry, list) else [mark.carry, 0]
+        self._version, self._spilled = (n if isinstance(n, int) else 0 for n in carried[:2])
         self._upcast = schema.upcaster(self._version) if self._version else None
 
     def carry(self) -> JSON:
-        """The version; nothing before the first record."""
-        return self._version or None
+        """The version, and how much was spilled so far; nothing before the first record."""
+        return [self._version, self._spilled] if self._spilled else self._version or None
 
     def facts(self, found: codec.Found) -> tuple[Fact, ...]:
         """Give the fact of one event. An object that is none is told as skipped."""
@@ -236,17 +287,32 @@ class _Events:
             self._skipped.append(Skipped(*told, source=self._file.path))
             return ()
         more = self._more(event) if event.type in _TELLING and self._is_main else {}
-        return (
-            fact_of(
-                event,
-                channel=self._file.channel,
-                file=self._file.key,
-                generation=self._generation,
-                line=place.line,
-                offset=place.offset,
-                **more,
-            ),
+        fact = fact_of(
+            event,
+            channel=self._file.channel,
+            file=self._file.key,
+            generation=self._generation,
+            line=place.line,
+            offset=place.offset,
+            **more,
         )
+        beside = self._notes(fact) if event.type == "user" else ()
+        return (msgspec.structs.replace(fact, blocks=(*fact.blocks, *beside)) if beside else fact,)
+
+    def _notes(self, fact: Fact) -> tuple[Block, ...]:
+        """Give what was spilled from the results of a record, each as a note beside it."""
+        out: list[Block] = []
+        for block in fact.blocks:
+            if block.kind != "tool_result":
+                continue
+            for spilled in spilled_in(block.payload):
+                data = self._spills.load(
+                    spilled, min(SPILL_LIMIT, SPILLED_TOGETHER - self._spilled)
+                )
+                if data is not None:
+                    self._spilled += len(data)
+                    out.append(note(spilled, data, block.call))
+        return tuple(out)
 
     @property
     def _is_main(self) -> bool:

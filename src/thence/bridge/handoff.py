@@ -23,7 +23,7 @@ import msgspec
 from thence.bridge import portable, to_claude, to_codex, to_grok
 from thence.bridge.portable import Bound
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
-from thence.format import repair
+from thence.format import repair, spills
 from thence.format.nodes import Is
 from thence.format.records import JSON, blocks
 from thence.journal.log import make_folder, sync_folder
@@ -114,10 +114,12 @@ def plan(
         raise SessionNotFound(
             f"nothing was said yet in {whole.uid}", hint="thence show tells what is there"
         )
-    messages, account = portable.carried(mended.messages, agent, to)
+    outputs = spills.texts([*whole.before.facts, *whole.facts])
+    said = spills.inlined(mended.messages, outputs)
+    messages, account = portable.carried(said, agent, to)
     last = whole.facts[event].node.id if event is not None else None
     end = event if event is not None else whole.graph.end
-    cwd, said = _folder(whole, here)
+    cwd, moved = _folder(whole, here)
     known = whole.session()
     bound = Bound(
         session,
@@ -157,7 +159,7 @@ def plan(
         list(written),
         argv,
         f"cd {shlex.quote(cwd)} && {shlex.join(argv)}",
-        [*notes, *said],
+        [*notes, *moved],
     )
     bodies = {path: _body(path, rows) for path, rows in written.items()}
     folder = str(Path(next(iter(bodies))).parent) if writer.of_its_own else None

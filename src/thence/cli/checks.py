@@ -320,10 +320,19 @@ def caps(store: Store | None) -> Iterator[Finding]:
 def _projects() -> Iterator[Finding]:
     from thence import Journal
 
-    steps = [step for step in Journal().cleanup(dry_run=True) if step.what == "remove"]
-    for project, number in Counter(step.held.project for step in steps).items():
+    journal = Journal()
+    steps = journal.cleanup(dry_run=True)
+    removed = Counter(step.held.project for step in steps if step.what == "remove")
+    for project, number in removed.items():
         words = f"our own project {clean(project)} is over its cap by {several(number, 'session')}"
         yield Finding("", "note", words, "thence gc -n")
+    stale = [step.held.size for step in steps if step.what == "prune"]
+    if stale:
+        words = f"the history has {several(len(stale), 'old file')}, {size(sum(stale))}"
+        yield Finding("", "note", words, "thence gc -n")
+    warning = journal.history.warning()
+    if warning is not None:
+        yield Finding("", "note", warning)
 
 
 # -- the home -------------------------------------------------------------------------------

@@ -67,8 +67,11 @@ def lines(whole: Whole) -> Iterator[JSON]:
 
 
 def flat(whole: Whole) -> Iterator[JSON]:
-    """Give the live line as a journal of its own that names no other file, and can be resumed."""
-    from thence.format import schema
+    """Give the live line as a journal of its own that names no other file, and can be resumed.
+
+    What was spilled stands in its results again; what the line took stands with its answers.
+    """
+    from thence.format import schema, spills
     from thence.format.records import Header
 
     session = whole.session()
@@ -83,13 +86,56 @@ def flat(whole: Whole) -> Iterator[JSON]:
     )
     before = str(uuid5(_SPACE, f"{name}/header"))
     yield _event("header", start, before, None, msgspec.to_builtins(header))
-    for number, message in enumerate(whole.messages().messages):
+    outputs = spills.texts([*whole.before.facts, *whole.facts])
+    messages = spills.inlined(whole.messages().messages, outputs)
+    bills = _bills(whole, messages)
+    for number, message in enumerate(messages):
         uuid = str(uuid5(_SPACE, f"{name}/{number}"))
-        yield _event(message["role"], start, uuid, before, dict(message))
+        yield _event(message["role"], start, uuid, before, {**message, **bills.get(number, {})})
         before = uuid
     end = session.ended_at or start
     done = {"end_ts": end, "reason": "exported"}
     yield _event("terminator", end, str(uuid5(_SPACE, f"{name}/end")), before, done)
+
+
+def _bills(whole: Whole, messages: list[dict[str, JSON]]) -> dict[int, dict[str, JSON]]:
+    """Give what the live line took by the numbers of the answers it was taken for.
+
+    An answer is known by its calls and texts; what is not found, because a summary stands for it,
+    goes to the answer before it or else to the first: the sums stay true.
+    """
+    from thence.format.joins import place_of, sum_usages
+    from thence.format.whole import said_in
+
+    answers = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
+    places: dict[tuple[JSON, JSON], int] = {}
+    for number in reversed(answers):
+        places |= dict.fromkeys(map(_mark, messages[number]["content"]), number)
+    marks = {
+        fact.node.id: [_mark(block) for said in said_in(fact) for block in said["content"]]
+        for fact in whole.facts
+    }
+    taken: dict[int, list[SessionEvent]] = {}
+    at = answers[0] if answers else 0
+    for event in whole.events if answers else ():
+        if event.event_id in whole.bills and place_of(event) == "live":
+            known = (places[m] for m in marks.get(event.native_id or "", ()) if m in places)
+            at = max(at, next(known, at))
+            taken.setdefault(at, []).append(event)
+    out: dict[int, dict[str, JSON]] = {}
+    for number, events in taken.items():
+        usage = sum_usages(whole.bills[event.event_id] for event in events)
+        costs = [event.cost_usd for event in events if event.cost_usd is not None]
+        known_cost = {"cost_usd": sum(costs)} if costs else {}
+        model = {"model": events[-1].model} if events[-1].model else {}
+        out[number] = {"usage": msgspec.to_builtins(usage), **known_cost, **model}
+    return out
+
+
+def _mark(block: JSON) -> tuple[JSON, JSON]:
+    """What tells a block from others: the id of a call, the words of a text."""
+    said = block.get("id") or block.get("text") or block.get("thinking")
+    return block.get("type"), said if isinstance(said, str) else None
 
 
 def _event(kind: str, ts: str, uuid: str, before: str | None, payload: JSON) -> JSON:

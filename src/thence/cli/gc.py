@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from thence.memory.retention import Plan, Planned
     from thence.memory.store import Store
 
-_COLOURS = {"drop_unanalysed": "red", "alert": "yellow", "remove": "red"}
+_COLOURS = {"drop_unanalysed": "red", "alert": "yellow", "remove": "red", "prune": "red"}
+_LOSES = frozenset({"remove", "prune"})
 _WORDS = {"drop_unanalysed": "lose", "analyse": "analyse"}
 
 
 @click.command(
     "gc",
     help="Apply storage limits now.",
-    epilog="It asks before anything is lost: sessions without a digest, sessions of our own.",
+    epilog="It asks before anything is lost: sessions without a digest, sessions of our own,"
+    " prompts in files of the history that were rolled over more than a month ago.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would go and why; change nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -46,9 +48,10 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
         plan = collection.plan() if dry_run else collection.final()
         if not json:
             tell(lines(plan, steps, width(), would=dry_run))
+            _warn(journal)
         pending: list[str] = []
         if not dry_run:
-            if plan.of("drop_unanalysed") or any(step.what == "remove" for step in steps):
+            if plan.of("drop_unanalysed") or any(step.what in _LOSES for step in steps):
                 confirm(yes=yes, json=json, what="go on")
             pending = collection.carry_out(plan)
             _clean_up(journal, steps)
@@ -66,13 +69,20 @@ def _without_store(
     plan = Plan((), 0, 0)
     if not json:
         tell(lines(plan, steps, width(), would=dry_run))
+        _warn(journal)
     if not dry_run:
-        if any(step.what == "remove" for step in steps):
+        if any(step.what in _LOSES for step in steps):
             confirm(yes=yes, json=json, what="go on")
         _clean_up(journal, steps)
     if json:
         say(as_json(_object(plan, steps, dry_run=dry_run)))
     return 0
+
+
+def _warn(journal: Journal) -> None:
+    warning = journal.history.warning()
+    if warning is not None:
+        tell([f"▲ {clean(warning)}"])
 
 
 def _clean_up(journal: Journal, steps: Sequence[Step]) -> None:
@@ -81,6 +91,8 @@ def _clean_up(journal: Journal, steps: Sequence[Step]) -> None:
         from thence.journal import cleanup
 
         cleanup.apply(steps)
+        if any(step.what == "prune" for step in steps):
+            journal.history.sweep()
 
 
 class Collection:
@@ -178,9 +190,12 @@ _START = (Column(), Column(), Column(), Column(right=True))
 
 def _counted(gone: Sequence[Planned], steps: Sequence[Step]) -> str:
     removed = [step for step in steps if step.what == "remove"]
+    pruned = [step for step in steps if step.what == "prune"]
     told = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
     if removed:
         told += f", and of {several(len(removed), 'session')} of our own"
+    if pruned:
+        told += f", and of {several(len(pruned), 'file')} of old prompts"
     return told
 
 
@@ -201,7 +216,7 @@ def _step_cells(step: Step) -> list[Cell]:
     return [
         Cell("▲" if colour else "○", colour),
         Cell(step.what, colour),
-        Cell(f"thence {short_id(step.session)}"),
+        Cell(step.session if step.what == "prune" else f"thence {short_id(step.session)}"),
         Cell(size(step.segment.size if step.segment else step.held.size)),
         Cell(clean(step.reason)),
     ]

@@ -32,7 +32,7 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.format import joins, kinds, output
-from thence.format.facts import Block, Edge, Fact, text_in
+from thence.format.facts import Block, Edge, Fact, text_in, whole_output
 from thence.format.figures import short_id
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
@@ -349,6 +349,8 @@ class Page:
             yield style(cut(f"{step}○    {said}", self.room), fg="red")
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
             yield self._injected(block, step)
+        elif self.full and (output := whole_output(block)):
+            yield from self._prose(output, step)
 
     def _injected(self, block: Block, step: str) -> str:
         """What the harness put into the user's mouth: one dim line and how long it is."""

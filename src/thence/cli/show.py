@@ -74,7 +74,12 @@ def command(
     every = branch == "all"
     to = None if branch in ("live", "all") else end_of(loaded.whole, branch)
     if form == "messages":
-        say(as_json(loaded.whole.messages(orphans, to=to).messages))
+        from thence.format import spills
+
+        whole = loaded.whole
+        messages = whole.messages(orphans, to=to).messages
+        outputs = spills.texts([*whole.before.facts, *whole.facts]) if full else {}
+        say(as_json(spills.inlined(messages, outputs) if outputs else messages))
     elif form == "events" or (json and form == "text"):
         say(as_json(events(loaded)))
     else:

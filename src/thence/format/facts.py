@@ -100,6 +100,12 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return f"{self.agent or agent}:{self.session}"
 
 
+def whole_output(block: Block) -> str:
+    """Give all that a call gave, where a note beside its result has it; else an empty text."""
+    payload = block.payload if block.kind == "lifecycle" else None
+    return word(payload.get(WHOLE_OUTPUT)) if isinstance(payload, dict) else ""
+
+
 def recorded(text: str, agent: str) -> str:
     """Mark a text that an agent put into the user's mouth: output, a file, a notice."""
     return f"{RECORDED}{agent}, not written by the user:]\n{text}"

@@ -419,8 +419,9 @@ class Graph:
         if tail < 0:
             return []
         seen = self._patched(tail)
-        if head not in seen:  # it had been summed up before: take what was written
-            seen = self._plain(tail)
+        if head not in seen:  # it had been summed up before: take what was written, not the sums
+            plain, summary = self._plain(tail), Is.SUMMARY
+            seen = [i for i in plain if i == head or not self.nodes[i].flags & summary]
         if head not in seen and head in self._spans:  # a summary, and what it had kept itself
             inner = self._views.get(self._spans[head][0], [])
             seen = [*inner[inner.index(tail) if tail in inner else len(inner) :], head]

@@ -23,7 +23,7 @@ from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEve
 from thence.format.outcomes import CallOutcome
 from thence.format.outcomes import time_of as time_of  # noqa: PLC0414 - callers may ask here, too
 from thence.format.records import Usage
-from thence.format.repair import INTERRUPTED
+from thence.format.repair import is_synthetic_content
 
 _OF_CALLS = frozenset({"tool_call", "tool_result"})
 _OFF = frozenset({State.REPLAYED, State.DEAD, State.ROLLED_BACK})
@@ -97,7 +97,7 @@ def calls(
 
 def _is_synthetic(result: SessionEvent, blocks: Mapping[int, Block]) -> bool:
     block = blocks.get(result.event_id)
-    return result.payload == INTERRUPTED if block is None else outcomes.is_synthetic(block)
+    return is_synthetic_content(result.payload) if block is None else outcomes.is_synthetic(block)
 
 
 def _paired(

@@ -115,11 +115,16 @@ class Links:
         return all(map(lt, self.parents, range(len(self.parents))))
 
     def _cut_cycles(self) -> None:
-        """Make the first-written event of each cycle a root."""
+        """Bridge the first-written event of each cycle to the record before it.
+
+        The parent that it names was not there yet when it was written. So what was said before a
+        cycle stays on its line. Where that leads back into the cycle, it becomes a root.
+        """
         parents = self.parents
         if self.points_back:
             return
         walk = [0] * len(parents)
+        cut: list[int] = []
         for start in range(len(parents)):
             i = start
             while i >= 0 and not walk[i]:
@@ -131,6 +136,10 @@ class Links:
                     first, j = min(first, j), parents[j]
                 self.breaks.append(Break(first, "cycle", self.nodes[first].parent))
                 parents[first] = -1
+                cut.append(first)
+        for first, before in self._records_before(sorted(cut)):
+            if self._may_follow(parents, first, before):
+                parents[first] = before
 
     def _lines(self) -> list[int]:
         """Parents with the gaps at boundaries and cleared contexts closed.

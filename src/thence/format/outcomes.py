@@ -20,7 +20,7 @@ from thence.format import kinds, output
 from thence.format.facts import Block, Fact, Told
 from thence.format.kinds import Effect, Evidence
 from thence.format.records import JSON, text_of, word
-from thence.format.repair import INTERRUPTED
+from thence.format.repair import is_synthetic_content
 from thence.format.wording import SPOKEN, tone_of
 
 CUT_SHORT = frozenset({"denied", "interrupted"})
@@ -116,7 +116,7 @@ def result_evidence(
     """
     evidence = kinds.evidence_of(tool or "", result.payload) if stored is None else stored
     payload = result.payload
-    if stored is None and payload == INTERRUPTED:
+    if stored is None and is_synthetic_content(payload):
         evidence = msgspec.structs.replace(evidence, is_synthetic=True)
     if payload is None:
         return evidence
@@ -137,7 +137,7 @@ def is_synthetic(result: Block) -> bool:
     """Whether a result was made for a call that never got one."""
     if result.evidence is not None:
         return result.evidence.is_synthetic
-    return bool(result.payload == INTERRUPTED)
+    return is_synthetic_content(result.payload)
 
 
 def file_effect(payload: JSON) -> Effect:

@@ -12,16 +12,16 @@ three ways, the caller's choice:
 
 Invariants: results are looked for in the whole list before a call is an orphan; a call whose id is
 missing, refused or used before stays, under a new one; mending what is mended changes nothing; a
-real result always wins over a synthetic one; what was left out or added is listed, never silent.
-Nothing is written here: `synthetic` makes the event that a journal may append, with an id that two
-repairers agree on.
+real result always wins over a synthetic one; a synthetic one says what is known of why no result
+came; what was left out or added is listed, never silent. Nothing is written here: `synthetic` makes
+the event that a journal may append, with an id that two repairers agree on.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Final, Literal
 from uuid import NAMESPACE_URL, uuid5
@@ -29,7 +29,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 
 from thence.format import content
-from thence.format.records import JSON, Event, blocks
+from thence.format.records import JSON, MESSAGES, Event, blocks
 
 Orphans = Literal["answer", "drop", "mark"]
 Block = dict[str, JSON]
@@ -41,6 +41,15 @@ _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 INTERRUPTED = (
     "[interrupted: the session ended before a result of this call was recorded. "
     "It may or may not have taken effect; check before running it again.]"
+)
+USER_STOPPED = (
+    "[interrupted: the user stopped the turn before a result of this call was recorded. "
+    "It may or may not have taken effect; check before running it again.]"
+)
+TURN_STOPPED = USER_STOPPED.replace("the user stopped the turn", "the turn was stopped")
+_STAND_INS: Final = frozenset({INTERRUPTED, USER_STOPPED, TURN_STOPPED})
+_NOT_APPROVED: Final = re.compile(
+    r"\[not run: nobody approved this call within \S{1,24} s; it was not run\.\]"
 )
 MISSING_START = "[what came before is not part of this history]"
 
@@ -87,14 +96,21 @@ class _Part(msgspec.Struct):
     """The id of the API's response whose blocks came last, where that is known."""
 
 
-def mend(messages: Iterable[ApiMessage], orphans: Orphans = "answer") -> Mended:
-    """Make any list of messages valid for the API."""
+def mend(
+    messages: Iterable[ApiMessage],
+    orphans: Orphans = "answer",
+    reasons: Mapping[str, str] | None = None,
+) -> Mended:
+    """Make any list of messages valid for the API.
+
+    `reasons` has, by the id of a call, what is known of why no result of it came.
+    """
     out = Mended([], [], [])
     pairing = _Pairing(out)
     parts = _turns(messages, pairing, out)
     calls = pairing.finish()
     ids = _new_ids(calls, out)
-    turns = _merged(_shown(parts, ids, out, orphans))
+    turns = _merged(_shown(parts, ids, out, orphans, reasons or {}))
     if any(_ends_in_thought(turn) for turn in turns):
         turns = _merged([_without_last_thought(turn, out) for turn in turns])
     if turns and turns[0][0] == "assistant":
@@ -237,7 +253,35 @@ def _same_call(one: Block, other: Block) -> bool:
 
 def is_synthetic(result: Block) -> bool:
     """Whether a result is one of ours, made for a call that had none."""
-    return result.get("content") == INTERRUPTED
+    return is_synthetic_content(result.get("content"))
+
+
+def is_synthetic_content(content: JSON) -> bool:
+    """Whether the content of a result is a text that stands in for one that never came."""
+    if not isinstance(content, str):
+        return False
+    return content in _STAND_INS or bool(_NOT_APPROVED.fullmatch(content))
+
+
+def not_approved(seconds: float) -> str:
+    """Give what a call is answered that nobody approved in time."""
+    return f"[not run: nobody approved this call within {seconds:g} s; it was not run.]"
+
+
+def stopped(events: Iterable[Event]) -> dict[str, str]:
+    """Give the calls that were open when a turn was stopped, by id, and what to answer them."""
+    waiting: dict[str, None] = {}
+    out: dict[str, str] = {}
+    for event in events:
+        if event.type == "interrupted":
+            by_user = event.fields.get("by", "user") == "user"
+            out |= dict.fromkeys(waiting, USER_STOPPED if by_user else TURN_STOPPED)
+        for block in blocks(event.fields.get("content")) if event.type in MESSAGES else ():
+            if block.get("type") == "tool_use":
+                waiting[_key(block.get("id"))] = None
+            elif block.get("type") == "tool_result":
+                waiting.pop(_key(block.get("tool_use_id")), None)
+    return out
 
 
 # -- ids ------------------------------------------------------------------------------------
@@ -276,7 +320,11 @@ def _new_ids(calls: list[_Call], out: Mended) -> dict[int, str]:
 
 
 def _shown(
-    parts: list[_Part], ids: dict[int, str], out: Mended, orphans: Orphans
+    parts: list[_Part],
+    ids: dict[int, str],
+    out: Mended,
+    orphans: Orphans,
+    reasons: Mapping[str, str],
 ) -> Iterator[_Turn]:
     """Give parts with every result right after its call's message; treat calls without one."""
     for part in parts:
@@ -287,15 +335,16 @@ def _shown(
                 said.append(block)
                 continue
             name = ids[id(block)]
+            why = reasons.get(block.key, INTERRUPTED)
             if block.result is None:
                 out.open_calls.append(block.block)
                 if orphans == "mark":
-                    said.append({"type": "text", "text": _in_words(block.block)})
+                    said.append({"type": "text", "text": _in_words(block.block, why)})
                 if orphans != "answer":
                     continue
                 out.answered.append(name)
             said.append(_shaped_call(block.block, name))
-            result = block.result or synthetic_result(name)
+            result = block.result or synthetic_result(name, why)
             answers.append(_shaped_result(result, name, out.reworded))
         yield part.role, said
         yield "user", answers
@@ -334,8 +383,8 @@ def _without_last_thought(turn: _Turn, out: Mended) -> _Turn:
     return role, said
 
 
-def _in_words(call: Block) -> str:
-    return f"{INTERRUPTED[:-1]} Call: {call.get('name') or 'a tool'}]"
+def _in_words(call: Block, why: str) -> str:
+    return f"{why[:-1]} Call: {call.get('name') or 'a tool'}]"
 
 
 def _merged(turns: Iterable[_Turn]) -> list[_Turn]:
@@ -351,19 +400,21 @@ def _merged(turns: Iterable[_Turn]) -> list[_Turn]:
     return out
 
 
-def synthetic_result(call: str) -> Block:
+def synthetic_result(call: str, why: str = INTERRUPTED) -> Block:
     """Give the error result that stands in for one that never came."""
-    return {"type": "tool_result", "tool_use_id": call, "content": INTERRUPTED, "is_error": True}
+    return {"type": "tool_result", "tool_use_id": call, "content": why, "is_error": True}
 
 
-def synthetic(session: str, call: str, *, ts: str, prev_uuid: str | None) -> Event:
+def synthetic(
+    session: str, call: str, *, ts: str, prev_uuid: str | None, why: str = INTERRUPTED
+) -> Event:
     """Give the event that answers an orphan. Two repairers of one session make the same one."""
     return Event(
         type="user",
         ts=ts,
         uuid=str(uuid5(NAMESPACE_URL, _utf8(f"thence:{session}:{call}"))),
         prev_uuid=prev_uuid,
-        payload={"role": "user", "content": [synthetic_result(call)], "synthetic": True},
+        payload={"role": "user", "content": [synthetic_result(call, why)], "synthetic": True},
     )
 
 

@@ -5,8 +5,8 @@ read; the file is never touched, and each step knows only its own version and th
 version is read best-effort, with a `Notice`: fields we know keep their meaning, the rest is kept.
 
 History (each step is a function here and a sample in the tests):
-    1   the minimal writer: `ts` as seconds since 1970, `headUuid` spelling in boundaries,
-        no `schema_version`
+    1   the minimal writer: `ts` as seconds since 1970, `headUuid` spelling in boundaries, which
+        may be called `compaction-boundary`, no `schema_version`
     2   `ts` as RFC 3339 text, snake case throughout, `summary_uuid` in boundaries,
         `resumed_from` a session id
     3   `summary_event_uuid`; `resumed_from` an object that names session and event;
@@ -20,6 +20,8 @@ from collections.abc import Callable
 from thence.format.records import JSON, Notice, count, snake, time_text
 
 CURRENT = 3
+
+_BOUNDARY_THEN = "compaction-boundary"
 
 Record = dict[str, JSON]
 Step = Callable[[Record], Record]
@@ -64,6 +66,8 @@ def notice(version: int) -> Notice | None:
 
 def _from_1(record: Record) -> Record:
     """Time becomes text; boundaries take the snake spelling; the header states a version."""
+    if record.get("type") == _BOUNDARY_THEN:
+        record = {**record, "type": "boundary"}
     payload = record.get("payload")
     new = _timed(record, "ts")
     if not isinstance(payload, dict):

@@ -2,9 +2,10 @@
 
 A domain has a name, a version, a start value and a fold. Built in: messages, files, todos, cost,
 model, cwd, worktree, attribution; a harness registers its own. Invariants: a domain that fails
-loses itself only and is *absent* from then on, never empty; no event about permissions reaches
-any fold, registered ones included; a snapshot is a cache, so that one of an unknown version, or
-of a failed domain, sends that domain back to the root of the chain.
+loses itself only: it is *absent* from the values and from snapshots, and who asks for it by name
+gets its empty value; no event about permissions reaches any fold, registered ones included; a
+snapshot is a cache, so that one of an unknown version, or of a failed domain, sends that domain
+back to the root of the chain.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ _OVERRIDES = frozenset(
     }
 )
 _EDIT_HOW = ("add", "edit", "delete", "move")
+_TOUCH_HOW = (*_EDIT_HOW, "read")
 
 
 class Domain(msgspec.Struct, Generic[V], frozen=True):
@@ -78,12 +80,18 @@ class State(msgspec.Struct):
     failed: dict[str, str]
     folded: dict[str, JSON]
     """What the folds go on from; a snapshot keeps this."""
+    empty: dict[str, JSON] = msgspec.field(default_factory=dict)
+    """What the failed domains start with."""
 
     def __getattr__(self, name: str) -> JSON:
-        """Give a domain's value as an attribute: `state.todos`."""
-        values: dict[str, JSON] = object.__getattribute__(self, "values")
-        if name in values:
-            return values[name]
+        """Give a domain's value as an attribute: `state.todos`. A failed one gives its empty value.
+
+        `failed` says which those are and why.
+        """
+        for values in ("values", "empty"):
+            known: dict[str, JSON] = object.__getattribute__(self, values)
+            if name in known:
+                return known[name]
         message = f"no such domain: {name}"
         raise AttributeError(message)
 
@@ -124,9 +132,11 @@ class Domains:
                     shown = domain.show(value) if domain.show else value
                 except Exception as error:  # noqa: BLE001 - a harness's own code: costs its domain only
                     state.failed[name] = f"{type(error).__name__}: {error}"
+                    state.empty[name] = _empty(domain)
                 else:
                     state.folded[name], state.values[name] = value, shown
                     state.failed.pop(name, None)
+                    state.empty.pop(name, None)
                     break
         return state
 
@@ -184,6 +194,15 @@ def _starts(
     yield domain.start, 0
 
 
+def _empty(domain: Domain[JSON]) -> JSON:
+    """Give what a reader gets of a domain before any event; None when not even that works."""
+    try:
+        value = domain.start()
+        return domain.show(value) if domain.show else value
+    except Exception:  # noqa: BLE001 - a harness's own code: costs its domain only
+        return None
+
+
 def _kept(domain: Domain[JSON], value: JSON) -> JSON:
     """Take a value out of a snapshot, and of it what may come back."""
     return domain.clean(deepcopy(value)) if domain.clean else deepcopy(value)
@@ -200,9 +219,13 @@ def _messages(value: list[JSON], event: Event) -> list[JSON]:
 
 
 def _files(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
-    """Which files were changed, how last, and by which event."""
-    for path, how, by in _changed(value["open"], event):
-        value["files"][path] = {"how": how, "by": by}
+    """Which files were changed or read, how last, and by which event.
+
+    A change is not hidden by reading the file afterwards.
+    """
+    for path, how, by in _touched(value["open"], event, _TOUCH_HOW):
+        if how != "read" or value["files"].get(path, {}).get("how") in (None, "read"):
+            value["files"][path] = {"how": how, "by": by}
     return value
 
 
@@ -289,7 +312,7 @@ def _attribution(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
         b.get("type") == "tool_result" for b in blocks(event.fields.get("content"))
     ):
         value["turn"] = event.uuid
-    for path, _, _ in _changed(value["open"], event):
+    for path, _, _ in _touched(value["open"], event, _EDIT_HOW):
         turns = value["files"].setdefault(path, [])
         if not turns or turns[-1] != value["turn"]:
             turns.append(value["turn"])
@@ -302,18 +325,20 @@ def _calls(event: Event) -> list[dict[str, JSON]]:
     return [b for b in blocks(event.fields.get("content")) if b.get("type") == "tool_use"]
 
 
-def _changed(waiting: dict[str, JSON], event: Event) -> list[tuple[str, str, str]]:
-    """Files that an event changed: (path, how, by which event).
+def _touched(
+    waiting: dict[str, JSON], event: Event, ways: tuple[str, ...]
+) -> list[tuple[str, str, str]]:
+    """Files that an event touched in one of these ways: (path, how, by which event).
 
-    A `file` event says so itself. A call of an edit tool waits for its result in `waiting`: one
-    that failed changed nothing.
+    A `file` event says so itself. A call of a file tool waits for its result in `waiting`: one
+    that failed touched nothing.
     """
     if event.type == "file":
         path, how = str(event.fields["path"]), str(event.fields.get("how") or "edit")
-        return [(path, how, event.uuid)] if how in _EDIT_HOW else []
+        return [(path, how, event.uuid)] if how in ways else []
     for call in _calls(event):
         touched = kinds.touches(word(call.get("name")), call.get("input"))
-        paths = [[t.path, t.how, event.uuid] for t in touched if t.how in _EDIT_HOW]
+        paths = [[t.path, t.how, event.uuid] for t in touched if t.how in ways]
         if paths:
             waiting[word(call.get("id"))] = paths
     out: list[tuple[str, str, str]] = []
@@ -334,7 +359,7 @@ def _nobody() -> dict[str, JSON]:
 
 BUILT_IN: tuple[Domain[JSON], ...] = (
     Domain("messages", list, _messages, seen_by_model=True),
-    Domain("files", lambda: {"files": {}, "open": {}}, _files, show=_only_files),
+    Domain("files", lambda: {"files": {}, "open": {}}, _files, version=2, show=_only_files),
     Domain("todos", list, _todos),
     Domain("cost", _no_cost, _cost),
     Domain("model", lambda: {"model": None, "overrides": {}}, _model, clean=_known_model),

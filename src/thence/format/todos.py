@@ -90,6 +90,25 @@ def pending(steps: Iterable[Step], *, ended_well: bool = False) -> list[Todo]:
     return sorted(left, key=lambda todo: todo.origin == "intention")
 
 
+def listing(steps: Iterable[Step]) -> list[Step]:
+    """Return the calls that the lists of todos are made of, for whoever lets go of the rest.
+
+    Of a list that is written whole each time that is its last one.
+    """
+    out: list[Step] = []
+    for step in steps:
+        tool = _string(step.tool)
+        if step.failed or (tool not in _LISTS and tool not in _TASKS):
+            continue
+        if tool in _LISTS:
+            _, family, merges = _LISTS[tool]
+            if _fields(step.input).get("merge", merges) is not True:
+                out = [s for s in out if s.tool in _TASKS or _LISTS[s.tool][1] != family]
+            step = msgspec.structs.replace(step, result=None)  # noqa: PLW2901 - the list is input
+        out.append(step)
+    return out
+
+
 def _closing(steps: list[Step], ended_well: bool) -> Iterator[Step]:  # noqa: FBT001
     """Return the steps without sentences that cannot be pending; check lists stay."""
     last = None

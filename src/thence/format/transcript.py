@@ -266,6 +266,9 @@ def steps(chain: Sequence[Event]) -> list[Step]:
     }
     out: list[Step] = []
     for event in chain:
+        if event.type == "todos":  # a harness keeps the list itself
+            listed = {"todos": event.fields.get("todos")}
+            out.append(Step(event.uuid, "assistant", tool="TodoWrite", input=listed))
         if event.type not in MESSAGES:
             continue
         content = event.fields.get("content")

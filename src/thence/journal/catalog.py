@@ -19,6 +19,9 @@ from thence.format.records import blocks, text_of
 from thence.journal.reader import head
 from thence.journal.segments import Segments, names_in, parts_of, sessions_in
 
+ANCESTORS = 8
+"""How many sessions back a list looks for a title and for the first prompt."""
+
 
 class Listed(msgspec.Struct, frozen=True):
     """A session as a list shows it, told from the first and last bytes of its file."""
@@ -100,7 +103,29 @@ class Catalog:
         """List sessions, newest first, from the first and last bytes of their files."""
         paths = [(_modified(parts), parts[0]) for parts in self._parts(project)]
         paths.sort(key=lambda pair: (pair[0], pair[1].name), reverse=True)
-        return [_listed(path, when) for when, path in paths[:limit]]
+        known: dict[str, Listed] = {}
+        listed = [_listed(path, when) for when, path in paths[:limit]]
+        known.update((one.session_id, one) for one in listed)
+        return [self._with_past(one, known) for one in listed]
+
+    def _with_past(self, listed: Listed, known: dict[str, Listed]) -> Listed:
+        """Give a session with the title and the first prompt of those that it goes on from.
+
+        The nearest title counts, and the oldest prompt: a conversation is known by its start.
+        """
+        title, first, above = listed.title, listed.first_prompt, listed
+        for _ in range(ANCESTORS):
+            name = above.resumed_from
+            if name is None:
+                break
+            if name not in known:
+                path = self.path_of(name)
+                if path is None:
+                    break
+                known[name] = _listed(path, 0.0)
+            above = known[name]
+            title, first = title or above.title, above.first_prompt or first
+        return msgspec.structs.replace(listed, title=title, first_prompt=first)
 
     def _folders(self, project: str | None) -> list[Path]:
         if self.local is not None or project is not None:

@@ -66,9 +66,10 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What is to become of a session, or of one of its segments, and why."""
+    """What is to become of a session, of one of its segments or of a file of prompts, and why."""
 
-    what: Literal["remove", "seal", "keep"]
+    what: Literal["remove", "seal", "keep", "prune"]
+    """To prune is to remove a file of the history that was rolled over long ago."""
     held: Held
     reason: str
     segment: File | None = None
@@ -110,7 +111,7 @@ def _held(root: Path, session: str, paths: list[Path], children: list[Path]) -> 
         modified=max(status.st_mtime for _, status in told),
         resumed_from=origin.session if origin is not None else None,
         segments=tuple(files),
-        running=any(file.running for file in files) or any(_is_held(path) for path in logs),
+        running=any(file.running for file in files) or any(is_held(path) for path in logs),
         beside=tuple(path for path in beside if path.exists()),
     )
 
@@ -121,10 +122,10 @@ _BESIDE = (layout.SIDECHAINS, layout.SPILL, layout.CHECKPOINTS)
 def _file(path: Path, size: int) -> File:
     segment = layout.segment_of(path.name)
     number, sealed = (segment.number, segment.sealed) if segment else (1, False)
-    return File(number, path, size, sealed, running=not sealed and _is_held(path))
+    return File(number, path, size, sealed, running=not sealed and is_held(path))
 
 
-def _is_held(path: Path) -> bool:
+def is_held(path: Path) -> bool:
     """Whether somebody has a log open for writing."""
     try:
         with _locked(path):
@@ -249,7 +250,7 @@ def apply(steps: Iterable[Step], *, dry_run: bool = False) -> list[Step]:
     for step in wanted if not dry_run else ():
         if step.what == "remove":
             remove(step.held)
-        elif step.segment is not None:
+        elif step.what == "seal" and step.segment is not None:
             seal(step.segment.path)
     return wanted
 

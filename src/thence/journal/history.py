@@ -39,12 +39,14 @@ from thence.errors import NotAppendable
 from thence.format.codec import LINE_LIMIT, Found, objects
 from thence.format.layout import HISTORY, rollover, rollover_of
 from thence.format.records import JSON, Notice, Skipped, time_text
+from thence.journal.cleanup import Held, Step
 from thence.journal.log import DISK, Disk, Log, make_folder, sync_folder
 
 BLOCK = 1 << 16  # bytes read at once
 NEAR = 0.8  # the share of a limit from which `warning` speaks
 NOWHERE = -1  # the offset of a prompt that is not kept: the history is switched off
 DAY = 86_400.0
+MONTH_DAYS = 31
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REWRITE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -258,7 +260,10 @@ class History:
         return None
 
     def sweep(self, *, dry_run: bool = False) -> list[Path]:
-        """Remove rolled files whose last prompt is over a month old; never the current one."""
+        """Remove rolled files whose last prompt is over a month old; never the current one.
+
+        `Journal.cleanup` and `thence gc` do so; nothing does it by itself.
+        """
         old = self._old() if self._enabled else []
         if old and not dry_run:
             try:
@@ -270,6 +275,33 @@ class History:
             except OSError as error:
                 raise self._error("sweep", error) from error
         return old
+
+    def clean_up(self, *, dry_run: bool = False) -> list[Step]:
+        """Sweep, and say what went and whether the current file is nearly full, as steps."""
+        steps = [
+            Step(
+                "prune",
+                Held(path.name, HISTORY, size, modified),
+                f"its last prompt is over {MONTH_DAYS} days old",
+            )
+            for path, (size, modified) in self._sizes(self.sweep(dry_run=True)).items()
+        ]
+        if steps and not dry_run:
+            self.sweep()
+        warning = self.warning()
+        if warning is not None:
+            size, modified = self._sizes([self._path]).get(self._path, (0, 0.0))
+            steps.append(Step("keep", Held(HISTORY, HISTORY, size, modified), warning))
+        return steps
+
+    def _sizes(self, paths: list[Path]) -> dict[Path, tuple[int, float]]:
+        """How large files are, and when they were last written; those that are gone left out."""
+        out: dict[Path, tuple[int, float]] = {}
+        for path in paths:
+            with contextlib.suppress(OSError):
+                told = path.stat()
+                out[path] = (told.st_size, told.st_mtime)
+        return out
 
     def forget(self, session_id: str) -> int:
         """Overwrite the prompts of a session with blanks in all files; return how many they were.
@@ -312,7 +344,7 @@ class History:
             self._disk.close(handle)
 
     def _old(self) -> list[Path]:
-        least = self._now().timestamp() - 31 * DAY
+        least = self._now().timestamp() - MONTH_DAYS * DAY
         old = []
         for number in sorted(self._names().keys() - {0}):
             path = self.folder / rollover(number)

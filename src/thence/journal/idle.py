@@ -26,6 +26,9 @@ import msgspec
 
 from thence.errors import BadConfig
 
+TIMEOUT = 300.0
+"""Seconds of rest, and of waiting for an answer, unless another time is given."""
+
 _LONGEST_WAIT = 3600.0  # drivers look again after that; an endless timeout overflows a wait
 
 
@@ -42,8 +45,8 @@ class Idle:
 
     def __init__(
         self,
-        timeout: float = 300.0,
-        approval_timeout: float = 300.0,
+        timeout: float = TIMEOUT,
+        approval_timeout: float = TIMEOUT,
         clock: Callable[[], float] = time.monotonic,
         on_idle: Callable[[], object] | None = None,
         on_approval_timeout: Callable[[str], object] | None = None,

@@ -19,24 +19,29 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from thence.errors import Conflict, SessionNotFound
+from thence.errors import BadConfig, Conflict, SessionNotFound
 from thence.format import codec, layout, repair, schema
-from thence.format.records import JSON, Event, Header, Origin
+from thence.format.records import JSON, Event, Header, Origin, word
 from thence.format.state import Domains
 from thence.journal.batches import Batches, headers_in
 from thence.journal.catalog import Catalog, Listed, name_of
 from thence.journal.checkpoint import Checkpoint, Checkpoints
 from thence.journal.cleanup import MAX_SESSIONS, Step, apply, inventory, plan
 from thence.journal.history import History
+from thence.journal.idle import TIMEOUT
 from thence.journal.ids import now_text, uuid7
-from thence.journal.lineage import DEPTH, Lineage
+from thence.journal.lineage import DEPTH, Lineage, last_model
 from thence.journal.log import Durability, make_folder
-from thence.journal.reader import Back, Where
+from thence.journal.permissions import Rules, rules_from
+from thence.journal.reader import Back, Unfinished, Where
 from thence.journal.run import MAX_BYTES, Run, header_of
 from thence.journal.segments import parts_of
 from thence.journal.session import Parts, Session
 from thence.journal.sidechain import CAP, Sidechains
-from thence.journal.spill import Spill
+from thence.journal.spill import Budget, Spill
+
+SETTINGS = "config.toml"
+"""The file of a home in which its user writes settings."""
 
 Mode = Literal["adopt", "continue", "fork"]
 
@@ -55,6 +60,10 @@ class Journal:
         sidechain_cap: int = CAP,
         max_bytes: int = MAX_BYTES,
         history_retain_days: float | None = None,
+        idle_timeout: float = TIMEOUT,
+        approval_timeout: float = TIMEOUT,
+        spill_per_result: int = Budget.per_result,
+        spill_per_session: int = Budget.per_session,
     ) -> None:
         self.root = Path(root)
         self.enabled = enabled
@@ -64,6 +73,8 @@ class Journal:
         self._domains = domains or Domains()
         self._cap = sidechain_cap
         self._max_bytes = max_bytes
+        self._timeouts = (idle_timeout, approval_timeout)
+        self._budget = (spill_per_result, spill_per_session)
         self.history = History(self.root, retain_days=history_retain_days, enabled=enabled)
         self._held: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -102,7 +113,9 @@ class Journal:
             since=[event] if made.origin is None else [],
             inherited_cost=made.inherited_cost,
         )
-        return _Place(session, folder, run, made.cwd, [session, *made.family]), back
+        before = made.family[0] if made.family else None
+        family = [session, *made.family]
+        return _Place(session, folder, run, made.cwd, family, before, made.title), back
 
     def _open(self, folder: Path, session: str, tip: str | None = None) -> Run | None:
         if not self.enabled:
@@ -132,6 +145,8 @@ class Journal:
             later=later,
             domains=self._domains,
             orphans=orphans,
+            title=place.title,
+            timeouts=self._timeouts,
         )
         self._held.add(made)
         return made
@@ -140,14 +155,16 @@ class Journal:
         """The side files of a session; what was spilled and saved is its oldest ancestor's."""
         session, cwd, family = place.session, place.cwd, place.family
         saved = self.root / layout.CHECKPOINTS / family[-1]
+        per_result, per_session = self._budget
+        spill = partial(
+            Spill,
+            self.root / layout.SPILL / family[-1],
+            per_result=per_result,
+            per_session=per_session,
+        )
         return Parts(
-            spill=Spill(self.root / layout.SPILL / family[-1]),
-            sidechains=Sidechains(
-                self._catalog.side(session),
-                cap=self._cap,
-                durability=self._durability,
-                session=session if self._local is not None else None,
-            ),
+            spill=spill(),
+            sidechains=self._sidechains(session, spill),
             checkpoints=None
             if cwd is None
             else lambda: self._checkpoints(saved, cwd, place.folder),
@@ -155,7 +172,22 @@ class Journal:
             last_prompt=lambda: self._last_prompt(session),
             reread=partial(self._load, place.folder, session),
             above=partial(self._above, place.folder, session),
+            line=partial(self._line, place.folder, session),
+            unfinished=partial(self._unfinished, place.before),
         )
+
+    def _sidechains(self, session: str, spill: Callable[[], Spill] | None = None) -> Sidechains:
+        return Sidechains(
+            self._catalog.side(session),
+            cap=self._cap,
+            durability=self._durability,
+            session=session if self._local is not None else None,
+            spill=spill,
+        )
+
+    def _unfinished(self, session: str | None) -> list[Unfinished]:
+        """Find the subagents that a session left without an end."""
+        return self._sidechains(session).unfinished(session) if session is not None else []
 
     def _checkpoints(self, saved: Path, cwd: str, folder: Path) -> Checkpoints:
         """Open the saved files of a lineage. No rewind may touch the journal's own files."""
@@ -230,7 +262,8 @@ class Journal:
         run = self._open(folder, name, back.end)
         back.cost = lineage.spent(name)
         cwd = back.header.cwd if back.header else None
-        place = _Place(name, folder, run, cwd, lineage.family(name))
+        family = lineage.family(name)
+        place = _Place(name, folder, run, cwd, family, name, lineage.title(family))
         going = self._session(place, back, orphans=orphans)
         if ours:
             _mend(going, back, orphans)
@@ -248,7 +281,7 @@ class Journal:
             back.recovery = told
         elif origin.event is None:
             origin = lineage.reference(origin.session, back.end)
-        made = self._goes_on(lineage, origin, back.header)
+        made = self._goes_on(lineage, origin, back.header, last_model(back))
         place, new = self._begin(made, uuid7())
         going = self._session(place, _taken_over(new, back), orphans=orphans)
         self._settle(going, lineage, back, made.family, orphans)
@@ -256,7 +289,8 @@ class Journal:
 
     def _fork(self, lineage: Lineage, origin: Origin, orphans: repair.Orphans) -> Session:
         """The same, with everything but the reference put off until it is asked for."""
-        made = self._goes_on(lineage, origin, lineage.header(origin.session))
+        model = lineage.turn(origin.session, origin).get("model")
+        made = self._goes_on(lineage, origin, lineage.header(origin.session), word(model))
         place, new = self._begin(made, uuid7())
 
         def later(going: Session) -> None:
@@ -267,15 +301,19 @@ class Journal:
 
         return self._session(place, new, orphans=orphans, later=later)
 
-    def _goes_on(self, lineage: Lineage, origin: Origin, header: Header | None) -> _Beginning:
-        """How a session begins that goes on from another one."""
+    def _goes_on(
+        self, lineage: Lineage, origin: Origin, header: Header | None, model: str | None
+    ) -> _Beginning:
+        """How a session begins that goes on from another one, which last used a model."""
         before = header.inherited_cost if header is not None else 0.0
+        family = lineage.family(origin.session)
         return _Beginning(
             header.cwd if header is not None else None,
-            header.model if header is not None else None,
+            model or (header.model if header is not None else None),
             origin,
             before + float(lineage.spent(origin.session)["usd"]),
-            lineage.family(origin.session),
+            family,
+            lineage.title(family, origin),
         )
 
     def _settle(
@@ -311,6 +349,12 @@ class Journal:
             origin = lineage.holder(name, event)
             return None if origin is None else lineage.ancestor(origin)
 
+    def _line(self, folder: Path, name: str, event: str) -> list[tuple[Event, Where]]:
+        """Read the messages that lead to an event as they were written, ancestors' first."""
+        with self._lineage() as lineage:
+            lineage.open(name, folder)
+            return lineage.line(name, event)
+
     # -- finding ------------------------------------------------------------------------
 
     @property
@@ -331,6 +375,12 @@ class Journal:
     def sessions(self, project: Path | str | None = None, *, limit: int = 20) -> list[Listed]:
         """List sessions, newest first, from the first and last bytes of their files."""
         return self._catalog.sessions(_text(project), limit=limit)
+
+    def spilled(self, session: str, name: str) -> bytes:
+        """Give a result that was spilled in a session, or in one it goes on from, by its name."""
+        with self._lineage() as lineage:
+            family = lineage.family(session)
+        return Spill(self.root / layout.SPILL / family[-1]).load(name)
 
     # -- lists of others ----------------------------------------------------------------
 
@@ -370,11 +420,31 @@ class Journal:
     # -- cleaning up --------------------------------------------------------------------
 
     def cleanup(self, *, dry_run: bool = False, max_sessions: int = MAX_SESSIONS) -> list[Step]:
-        """Remove lineages over the cap of each project, seal segments; only when asked."""
+        """Remove lineages over the cap of each project, seal segments; only when asked.
+
+        Files of prompts that were rolled over and are a month old go as well.
+        """
         held = inventory(self.root, local=self._local)
         steps = plan(held, max_sessions=max_sessions, max_bytes=self._max_bytes, now=time.time())
         apply(steps, dry_run=dry_run or not self.enabled)
-        return steps
+        return [*steps, *self.history.clean_up(dry_run=dry_run)]
+
+    # -- settings -----------------------------------------------------------------------
+
+    def rules(self) -> Rules:
+        """Read what the user always allows, asks about or denies: `[permissions]` in config.toml.
+
+        The file of this home, read each time; without one there are no rules. What makes no sense
+        raises `BadConfig`: it might have been the rule that denies.
+        """
+        path = self.root / SETTINGS
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            text = ""
+        except (OSError, ValueError) as error:
+            raise BadConfig(f"{path}: cannot be read: {error}", hint="fix or remove it") from error
+        return rules_from(text, source=str(path))
 
 
 class _Beginning(msgspec.Struct, frozen=True):
@@ -386,6 +456,7 @@ class _Beginning(msgspec.Struct, frozen=True):
     inherited_cost: float = 0.0
     family: list[str] = msgspec.field(default_factory=list)
     """Those it goes on from, youngest first."""
+    title: str | None = None
 
 
 class _Place(NamedTuple):
@@ -396,6 +467,9 @@ class _Place(NamedTuple):
     run: Run | None
     cwd: str | None
     family: list[str]
+    before: str | None = None
+    """The session that is gone on with: itself, or its ancestor; none of a new one."""
+    title: str | None = None
 
 
 def _taken_over(new: Back, back: Back) -> Back:
@@ -415,8 +489,10 @@ def _mend(going: Session, back: Back, orphans: repair.Orphans) -> None:
     """Answer what a crash left open, by appending; two resumers write the same events."""
     if orphans != "answer" or back.settled:
         return
+    stopped = repair.stopped(back.since)
     for call in [block["id"] for block in going.mended().open_calls]:
-        made = repair.synthetic(going.id, call, ts=now_text(), prev_uuid=None)
+        why = stopped.get(call, repair.INTERRUPTED)
+        made = repair.synthetic(going.id, call, ts=now_text(), prev_uuid=None, why=why)
         going.record("user", made.payload, uuid=made.uuid)
         back.recovery.mended.append(call)
 

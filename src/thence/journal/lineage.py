@@ -18,9 +18,10 @@ from typing import Self
 import msgspec
 
 from thence.errors import NotReadable
-from thence.format import codec, layout
-from thence.format.records import JSON, Header, Notice, Origin
+from thence.format import codec, layout, schema
+from thence.format.records import JSON, MESSAGES, Event, Header, Notice, Origin, word
 from thence.format.state import cost_of
+from thence.format.transcript import Transcript
 from thence.journal.catalog import Catalog
 from thence.journal.checkpoint import Checkpoint
 from thence.journal.reader import Back, Source, Where, find_event, head, read_back
@@ -186,6 +187,40 @@ class Lineage:
                 said = codec.decode(segments.read(0, segments.size)).events
         return cost_of(said, totals)
 
+    def turn(self, name: str, before: Origin | None = None) -> dict[str, JSON]:
+        """What the last ended turn of a session says of it, or the last one before a reference."""
+        with self._look(name) as segments:
+            stop = _stop(segments, before) if before is not None else None
+            at = segments.find_back(_TURN, segments.size if stop is None else stop)
+            line = segments.read(at + 1, segments.line_end(at + 1)) if at >= 0 else b""
+            return next((event.fields for event in codec.decode(line).events), {})
+
+    def title(self, family: list[str], before: Origin | None = None) -> str | None:
+        """The title of a session, or else of the nearest one that it goes on from."""
+        for name in family[:DEPTH]:
+            if title := word(self.turn(name, before).get("title")):
+                return title
+            header = self.header(name)
+            before = header.resumed_from if header is not None else None
+        return None
+
+    def line(self, name: str, event: str) -> list[tuple[Event, Where]]:
+        """Messages that lead to an event as they were written: no summary stands for any.
+
+        Those of ancestors come first. All of the logs is read.
+        """
+        out: list[tuple[Event, Where]] = []
+        origin: Origin | None = Origin(name, event)
+        for _ in self.family(name):
+            segments = self.open(origin.session) if origin is not None else None
+            if origin is None or segments is None:
+                break
+            found = _line_to(segments, origin)
+            out = [*found, *out]
+            header = self.header(origin.session)
+            origin = header.resumed_from if header is not None else None
+        return out
+
     def family(self, name: str) -> list[str]:
         """A session and those it goes on from, youngest first; side files are the oldest's.
 
@@ -217,6 +252,35 @@ class Lineage:
             with self._look(name) as segments:
                 out += _checkpoints_in(segments)
         return out
+
+
+def last_model(back: Back) -> str | None:
+    """The model that a session used last, as far as it was read."""
+    for event in reversed(back.since):
+        model = word(event.fields.get("model"))
+        if model and event.type in ("model", "assistant", "header"):
+            return model
+    snapshot = back.snapshot
+    try:
+        return word(snapshot["domains"]["model"]["value"]["model"]) or None
+    except (TypeError, KeyError):
+        return None
+
+
+def _line_to(segments: Segments, origin: Origin) -> list[tuple[Event, Where]]:
+    """Messages of one log that lead to an event, or to the end of what a reference covers."""
+    stop = _stop(segments, origin)
+    version = head(segments).version
+    data = segments.read(0, segments.size if stop is None else stop)
+    whole = Transcript(codec.decode(data, upcast=schema.upcaster(version)), version=version)
+    graph = whole.graph
+    to = graph.place(origin.event) if origin.event is not None else graph.end
+    line = graph.chain(to, boundaries=False) if to is not None else []
+    return [
+        (event, Where(origin.session, *segments.address(place.offset), place.length + 1))
+        for event, place in ((whole.events[i], whole.places[i]) for i in line)
+        if event.type in MESSAGES and event.type != "summary"
+    ]
 
 
 def _reference(segments: Segments, name: str, event: str | None, start: int, length: int) -> Origin:

@@ -11,7 +11,7 @@ what a file holds; what was found is told in `Recovery`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -35,6 +35,9 @@ from thence.format.records import (
 from thence.format.transcript import Transcript, node_of
 from thence.journal.segments import Segments
 
+if TYPE_CHECKING:
+    from thence.format.todos import Todo
+
 _BOUNDARY = b'\n{"type":"boundary",'
 _TURN = b'\n{"type":"turn",'
 _TURNING = frozenset({"tip", "boundary", "summary"})
@@ -53,6 +56,23 @@ class Where(NamedTuple):
     length: int
 
 
+class Unfinished(msgspec.Struct, frozen=True):
+    """A subagent whose log has no end: who it was, and the last that it recorded."""
+
+    agent_id: str
+    name: str
+    status: Literal["running", "lost"]
+    """Whether somebody still writes its log."""
+    last_type: str = ""
+    last_ts: str = ""
+    last_uuid: str = ""
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        how = "still running" if self.status == "running" else "lost with its process"
+        return f"{self.name} {self.agent_id}: {how}; last event: {self.last_type}, {self.last_ts}"
+
+
 class Recovery(msgspec.Struct):
     """What was found when a session was opened, and what was done about it. Only appends mend."""
 
@@ -63,6 +83,10 @@ class Recovery(msgspec.Struct):
     torn: bool = False
     closed: bool = False
     """The last writer said good-bye."""
+    pending: list[Todo] = msgspec.field(default_factory=list)
+    """What the agent still had to do, by its lists and its words."""
+    subagents: list[Unfinished] = msgspec.field(default_factory=list)
+    """Subagents whose end was never recorded; each is a notice as well."""
 
     @property
     def clean(self) -> bool:
@@ -493,9 +517,15 @@ def _recovery(
         for b in graph.breaks
         if not (b.at == 0 and b.what == "boundary")  # its anchor stands before what was read
     ]
+    committed = {node.span.anchor for node in graph.nodes if node.span}
+    half = [
+        Notice("half a compaction", f"summary {event.uuid} was not committed; it has no effect")
+        for event in read.events
+        if event.type == "summary" and event.uuid not in committed
+    ]
     return Recovery(
         skipped=list(read.skipped),
-        notices=[*notices, *breaks],
+        notices=[*notices, *breaks, *half],
         open_calls=[c for i in line for c in graph.nodes[i].calls if c not in answered],
         torn=read.torn,
         closed=_closed(graph.nodes),

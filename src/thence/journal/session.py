@@ -18,24 +18,30 @@ import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
 from thence.errors import Conflict, SessionNotFound, ThenceError
 from thence.format import codec, repair
-from thence.format.records import INTERNAL, JSON, MESSAGES, Event, blocks, is_permission
+from thence.format.mending import Mending
+from thence.format.records import INTERNAL, JSON, MESSAGES, Event, Notice, is_permission
+from thence.format.spills import Spilled
 from thence.format.state import Domains, State, cost_of
+from thence.journal import promises
 from thence.journal.branches import Branches
 from thence.journal.checkpoint import Checkpoint, Checkpoints, Rewound
-from thence.journal.idle import Idle
+from thence.journal.idle import TIMEOUT, Idle
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Log
 from thence.journal.permissions import Ledger
-from thence.journal.reader import Back, Recovery, Where
+from thence.journal.reader import Back, Recovery, Unfinished, Where
 from thence.journal.run import Run
 from thence.journal.sidechain import Sidechain, Sidechains
-from thence.journal.spill import Spill, Spilled, inline_bytes
+from thence.journal.spill import Spill, has_results
+
+if TYPE_CHECKING:
+    from thence.format.todos import Todo
 
 OnStale = Literal["branch", "conflict"]
 
@@ -70,6 +76,10 @@ class Parts(msgspec.Struct):
     """Reads the session up to one of its events, given where that stands if it is known."""
     above: Callable[[str], Back | None] | None = None
     """Reads up to an event of those that the session goes on from."""
+    line: Callable[[str], list[tuple[Event, Where]]] | None = None
+    """Reads the messages that lead to an event as they were written, compacted ones too."""
+    unfinished: Callable[[], list[Unfinished]] | None = None
+    """Finds the subagents that the session, or the one it goes on from, left without an end."""
 
 
 class Session:
@@ -88,12 +98,15 @@ class Session:
         later: Callable[[Session], None] | None = None,
         domains: Domains | None = None,
         orphans: repair.Orphans = "answer",
+        title: str | None = None,
+        timeouts: tuple[float, float] = (TIMEOUT, TIMEOUT),
         clock: Callable[[], str] = now_text,
     ) -> None:
         """Stand where `back` tells; `later` takes over from an ancestor when that is needed."""
         self.id = session_id
         self.permissions = Ledger()
-        self.title: str | None = None
+        self.title = title
+        self._timeouts = timeouts
         self._run = run
         self._parts = parts
         self._later = later
@@ -107,7 +120,6 @@ class Session:
         self._children: weakref.WeakSet[Sidechain] = weakref.WeakSet()
         self._flushed = 0
         self._appended = 0
-        self._counted = False  # whether the results so far are in the spill's budget
         self._checkpoints: list[Checkpoint] | None = None  # read when first asked for
         self.take(back)
         self._cost: dict[str, JSON] = cost_of(())
@@ -118,6 +130,7 @@ class Session:
     def take(self, back: Back) -> None:
         """Stand where the reader stopped, with all that it found."""
         self._recovery = back.recovery
+        self._opened: Back | None = back  # until what it tells was worked out
         self._root = back.root
         self._stand(back)
 
@@ -135,7 +148,9 @@ class Session:
     def _stand(self, back: Back) -> None:
         self._tip = back.end
         self._moved = back.moved
-        self._chain = list(back.chain)
+        self._see(list(back.chain))
+        was_stopped = any(event.type == "interrupted" for event in back.since)
+        self._stopped = repair.stopped(back.since) if was_stopped else {}
         self._where: dict[str, Where] = {}
         self._where_before = back.where
         self._boundary = back.boundary
@@ -143,6 +158,12 @@ class Session:
         self._snapshot = back.snapshot
         self._folded: State | None = None  # as of the first so many of `_since`
         self._fold_at = 0
+
+    def _see(self, chain: list[Event]) -> None:
+        """Take another chain for what the model sees."""
+        self._chain = chain
+        self._mending = Mending(self._orphans)
+        self._counted = False  # whether its results are in the spill's budget
 
     # -- writing ------------------------------------------------------------------------
 
@@ -155,12 +176,15 @@ class Session:
         parent: str | None = None,
         expected_tip: str | None = None,
         on_stale: OnStale = "branch",
+        any_parent: bool = False,
     ) -> Receipt:
         """Append one event and give its receipt. It survives a killed process from now on.
 
         With a `uuid` of the caller's the same event again is a no-op that gives the first
         receipt, across reopening and across processes. With `expected_tip`, what somebody else
-        added meanwhile makes this event a branch, or a `Conflict`, as `on_stale` says.
+        added meanwhile makes this event a branch, or a `Conflict`, as `on_stale` says. A parent
+        that nobody knows is an error; with `any_parent` it is written down as it is, and the
+        event goes on from the tip.
         """
         if self._later is not None:
             self._ready()
@@ -172,13 +196,23 @@ class Session:
                 parent=parent,
                 expected_tip=expected_tip,
                 on_stale=on_stale,
+                any_parent=any_parent,
             )
         with self._mutex:
-            if parent is not None and parent != self._tip:
+            before = self._parent(parent, any_parent=any_parent)
+            payload = self._spilled(kind, payload)
+            return self._append(Event(kind, self._clock(), uuid7(), before, payload))
+
+    def _parent(self, parent: str | None, *, any_parent: bool) -> str | None:
+        """Go to the event that the next one goes on from, and give what that one shall name."""
+        if parent is not None and parent != self._tip:
+            try:
                 self._leave(parent)
-            if kind == "user" and self._parts.spill is not None:
-                payload = self._spilled(payload)
-            return self._append(Event(kind, self._clock(), uuid7(), self._tip, payload))
+            except SessionNotFound:
+                if not any_parent:
+                    raise
+                return parent
+        return self._tip
 
     def _append(self, event: Event) -> Receipt:
         line = codec.encode(event)
@@ -193,6 +227,8 @@ class Session:
                 self._where[event.uuid] = Where(self.id, segment, offset, len(line))
                 if event.type == "assistant":
                     self._unbilled.append(event)
+            elif event.type == "interrupted":
+                self._stopped |= repair.stopped([*self._chain, event])
         return Receipt(event.uuid, offset, run, segment)
 
     def _record_carefully(
@@ -204,6 +240,7 @@ class Session:
         parent: str | None,
         expected_tip: str | None,
         on_stale: OnStale,
+        any_parent: bool,
     ) -> Receipt:
         """Look before appending: at what others added, and at nothing else."""
         run = self._run
@@ -219,12 +256,9 @@ class Session:
                     f"the session went on: its tip is {known.tip}, not {expected_tip}",
                     hint="read what was added, then record again, or ask for a branch",
                 )
-            parent = parent or expected_tip
-            if parent is not None and parent != self._tip:
-                self._leave(parent)
-            if kind == "user" and self._parts.spill is not None:
-                payload = self._spilled(payload)
-            event = Event(kind, self._clock(), uuid or uuid7(), self._tip, payload)
+            before = self._parent(parent or expected_tip, any_parent=any_parent)
+            payload = self._spilled(kind, payload)
+            event = Event(kind, self._clock(), uuid or uuid7(), before, payload)
             receipt = self._append(event)
             known.places.setdefault(receipt.uuid, (receipt.segment, receipt.offset))
             return receipt
@@ -286,27 +320,23 @@ class Session:
             )
         gone = {event.uuid for event in self._since[places[0] + 1 :]}
         del self._since[places[0] + 1 :]
-        self._chain = [event for event in self._chain if event.uuid not in gone]
+        self._see([event for event in self._chain if event.uuid not in gone])
         self._folded, self._fold_at = None, 0
         self._tip = to
 
-    def _spilled(self, payload: JSON) -> JSON:
-        """Move results over the budget to side files, which are durable before we go on."""
-        content = payload.get("content") if isinstance(payload, dict) else None
+    def _spilled(self, kind: str, payload: JSON) -> JSON:
+        """Move results over the budget to side files, which are durable before we go on.
+
+        The budget is that of what the model sees now: a resumed session decides as the one
+        before it would have, and a compaction gives room back.
+        """
         spill = self._parts.spill
-        if spill is None or not isinstance(content, list):
+        if spill is None or not has_results(kind, payload):
             return payload
-        if not self._counted:  # a resumed session decides as the one before it would have
-            said = [block for e in self._chain for block in blocks(e.fields.get("content"))]
-            spill.inline_so_far = sum(inline_bytes(b["content"]) for b in said if _is_result(b))
+        if not self._counted:
+            spill.recount(self._chain)
             self._counted = True
-        fitted = [
-            {**block, "content": spill.fit(block.get("content"))[0]}
-            if isinstance(block, dict) and _is_result(block)
-            else block
-            for block in content
-        ]
-        return payload if fitted == content else {**payload, "content": fitted}
+        return spill.record(kind, payload)
 
     # -- the line -----------------------------------------------------------------------
 
@@ -323,16 +353,24 @@ class Session:
         """Put a summary in place of what was said, but for what is kept from an event on.
 
         Nothing is rewritten: the summary is appended, then the boundary that commits it, which
-        carries the state and the places of what is kept.
+        carries the state and the places of what is kept. `keep_from` may name an event that an
+        earlier compaction took out of view: then the originals from there on come back.
         """
         self._ready()
         with self._mutex:
-            kept = self._kept(keep_from)
+            self._work_out_recovery()
+            kept, older = self._kept(keep_from)
             if self._run is not None:
                 self._run.follow(self._tip)
-            state = self._domains.snapshot(self._advanced())
+            state = promises.with_calls(
+                self._domains.snapshot(self._advanced()),
+                self._chain,
+                self._since,
+                self._snapshot,
+                kept,
+            )
             said = Event("summary", self._clock(), uuid7(), self._tip, _said(summary))
-            before = self._where_before()
+            before = self._where_before() | older
             ranges = [self._where.get(e.uuid) or before[e.uuid] for e in kept]
             self._append(said)
             _, _, offset, length = self._where[said.uuid]
@@ -348,7 +386,7 @@ class Session:
             }
             receipt = self._append(Event("boundary", self._clock(), uuid7(), said.uuid, payload))
             self._boundary = (receipt.segment, receipt.offset)
-            self._chain = [said, *kept]
+            self._see([said, *kept])
             self._since, self._snapshot = [], state
             self._folded, self._fold_at = None, 0
             self._branches = None  # what comes next goes on from here, most likely
@@ -356,14 +394,21 @@ class Session:
                 self._run.sync()
             return receipt
 
-    def _kept(self, keep_from: str | None) -> list[Event]:
+    def _kept(self, keep_from: str | None) -> tuple[list[Event], dict[str, Where]]:
+        """Give the messages from an event on, and where those stand that are not in view now."""
         if keep_from is None:
-            return []
+            return [], {}
         for place, event in enumerate(self._chain):
             if event.uuid == keep_from:
-                return self._chain[place:]
+                return self._chain[place:], {}
+        line = self._parts.line(self._tip or "") if self._parts.line is not None else []
+        for place, (event, _) in enumerate(line):
+            if event.uuid == keep_from:
+                kept = line[place:]
+                return [event for event, _ in kept], {event.uuid: at for event, at in kept}
         raise SessionNotFound(
-            f"no event {keep_from} in what the model sees", hint="keep_from names a message event"
+            f"no event {keep_from[:64]} on the line of this session",
+            hint="keep_from names a message event",
         )
 
     # -- turns --------------------------------------------------------------------------
@@ -402,8 +447,8 @@ class Session:
 
     def idle(
         self,
-        timeout: float = 300.0,
-        approval_timeout: float = 300.0,
+        timeout: float | None = None,
+        approval_timeout: float | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         on_idle: Callable[[], object] | None = None,
@@ -412,7 +457,11 @@ class Session:
 
         When it rested long enough it is closed with the reason `idle`, then `on_idle` is called.
         A call that nobody approved in time gets a synthetic result, so that the turn goes on.
+        Timeouts that are left out are those of the journal.
         """
+        rest_s, approval_s = self._timeouts
+        rest_s = rest_s if timeout is None else timeout
+        approval_s = approval_s if approval_timeout is None else approval_timeout
 
         def rested() -> None:
             self.close("idle")
@@ -420,10 +469,11 @@ class Session:
                 on_idle()
 
         def unanswered(call: str) -> None:
-            made = repair.synthetic(self.id, call, ts=self._clock(), prev_uuid=None)
+            why = repair.not_approved(approval_s)
+            made = repair.synthetic(self.id, call, ts=self._clock(), prev_uuid=None, why=why)
             self.record("user", made.payload, uuid=made.uuid)
 
-        return Idle(timeout, approval_timeout, clock, rested, unanswered)
+        return Idle(rest_s, approval_s, clock, rested, unanswered)
 
     def __enter__(self) -> Self:
         return self
@@ -438,11 +488,16 @@ class Session:
 
     # -- side files ---------------------------------------------------------------------
 
-    def sidechain(self, agent: str, *, tool_use_id: str | None = None) -> Sidechain:
-        """Open the channel of a subagent. The parent learns its id, its end and its summary."""
+    def sidechain(
+        self, agent: str, *, tool_use_id: str | None = None, agent_id: str | None = None
+    ) -> Sidechain:
+        """Open the channel of a subagent. The parent learns its id, its end and its summary.
+
+        With an `agent_id` of the caller's, such as the task's, that is the name of its log.
+        """
         if self._parts.sidechains is None:
-            return Sidechain(self, agent, None, tool_use_id=tool_use_id)
-        child = self._parts.sidechains.open(self, agent, tool_use_id=tool_use_id)
+            return Sidechain(self, agent, None, tool_use_id=tool_use_id, agent_id=agent_id)
+        child = self._parts.sidechains.open(self, agent, tool_use_id=tool_use_id, agent_id=agent_id)
         self._children.add(child)
         return child
 
@@ -501,7 +556,33 @@ class Session:
     def recovery(self) -> Recovery:
         """What was found when the session was opened, and what was done about it."""
         self._ready()
+        with self._mutex:
+            self._work_out_recovery()
         return self._recovery
+
+    def _work_out_recovery(self) -> None:
+        """Add what takes a look at more than the reader did: once, as of when it was opened."""
+        back, self._opened = self._opened, None
+        if back is None:
+            return
+        told = self._recovery
+        lost = self._advanced().failed
+        told.notices += [Notice("state lost", f"{name}: {why}") for name, why in lost.items()]
+        if self._parts.unfinished is not None:
+            told.subagents += self._parts.unfinished()
+        told.notices += [Notice("subagent never ended", str(one)) for one in told.subagents]
+        if back.chain:
+            told.pending += promises.pending(back.chain, back.since, back.snapshot)
+
+    @property
+    def pending(self) -> list[Todo]:
+        """What the agent still has to do: open entries of its lists, then what it said last.
+
+        Lists are those of any agent's to-do tools, `todos` events and check lists in answers.
+        """
+        self._ready()
+        with self._mutex:
+            return promises.pending(self._chain, self._since, self._snapshot)
 
     @property
     def closed(self) -> bool:
@@ -523,12 +604,11 @@ class Session:
         """The same, with the calls that are open and what was left out."""
         self._ready()
         with self._mutex:
-            said = [
-                {name: e.fields.get(name) for name in ("role", "content", "id")}
-                for e in self._chain
-                if e.type in MESSAGES
-            ]
-        return repair.mend(said, self._orphans)
+            new = self._chain[len(self._mending) :]
+            self._mending.add(
+                {name: e.fields.get(name) for name in ("role", "content", "id")} for e in new
+            )
+            return self._mending.mended(self._stopped)
 
     @property
     def state(self) -> State:
@@ -638,10 +718,6 @@ class _Known:
                     self._tips[grown.segment] = event.fields.get("to") or self.tip
                 elif event.type not in _LIKE_INTERNAL and not is_permission(event.type):
                     self._tips[grown.segment] = event.uuid
-
-
-def _is_result(block: dict[str, JSON]) -> bool:
-    return block.get("type") == "tool_result" and "content" in block
 
 
 def _said(summary: JSON) -> JSON:

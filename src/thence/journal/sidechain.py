@@ -9,18 +9,21 @@ children of a session together stay under a byte cap, and passing it is an error
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from thence.errors import BudgetExceeded
-from thence.format import codec
-from thence.format.records import JSON, Event
+from thence.errors import BudgetExceeded, Conflict, ThenceError
+from thence.format import codec, layout
+from thence.format.records import JSON, Event, word
+from thence.journal.cleanup import is_held
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, make_folder
-from thence.journal.reader import head
+from thence.journal.reader import Unfinished, head
 from thence.journal.run import header_of
 from thence.journal.segments import Segments
+from thence.journal.spill import Spill
 
 CAP = 256 << 20
 
@@ -49,7 +52,10 @@ class Sidechains:
         cap: int = CAP,
         durability: Durability = "turn",
         session: str | None = None,
+        spill: Callable[[], Spill] | None = None,
     ) -> None:
+        """Keep logs in a folder; `spill` opens the side files of one subagent's results."""
+        self.spill = spill
         self.folder = folder
         self.cap = cap
         self._session = session
@@ -59,10 +65,24 @@ class Sidechains:
         self._room = 0
         self._looked_for = 0  # bytes that may be taken before the disk is looked at again
 
-    def open(self, parent: Parent, agent: str, *, tool_use_id: str | None = None) -> Sidechain:
+    def open(
+        self,
+        parent: Parent,
+        agent: str,
+        *,
+        tool_use_id: str | None = None,
+        agent_id: str | None = None,
+    ) -> Sidechain:
         """Open a new channel and tell the parent."""
         make_folder(self.folder, durable=self.durability != "none")
-        return Sidechain(parent, agent, self, tool_use_id=tool_use_id)
+        return Sidechain(parent, agent, self, tool_use_id=tool_use_id, agent_id=agent_id)
+
+    def unfinished(self, session: str) -> list[Unfinished]:
+        """Find the subagents of a session whose logs have no end, oldest name first."""
+        paths = sorted(self.folder.glob("*.jsonl"))
+        if self._session is not None:
+            paths = [path for path in paths if self._owner(path) == session]
+        return [found for path in paths if (found := _unfinished(path)) is not None]
 
     def used(self) -> int:
         """How many bytes all children of the session have written, those of others included."""
@@ -97,9 +117,18 @@ class Sidechain:
     """One subagent's channel, open for writing."""
 
     def __init__(
-        self, parent: Parent, agent: str, home: Sidechains | None, *, tool_use_id: str | None
+        self,
+        parent: Parent,
+        agent: str,
+        home: Sidechains | None,
+        *,
+        tool_use_id: str | None,
+        agent_id: str | None = None,
     ) -> None:
-        self.agent_id = uuid7()
+        """Begin a log under an id of the caller's, or one that is drawn."""
+        if agent_id is not None and not layout.is_id(agent_id):
+            raise ThenceError(f"not an id: {agent_id[:80]!r}", hint="1 to 64 of A-Z a-z 0-9 _ -")
+        self.agent_id = agent_id or uuid7()
         self.name = agent
         self.completion_status: Status | Literal["running"] = "running"
         self.summary: str | None = None
@@ -108,8 +137,11 @@ class Sidechain:
         self._home = home
         self._tip: str | None = None
         self._log: Log | None = None
+        self._spill = home.spill() if home is not None and home.spill is not None else None
         if home is not None:
             self.path = home.folder / f"{self.agent_id}.jsonl"
+            if agent_id is not None and self.path.exists():
+                raise Conflict(f"subagent {agent_id} exists", hint="give another id, or none")
             self._log = Log(self.path, durability=home.durability)
         try:
             self.record("header", header_of(parent.id, agent_id=self.agent_id, name=agent))
@@ -121,6 +153,8 @@ class Sidechain:
 
     def record(self, kind: str, payload: JSON) -> str:
         """Append one event to the child's own log."""
+        if self._spill is not None:
+            payload = self._spill.record(kind, payload)
         event = Event(kind, now_text(), uuid7(), self._tip, payload)
         line = codec.encode(event)
         if self._home is not None:
@@ -185,3 +219,32 @@ class Sidechain:
             self.crash(f"{kind.__name__}: {error}")
         else:
             self.crash("ended without finish()")
+
+
+def _unfinished(path: Path) -> Unfinished | None:
+    """Look at the first and the last line of a subagent's log; None when it has an end."""
+    with Segments([path]) as file:
+        first = codec.decode(file.read(0, file.line_end(0))).events
+        stop = file.size
+        if stop and file.read(stop - 1, stop) != b"\n":  # cut short by what killed it
+            stop = file.line_start(stop - 1)
+        last = codec.decode(file.read(file.line_start(max(stop - 1, 0)), stop)).events
+    if last and last[-1].type == "terminator":
+        return None
+    said = last[-1] if last else Event("nothing", "", "", None, None)
+    return Unfinished(
+        path.name.removesuffix(".jsonl"),
+        word(first[0].fields.get("name")) if first else "",
+        "running" if _is_held(path) else "lost",
+        said.type,
+        said.ts,
+        said.uuid,
+    )
+
+
+def _is_held(path: Path) -> bool:
+    """Whether somebody writes a log; of one that cannot be opened nobody knows."""
+    try:
+        return is_held(path)
+    except (ThenceError, OSError):
+        return False

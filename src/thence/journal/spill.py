@@ -22,12 +22,19 @@ from pathlib import Path
 import msgspec
 
 from thence.errors import ThenceError
-from thence.format.records import JSON
+from thence.format.records import INTERNAL, JSON, MESSAGES, Event
+from thence.format.spills import (
+    NAME,
+    PREVIEW,
+    Spilled,
+    items,
+    placeholder,
+    plain_text,
+    spilled_in,
+    whole,
+)
 from thence.journal.blobs import Blobs
 from thence.journal.log import DISK, Disk
-
-PREVIEW = 2000
-"""Characters of a spilled text that stay in view, most from its start and some from its end."""
 
 BULKY = 256
 """Characters from which a copied value is worth dropping. Ids, codes and short errors have less."""
@@ -51,16 +58,11 @@ KEPT = frozenset(
 )
 """Fields of a result's copy that stay whatever they hold."""
 
+COPIES = frozenset({"toolUseResult", "tool_use_result"})
+"""Fields of a payload in which clients repeat a result."""
+
 _JSON_PREVIEW = 200
-_TEXT_FIELDS = {"type", "text", "cache_control"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NAME = re.compile(r"([0-9a-f]{64})\.(txt|json)")
-_PLACEHOLDER = re.compile(
-    r"\[Spilled: (\d{1,18}) characters, (\d{1,18}) bytes, kept outside this conversation\. "
-    r"To see all of it, ask for spill ([0-9a-f]{64}\.(?:txt|json)), named after its SHA-256\. "
-    r"Preview:\]\n(.*)\n\[End of preview\]",
-    re.DOTALL,
-)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -73,51 +75,12 @@ class Budget:
     """Bytes of all results of a session together."""
 
 
-class Spilled(msgspec.Struct, frozen=True):
-    """Something that was moved to a side file, as its placeholder tells it. FROZEN."""
-
-    name: str
-    hash: str
-    size: int
-    """Bytes of the side file."""
-    characters: int
-    preview: str
-
-
 class _Moved(msgspec.Struct, frozen=True):
     """A spill that was decided on: what takes its place, and the bytes still to be written."""
 
     instead: JSON
     spilled: Spilled
     data: bytes
-
-
-# -- placeholders ---------------------------------------------------------------------------
-
-
-def placeholder(spilled: Spilled) -> str:
-    """What the model sees in place of the content. FROZEN: it is read back from transcripts."""
-    return (
-        f"[Spilled: {spilled.characters} characters, {spilled.size} bytes, "
-        f"kept outside this conversation. To see all of it, ask for spill {spilled.name}, "
-        f"named after its SHA-256. Preview:]\n{spilled.preview}\n[End of preview]"
-    )
-
-
-def spilled_in(content: JSON) -> list[Spilled]:
-    """Read the placeholders back from recorded content, in order."""
-    read = (_read(text) for item in _items(content) if (text := _text(item)) is not None)
-    return [spilled for spilled in read if spilled is not None]
-
-
-def _read(text: str) -> Spilled | None:
-    """Read a text that is a placeholder and nothing else."""
-    match = _PLACEHOLDER.fullmatch(text)
-    if match is None:
-        return None
-    characters, size, name, preview = match.groups()
-    spilled = Spilled(name, name.partition(".")[0], int(size), int(characters), preview)
-    return spilled if placeholder(spilled) == text else None
 
 
 def _preview(text: str, most: int) -> str:
@@ -132,23 +95,9 @@ def _preview(text: str, most: int) -> str:
 # -- content --------------------------------------------------------------------------------
 
 
-def _items(content: JSON) -> list[JSON]:
-    return content if isinstance(content, list) else [content]
-
-
-def _text(item: JSON) -> str | None:
-    """The text of a plain text block, or of a bare string; None for anything else."""
-    if isinstance(item, str):
-        return item
-    if isinstance(item, dict) and item.get("type") == "text" and item.keys() <= _TEXT_FIELDS:
-        text = item.get("text")
-        return text if isinstance(text, str) else None
-    return None
-
-
 def _measure(item: JSON) -> tuple[int, int]:
     """Count characters, and bytes as a log gives them back: two halves of a pair become one."""
-    text = _text(item)
+    text = plain_text(item)
     if text is None:
         text = (_written(item) or b"").decode("utf-8", "surrogatepass")
     if _SURROGATE.search(text):
@@ -172,7 +121,7 @@ def _written(value: JSON) -> bytes | None:
 
 def inline_bytes(content: JSON) -> int:
     """Count the bytes that recorded content takes of the session's budget."""
-    return sum(_measure(item)[1] for item in _items(content))
+    return sum(_measure(item)[1] for item in items(content))
 
 
 # -- spill ----------------------------------------------------------------------------------
@@ -208,25 +157,25 @@ class Spill:
 
         The largest blocks go first, until the rest fits; a list of many small ones goes whole.
         """
-        items = _items(content)
-        sizes = [_measure(item) for item in items]
-        quoted = [bool(spilled_in([item])) for item in items]
+        parts = items(content)
+        sizes = [_measure(item) for item in parts]
+        quoted = [bool(spilled_in([item])) for item in parts]
         characters, size = sum(size[0] for size in sizes), sum(size[1] for size in sizes)
         moved: dict[int, _Moved] = {}
-        for at in sorted(range(len(items)), key=lambda at: (not quoted[at], -sizes[at][0], at)):
+        for at in sorted(range(len(parts)), key=lambda at: (not quoted[at], -sizes[at][0], at)):
             if not quoted[at] and not self._over(characters, size):
                 break
-            one = self._move(items[at], must=quoted[at])
+            one = self._move(parts[at], must=quoted[at])
             if one is not None:
                 moved[at] = one
                 less = _measure(one.instead)
                 characters += less[0] - sizes[at][0]
                 size += less[1] - sizes[at][1]
-        recorded = [moved[at].instead if at in moved else item for at, item in enumerate(items)]
+        recorded = [moved[at].instead if at in moved else item for at, item in enumerate(parts)]
         if isinstance(content, list) and self._over(characters, size):
-            whole = self._move_json(content)
-            if whole is not None:
-                moved, recorded = {0: whole}, [whole.instead]
+            all_of_it = self._move_json(content)
+            if all_of_it is not None:
+                moved, recorded = {0: all_of_it}, [all_of_it.instead]
         self._keep(moved.values())
         self.inline_so_far += inline_bytes(recorded)
         spilled = [moved[at].spilled for at in sorted(moved)]
@@ -237,7 +186,7 @@ class Spill:
 
     def _move(self, item: JSON, *, must: bool) -> _Moved | None:
         """Decide what takes an item's place; None when it stays."""
-        text = _text(item)
+        text = plain_text(item)
         if text is not None:
             data = text.encode("utf-8", "surrogatepass")
             spilled = _spilled(data, "txt", text, self._preview)
@@ -272,7 +221,7 @@ class Spill:
         """Read a side file, named by its placeholder or by its name; verified by its hash."""
         name = spilled if isinstance(spilled, str) else spilled.name
         size = None if isinstance(spilled, str) else spilled.size
-        match = _NAME.fullmatch(name)
+        match = NAME.fullmatch(name)
         if match is None:
             raise ThenceError(
                 f"not the name of a spill: {name[:80]!r}", hint="placeholders tell the names"
@@ -281,34 +230,69 @@ class Spill:
 
     def whole(self, content: JSON) -> JSON:
         """Give recorded content with everything that was spilled from it back in its place."""
-        if not isinstance(content, list):
-            return self._back(content)
-        items = [self._back(item) for item in content]
-        # No block is a list: this one is the content itself.
-        return items[0] if len(items) == 1 and isinstance(items[0], list) else items
+        return whole(content, self.load)
 
-    def _back(self, item: JSON) -> JSON:
-        text = _text(item)
-        spilled = None if text is None else _read(text)
-        if spilled is None:
-            return item
-        data = self.load(spilled)
-        if spilled.name.endswith(".json"):
-            return _value(data)
-        back = data.decode("utf-8", "surrogatepass")
-        return back if isinstance(item, str) else {**item, "text": back}
+    def record(self, kind: str, payload: JSON) -> JSON:
+        """Give the payload to record of an event: results over the budget in side files.
+
+        Of the copy of a result that some clients add, what stands in the result as well goes.
+        The budget is that of what the model sees: results under other types take none of it.
+        """
+        if not has_results(kind, payload):
+            return payload
+        before = self.inline_so_far
+        if payload.get("type") == "tool_result":
+            recorded = {**payload, "content": self.fit(payload["content"])[0]}
+        else:
+            content = payload["content"]
+            fitted = [
+                {**block, "content": self.fit(block["content"])[0]} if _is_result(block) else block
+                for block in content
+            ]
+            recorded = _slimmed(payload, content) | {"content": fitted}
+        if kind not in MESSAGES:
+            self.inline_so_far = before
+        return payload if recorded == payload else recorded
+
+    def recount(self, chain: Iterable[Event]) -> None:
+        """Count the results of what the model sees: a compaction gives their room back."""
+        self.inline_so_far = sum(
+            inline_bytes(block["content"]) for event in chain for block in _results(event.fields)
+        )
+
+
+def has_results(kind: str, payload: JSON) -> bool:
+    """Whether an event of this type may have something to spill."""
+    return isinstance(payload, dict) and kind not in INTERNAL and bool(_results(payload))
+
+
+def _results(payload: JSON) -> list[dict[str, JSON]]:
+    """The results in a payload: blocks of its content, or the payload itself."""
+    if _is_result(payload):
+        return [payload]
+    content = payload.get("content")
+    return [b for b in content if _is_result(b)] if isinstance(content, list) else []
+
+
+def _is_result(block: JSON) -> bool:
+    return isinstance(block, dict) and block.get("type") == "tool_result" and "content" in block
+
+
+def _slimmed(payload: dict[str, JSON], content: JSON) -> dict[str, JSON]:
+    """Give a payload whose copies of results hold only what the results do not."""
+    out = dict(payload)
+    for name in COPIES & payload.keys():
+        left = slim(payload[name], [block for block in content if _is_result(block)])
+        if left is None:
+            del out[name]
+        else:
+            out[name] = left
+    return out
 
 
 def _spilled(data: bytes, kind: str, text: str, most: int) -> Spilled:
     key = sha256(data).hexdigest()
     return Spilled(f"{key}.{kind}", key, len(data), len(text), _preview(text, most))
-
-
-def _value(data: bytes) -> JSON:
-    try:
-        return msgspec.json.decode(data)
-    except ValueError:  # a lone surrogate or a number out of range: ours all the same
-        return json.loads(data.decode("utf-8", "surrogatepass"))
 
 
 # -- copies ---------------------------------------------------------------------------------
@@ -323,7 +307,7 @@ def slim(result: JSON, blocks: JSON) -> JSON:
     """
     told = {text for text in _texts(blocks) if len(text) >= BULKY}
     if isinstance(result, str):
-        failed = any(isinstance(b, dict) and b.get("is_error") for b in _items(blocks))
+        failed = any(isinstance(b, dict) and b.get("is_error") for b in items(blocks))
         return None if result in told and not failed else result
     out = [result]
     todo: list[tuple[JSON, JSON]] = [(out, 0)]

@@ -3,6 +3,7 @@
     append_transcript({session_id, event: {type, payload, uuid, prev_uuid?}})
         -> {byte_offset, line_number}
     read_history({limit?, reverse?}) -> [{prompt, ts, session_id, offset}]
+    read_spill({session_id, name, offset?, limit?}) -> {text, offset, characters, next_offset}
 
 Invariants: the same `event.uuid` in the same session is written once, and every call gives the
 place of that first line, across reopening and across processes; a session that is open in this
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -27,6 +28,10 @@ from thence.journal.session import Session
 
 APPEND = "append_transcript"
 READ = "read_history"
+SPILL = "read_spill"
+
+PART = 20_000
+"""Characters of a spilled result that one call gives: less than what would be spilled again."""
 
 
 class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,6 +51,13 @@ class _Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reverse: bool = True
 
 
+class _Spill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: str
+    name: str
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PART)] = PART
+
+
 class Tools:
     """The tools of one journal. `close` ends the sessions that were opened for them."""
 
@@ -59,7 +71,13 @@ class Tools:
         _check_names(asked)
         event = asked.event
         session = self._session(asked.session_id)
-        receipt = session.record(event.type, event.payload, uuid=event.uuid, parent=event.prev_uuid)
+        receipt = session.record(
+            event.type,
+            event.payload,
+            uuid=event.uuid,
+            parent=event.prev_uuid,
+            any_parent=True,  # what it names is the caller's to answer for
+        )
         return {"byte_offset": receipt.offset, "line_number": receipt.line}
 
     def read_history(self, opts: Mapping[str, JSON] | None = None) -> list[dict[str, JSON]]:
@@ -67,11 +85,31 @@ class Tools:
         asked = _read(READ, opts or {}, _Read)
         return self._journal.history.read(asked.limit, reverse=asked.reverse)
 
+    def read_spill(self, opts: Mapping[str, JSON]) -> dict[str, JSON]:
+        """Give a part of a result that a placeholder stands for; `next_offset` is the rest's."""
+        asked = _read(SPILL, opts, _Spill)
+        _check_id(SPILL, asked.session_id)
+        if self._journal.has(asked.session_id):
+            data = self._journal.spilled(asked.session_id, asked.name)
+        else:
+            raise SessionNotFound(
+                f"{SPILL}: no session {asked.session_id}", hint="name the one you are in"
+            )
+        text = data.decode("utf-8", "replace")
+        end = asked.offset + asked.limit
+        return {
+            "text": text[asked.offset : end],
+            "offset": asked.offset,
+            "characters": len(text),
+            "next_offset": end if end < len(text) else None,
+        }
+
     def call(self, name: str, opts: Mapping[str, JSON]) -> JSON:
         """Run a tool by its name, as an agent's tool_use block gives it."""
         tools: dict[str, Callable[[Mapping[str, JSON]], JSON]] = {
             APPEND: self.append_transcript,
             READ: self.read_history,
+            SPILL: self.read_spill,
         }
         if name not in tools:
             raise ThenceError(f"no tool {name[:80]!r}", hint=f"one of {', '.join(tools)}")
@@ -116,15 +154,19 @@ def _read(tool: str, opts: Mapping[str, JSON], shape: type[msgspec.Struct]) -> J
 
 
 def _check_names(asked: _Append) -> None:
-    if not layout.is_id(asked.session_id):
-        raise SessionNotFound(
-            f"{APPEND}: not an id of a session: {asked.session_id[:80]!r}",
-            hint="1 to 64 of A-Z a-z 0-9 _ -",
-        )
+    _check_id(APPEND, asked.session_id)
     if not asked.event.uuid or not asked.event.type:
         raise ThenceError(
             f"{APPEND}: an event needs a type and a uuid",
             hint="draw a uuid once and give the same one when you try again",
+        )
+
+
+def _check_id(tool: str, session_id: str) -> None:
+    if not layout.is_id(session_id):
+        raise SessionNotFound(
+            f"{tool}: not an id of a session: {session_id[:80]!r}",
+            hint="1 to 64 of A-Z a-z 0-9 _ -",
         )
 
 
@@ -156,6 +198,20 @@ def definitions() -> list[dict[str, JSON]]:
         },
         required=[],
     )
+    spill = _object(
+        {
+            "session_id": _a("string", "The session that the placeholder stands in."),
+            "name": _a("string", "The name that the placeholder gives, such as 12ab….txt."),
+            "offset": {**_a("integer", "The first character."), "default": 0, "minimum": 0},
+            "limit": {
+                **_a("integer", "How many characters, at most."),
+                "default": PART,
+                "minimum": 1,
+                "maximum": PART,
+            },
+        },
+        required=["session_id", "name"],
+    )
     return [
         {
             "name": APPEND,
@@ -167,6 +223,12 @@ def definitions() -> list[dict[str, JSON]]:
             "name": READ,
             "description": "Read the prompts given on this machine, of all sessions. Read-only.",
             "input_schema": read,
+        },
+        {
+            "name": SPILL,
+            "description": "Read a result that was too large for the conversation, part by part. "
+            "Gives text, characters and next_offset. Read-only.",
+            "input_schema": spill,
         },
     ]
 

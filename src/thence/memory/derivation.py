@@ -18,7 +18,7 @@ from thence.format import fold
 if TYPE_CHECKING:
     from thence.memory.store import Known
 
-READER = 6
+READER = 7
 """Version of the readers: raise it when the same bytes give other facts, or are indexed anew."""
 
 DIGEST = 2

@@ -15,7 +15,7 @@ import msgspec
 
 from thence.agents import Cursor
 from thence.format import joins
-from thence.format.facts import Block, Edge, Fact, Told
+from thence.format.facts import Edge, Fact, Told
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.lineage import SHARED
 from thence.format.normal import KINDS, SessionEvent, implied_bits, in_order
@@ -307,15 +307,10 @@ def light(fact: Fact) -> Fact:
     """Give a fact as it is stored: refs in the place of payloads."""
     if not fact.blocks and not fact.told:
         return fact
-    blocks = [
-        Block(
-            *(b.kind, b.role, b.summary, None, b.tool, b.call, b.failed, b.ref),
-            *(b.effect, b.evidence, b.tone),
-        )
-        for b in fact.blocks
-    ]
+    replace = msgspec.structs.replace
+    blocks = [replace(block, payload=None) for block in fact.blocks]
     statuses = tuple([shortened(status) for status in fact.told])
-    return msgspec.structs.replace(fact, blocks=tuple(blocks), told=statuses)
+    return replace(fact, blocks=tuple(blocks), told=statuses)
 
 
 def shortened(status: Told) -> Told:

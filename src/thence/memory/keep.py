@@ -562,10 +562,7 @@ def _size(ref: str) -> int:
 def _with_payload(b: Block, payload: JSON, end: int | None) -> Block:
     if end is not None and b.kind == "tool_result":
         payload = _ends(payload, end)
-    return Block(
-        *(b.kind, b.role, b.summary, payload, b.tool, b.call, b.failed, b.ref),
-        *(b.effect, b.evidence, b.tone),
-    )
+    return msgspec.structs.replace(b, payload=payload)  # whatever fields a block has: all stay
 
 
 def _ends(payload: JSON, end: int) -> JSON:

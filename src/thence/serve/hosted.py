@@ -31,7 +31,7 @@ from thence.errors import NotAppendable, SessionNotFound, ThenceError
 from thence.format import layout
 from thence.format.normal import session_uid
 from thence.format.records import JSON, blocks
-from thence.format.repair import synthetic
+from thence.format.repair import not_approved, synthetic
 from thence.journal import Journal, Session
 from thence.journal.idle import Idle
 from thence.journal.ids import now_text
@@ -194,7 +194,8 @@ class Hosted:
             self._tell(session)
 
         def unanswered(call: str) -> None:
-            made = synthetic(session.id, call, ts=now_text(), prev_uuid=None)
+            why = not_approved(desk.approval_timeout)
+            made = synthetic(session.id, call, ts=now_text(), prev_uuid=None, why=why)
             after = held.asked.pop(call, None)
             session.record("user", made.payload, uuid=made.uuid, parent=after)
             self._tell(session)

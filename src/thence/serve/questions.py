@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from thence.errors import ThenceError
-from thence.format import kinds
+from thence.format import kinds, spills
 from thence.format.facts import Block, Fact, words_of
 from thence.format.figures import money
 from thence.format.nodes import Is
@@ -34,6 +34,10 @@ NAMED: Final = 13
 PROMPTS: Final = 40
 HIT: Final = 2_000
 """Characters of an event that is asked for."""
+SPILL_PART: Final = 5_400
+"""Characters of a spilled result that one answer gives, quoted: they fit into its frame."""
+ANCESTORS: Final = 8
+"""Sessions back in which a spill is looked for."""
 BESIDE: Final = 500
 """Characters of an event beside it."""
 
@@ -105,7 +109,25 @@ class Decide(msgspec.Struct, forbid_unknown_fields=True):
     session: Name | None = None
 
 
-Tool = Literal["search", "outline", "around", "seen_error", "files", "todos", "costs", "decide"]
+class ReadSpill(msgspec.Struct, forbid_unknown_fields=True):
+    """A result that was too large for its session: all of it, part by part, by its name."""
+
+    session: Name
+    name: Name
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+Tool = Literal[
+    "search",
+    "outline",
+    "around",
+    "seen_error",
+    "files",
+    "todos",
+    "costs",
+    "read_spill",
+    "decide",
+]
 TOOLS: Final[dict[Tool, type[msgspec.Struct]]] = {
     "search": Search,
     "outline": Outline,
@@ -114,6 +136,7 @@ TOOLS: Final[dict[Tool, type[msgspec.Struct]]] = {
     "files": Files,
     "todos": Todos,
     "costs": Costs,
+    "read_spill": ReadSpill,
     "decide": Decide,
 }
 """Every question, and what it is asked with."""
@@ -201,6 +224,35 @@ class Questions:
             return block.summary
         payload = recall.body(self._store.blobs, block.ref)
         return words_of(msgspec.structs.replace(block, payload=payload)) or block.summary
+
+    def _read_spill(self, asked: ReadSpill) -> tuple[str, Iterable[str]]:
+        wanted: str | None = asked.session
+        for _ in range(ANCESTORS):
+            if wanted is None:
+                break
+            row, whole = self._whole(wanted)
+            text = self._spilled(whole, asked.name)
+            if text is not None:
+                return _part(row, self._redact(text), asked.offset)
+            older = (e.uid(row.session.flavor) for e in whole.edges if not e.child)
+            wanted = next((uid for uid in older if self._store.held(uid) is not None), None)
+        raise BadQuestion(
+            f"no spill {flat(asked.name, 80)} in {flat(asked.session, 80)}",
+            hint="a placeholder in the session says the name; sweep first if it is new",
+        )
+
+    def _spilled(self, whole: Whole, name: str) -> str | None:
+        """Find what was spilled in a session under a name."""
+        for fact in whole.facts:
+            for block in fact.blocks:
+                if block.kind == "lifecycle" and block.summary == spills.NOTE:
+                    payload = block.payload
+                    if block.ref is not None:
+                        payload = recall.body(self._store.blobs, block.ref)
+                    text = spills.text_in(payload, name)
+                    if text is not None:
+                        return text
+        return None
 
     def _whole(self, wanted: str) -> tuple[SessionRow, Whole]:
         row = recall.session(self._store, wanted)
@@ -312,6 +364,17 @@ def _day(text: Any) -> str:
 
 def _key(key: str | None, by: str) -> str:
     return _name(key) if by == "session" and key else flat(key or "unknown", 80)
+
+
+def _part(row: SessionRow, text: str, offset: int) -> tuple[str, Iterable[str]]:
+    """Give a part of a long text, and where the next one begins."""
+    part = text[offset : offset + SPILL_PART]
+    while sum(len(line) + 1 for line in quoted(part, SPILL_PART)) > SPILL_PART:
+        part = part[: len(part) * 7 // 8]  # quoting makes short lines longer
+    end = offset + len(part)
+    more = f"go on with offset {end}" if end < len(text) else "the end"
+    origin = f"{_name(row.session.session_uid)}, characters {offset} to {end} of {len(text)}"
+    return f"{origin}; {more}", quoted(part, SPILL_PART)
 
 
 def _hit(hit: search.Hit) -> str:

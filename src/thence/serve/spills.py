@@ -2,6 +2,7 @@
 
 Only the agent's own reader finds such a file, within the session's own folder; what the log says
 of a path is not followed. The file is the agent's and may be gone: then there is nothing to offer.
+What our own sessions spilled was kept with the session: the store has it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from typing import Final
 
 from thence.agents import File, Source, claude, grok
 from thence.format.facts import Block
+from thence.format.spills import spilled_in, text_in
 from thence.memory.fields import located
 from thence.memory.redact import Redactor
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
+
+NATIVE: Final = "thence"
 
 MOST: Final = 32 << 20
 """Bytes of one result that are read."""
@@ -29,6 +33,8 @@ def offered(row: SessionRow, chart: Chart, name: str) -> bool:
     if found is None:
         return False
     call, result = found
+    if row.session.flavor == NATIVE:
+        return bool(_texts(chart, call, result))
     if row.session.flavor == "claude":
         return claude.spilled(_source(row), chart.filled(result), MOST) is not None
     return row.session.flavor == "grok" and bool(grok.spilled(_source(row), call.call or "", 1))
@@ -45,9 +51,26 @@ def text(row: SessionRow, chart: Chart, name: str) -> str | None:
         body = claude.spilled(_source(row), chart.filled(found[1]), MOST)
     elif found is not None and row.session.flavor == "grok":
         body = grok.spilled(_source(row), found[0].call or "", MOST)
+    elif found is not None and row.session.flavor == NATIVE:
+        body = "\n".join(_texts(chart, *found)).encode("utf-8", "replace")
     if not body:
         return None
     return Redactor(key=_KEY).redact(body.decode("utf-8", "replace"))
+
+
+def _texts(chart: Chart, call: Block, result: Block) -> list[str]:
+    """Give what was spilled from a result of ours, by the names that its placeholders say."""
+    names = {spilled.name for spilled in spilled_in(chart.filled(result).payload)}
+    if not names:
+        return []
+    notes = [
+        chart.filled(block).payload
+        for fact in chart.facts
+        for block in fact.blocks
+        if block.kind == "lifecycle" and block.call == call.call
+    ]
+    found = (text_in(payload, name) for name in names for payload in notes)
+    return [text for text in found if text is not None]
 
 
 def _source(row: SessionRow) -> Source:
