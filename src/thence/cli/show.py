@@ -47,6 +47,7 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
     show_default=True,
     help="What to do in messages with calls that never got a result.",
 )
+@options.own
 @options.utc
 @options.as_json
 def command(
@@ -58,6 +59,7 @@ def command(
     *,
     full: bool,
     sample: bool,
+    own: bool,
     utc: bool,
     json: bool,
 ) -> int:
@@ -74,22 +76,30 @@ def command(
     every = branch == "all"
     to = None if branch in ("live", "all") else end_of(loaded.whole, branch)
     if form == "messages":
-        say(as_json(loaded.whole.messages(orphans, to=to).messages))
+        say(as_json(loaded.whole.messages(orphans, to=to, own=own).messages))
     elif form == "events" or (json and form == "text"):
-        say(as_json(events(loaded)))
+        say(as_json(events(loaded, to, own=own)))
     else:
         zone = present(utc=utc).tzinfo or UTC
         if form == "text":
             from thence.cli.page import Page
 
             notes = _notes(loaded)
-            page = Page(loaded, width(), opened=every, full=full, to=to, zone=zone, notes=notes)
+            page = Page(
+                *(loaded, width()),
+                opened=every,
+                full=full,
+                to=to,
+                zone=zone,
+                notes=notes,
+                own=own,
+            )
             tell(page.lines() if around is None else near(page, around))
         else:
             from thence.cli import forms
 
             made = forms.markdown if form == "markdown" else forms.page
-            told = made(loaded.whole, forms.Branch(to, every), zone)
+            told = made(loaded.whole, forms.Branch(to, every, own), zone)
             tell(clean(line) for part in told for line in part.split("\n"))
     return exit_code(loaded.skipped)
 
@@ -109,13 +119,18 @@ def _sample() -> Loaded:
         return load(path)
 
 
-def events(loaded: Loaded) -> JSON:
-    """Give every event with its number and state, those derived from them, and what was found."""
+def events(loaded: Loaded, to: int | None = None, *, own: bool = False) -> JSON:
+    """Give every event with its number and state, those derived from them, and what was found.
+
+    Events of the sessions that this one continues stand apart, unless only its `own` are wanted.
+    """
     from collections import Counter
 
     from thence.format.normal import numbered
+    from thence.memory.recall import along
 
     whole = loaded.whole
+    inherited = [] if own else whole.inherited(to, boundaries=False)
     states = Counter(event.state for event in whole.events)
     return {
         "session_id": whole.native,
@@ -129,5 +144,13 @@ def events(loaded: Loaded) -> JSON:
         "notes": _notes(loaded),
         "skipped": loaded.skipped,
         "notices": notices(loaded),
+        "continued_from": [
+            {
+                "session_uid": part.whole.uid,
+                "messages": part.messages,
+                "events": along(part.whole, part.places),
+            }
+            for part in inherited
+        ],
         "events": numbered([*whole.events, *whole.derived]),
     }

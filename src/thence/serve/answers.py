@@ -79,6 +79,13 @@ class EventOut(SessionEvent, frozen=True, omit_defaults=True, kw_only=True):
     outcome: CallOutcome | None = None
 
 
+class Border(msgspec.Struct, frozen=True):
+    """How many events of a chain stand in a session that this one continues."""
+
+    session_uid: str
+    events: int
+
+
 class Events(msgspec.Struct, frozen=True):
     """One page of events."""
 
@@ -86,6 +93,8 @@ class Events(msgspec.Struct, frozen=True):
     total: int
     change: int
     cursor: str | None = None
+    continued_from: list[Border] = []
+    """Sessions whose events stand at the beginning of the chain, the oldest first."""
 
 
 class Messages(msgspec.Struct, frozen=True):

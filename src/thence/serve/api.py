@@ -13,6 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -38,6 +39,7 @@ from thence.memory.zones import midnight, millis, zone_label, zone_named
 from thence.serve.answers import (
     AgentOut,
     AgentSession,
+    Border,
     Costs,
     Digests,
     EventOut,
@@ -283,13 +285,27 @@ def chain(
     *,
     uid: FromPath[str],
     compacted: FromQuery[bool] = True,
+    own: FromQuery[bool] = False,
     cursor: CursorText = None,
     limit: EventLimit = EVENTS,
 ) -> Events:
-    """The live chain: what the model sees; with `compacted=false` all that led to it."""
+    """The live chain: what the model sees; with `compacted=false` all that led to it.
+
+    Events of the sessions that it continues come first, unless only its `own` are wanted.
+    """
     row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = timeline.seen if compacted else timeline.line
-    return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+    line = timeline.seen if compacted else timeline.line
+    before = () if own else timeline.inherited[1 if compacted else 0]
+    found = [*before, *line]
+    page = _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+    return msgspec.structs.replace(page, continued_from=_borders(before))
+
+
+def _borders(events: Sequence[SessionEvent]) -> list[Border]:
+    """Say how many of these events stand in which session, in their order."""
+    return [
+        Border(uid, len(list(group))) for uid, group in groupby(events, lambda e: e.session_uid)
+    ]
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -304,9 +320,12 @@ def branch(
     """The chain that leads to one event, live or dead."""
     row = desk.row(uid)
     whole = charts_of(desk).get(desk, row).whole
-    places = whole.graph.chain(recall.place_of(whole, event), boundaries=False)
-    found = recall.along(whole, places)
-    return _events(desk, row, whole.outcomes, found, cursor=cursor, limit=limit)
+    place = recall.place_of(whole, event)
+    places = whole.graph.chain(place, boundaries=False)
+    before = recall.inherited_events(whole, place, boundaries=False)
+    found = [*before, *recall.along(whole, places)]
+    page = _events(desk, row, whole.outcomes, found, cursor=cursor, limit=limit)
+    return msgspec.structs.replace(page, continued_from=_borders(before))
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
@@ -335,12 +354,17 @@ def events(
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
-def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
-    """The live chain, or the one to an event, as messages that a model API accepts."""
+def messages(
+    desk: AtDesk, uid: FromPath[str], at: Text = None, *, own: FromQuery[bool] = False
+) -> Messages:
+    """The live chain, or the one to an event, as messages that a model API accepts.
+
+    With `own=1` without those of the sessions that it continues.
+    """
     row = desk.row(uid)
     whole = desk.whole(row).whole
     place = recall.place_of(whole, at) if at else None
-    return Messages(list(whole.messages(to=place).messages), row.change)
+    return Messages(list(whole.messages(to=place, own=own).messages), row.change)
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)

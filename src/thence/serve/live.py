@@ -2,7 +2,8 @@
 
     GET /api/live                  all sessions: `changed`, `standing`
     GET /api/sessions/{uid}/live   one session: what is on its line (`event`), then what comes
-                                   (`?branch=EVENT`: on the branch of an event)
+                                   (`?branch=EVENT`: on the branch of an event; `?own=1`: without
+                                   the sessions that it continues)
 
 A late client gets the line from its beginning, or the last so many events, pairs whole; then it
 is `ready`, and gets what comes. Ids are marks (`lines`) that say where a client stands, so that
@@ -22,6 +23,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qs
 
@@ -65,12 +67,16 @@ HEADERS: Final = (
 )
 
 
+Name = tuple[str, str | None, bool]
+"""What is followed: a session, the event whose branch it is, and whether its own part alone."""
+
+
 class Stream:
     """One session, or one branch of it, that somebody follows."""
 
-    def __init__(self, uid: str, via: str | None, row: SessionRow, line: Line) -> None:
-        self.uid = uid
-        self.via = via
+    def __init__(self, name: Name, row: SessionRow, line: Line) -> None:
+        self.name = name
+        self.uid, self.via, self.own = name
         """The event whose branch is followed; None for the live line."""
         self.row = row
         self.line = line
@@ -84,7 +90,7 @@ class Hub:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._streams: dict[tuple[str, str | None], Stream] = {}
+        self._streams: dict[Name, Stream] = {}
         self._everywhere: set[Client] = set()
         self._clients: set[Client] = set()
         self._mutex = threading.Lock()
@@ -155,9 +161,8 @@ class Hub:
             self._everywhere.discard(client)
             if stream is not None:
                 stream.clients.discard(client)
-                name = (stream.uid, stream.via)
-                if not stream.clients and self._streams.get(name) is stream:
-                    del self._streams[name]
+                if not stream.clients and self._streams.get(stream.name) is stream:
+                    del self._streams[stream.name]
 
     def _send(self, clients: set[Client], frames: Sequence[bytes]) -> None:
         """Hand frames to clients, from any thread, in the order of the calls."""
@@ -260,17 +265,17 @@ class Hub:
 
     def _of(self, uid: str) -> list[Stream]:
         with self._mutex:
-            return [stream for (session, _), stream in self._streams.items() if session == uid]
+            return [stream for stream in self._streams.values() if stream.uid == uid]
 
     def follow(
-        self, client: Client, uid: str, via: str | None = None
+        self, client: Client, uid: str, via: str | None = None, *, own: bool = False
     ) -> tuple[Stream, SessionRow, Line]:
         """Let a client follow a session; what comes after the line that is given waits for it."""
         row = self._desk.row(uid)
-        name = (row.session.session_uid, via)
+        name = (row.session.session_uid, via, own)
         stream = self._streams.get(name)
         if stream is None:
-            stream = Stream(*name, row, self._line(row, via))
+            stream = Stream(name, row, self._line(row, via, own=own))
         self._refresh(stream, row)  # it may have gone on since the last change that was heard of
         while True:
             with stream.mutex, self._mutex:
@@ -280,18 +285,13 @@ class Hub:
                     return stream, stream.row, stream.line
             stream = there  # somebody else was quicker
 
-    def _line(self, row: SessionRow, via: str | None) -> Line:
+    def _line(self, row: SessionRow, via: str | None, *, own: bool) -> Line:
         """Return the line of a session, without the bodies of its events where possible."""
-        return Line(self._whole(row), via)
+        return Line(self._whole(row), via, own=own)
 
     def _whole(self, row: SessionRow) -> Whole:
-        uid = row.session.session_uid
-        held = self._desk.store.held(uid)
-        if held is None or any(fact.piece is not None for fact in held.facts):
-            return self._desk.whole(row).whole
-        return Whole(
-            uid, held.facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn
-        )
+        whole = self._desk.light(row)
+        return self._desk.whole(row).whole if whole is None or whole.in_pieces else whole
 
     def _continued(self, stream: Stream) -> tuple[Line, SessionRow] | None:
         """Return a followed line after new records, at a cost that does not grow with it.
@@ -318,7 +318,10 @@ class Hub:
         with stream.mutex:
             if stream.row.change >= row.change:
                 return
-            line, row = self._continued(stream) or (self._line(row, stream.via), row)
+            line, row = self._continued(stream) or (
+                self._line(row, stream.via, own=stream.own),
+                row,
+            )
             frames = [
                 *self._news(stream, line, row),
                 frame("session", session_out(self._desk, row)),
@@ -414,7 +417,9 @@ class Live:
         try:
             uid: str = scope["path_params"]["uid"]
             via = _query(scope).get("branch", [None])[0]
-            stream, row, line = await asyncio.to_thread(self.hub.follow, client, uid, via)
+            own = _query(scope).get("own", ["0"])[0] not in ("0", "false", "")
+            follow = partial(self.hub.follow, client, uid, via, own=own)
+            stream, row, line = await asyncio.to_thread(follow)
             opening = self._opening(line, row, _last_id(scope), _asked(scope))
             await self._run(client, opening, receive, send)
         finally:

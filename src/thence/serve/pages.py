@@ -22,8 +22,9 @@ from litestar.response import Redirect
 
 from thence import __version__
 from thence.errors import NotReadable
-from thence.format.figures import clean, several, short, size
+from thence.format.figures import clean, several, short, short_id, size
 from thence.format.joins import time_of
+from thence.format.whole import Part
 from thence.memory.account import Digest
 from thence.memory.derivation import DIGEST
 from thence.memory.standing import open_ones
@@ -35,7 +36,7 @@ from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.days import RANGES
 from thence.serve.desk import AtDesk, Desk
-from thence.serve.head import address, head, note_line, tail
+from thence.serve.head import Inherited, address, head, note_line, tail
 from thence.serve.items import Window
 from thence.serve.outline import Outline
 from thence.serve.view import Drawing
@@ -228,6 +229,17 @@ class _Session:
 
         return Drawing(chart or self.chart, self.clock, linked)
 
+    def inherited(self) -> list[Inherited]:
+        """Draw what stands on its line in the sessions that it continues, the oldest first."""
+        out = []
+        for chart, places in charts_of(self.desk).inherited(self.chart):
+            whole = chart.whole
+            messages = several(Part(whole, places).messages, "message")
+            window = self.drawing(chart).line(places)
+            name, page = short_id(whole.native), address(whole.uid)
+            out.append(Inherited(name, page, messages, window))
+        return out
+
     def latest(self, after: str) -> tuple[Drawing, Window, str]:
         """Draw the rows that follow one, by the end of the session alone where that suffices.
 
@@ -268,6 +280,7 @@ class _Session:
         """Show its page."""
         fields: dict[str, object] = {
             "window": None,
+            "inherited": [],
             "tail": None,
             "map": None,
             "outline": None,
@@ -295,8 +308,9 @@ def session(
     at: Text = "",
     end: Text = "",
     whole: Text = "",
+    own: Text = "",
 ) -> Response[str]:
-    """Show one session."""
+    """Show one session, behind what it continues unless only its own part is wanted."""
     one = _Session(desk, uid)
     wanted = at if _EVENT.fullmatch(at) else ""
     if not whole and not charts_of(desk).at_hand(one.row):
@@ -313,6 +327,7 @@ def session(
     told = desk.now().live.get(one.uid)
     return one.shown(
         window=window,
+        inherited=one.inherited() if not window.start and own != "1" else [],
         tail=tail(one.chart, one.standing, told.waiting_for if told else None),
         map=outline.map(),
         outline=entries,

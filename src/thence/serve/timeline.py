@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from thence.format.fold import window_of
 from thence.format.sealing import View, log_of
-from thence.memory.recall import along
+from thence.memory.recall import along, inherited_events
 from thence.serve.charts import charts_of
 from thence.serve.lines import agents_after, count_agents, last_place
 from thence.serve.shelf import Key, key_of
@@ -46,6 +46,7 @@ class Timeline:
         lines: Lines,
         outcomes: Outcomes,
         agents: Mapping[str, int],
+        inherited: Lines = ((), ()),
     ) -> None:
         self._logs = logs
         """Events by the file they are in, in written order; None when a file holds several logs."""
@@ -55,6 +56,8 @@ class Timeline:
         """The whole live line, compacted or not, and the part of it that the model sees."""
         self.outcomes = outcomes
         """How each call went, by the id of its event."""
+        self.inherited = inherited
+        """What stands before both in the sessions that this one continues."""
         self.agents = agents
         """How many events each subagent has, by its channel."""
 
@@ -68,6 +71,8 @@ class Timeline:
         new = _by_file(view, view.own)
         if self._logs is None or new is None or view.rewritten:
             return None
+        if self.inherited[0] and not anchors:
+            return None  # a compaction may stand for what was inherited
         logs = dict(self._logs)
         outcomes = dict(self.outcomes)
         for file, later in new.items():
@@ -90,7 +95,8 @@ class Timeline:
             if joined is None:
                 return None
             lines.append(joined)
-        return Timeline(logs, events, (lines[0], lines[1]), outcomes, agents_after(state, window))
+        agents = agents_after(state, window)
+        return Timeline(logs, events, (lines[0], lines[1]), outcomes, agents, self.inherited)
 
 
 def timeline_of(whole: Whole) -> Timeline:
@@ -98,7 +104,15 @@ def timeline_of(whole: Whole) -> Timeline:
     view = View(whole, ())
     logs = None if view.rewritten else _by_file(view, range(len(whole.facts)))
     line, seen = (along(whole, whole.graph.chain(boundaries=known)) for known in (False, True))
-    return Timeline(logs, whole.events, (line, seen), whole.outcomes, count_agents(whole.events))
+    outcomes = dict(whole.outcomes)
+    for part in whole.inherited(boundaries=False):
+        outcomes = part.whole.outcomes | outcomes
+    inherited = (
+        inherited_events(whole, boundaries=False),
+        inherited_events(whole, boundaries=True),
+    )
+    agents = count_agents(whole.events)
+    return Timeline(logs, whole.events, (line, seen), outcomes, agents, inherited)
 
 
 def _by_file(view: View, places: Sequence[int]) -> dict[str, Events] | None:
