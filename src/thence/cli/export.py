@@ -210,7 +210,7 @@ def original(wanted: str) -> Loaded:
     from thence.agents.sessions import load
     from thence.cli.kept import is_path
     from thence.memory.fields import located
-    from thence.memory.recall import loaded
+    from thence.memory.recall import loaded, stored_ancestors
 
     if is_path(wanted):
         return load(Path(wanted))
@@ -218,7 +218,7 @@ def original(wanted: str) -> Loaded:
         row = wiring.session(store, wanted)
         path = located(row.session.source_path or "")
         if path and not row.gone and Path(path).exists():
-            return load(Path(path))
+            return load(Path(path), elsewhere=stored_ancestors(store))
         return loaded(store, row)
 
 

@@ -73,7 +73,7 @@ def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
     """Load a session from its source, unredacted; where that is gone, as it was kept."""
     from thence.agents.sessions import load
     from thence.memory.fields import located
-    from thence.memory.recall import loaded
+    from thence.memory.recall import loaded, stored_ancestors
 
     if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
         return load(Path(wanted)), ()
@@ -81,7 +81,7 @@ def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
         row = wiring.session(store, wanted)
         source = located(row.session.source_path or "")
         if source and os.path.lexists(source):
-            return load(Path(source)), ()
+            return load(Path(source), elsewhere=stored_ancestors(store)), ()
         return loaded(store, row), (REDACTED,)
 
 

@@ -117,7 +117,9 @@ class Listing:
 
             self.rows = open_ones(store, wanted, now, at.timestamp())
         else:
-            self.rows = list(store.sessions(wanted))
+            from thence.memory.recall import with_lineage
+
+            self.rows = with_lineage(store, list(store.sessions(wanted)))
         self._ids = short_ids([row.session.native_session_id for row in self.rows])
         self.total = _total(store, wanted, self.rows if running else None)
 

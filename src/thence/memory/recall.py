@@ -19,7 +19,7 @@ from thence.format.normal import SessionEvent
 from thence.format.records import Notice
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Generation, Loaded
+    from thence.agents.sessions import Find, Generation, Loaded
     from thence.format.facts import Base, Fact
     from thence.format.records import JSON, Skipped
     from thence.format.whole import Whole
@@ -118,7 +118,7 @@ def session(store: Store, wanted: str) -> SessionRow:
         row for row in found if wanted in (row.session.session_uid, row.session.native_session_id)
     ]
     if len(exact) == 1 or len(found) == 1:
-        return (exact or found)[0]
+        return with_lineage(store, [(exact or found)[0]])[0]
     if not found:
         raise SessionNotFound(f"no session begins with {wanted!r}", hint=_near(store, wanted))
     names = ", ".join(_told(row, wanted) for row in found[:SHOWN])
@@ -207,12 +207,17 @@ def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> Loaded | No
     path = Path(located(row.session.source_path or ""))
     if not row.session.source_path or not path.exists():
         return None
-    made = load(path, elsewhere=lambda *named: _ancestor(store, *named))
+    made = load(path, elsewhere=stored_ancestors(store))
     if clean is not list:
         facts = clean([*made.whole.about_only, *made.whole.facts])
         own = Generation(made.whole.uid, facts, made.whole.torn)
         made.whole = _with_ancestors(store, own, [], clean=clean)
     return made
+
+
+def stored_ancestors(store: Store) -> Find:
+    """Return what finds the sessions in a store that a session of a file continues."""
+    return lambda child, base: _ancestor(store, child, base)
 
 
 def light(store: Store, held: Held, clean: Cleaned | None = list) -> Whole:

@@ -148,6 +148,7 @@ def _page(desk: Desk, wanted: Filter, cursor: str | None, limit: int) -> Session
         offset = asked.offset + start + len(shown)
         cursor = cursor_text(At(offset, shown[-1].session.session_uid))
     now = desk.now()
+    shown = recall.with_lineage(desk.store, shown)
     return Sessions([session_out(desk, row, now) for row in shown], total, cursor)
 
 

@@ -80,6 +80,8 @@ class Inherited(msgspec.Struct, frozen=True):
     page: str
     messages: str
     window: Window
+    left_out: int = 0
+    """Rows before these that its own page shows."""
 
 
 class Tail(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ from thence.errors import BudgetExceeded, ThenceError
 from thence.format.fold import window_of
 from thence.format.whole import Whole
 from thence.memory import standing
-from thence.memory.recall import event_name, with_body
+from thence.memory.recall import event_name, with_body, with_lineage
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.clients import Client, frame
@@ -200,7 +200,7 @@ class Hub:
         wanted = tuple(dict.fromkeys(uids))
         if not wanted:
             return
-        rows = sorted(self._desk.store.sessions(Filter(uids=wanted)), key=_when)
+        rows = self._rows(wanted)
         for row in rows:
             uid, told = row.session.session_uid, self._changed(row)
             with self._publishing:
@@ -214,6 +214,12 @@ class Hub:
             for stream in self._of(uid):
                 self._refresh(stream, row)
             self._above(row)
+
+    def _rows(self, uids: Sequence[str]) -> list[SessionRow]:
+        """Return the rows of sessions in the order of their sweeps."""
+        store = self._desk.store
+        rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
+        return sorted(with_lineage(store, rows), key=_when)
 
     def _changed(self, row: SessionRow) -> bytes:
         told = {"change": row.change, "session": session_out(self._desk, row)}
@@ -237,7 +243,7 @@ class Hub:
             places = sorted((one.ingested or 0, uid) for uid, one in known.items())
             since = _read_place(last)
             missed = [uid for at, uid in places if since is not None and (at, uid) > since]
-            rows = sorted(self._desk.store.sessions(Filter(uids=tuple(missed))), key=_when)
+            rows = self._rows(missed)
             client.told = {row.session.session_uid: row.change for row in rows}
             frames = [self._changed(row) for row in rows]
         at = _named(*places[-1]) if places else None

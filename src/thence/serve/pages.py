@@ -235,9 +235,11 @@ class _Session:
         for chart, places in charts_of(self.desk).inherited(self.chart):
             whole = chart.whole
             messages = several(Part(whole, places).messages, "message")
-            window = self.drawing(chart).line(places)
+            drawn = self.drawing(chart).line(places)
+            size = len(drawn.items)
+            window = msgspec.structs.replace(drawn, start=0, end=size, total=size)
             name, page = short_id(whole.native), address(whole.uid)
-            out.append(Inherited(name, page, messages, window))
+            out.append(Inherited(name, page, messages, window, drawn.start))
         return out
 
     def latest(self, after: str) -> tuple[Drawing, Window, str]:
@@ -304,6 +306,7 @@ class _Session:
 @get("/sessions/{uid:str}", include_in_schema=False, sync_to_thread=True)
 def session(
     desk: AtDesk,
+    *,
     uid: FromPath[str],
     at: Text = "",
     end: Text = "",

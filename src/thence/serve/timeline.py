@@ -46,6 +46,7 @@ class Timeline:
         lines: Lines,
         outcomes: Outcomes,
         agents: Mapping[str, int],
+        *,
         inherited: Lines = ((), ()),
     ) -> None:
         self._logs = logs
@@ -96,7 +97,9 @@ class Timeline:
                 return None
             lines.append(joined)
         agents = agents_after(state, window)
-        return Timeline(logs, events, (lines[0], lines[1]), outcomes, agents, self.inherited)
+        return Timeline(
+            logs, events, (lines[0], lines[1]), outcomes, agents, inherited=self.inherited
+        )
 
 
 def timeline_of(whole: Whole) -> Timeline:
@@ -112,7 +115,7 @@ def timeline_of(whole: Whole) -> Timeline:
         inherited_events(whole, boundaries=True),
     )
     agents = count_agents(whole.events)
-    return Timeline(logs, whole.events, (line, seen), outcomes, agents, inherited)
+    return Timeline(logs, whole.events, (line, seen), outcomes, agents, inherited=inherited)
 
 
 def _by_file(view: View, places: Sequence[int]) -> dict[str, Events] | None:
