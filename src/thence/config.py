@@ -13,6 +13,7 @@ The file `config.toml` in the home; every knob has a default:
     store = "sqlite:~/.thence/memory/thence.db"   # or postgresql://…; THENCE_STORE wins
     exclude = ["~/private/*"]                     # projects that are never captured
     hub = "https://hub.example/notes"             # decisions and notes are also posted there
+    hub_digests = false                           # true: digests as well, when they are written
     objects = "s3://bucket/prefix"                # payloads lie there; or gs://…, az://…, file:///…
     digesters = ["burndown", "my.package:Mine"]   # asked besides ours; unset: all installed ones
 
@@ -26,6 +27,10 @@ The file `config.toml` in the home; every knob has a default:
     raw_max_age_days = 45                         # 0: never by age
     distilled_cap_bytes = "1GiB"
     cadence = "daily"                             # daily, weekly, on-hook
+
+    [journal]                                     # what `thence gc` keeps of our own sessions
+    max_sessions = 100                            # of a project, with all that they go on from
+    max_bytes = "50MiB"                           # of a file of a session before it is sealed
 
     [session_memory.domains]
     tidepool = "apps"                             # repository -> domain
@@ -219,7 +224,19 @@ def settings(home: Path, env: Mapping[str, str] | None = None) -> Settings:
     out |= {name: Value(value, f"{path}") for name, value in told.items()}
     if store := _told(STORE, env):
         out["session_memory.store"] = Value(store, STORE)
+    _check_caps(path, out)
     return Settings(out)
+
+
+def _check_caps(path: Path, values: Mapping[str, Value]) -> None:
+    """Refuse a soft cap above the hard one: nothing would go before something is lost."""
+    prefix = "session_memory.retention.raw_"
+    soft, hard = (values[f"{prefix}{name}_cap_bytes"].value for name in ("soft", "hard"))
+    if soft > hard:
+        raise BadConfig(
+            f"{path}: {prefix}soft_cap_bytes is {soft}, above {prefix}hard_cap_bytes, {hard}",
+            hint="lower the soft cap, or raise the hard one",
+        )
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -295,6 +312,18 @@ def _days(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 36500:
         return value
     raise ValueError(f"not a number of days: {value!r}", "write 45; 0 means never")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"neither true nor false: {value!r}", "write true or false")
+
+
+def _count(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000:
+        return value
+    raise ValueError(f"not a number of sessions: {value!r}", "write 100")
 
 
 def _cadence(value: object) -> str:
@@ -379,12 +408,15 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.push.url": (_text, lambda _: None),
     "session_memory.push.private": (_texts, lambda _: []),
     "session_memory.hub": (_address, lambda _: None),
+    "session_memory.hub_digests": (_flag, lambda _: False),
     "session_memory.digesters": (_texts, lambda _: None),
     "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),
     "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 << 30),
     "session_memory.retention.raw_max_age_days": (_days, lambda _: 45),
     "session_memory.retention.distilled_cap_bytes": (size, lambda _: 1 << 30),
     "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
+    "journal.max_sessions": (_count, lambda _: 100),
+    "journal.max_bytes": (size, lambda _: 50 << 20),
     "session_memory.domains": (_names, lambda _: {}),
     "session_memory.sources": (_paths, lambda _: {}),
     "session_memory.tasks": (_tasks, lambda _: []),

@@ -20,7 +20,7 @@ from tests.serve.conftest import House, empty
 from thence.cli.madeup import made_id, token
 from thence.format import layout
 from thence.format.graph import State
-from thence.memory.bills import Bill
+from thence.memory.bills import Bill, with_dollars
 from thence.memory.store import Filter
 from thence.serve.api import At, cursor_at, cursor_text, paged
 
@@ -272,7 +272,7 @@ def test_digests_signals_and_patterns_are_those_of_the_store(house: House) -> No
     signals = list(house.store.kept("signals"))
     digests = all_of(house, "/api/digests", "digests", 3)
 
-    assert list(house.store.kept("digests")) == digests
+    assert list(map(with_dollars, house.store.kept("digests"))) == digests
     assert signals == all_of(house, "/api/signals", "signals", 2)
     assert [s for s in signals if s["uid"] == MAIN] == all_of(
         house, f"/api/signals?session={MAIN}", "signals", 10

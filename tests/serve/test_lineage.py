@@ -1,4 +1,4 @@
-"""Sessions that go on with another one are read with it: over HTTP, live, on the page, by agents."""
+"""Sessions that continue another one are read with it: over HTTP, live, on the page, by agents."""
 
 from __future__ import annotations
 

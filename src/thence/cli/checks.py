@@ -309,7 +309,10 @@ def caps(store: Store | None) -> Iterator[Finding]:
 def _projects() -> Iterator[Finding]:
     from thence import Journal
 
-    steps = [step for step in Journal().cleanup(dry_run=True) if step.what == "remove"]
+    told = wiring.settings()
+    journal = Journal(max_bytes=told["journal.max_bytes"])
+    steps = journal.cleanup(dry_run=True, max_sessions=told["journal.max_sessions"])
+    steps = [step for step in steps if step.what == "remove"]
     for project, number in Counter(step.held.project for step in steps).items():
         words = f"our own project {clean(project)} is over its cap by {several(number, 'session')}"
         yield Finding("", "note", words, "thence gc -n")

@@ -24,7 +24,7 @@ from thence.format.figures import several, short_id
 from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.records import text_of
-from thence.memory.recall import along
+from thence.memory.recall import along, event_object
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
@@ -71,7 +71,7 @@ def lines(whole: Whole) -> Iterator[JSON]:
     fields = msgspec.to_builtins(whole.session())
     yield {"type": "session", "title": whole.title, **fields}
     for event in numbered([*whole.events, *whole.derived]):
-        yield {"type": "event", **msgspec.to_builtins(event)}
+        yield {"type": "event", **event_object(event)}
 
 
 def flat(whole: Whole) -> Iterator[JSON]:

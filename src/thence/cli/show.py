@@ -127,9 +127,10 @@ def events(loaded: Loaded, to: int | None = None, *, own: bool = False) -> JSON:
     from collections import Counter
 
     from thence.format.normal import numbered
-    from thence.memory.recall import along
+    from thence.memory.notes import note_events
+    from thence.memory.recall import along, event_object
 
-    whole = loaded.whole
+    whole, notes = loaded.whole, _notes(loaded)
     inherited = [] if own else whole.inherited(to, boundaries=False)
     states = Counter(event.state for event in whole.events)
     return {
@@ -141,16 +142,19 @@ def events(loaded: Loaded, to: int | None = None, *, own: bool = False) -> JSON:
         "spent": whole.spent,
         "edges": whole.edges,
         "pending": promises(whole),
-        "notes": _notes(loaded),
+        "notes": notes,
         "skipped": loaded.skipped,
         "notices": notices(loaded),
         "continued_from": [
             {
                 "session_uid": part.whole.uid,
                 "messages": part.messages,
-                "events": along(part.whole, part.places),
+                "events": list(map(event_object, along(part.whole, part.places))),
             }
             for part in inherited
         ],
-        "events": numbered([*whole.events, *whole.derived]),
+        "events": [
+            event_object(event)
+            for event in numbered([*whole.events, *whole.derived, *note_events(notes, whole.uid)])
+        ],
     }

@@ -303,6 +303,9 @@ def sweep_of(
     anew: Collection[str] = (),
 ) -> Sweep:
     """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
+    from functools import partial
+
+    from thence.memory.notes import announce_age_removal
     from thence.memory.sweep import Sweep
 
     told = settings()
@@ -319,6 +322,7 @@ def sweep_of(
         address=_whole_address(),
         digests=digests,
         anew=anew,
+        announce=partial(announce_age_removal, home()),
     )
 
 

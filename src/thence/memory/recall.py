@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from thence.errors import NotReadable, SessionNotFound, ThenceError
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Sessions that are named when a prefix fits several."""
+_CONTRACT = frozenset(
+    {"seq", "parent_seq", "ts", "role", "tool", "summary", "payload_ref", "tokens", "is_sidechain"}
+)
+"""Fields of an event that every reader may count on."""
 _CONTINUES = ("adopt", "resume", "fork")
 """Ties to the session that another one continues."""
 NEAR = 40
@@ -90,6 +95,16 @@ def along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
         if event.state != State.INTERNAL:
             events.setdefault(event.native_id, []).append(event)
     return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
+
+
+def event_object(event: SessionEvent) -> dict[str, JSON]:
+    """Return an event under the names of its fields; those of the contract are never left out."""
+    plain: dict[str, JSON] = to_builtins(event)
+    return {
+        name: plain.get(name, getattr(event, name))
+        for name in event.__struct_fields__
+        if name in plain or name in _CONTRACT
+    }
 
 
 def inherited_events(

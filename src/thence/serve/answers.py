@@ -70,9 +70,11 @@ class SessionDetail(msgspec.Struct, frozen=True):
     agents: list[AgentOut]
     digest: dict[str, JSON] | None
     notices: list[str]
+    notes: list[Note] = []
+    """Decisions and notes that belong to it."""
 
 
-class EventOut(SessionEvent, frozen=True, omit_defaults=True, kw_only=True):
+class EventOut(SessionEvent, frozen=True, omit_defaults=False, kw_only=True):
     """One event, the short name that pages give it, and how it went if it is a call."""
 
     name: str = ""

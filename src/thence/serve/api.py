@@ -30,9 +30,10 @@ from thence.format.normal import SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
 from thence.memory import recall, retention, standing
-from thence.memory.bills import Bill, By
-from thence.memory.notes import matching_notes
+from thence.memory.bills import Bill, By, with_dollars
+from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
+from thence.memory.places import only_copies
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label, zone_named
@@ -258,8 +259,9 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
         Tie(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
     ]
-    digest = next(iter(desk.store.kept("digests", wanted)), None)
-    return SessionDetail(session_out(desk, row), row.change, ties, agents, digest, notices)
+    digest = next(map(with_dollars, desk.store.kept("digests", wanted)), None)
+    notes = [note for note in desk.notes() if note.session_uid == row.session.session_uid]
+    return SessionDetail(session_out(desk, row), row.change, ties, agents, digest, notices, notes)
 
 
 def agents_of(row: SessionRow, counts: Mapping[str, int]) -> list[AgentOut]:
@@ -342,7 +344,7 @@ def events(
 ) -> Events:
     """All events in written order, dead ones and subagents' as well."""
     row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = timeline.events
+    found = _with_notes(desk, row, timeline)
     if kind or became or channel:
         found = [
             event
@@ -352,6 +354,12 @@ def events(
             and channel in (None, event.channel, agent_name(event.channel))
         ]
     return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+
+
+def _with_notes(desk: Desk, row: SessionRow, timeline: Timeline) -> Sequence[SessionEvent]:
+    """Return all events of a session, its decisions and notes last."""
+    notes = note_events(desk.notes(), row.session.session_uid)
+    return [*timeline.events, *notes] if notes else timeline.events
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
@@ -388,7 +396,7 @@ def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Respons
 def _event(desk: Desk, uid: str, wanted: str) -> tuple[SessionEvent, Timeline]:
     """Return the event that a name means, with its payload."""
     row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = recall.find_event(timeline.events, wanted)
+    found = recall.find_event(_with_notes(desk, row, timeline), wanted)
     if found is None:  # the name of a derived event, or of none
         found = recall.event_of(charts_of(desk).get(desk, row).whole, wanted)
     return recall.with_body(desk.store.blobs, found), timeline
@@ -485,7 +493,7 @@ def search(
 def digest(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
     """The account of a session that is kept for good."""
     row = desk.row(uid)
-    found = desk.store.kept("digests", Filter(uids=(row.session.session_uid,)))
+    found = map(with_dollars, desk.store.kept("digests", Filter(uids=(row.session.session_uid,))))
     told = next(iter(found), None)
     if told is None:
         raise SessionNotFound("this session has no digest yet", hint="thence sweep makes it")
@@ -505,7 +513,7 @@ def digests(
     """The accounts of sessions, in the order in which they were first kept."""
     wanted = Filter(agent=agent, project=project, after=_moment(after))
     shown, following = paged(list(desk.store.kept("digests", wanted)), cursor, limit)
-    return Digests(shown, following)
+    return Digests(list(map(with_dollars, shown)), following)
 
 
 @get("/api/signals", sync_to_thread=True)
@@ -571,7 +579,8 @@ def costs(
 @get("/api/plan", sync_to_thread=True)
 def plan(desk: AtDesk) -> PlanOut:
     """What `thence gc` would let go of now, and why."""
-    held = retention.inventory(desk.store.known(), desk.now().live)
+    known = desk.store.known()
+    held = retention.inventory(known, desk.now().live, only_copies=only_copies(known))
     planned = retention.plan(desk.policy, held, datetime.fromtimestamp(desk.clock(), UTC))
     return PlanOut(planned.usage_before, planned.usage_after, list(planned.items))
 
