@@ -114,13 +114,13 @@ def test_switched_off_is_off(home: Path, run: Run, monkeypatch: pytest.MonkeyPat
 
 def test_a_decision_of_a_session_is_an_event_of_it_everywhere(machine: Homes, run: Run) -> None:
     """`show`, its events, `digest`, `search kind:decision` and the list all have it."""
-    name = made_id("gauge-import")
+    name = made_id("clock-change")
     run("decide", "leave empty rows out", "--session", name)
     run("note", "half done", "--session", name)
     events = json.loads(run("show", name, "--as", "events", "--json").stdout)["events"]
     own = [event for event in events if event.get("channel") == "notes"]
     digest = json.loads(run("digest", name, "--json").stdout)
-    found = json.loads(run("search", "kind:decision", "--json").stdout)
+    found = json.loads(run("search", "kind:decision empty", "--json").stdout)
 
     assert [("decision", "leave empty rows out"), ("lifecycle", "half done")] == [
         (event["kind"], event["summary"]) for event in own
@@ -137,7 +137,7 @@ def test_digests_are_posted_to_the_hub_when_that_is_set(
 ) -> None:
     """A session that is digested arrives there with what its digest says; else nothing does."""
     posted: list[dict[str, object]] = []
-    monkeypatch.setattr("thence.cli.notes.post", lambda told: posted.append(told))
+    monkeypatch.setattr("thence.cli.notes.post", posted.append)
     name = made_id("gauge-import")
     path = next(machine.claude.rglob(f"{name}.jsonl"))
     lines = path.read_bytes().splitlines(keepends=True)
