@@ -75,6 +75,8 @@ def command(
     json: bool,
 ) -> int:
     """Print the sessions that are wanted."""
+    import msgspec
+
     from thence.memory.search import moment
     from thence.memory.store import Filter
 
@@ -87,6 +89,8 @@ def command(
         order=sort,
         limit=number,
     )
+    if outcome == "running":  # never stored: it holds only while somebody looks
+        wanted, running = msgspec.structs.replace(wanted, outcome=None), True
     with wiring.store() as store:
         if at_risk:
             return _at_risk(store, wanted, json=json)
