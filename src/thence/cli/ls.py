@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from thence.memory.store import Filter, SessionRow, Store, Total
 
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
-Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
+Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
 SHOWN = 20
 
 _STANDING: dict[Standing, tuple[str, str]] = {

@@ -41,6 +41,9 @@ there is no quiet; and how much longer than digesting took the rest of it waits.
 DIGEST_LIMIT_S = 0.3
 """Seconds of digesting after which a watching sweep looks for new lines again."""
 
+LOCAL = "thence"
+"""The agent whose sessions a project may keep with itself."""
+
 Roots = dict[str, list[Path]]
 
 
@@ -88,6 +91,9 @@ def command(
     run = Run(known, roots, agents, _telling(progress, json=json), json=json, asked=bool(given))
     run.strict = strict
     with interruptible(), wiring.store(must_exist=False) as store:
+        if not given and (not agents or LOCAL in agents):
+            local = [*roots.get(LOCAL, ()), *wiring.local_journals(store)]
+            roots |= {LOCAL: list(dict.fromkeys(local))} if local else {}
         before = store.totals()[0].sessions
         try:
             return run.watch(store) if watch else run.once(store)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -225,6 +226,30 @@ def roots(
         if found:
             out[name] = found
     return out
+
+
+def local_journals(opened: Store) -> list[Path]:
+    """Return the known projects that keep sessions of the journal with themselves.
+
+    Logs name projects, and a log may name any folder: only those of this user are looked into.
+    """
+    from thence.memory.exclusion import Exclusion
+
+    excluded = Exclusion(settings()["session_memory.exclude"])
+    named = (one.key[0] for one in opened.totals(["project"]))
+    projects = (Path(project) for project in named if project and not excluded.means(project))
+    return [project for project in projects if project.is_absolute() and _has_journal(project)]
+
+
+def _has_journal(project: Path) -> bool:
+    """Whether a folder holds the sessions of a journal, in a folder of this user."""
+    from thence.format.layout import LOCAL_SESSIONS
+
+    try:
+        status = (project / LOCAL_SESSIONS).lstat()
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def _given(known: Mapping[str, Adapter], given: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
