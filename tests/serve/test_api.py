@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -232,6 +233,17 @@ def test_an_agent_that_is_not_there_is_not_found(house: House, agent: str) -> No
 
 
 # -- what is known --------------------------------------------------------------------------
+
+
+def test_the_name_of_claude_s_folder_is_a_project_as_well(house: House) -> None:
+    """Sessions and subagents of a project are found by the id that its own client uses."""
+    folder = next(path for path in house.homes.claude.glob("projects/*") if path.is_dir())
+    listed = house.ask("/api/projects").json["projects"]
+    path = next(one["path"] for one in listed if re.sub(r"\W", "-", one["path"]) == folder.name)
+    ours = layout.project_id(path)
+    asked = [house.ask(f"/api/sessions?project={name}").json for name in (ours, folder.name)]
+
+    assert asked[0]["total"] == asked[1]["total"] > 0
 
 
 def test_hits_of_a_search_are_paged(house: House) -> None:

@@ -9,6 +9,7 @@ is redacted, as it is kept.
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -85,6 +86,10 @@ When = Annotated[
 ]
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
 Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
+
+
+_CLAUDE_DASH = re.compile(r"[^A-Za-z0-9]")
+"""What becomes a dash in the names of Claude Code's project folders."""
 
 
 class BadCursor(ThenceError):
@@ -231,7 +236,7 @@ def sessions(
     wanted = Filter(
         uids=uids,
         agent=agent or None,
-        project=project or None,
+        project=_project_filter(desk, project),
         model=model or None,
         outcome=outcome,
         after=_moment(after),
@@ -444,13 +449,26 @@ def agent_session(
     return AgentSession(project, agent, uid, page.events, page.total, page.cursor)
 
 
+def _path_of(desk: Desk, project: str) -> str | None:
+    """Return the folder of a project by its id, ours or the name of Claude Code's folder."""
+    paths = [one.key[0] for one in desk.store.totals(["project"]) if one.key[0]]
+    ours = (path for path in paths if layout.project_id(path) == project)
+    claudes = (path for path in paths if _CLAUDE_DASH.sub("-", path) == project)
+    return next(ours, None) or next(claudes, None)
+
+
+def _project_filter(desk: Desk, project: str | None) -> str | None:
+    """Return what the folder of a session must hold: an id names a folder, all else is a part."""
+    is_id = project is not None and "/" not in project and "-" in project
+    return (_path_of(desk, project) if is_id and project else None) or project or None
+
+
 def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | None]:
     """Find the session that holds what a subagent said, and the channel it said it on."""
     hint = "/api/projects names projects, /api/sessions/{uid} a session's agents"
     if not layout.is_id(agent):
         raise SessionNotFound("no agent is called so", hint=hint)
-    paths = [one.key[0] for one in desk.store.totals(["project"]) if one.key[0]]
-    path = next((path for path in paths if layout.project_id(path) == project), None)
+    path = _path_of(desk, project)
     if path is None:
         raise SessionNotFound(f"no project is called {project[:80]!r}", hint=hint)
     rows = [r for r in desk.store.sessions(Filter(project=path)) if r.session.cwd == path]
@@ -511,7 +529,7 @@ def digests(
     limit: Limit = PAGE,
 ) -> Digests:
     """The accounts of sessions, in the order in which they were first kept."""
-    wanted = Filter(agent=agent, project=project, after=_moment(after))
+    wanted = Filter(agent=agent, project=_project_filter(desk, project), after=_moment(after))
     shown, following = paged(list(desk.store.kept("digests", wanted)), cursor, limit)
     return Digests(list(map(with_dollars, shown)), following)
 
@@ -546,7 +564,7 @@ def all_patterns(
     after: When = None,
 ) -> Patterns:
     """What comes back in many sessions, with what helped and where it was seen."""
-    wanted = Filter(agent=agent, project=project, after=_moment(after))
+    wanted = Filter(agent=agent, project=_project_filter(desk, project), after=_moment(after))
     known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
     found = [one for one in patterns(known) if kind in (None, one.kind)]
     return Patterns(len(known), found)

@@ -9,7 +9,7 @@ A late client gets the line from its beginning, or the last so many events, pair
 is `ready`, and gets what comes. Ids are marks (`lines`) that say where a client stands, so that
 `Last-Event-ID` resumes exactly, over a restart of the server as well: no gap, no double. When the
 line moves (a rewind, a late result) `rewound` says how much of what was sent still holds. A
-subagent that went on has an event of its own, `agent`.
+subagent that went on has an event of its own, `agent`, and `agentSessionChanged` with its project.
 
 Invariants: what waits for a client is bounded; one that does not take it is told that it `lost`
 the stream and let go, and finds the rest when it comes back. Nothing here keeps state that a
@@ -33,6 +33,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
+from thence.format import layout
 from thence.format.fold import window_of
 from thence.format.whole import Whole
 from thence.memory import standing
@@ -230,7 +231,7 @@ class Hub:
         agent = row.session
         for edge in row.edges:
             if edge.link == "subagent" and not edge.child:
-                told = _agent(agent.native_session_id, agent.session_uid, row.events)
+                told = _agent(agent.native_session_id, agent.session_uid, row.events, agent.cwd)
                 for stream in self._of(f"{agent.flavor}:{edge.session}"):
                     self._send(stream.clients, [told])
 
@@ -345,7 +346,8 @@ class Hub:
             yield self.pending(line)
         for channel, number in line.agents.items():
             if number != before.agents.get(channel):
-                yield _agent(agent_name(channel), row.session.session_uid, number)
+                session = row.session
+                yield _agent(agent_name(channel), session.session_uid, number, session.cwd)
 
     def told(self, line: Line, start: int, end: int) -> Iterator[bytes]:
         """Give events of a line as frames, bodies and all."""
@@ -371,8 +373,12 @@ def rewound(line: Line, count: int) -> bytes:
     return frame("rewound", told, line.mark(count))
 
 
-def _agent(agent: str, uid: str, events: int) -> bytes:
-    return frame("agent", {"agent": agent, "session_uid": uid, "events": events})
+def _agent(agent: str, uid: str, events: int, cwd: str | None) -> bytes:
+    """Say that a subagent went on: with its session, and with its project as a nudge to look."""
+    project = layout.project_id(cwd) if cwd else None
+    nudge = {"projectId": project, "agentSessionId": agent}
+    told = {"agent": agent, "session_uid": uid, "events": events}
+    return frame("agent", told) + frame("agentSessionChanged", nudge)
 
 
 def _when(row: SessionRow) -> tuple[str, str]:
@@ -451,7 +457,7 @@ class Live:
         uid = row.session.session_uid
         if step is None or mark != line.mark():
             for channel, number in line.agents.items():
-                yield _agent(agent_name(channel), uid, number)
+                yield _agent(agent_name(channel), uid, number, row.session.cwd)
         told = {"change": row.change, "events": len(line.events), "turn": row.turn}
         yield frame("ready", told, line.mark())
 
