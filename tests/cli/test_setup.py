@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.desk import ALERTS, Desk, alerts
-from thence.cli import checks, scheduling
+from thence.cli import scheduling
 from thence.journal import Journal
 
 
@@ -47,7 +47,7 @@ def test_a_late_sweep_that_nothing_runs_is_a_warning(
     desk.write_claude(alerts())
     desk.sweep()
     later = (datetime.now(UTC) + timedelta(days=3)).timestamp()
-    monkeypatch.setattr(checks.time, "time", lambda: later)
+    monkeypatch.setattr("thence.cli.checks.time.time", lambda: later)
 
     assert "warning" == finding(desk, "cadence")["level"]
 

@@ -509,7 +509,7 @@ def test_a_slow_client_is_let_go_and_finds_the_rest(
     wait_until(lambda: _followers(own_house) == 2)
     hub, sent = _hub(own_house), 0
     while _lost(own_house) == 0:
-        hub._send(hub._streams[UID, None].clients, [frame("large", "x" * 100_000)])
+        hub._send(hub._streams[UID, None, False].clients, [frame("large", "x" * 100_000)])
         sent += 1
         quick.wait_for("large", sent)
         assert sent < 300
@@ -567,7 +567,7 @@ def test_nobody_is_looked_for_who_has_gone(
     two.close()
     wait_until(lambda: _followers(own_house) == 0)
 
-    assert ([(UID, None)], {}) == (list(still), _hub(own_house)._streams)
+    assert ([(UID, None, False)], {}) == (list(still), _hub(own_house)._streams)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Literal
 
@@ -105,9 +106,9 @@ def sums(total: Total) -> dict[str, JSON]:
     }
 
 
-def with_dollars(value: JSON) -> JSON:
+def with_dollars(value: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return a value in which `usd` stands beside all `ticks`, which are 1e-10 dollars each."""
-    plain = msgspec.to_builtins(value)
+    plain: dict[str, JSON] = msgspec.to_builtins(value)
     todo: list[JSON] = [plain]
     while todo:
         one = todo.pop()

@@ -268,7 +268,8 @@ def _generation(
     from thence.memory.keep import salvaged
 
     session = held.row.session
-    facts, broken = list(held.facts), []
+    facts: list[Fact] = list(held.facts)
+    broken: list[Skipped] = []
     if filled:
         facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
     made = Generation(session.session_uid, facts, held.row.torn, held.replayed, held.billed)
