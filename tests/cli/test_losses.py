@@ -67,6 +67,7 @@ def test_the_first_removal_by_age_is_announced_for_seven_days(aged: Desk) -> Non
     assert None is aged.run("ls", "--json").json[0]["evicted_at"]
 
     notice = aged.home / "notes" / "removal-by-age"
+    assert 0o600 == notice.stat().st_mode & 0o777
     notice.write_text((datetime.now(UTC) - timedelta(days=8)).isoformat())
     second = aged.run("sweep")
 

@@ -140,6 +140,7 @@ def announce_age_removal(home: Path, now: datetime) -> datetime:
         return start
     path = home / _FOLDER / _AGE_NOTICE
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
     path.write_text(now.isoformat(), encoding="ascii")
     return now + timedelta(days=ANNOUNCED_DAYS)
 
