@@ -102,6 +102,17 @@ def test_a_title_is_that_of_the_lineage_in_every_listing(desk: Desk, ids: list[s
     assert desk.run("show", ids[2]).out.startswith(PROMPTS[0])
 
 
+def test_the_title_of_the_lineage_is_shown_and_never_stored(desk: Desk, ids: list[str]) -> None:
+    """`keep` writes the row of a session: its own title stays what it is."""
+    assert desk.run("digest", ids[2]).out.startswith(PROMPTS[0])
+    assert 0 == desk.run("keep", ids[2]).code
+    store = Sqlite(str(desk.home / "memory" / "thence.db"))
+    rows = {row.session.native_session_id: row for row in store.sessions()}
+    store.close()
+
+    assert (True, PROMPTS[3]) == (rows[ids[2]].pinned, rows[ids[2]].title)
+
+
 def test_resume_takes_the_last_session_when_asked(desk: Desk, ids: list[str]) -> None:
     """`--last` needs no id and asks nothing."""
     assert f"thence:{ids[2]}" == desk.run("resume", "--last", "--json").json["session_uid"]

@@ -25,6 +25,7 @@ from thence.cli.terminal import (
 from thence.errors import SessionNotFound
 from thence.memory.bills import with_dollars
 from thence.memory.notes import read_notes
+from thence.memory.recall import with_lineage
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -42,7 +43,7 @@ _NAME = 10
 def command(session: str, *, utc: bool, json: bool) -> int:
     """Print the digest of a session."""
     with wiring.store() as store:
-        row = wiring.session(store, session)
+        row = with_lineage(store, [wiring.session(store, session)])[0]
         digest, signals = kept(store, row)
     digest = with_standing(digest, row)
     uid = row.session.session_uid
@@ -112,7 +113,7 @@ class Account:
     def lines(self, room: int) -> Iterator[str]:
         """Give the account."""
         row, told = self._row, self._digest
-        yield style(cut(_flat(told.get("title") or row.title or "empty session"), room), bold=True)
+        yield style(cut(_flat(row.title or told.get("title") or "empty session"), room), bold=True)
         for line in flowed(self._about(), room):
             yield style(line, fg=DIM)
         yield ""

@@ -121,7 +121,9 @@ def command(
             if row is None:
                 return 0
         else:
-            row = wiring.session(store, wanted)
+            from thence.memory.recall import with_lineage
+
+            row = with_lineage(store, [wiring.session(store, wanted)])[0]
     if other is not None and other != row.session.flavor:
         way = _handed(row, other, run=run)
     else:

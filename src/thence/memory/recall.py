@@ -133,7 +133,7 @@ def session(store: Store, wanted: str) -> SessionRow:
         row for row in found if wanted in (row.session.session_uid, row.session.native_session_id)
     ]
     if len(exact) == 1 or len(found) == 1:
-        return with_lineage(store, [(exact or found)[0]])[0]
+        return (exact or found)[0]
     if not found:
         raise SessionNotFound(f"no session begins with {wanted!r}", hint=_near(store, wanted))
     names = ", ".join(_told(row, wanted) for row in found[:SHOWN])
@@ -326,7 +326,7 @@ def with_lineage(store: Store, rows: Sequence[SessionRow]) -> list[SessionRow]:
     """Return rows that have the title and the model of the session they continue.
 
     That is where nobody gave them a title, or their own log names no model. The money and the
-    events of a row stay its own.
+    events of a row stay its own. Such rows are for the eye: they are not written back.
     """
     from thence.agents.sessions import ANCESTORS
     from thence.memory.store import Filter

@@ -266,7 +266,8 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     ]
     digest = next(map(with_dollars, desk.store.kept("digests", wanted)), None)
     notes = [note for note in desk.notes() if note.session_uid == row.session.session_uid]
-    return SessionDetail(session_out(desk, row), row.change, ties, agents, digest, notices, notes)
+    out = session_out(desk, recall.with_lineage(desk.store, [row])[0])
+    return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
 
 
 def agents_of(row: SessionRow, counts: Mapping[str, int]) -> list[AgentOut]:

@@ -222,6 +222,9 @@ class Hub:
         rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
         return sorted(with_lineage(store, rows), key=_when)
 
+    def _with_lineage(self, row: SessionRow) -> SessionRow:
+        return with_lineage(self._desk.store, [row])[0]
+
     def _changed(self, row: SessionRow) -> bytes:
         told = {"change": row.change, "session": session_out(self._desk, row)}
         return frame("changed", told, _place(row))
@@ -331,7 +334,7 @@ class Hub:
             )
             frames = [
                 *self._news(stream, line, row),
-                frame("session", session_out(self._desk, row)),
+                frame("session", session_out(self._desk, self._with_lineage(row))),
             ]
             stream.line, stream.row = line, row
             self._send(stream.clients, frames)

@@ -27,6 +27,7 @@ from thence.format.joins import time_of
 from thence.format.whole import Part
 from thence.memory.account import Digest
 from thence.memory.derivation import DIGEST
+from thence.memory.recall import with_lineage
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.memory.zones import zone_named
@@ -202,7 +203,7 @@ class _Session:
 
     def __init__(self, desk: Desk, uid: str) -> None:
         self.desk = desk
-        self.row: SessionRow = desk.row(uid)
+        self.row: SessionRow = with_lineage(desk.store, [desk.row(uid)])[0]
         self.uid = self.row.session.session_uid
         self.base = address(self.uid)
         self.clock = Clock()

@@ -235,7 +235,8 @@ class Questions:
         uid = row.session.session_uid
         digest = next(self._store.kept("digests", Filter(uids=(uid,))), None)
         notes = [_note(note) for note in self._notes() if note.session_uid == uid]
-        return _name(uid), [*_about(row), *_account(digest), *notes, *self._prompts(uid)]
+        about = _about(recall.with_lineage(self._store, [row])[0])
+        return _name(uid), [*about, *_account(digest), *notes, *self._prompts(uid)]
 
     def _prompts(self, uid: str) -> Iterator[str]:
         held = self._store.held(uid)
