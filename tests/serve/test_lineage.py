@@ -148,6 +148,29 @@ def test_agents_are_told_the_lineage(lineage: Lineage) -> None:
     assert "It is green." in around
 
 
+def test_a_forgotten_ancestor_is_gone_from_every_reader_at_once(tmp_path: Path) -> None:
+    """What was put together before keeps nothing of it, though the session did not change."""
+    house = empty(tmp_path)
+    journal = Journal(house.homes.thence)
+    with journal.create(cwd="/home/dev/tidepool") as one:
+        turn(one, "A lantern is to be forgotten", "Done.")
+    with journal.resume(one.id) as two:
+        turn(two, "And now?", "Green.")
+    house.swept()
+    paths = [f"/api/sessions/{two.id}/{name}" for name in ("messages", "chain")]
+    paths.append(f"/sessions/thence:{two.id}")
+    with house.serving():
+        before = [b"lantern" in house.ask(path).body for path in paths]
+        for path in house.homes.thence.rglob(f"{one.id}*.jsonl"):
+            path.unlink()
+        uid = f"thence:{one.id}"
+        house.store.remove([uid], why={uid: "asked for"}, forget=True)
+        after = [b"lantern" in house.ask(path).body for path in paths]
+    house.close()
+
+    assert ([True] * 3, [False] * 3) == (before, after)
+
+
 def test_an_evicted_ancestor_is_read_from_its_source_redacted(tmp_path: Path) -> None:
     """The part of an evicted ancestor is shown, and secrets in its source stay out of it."""
     house = empty(tmp_path)

@@ -345,6 +345,26 @@ def with_lineage(store: Store, rows: Sequence[SessionRow]) -> list[SessionRow]:
     return [_inheriting(row, known) for row in rows]
 
 
+def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | None, int], ...]:
+    """Return the stored sessions that one continues: uid, when evicted, rules of redaction.
+
+    What was put together of a session holds as long as these are the same.
+    """
+    from thence.agents.sessions import ANCESTORS
+    from thence.memory.store import Filter
+
+    out: list[tuple[str, str | None, int]] = []
+    seen = {row.session.session_uid}
+    while (uid := origin_of(row)) is not None and uid not in seen and len(out) < ANCESTORS:
+        seen.add(uid)
+        above = next(iter(store.sessions(Filter(uids=(uid,)))), None)
+        if above is None:
+            break
+        row = above
+        out.append((uid, row.session.evicted_at, row.redactor))
+    return tuple(out)
+
+
 def origin_of(row: SessionRow) -> str | None:
     """Return the uid of the session that this one continues; None when it continues none."""
     uids = (

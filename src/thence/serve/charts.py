@@ -36,12 +36,14 @@ class Charts:
 
     def at_hand(self, row: SessionRow) -> bool:
         """Whether a session can be shown at once."""
-        return row.events < LARGE or key_of(row) in self._shelf
+        return row.events < LARGE or key_of(row, self._store) in self._shelf
 
     def get(self, desk: Desk, row: SessionRow) -> Chart:
         """Give the chart of a session, from the store or from its source."""
         return self._shelf.get(
-            key_of(row), lambda: self._made(desk, row), lambda made: max(len(made.facts), 1)
+            key_of(row, self._store),
+            lambda: self._made(desk, row),
+            lambda made: max(len(made.facts), 1),
         )
 
     def end(self, uid: str) -> Chart | None:

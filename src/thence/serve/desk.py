@@ -128,7 +128,8 @@ class Desk:
     def whole(self, row: SessionRow) -> Loaded:
         """Give a session put together, from the store or from its source."""
         size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
-        return self._wholes.get(key_of(row), lambda: self._loaded(row), lambda _: size)
+        key = key_of(row, self.store)
+        return self._wholes.get(key, lambda: self._loaded(row), lambda _: size)
 
     def notes(self) -> list[Note]:
         """Return the decisions and notes of this home, redacted."""

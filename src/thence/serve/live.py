@@ -43,6 +43,7 @@ from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.clients import Client, frame
 from thence.serve.heard import Listener
 from thence.serve.lines import Line, Mark
+from thence.serve.shelf import Key, key_of
 from thence.serve.sweeper import Sweeper
 
 if TYPE_CHECKING:
@@ -75,12 +76,14 @@ Name = tuple[str, str | None, bool]
 class Stream:
     """One session, or one branch of it, that somebody follows."""
 
-    def __init__(self, name: Name, row: SessionRow, line: Line) -> None:
+    def __init__(self, name: Name, row: SessionRow, line: Line, key: Key) -> None:
         self.name = name
         self.uid, self.via, self.own = name
         """The event whose branch is followed; None for the live line."""
         self.row = row
         self.line = line
+        self.key = key
+        """The session, and those that it continues, as they were when the line was made."""
         self.clients: set[Client] = set()
         self.mutex = threading.Lock()
         """Held by threads: what is sent and where the line stands move together."""
@@ -283,9 +286,12 @@ class Hub:
         """Let a client follow a session; what comes after the line that is given waits for it."""
         row = self._desk.row(uid)
         name = (row.session.session_uid, via, own)
-        stream = self._streams.get(name)
+        stream, key = self._streams.get(name), key_of(row, self._desk.store)
         if stream is None:
-            stream = Stream(name, row, self._line(row, via, own=own))
+            stream = Stream(name, row, self._line(row, via, own=own), key)
+        elif stream.key.ancestors != key.ancestors:  # some were evicted, or forgotten
+            with stream.mutex:
+                stream.line, stream.key = self._line(row, via, own=own), key
         self._refresh(stream, row)  # it may have gone on since the last change that was heard of
         while True:
             with stream.mutex, self._mutex:

@@ -151,12 +151,13 @@ class Timelines:
             known = self._at_hand.get(uid)
             if known is not None:
                 self._at_hand.move_to_end(uid)
-        if known is not None and known[0] == key_of(row):
+        if known is not None and known[0] == key_of(row, self._store):
             return row, known[1]
         grown = self._continued(uid, *known) if known is not None else None
         row, made = grown or (row, timeline_of(charts_of(desk).get(desk, row).whole))
+        key = key_of(row, self._store)
         with self._mutex:
-            self._at_hand[uid] = key_of(row), made
+            self._at_hand[uid] = key, made
             self._at_hand.move_to_end(uid)
             room = MAX_EVENTS - sum(len(one.events) for _, one in self._at_hand.values())
             while room < 0 and len(self._at_hand) > 1:
@@ -170,8 +171,7 @@ class Timelines:
         tail = self._store.tail(uid)
         if tail is None or tail.state is None or tail.state.since > key.change:
             return None
-        now = key_of(tail.row)
-        if (now.evicted, now.redactor) != (key.evicted, key.redactor):
+        if key_of(tail.row, self._store)._replace(change=key.change) != key:
             return None
         window = window_of(
             *(uid, tail.state), replayed=tail.replayed, billed=tail.billed, torn=tail.row.torn
