@@ -13,6 +13,7 @@ The file `config.toml` in the home; every knob has a default:
     store = "sqlite:~/.thence/memory/thence.db"   # or postgresql://…; THENCE_STORE wins
     exclude = ["~/private/*"]                     # projects that are never captured
     hub = "https://hub.example/notes"             # decisions and notes are also posted there
+    hub_digests = false                           # true: digests as well, when they are written
     objects = "s3://bucket/prefix"                # payloads lie there; or gs://…, az://…, file:///…
     digesters = ["burndown", "my.package:Mine"]   # asked besides ours; unset: all installed ones
 
@@ -30,6 +31,10 @@ The file `config.toml` in the home; every knob has a default:
     [session_memory.brief]
     tokens = 800                                  # how long the text for a new session may be
     skip = ["~/diary/*"]                          # projects whose sessions get none
+
+    [journal]                                     # what `thence gc` keeps of our own sessions
+    max_sessions = 100                            # of a project, with all that they go on from
+    max_bytes = "50MiB"                           # of a file of a session before it is sealed
 
     [session_memory.domains]
     tidepool = "apps"                             # repository -> domain
@@ -228,7 +233,19 @@ def settings(home: Path, env: Mapping[str, str] | None = None) -> Settings:
     out |= {name: Value(value, f"{path}") for name, value in told.items()}
     if store := _told(STORE, env):
         out["session_memory.store"] = Value(store, STORE)
+    _check_caps(path, out)
     return Settings(out)
+
+
+def _check_caps(path: Path, values: Mapping[str, Value]) -> None:
+    """Refuse a soft cap above the hard one: nothing would go before something is lost."""
+    prefix = "session_memory.retention.raw_"
+    soft, hard = (values[f"{prefix}{name}_cap_bytes"].value for name in ("soft", "hard"))
+    if soft > hard:
+        raise BadConfig(
+            f"{path}: {prefix}soft_cap_bytes is {soft}, above {prefix}hard_cap_bytes, {hard}",
+            hint="lower the soft cap, or raise the hard one",
+        )
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -310,6 +327,18 @@ def _tokens(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 10_000:
         return value
     raise ValueError(f"not a number of tokens: {value!r}", "write a number from 100 to 10000")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"neither true nor false: {value!r}", "write true or false")
+
+
+def _count(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000:
+        return value
+    raise ValueError(f"not a number of sessions: {value!r}", "write 100")
 
 
 def _cadence(value: object) -> str:
@@ -394,6 +423,7 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.push.url": (_text, lambda _: None),
     "session_memory.push.private": (_texts, lambda _: []),
     "session_memory.hub": (_address, lambda _: None),
+    "session_memory.hub_digests": (_flag, lambda _: False),
     "session_memory.digesters": (_texts, lambda _: None),
     "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),
     "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 << 30),
@@ -402,6 +432,8 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
     "session_memory.brief.tokens": (_tokens, lambda _: 800),
     "session_memory.brief.skip": (_texts, lambda _: []),
+    "journal.max_sessions": (_count, lambda _: 100),
+    "journal.max_bytes": (size, lambda _: 50 << 20),
     "session_memory.domains": (_names, lambda _: {}),
     "session_memory.sources": (_paths, lambda _: {}),
     "session_memory.tasks": (_tasks, lambda _: []),

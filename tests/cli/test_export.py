@@ -111,11 +111,8 @@ def test_a_flat_journal_needs_no_other_file(looked_at: Homes, run: Run, tmp_path
 
 def test_forks_of_our_own_become_whole(looked_at: Homes, run: Run) -> None:
     """What an ancestor holds stands in the flat file of its descendant."""
-    fork = next(
-        one["session_uid"]
-        for one in json.loads(run("ls", "--json").stdout)
-        if (one["title"] or "").startswith("The same in Portuguese")
-    )
+    found = json.loads(run("search", '"The same in Portuguese" agent:thence', "--json").stdout)
+    fork = found["hits"][0]["session_uid"]
     text = run("export", fork, "--flatten").stdout
 
     assert "The notes say what changed" in text

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -84,13 +85,9 @@ def test_what_is_planned_is_done_and_what_is_kept_stays(machine: Homes, run: Run
     assert json.loads(run("gc", "--json").stdout)["usage_before"] > 0
 
 
-def test_old_sessions_of_our_own_go_only_after_a_yes(
-    machine: Homes, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_sessions_of_our_own_go_only_after_a_yes(machine: Homes, run: Run) -> None:
     """Over the cap of a project the plan names them; nobody is there to say yes: all stay."""
-    monkeypatch.setattr("thence.journal.journal.Journal.cleanup.__kwdefaults__", {
-        "dry_run": False, "max_sessions": 1,
-    })  # fmt: skip
+    (machine.thence / "config.toml").write_text("[journal]\nmax_sessions = 1\n")
     told = json.loads(run("gc", "-n", "--json").stdout)
 
     assert {"remove"} == {step["action"] for step in told["journal"]}
@@ -102,6 +99,20 @@ def test_old_sessions_of_our_own_go_only_after_a_yes(
     run("gc", "--yes")
 
     assert 3 > len(list((machine.thence / "sessions").rglob("*.jsonl")))
+
+
+def test_gc_takes_the_number_of_sessions_and_the_size_of_files_as_options(
+    machine: Homes, run: Run
+) -> None:
+    """An option wins over the settings; a size that is none is refused."""
+    (machine.thence / "config.toml").write_text("[journal]\nmax_sessions = 100\n")
+    some = json.loads(run("gc", "-n", "--json", "--max-sessions", "1").stdout)["journal"]
+    small = json.loads(run("gc", "-n", "--json", "--max-bytes", "1KB").stdout)["journal"]
+
+    assert "remove" in {step["action"] for step in some}
+    assert {"seal"} == {step["action"] for step in small}
+    with pytest.raises(click.UsageError, match="not a size"):
+        run("gc", "-n", "--max-bytes", "many")
 
 
 # -- keep and evict -------------------------------------------------------------------------

@@ -107,3 +107,69 @@ def test_switched_off_is_off(home: Path, run: Run, monkeypatch: pytest.MonkeyPat
         run("note", "x")
 
     assert not home.exists()
+
+
+# -- decisions and notes of a session --------------------------------------------------------
+
+
+def test_a_decision_of_a_session_is_an_event_of_it_everywhere(machine: Homes, run: Run) -> None:
+    """`show`, its events, `digest`, `search kind:decision` and the list all have it."""
+    name = made_id("clock-change")
+    run("decide", "leave empty rows out", "--session", name)
+    run("note", "half done", "--session", name)
+    events = json.loads(run("show", name, "--as", "events", "--json").stdout)["events"]
+    own = [event for event in events if event.get("channel") == "notes"]
+    digest = json.loads(run("digest", name, "--json").stdout)
+    found = json.loads(run("search", "kind:decision empty", "--json").stdout)
+
+    assert [("decision", "leave empty rows out"), ("lifecycle", "half done")] == [
+        (event["kind"], event["summary"]) for event in own
+    ]
+    assert "leave empty rows out" in run("show", name).stdout
+    assert "leave empty rows out" in run("digest", name).stdout
+    assert ["leave empty rows out", "half done"] == [note["text"] for note in digest["notes"]]
+    assert f"claude:{name}" in {note["session_uid"] for note in found["notes"]}
+    assert f"session {name[:8]}" in run("decide").stdout
+
+
+def test_digests_are_posted_to_the_hub_when_that_is_set(
+    machine: Homes, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that is digested arrives there with what its digest says; else nothing does."""
+    posted: list[dict[str, object]] = []
+    monkeypatch.setattr("thence.cli.notes.post", posted.append)
+    name = made_id("gauge-import")
+    path = next(machine.claude.rglob(f"{name}.jsonl"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, lines[-1]]))
+    run("sweep")
+
+    assert [] == posted
+
+    settings = '[session_memory]\nhub = "http://127.0.0.1:9/x"\nhub_digests = true\n'
+    (machine.thence / "config.toml").write_text(settings)
+    path.write_bytes(b"".join([*lines, lines[-1], lines[-1]]))
+    run("sweep")
+
+    assert [("digest", f"claude:{name}")] == [(one["type"], one["session_uid"]) for one in posted]
+    assert "outcome" in posted[0]
+
+
+def test_money_of_a_digest_is_told_in_dollars_beside_its_unit(looked_at: Homes, run: Run) -> None:
+    """`ticks` are 1e-10 dollars; `usd` stands beside them."""
+    text = run("digest", made_id("gauge-import"), "--json").stdout
+    costs: list[dict[str, float]] = []
+    json.loads(text, object_hook=lambda one: costs.append(one) if "ticks" in one else one)
+
+    assert costs
+    assert all(one["usd"] == one["ticks"] / 1e10 for one in costs)
+
+
+def test_an_event_has_the_fields_of_the_contract_whatever_they_hold(
+    looked_at: Homes, run: Run
+) -> None:
+    """0, false and null are written: no reader needs to know the defaults."""
+    told = json.loads(run("show", made_id("gauge-import"), "--as", "events", "--json").stdout)
+    fields = {"seq", "ts", "kind", "role", "tool", "summary", "tokens", "is_sidechain"}
+
+    assert all(fields <= event.keys() for event in told["events"])

@@ -52,6 +52,10 @@ def test_a_session_that_runs_is_running_and_nothing_else(desk: Desk) -> None:
     assert "running" in text
     assert "abandoned" not in text
     assert "sure" not in text
+    for name in ("sessions", "digests"):
+        rows = desk.run("sql", f"SELECT outcome FROM {name}", "--json").json
+        assert [{"outcome": "running"}] == rows
+    assert 1 == len(desk.run("ls", "--outcome", "running", "--json").json)
 
 
 def test_a_log_cut_in_mid_turn_is_unknown(desk: Desk) -> None:

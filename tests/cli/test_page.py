@@ -74,11 +74,12 @@ def page(
     skipped: Iterable[Skipped] = (),
     notices: Iterable[Notice] = (),
     torn: bool = False,
+    own: bool = False,
 ) -> list[str]:
     """The lines of its page."""
     whole = Whole("codex:0199a000-0000-7000-8000-000000000001", facts.all, torn=torn)
     loaded = Loaded(Source("codex", whole.native, ()), whole, list(skipped), list(notices))
-    return Page(loaded, room, opened=opened).lines()
+    return Page(loaded, room, opened=opened, own=own).lines()
 
 
 # -- the first lines --------------------------------------------------------------------------
@@ -332,14 +333,17 @@ def test_subagent_that_is_a_session_of_its_own_is_named() -> None:
     assert ["├─▸  its session is child-1"] == [line for line in page(facts) if "child-1" in line]
 
 
-def test_copies_of_another_sessions_events_take_one_line() -> None:
-    """They are its owner's to show."""
+def test_copies_of_another_sessions_events_are_shown_with_their_border() -> None:
+    """They are read with the session, counted with their owner, and left out if asked."""
     facts = Facts().prompt("a", "one", origin="older").reply("b", "yes", origin="older", tokens=50)
     facts.prompt("c", "two").reply("d", "done")
-    lines = page(facts)
+    lines, own = page(facts), page(facts, own=True)
+    border = "┄┄   continued from older, 2 messages"
 
-    assert "┊    copied from older: 2 events" == lines[3]
+    assert lines.index("│    yes") < lines.index(border) < lines.index("│    two")
     assert "0 tokens" in lines[1]
+    assert f"{border}, not shown" == own[3]
+    assert "│    yes" not in own
     assert "│    yes" in page(facts, opened=True)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from thence.agents import Cursor
 from thence.memory import store
-from thence.memory.retention import GIB, Inventory, Item, Plan, Policy, inventory, plan
+from thence.memory.retention import GIB, Inventory, Item, Plan, Policy, inventory, plan, rule
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 CAPS = Policy(raw_soft_cap_bytes=100, raw_hard_cap_bytes=150, raw_max_age_days=45)
@@ -39,6 +39,7 @@ stocks = st.builds(
             digest_covers_all=st.booleans(),
             pinned=st.booleans(),
             running=st.booleans(),
+            only_copy=st.booleans(),
             analysis_failed=st.booleans(),
         ),
         max_size=12,
@@ -86,7 +87,45 @@ def test_the_analysed_go_when_they_are_old() -> None:
     planned = decide(item("old", 1, analysed=46), item("new", 1), item("raw", 1, analysed=None))
 
     assert [("evict", "old")] == actions(planned)
-    assert "analysed, and 46.0 days old: over the limit of 45 days" == planned.items[0].reason
+    why = "analysed, and 46.0 days old: over the limit of 45 days; its source still holds it"
+
+    assert why == planned.items[0].reason
+
+
+def test_age_never_takes_the_only_copy() -> None:
+    """What its source cannot give again stays at any age as long as there is room."""
+    last = msgspec.structs.replace(item("last", 1, analysed=9000, last=9000), only_copy=True)
+
+    assert [("evict", "old")] == actions(decide(item("old", 1, analysed=46), last))
+
+
+def test_only_copies_go_after_all_that_has_a_source() -> None:
+    """Over the soft cap the younger go first that can be read again; the reason says so."""
+    last = msgspec.structs.replace(item("last", 60, analysed=40), only_copy=True)
+    planned = decide(item("a", 60, analysed=2), item("b", 60, analysed=1), last)
+    forced = decide(msgspec.structs.replace(last, bytes=120))
+
+    assert [("evict", "a"), ("evict", "b")] == actions(planned)
+    assert [("evict", "last")] == actions(forced)
+    assert forced.items[0].reason.endswith("the only copy, as its source is gone")
+
+
+def test_a_session_whose_source_is_gone_is_an_only_copy() -> None:
+    """The store knows that an agent deleted a session; the plan takes it from there."""
+    known = store.Known(Cursor(), 1, 1, 1, gone=True, bytes=9, analysed=1, ended=1)
+    held = inventory(store.Inventory({"a:b": known}, frozenset()))
+
+    assert [True] == [one.only_copy for one in held.items]
+    assert () == plan(CAPS, held, NOW).items
+
+
+def test_the_rule_is_one_sentence_for_all_places() -> None:
+    """It names the days, the limit and what stays."""
+    told = rule(Policy())
+
+    assert "after 45 days while their source can give them again" in told
+    assert "The only copy of a session stays until the transcripts take more than 4 GiB" in told
+    assert "after" not in rule(Policy(raw_max_age_days=0))
 
 
 def test_age_counts_from_the_later_of_analysis_and_last_event() -> None:

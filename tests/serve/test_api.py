@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tests.serve.conftest import House, empty
 from thence.cli.madeup import made_id, token
 from thence.format import layout
 from thence.format.graph import State
-from thence.memory.bills import Bill
+from thence.memory.bills import Bill, with_dollars
 from thence.memory.store import Filter
 from thence.serve.api import At, cursor_at, cursor_text, paged
 
@@ -234,6 +235,17 @@ def test_an_agent_that_is_not_there_is_not_found(house: House, agent: str) -> No
 # -- what is known --------------------------------------------------------------------------
 
 
+def test_the_name_of_claude_s_folder_is_a_project_as_well(house: House) -> None:
+    """Sessions and subagents of a project are found by the id that its own client uses."""
+    folder = next(path for path in house.homes.claude.glob("projects/*") if path.is_dir())
+    listed = house.ask("/api/projects").json["projects"]
+    path = next(one["path"] for one in listed if re.sub(r"\W", "-", one["path"]) == folder.name)
+    ours = layout.project_id(path)
+    asked = [house.ask(f"/api/sessions?project={name}").json for name in (ours, folder.name)]
+
+    assert asked[0]["total"] == asked[1]["total"] > 0
+
+
 def test_hits_of_a_search_are_paged(house: House) -> None:
     """Page by page the same ones as at once."""
     at_once = house.ask("/api/search?q=tide&limit=200").json["hits"]
@@ -272,7 +284,7 @@ def test_digests_signals_and_patterns_are_those_of_the_store(house: House) -> No
     signals = list(house.store.kept("signals"))
     digests = all_of(house, "/api/digests", "digests", 3)
 
-    assert list(house.store.kept("digests")) == digests
+    assert list(map(with_dollars, house.store.kept("digests"))) == digests
     assert signals == all_of(house, "/api/signals", "signals", 2)
     assert [s for s in signals if s["uid"] == MAIN] == all_of(
         house, f"/api/signals?session={MAIN}", "signals", 10

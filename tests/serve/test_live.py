@@ -21,9 +21,11 @@ from tests.serve.conftest import LONG, House, built
 from tests.serve.streams import Listener
 from thence.cli import nudge
 from thence.cli.madeup import made_id
+from thence.format import layout
 from thence.journal import Journal
 from thence.memory import nudges
 from thence.memory.recall import along
+from thence.memory.store import Filter
 from thence.memory.watching import changes
 from thence.serve import clients, live, sweeper
 from thence.serve.clients import Client, frame
@@ -328,7 +330,11 @@ def test_a_subagent_that_goes_on_has_its_own_event(
     say(own_house, "look there as well", path=path)
     told = client.wait_for("agent", 2).data
 
+    nudge = client.wait_for("agentSessionChanged", 2).data
+    cwd = next(own_house.store.sessions(Filter(uids=(told["session_uid"],)))).session.cwd or ""
+
     assert {**before, "events": before["events"] + 1} == told
+    assert {"projectId": layout.project_id(cwd), "agentSessionId": told["agent"]} == nudge
     assert line_now(own_house) == client.line
 
 
@@ -503,7 +509,7 @@ def test_a_slow_client_is_let_go_and_finds_the_rest(
     wait_until(lambda: _followers(own_house) == 2)
     hub, sent = _hub(own_house), 0
     while _lost(own_house) == 0:
-        hub._send(hub._streams[UID, None].clients, [frame("large", "x" * 100_000)])
+        hub._send(hub._streams[UID, None, False].clients, [frame("large", "x" * 100_000)])
         sent += 1
         quick.wait_for("large", sent)
         assert sent < 300
@@ -561,7 +567,7 @@ def test_nobody_is_looked_for_who_has_gone(
     two.close()
     wait_until(lambda: _followers(own_house) == 0)
 
-    assert ([(UID, None)], {}) == (list(still), _hub(own_house)._streams)
+    assert ([(UID, None, False)], {}) == (list(still), _hub(own_house)._streams)
 
 
 @pytest.mark.slow

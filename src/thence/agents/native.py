@@ -58,9 +58,9 @@ class Native:
         for project in _folders(str(root / layout.SESSIONS)):
             for session, parts in _sessions_in(project).items():
                 yield self._source(session, parts, _children(root, session), root)
-        yield from self._local(root)
+        yield from self.find_local(root)
 
-    def _local(self, root: Path) -> Iterator[Source]:
+    def find_local(self, root: Path) -> Iterator[Source]:
         """Find the sessions that a project keeps with itself."""
         sessions = _sessions_in(str(root / layout.LOCAL_SESSIONS))
         owned: dict[str, list[str]] = {}

@@ -38,16 +38,22 @@ class Loaded(msgspec.Struct):
     lines: int = 0
 
 
-def load(path: Path, known: Mapping[str, Adapter] | None = None, uid: str | None = None) -> Loaded:
+def load(
+    path: Path,
+    known: Mapping[str, Adapter] | None = None,
+    uid: str | None = None,
+    elsewhere: Find | None = None,
+) -> Loaded:
     """Read the session that a file or folder belongs to, whoever wrote it.
 
     A database holds many: `uid` says which; without it that is the one that was written last.
+    `elsewhere` returns the sessions that it continues and that do not lie beside it.
     """
     known = adapters() if known is None else known
     look(path)
     found = claimed(path, known, uid)
     if found is not None:
-        return load_source(*found)
+        return load_source(*found, elsewhere)
     names = ", ".join(sorted(known)) or "no agent"
     if path.is_dir():
         raise NotReadable(
@@ -110,6 +116,8 @@ class Generation(msgspec.Struct):
     @property
     def link(self) -> Fact | None:
         """The record that names the session this one continues; None when it continues none."""
+        if all(fact.base is None for fact in self.facts):
+            return None
         own = {fact.file for fact in self.facts if fact.base is None}
         for fact in self.facts:
             if fact.base is not None:
@@ -117,12 +125,16 @@ class Generation(msgspec.Struct):
         return None
 
 
-def load_source(adapter: Adapter, source: Source) -> Loaded:
+def load_source(adapter: Adapter, source: Source, elsewhere: Find | None = None) -> Loaded:
     """Read one session, and as many ancestors as its messages need."""
     events, batch = read_all(adapter, source)
     notices = list(batch.notices)
     own = Generation(source.uid, _claimed(adapter, source, events, notices), batch.torn)
-    find = _finder(adapter, source)
+    beside = _finder(adapter, source)
+
+    def find(child: Generation, base: Base) -> Generation | None:
+        return beside(child, base) or (elsewhere(child, base) if elsewhere else None)
+
     whole = put_together(lineage_of(own, find, notices))
     skipped = batch.skipped + _torn(source, batch.cursor)
     return Loaded(source, whole, skipped, notices, batch.lines)
@@ -193,9 +205,12 @@ def put_together(generations: Sequence[Generation]) -> Whole:
         base = link.base if link is not None else None
         ancestor: Sequence[JSON] = ()
         before: Before | None = None
+        origin: tuple[Whole, int] | None = None
         if above is not None and link is not None and base is not None:
             if link.node.parent == PREVIOUS:
                 ancestor = above.said_before(base)
+                place = above.place_before(base)
+                origin = (above, place) if place is not None else None
             else:
                 before = above.up_to(base)
         above = Whole(
@@ -204,6 +219,7 @@ def put_together(generations: Sequence[Generation]) -> Whole:
             billed=one.billed,
             ancestor=ancestor,
             before=before,
+            origin=origin,
             torn=one.torn,
         )
     assert above is not None  # noqa: S101 - a lineage holds at least the session itself

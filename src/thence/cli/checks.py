@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -320,8 +320,9 @@ def caps(store: Store | None) -> Iterator[Finding]:
 def _projects() -> Iterator[Finding]:
     from thence import Journal
 
-    journal = Journal()
-    steps = journal.cleanup(dry_run=True)
+    told = wiring.settings()
+    journal = Journal(max_bytes=told["journal.max_bytes"])
+    steps = journal.cleanup(dry_run=True, max_sessions=told["journal.max_sessions"])
     removed = Counter(step.held.project for step in steps if step.what == "remove")
     for project, number in removed.items():
         words = f"our own project {clean(project)} is over its cap by {several(number, 'session')}"
@@ -490,6 +491,59 @@ def waiting(home: Path) -> Iterator[Finding]:
         yield Finding("queue", "note", words, "thence sweep")
 
 
+# -- what should run by itself --------------------------------------------------------------
+
+_CADENCE_DAYS = {"daily": 1, "weekly": 7}
+
+
+def cadence(store: Store | None) -> Iterator[Finding]:
+    """Tell whether anything sweeps as often as the settings say."""
+    from thence.cli import scheduling
+
+    often: str = wiring.settings()["session_memory.retention.cadence"]
+    days = _CADENCE_DAYS.get(often)
+    if days is None:  # hooks start the sweeps, and are looked at with the hooks
+        return
+    told: dict[str, JSON] = {"cadence": often}
+    found = [(way.name, way.where() or "") for way in scheduling.installed()]
+    if found:
+        yield Finding("cadence", "ok", f"{often}, by {found[0][0]}", None, told, clean(found[0][1]))
+        return
+    known = store.known().sessions.values() if store is not None else ()
+    last = max((one.ingested or 0 for one in known), default=0) / 1000
+    late = last and time.time() - last > (days + 1) * 86_400
+    words = f"{often}, but nothing runs a sweep: no timer is installed"
+    yield Finding("cadence", "warning" if late else "note", words, "thence schedule install", told)
+
+
+def journals(store: Store | None) -> Iterator[Finding]:
+    """Name journals that projects keep with themselves and of which sessions are not stored."""
+    from thence.agents.native import Native
+
+    stored = store.known().sessions if store is not None else {}
+    known = wiring.local_journals(store) if store is not None else []
+    here = Path.cwd()
+    for folder in dict.fromkeys([*known, here]):
+        local = Native().find_local(folder)
+        missing = [source.uid for source in local if source.uid not in stored]
+        if missing:
+            place = clean(tilde(str(folder)))
+            words = f"{several(len(missing), 'session')} of the journal in {place} not stored"
+            fix = "thence sweep" if folder in known else f"thence sweep --root thence={place}"
+            yield Finding("journals", "warning", words, fix, {"sessions": missing})
+
+
+def other_layouts(known: Mapping[str, Adapter]) -> Iterator[Finding]:
+    """Tell of logs in `projects/ID/sessions`, which no client that we know writes."""
+    for root in wiring.roots(known).get("claude", ()):
+        logs = sorted(str(path) for path in root.glob("projects/*/sessions/*.jsonl"))
+        if logs:
+            words = f"{several(len(logs), 'log')} in projects/*/sessions below {tilde(str(root))}"
+            fix = f"move them up one folder, or thence show {tilde(logs[0])}"
+            told: dict[str, JSON] = {"logs": logs}
+            yield Finding("layout", "warning", clean(f"{words}: not read"), clean(fix), told)
+
+
 # -- links ----------------------------------------------------------------------------------
 
 
@@ -563,6 +617,9 @@ def everything(*, deep: bool) -> list[Finding]:
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
+            ("cadence", lambda: cadence(store)),
+            ("journals", lambda: journals(store)),
+            ("layout", lambda: other_layouts(known)),
             ("links", links),
             ("packages", extensions),
             *_homely(home, unread),

@@ -23,9 +23,13 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.errors import SessionNotFound
+from thence.memory.bills import with_dollars
+from thence.memory.notes import read_notes
+from thence.memory.recall import with_lineage
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
+    from thence.memory.notes import Note
     from thence.memory.store import SessionRow, Store
 
 FEW = 6
@@ -39,14 +43,16 @@ _NAME = 10
 def command(session: str, *, utc: bool, json: bool) -> int:
     """Print the digest of a session."""
     with wiring.store() as store:
-        row = wiring.session(store, session)
+        row = with_lineage(store, [wiring.session(store, session)])[0]
         digest, signals = kept(store, row)
     digest = with_standing(digest, row)
+    uid = row.session.session_uid
+    notes = [note for note in read_notes(wiring.home()) if note.session_uid == uid]
     if json:
-        uid = row.session.session_uid
-        say(as_json({"session_uid": uid, **digest, "signals": signals}))
+        told = {"session_uid": uid, **digest, "signals": signals, "notes": notes}
+        say(as_json(with_dollars(told)))
     else:
-        tell(Account(row, digest, signals, utc=utc).lines(width()))
+        tell(Account(row, digest, signals, notes, utc=utc).lines(width()))
     return 0
 
 
@@ -56,6 +62,11 @@ def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
 
     wanted = Filter(uids=(row.session.session_uid,))
     digest = next(iter(store.kept("digests", wanted)), None)
+    if digest is None and row.session.evicted_at is not None:
+        raise SessionNotFound(
+            f"{row.session.session_uid} was removed before a digest of it was made",
+            hint="thence note lists what was lost",
+        )
     if digest is None:
         raise SessionNotFound(
             f"no digest of {row.session.session_uid} yet", hint="thence sweep makes what is missing"
@@ -85,17 +96,24 @@ class Account:
     """A digest as text. What is not there is not said; any shape is tolerated."""
 
     def __init__(
-        self, row: SessionRow, digest: Mapping[str, JSON], signals: Sequence[JSON], *, utc: bool
+        self,
+        row: SessionRow,
+        digest: Mapping[str, JSON],
+        signals: Sequence[JSON],
+        notes: Sequence[Note] = (),
+        *,
+        utc: bool,
     ) -> None:
         self._row = row
         self._digest = digest
         self._signals = signals
+        self._notes = notes
         self._utc = utc
 
     def lines(self, room: int) -> Iterator[str]:
         """Give the account."""
         row, told = self._row, self._digest
-        yield style(cut(_flat(told.get("title") or row.title or "empty session"), room), bold=True)
+        yield style(cut(_flat(row.title or told.get("title") or "empty session"), room), bold=True)
         for line in flowed(self._about(), room):
             yield style(line, fg=DIM)
         yield ""
@@ -118,6 +136,9 @@ class Account:
         yield from self._part(
             "left open", (_flat(o.get("text")) for o in self._list("todos")), room
         )
+        for kind, name in (("decision", "decided"), ("note", "noted")):
+            found = (note for note in self._notes if note.kind == kind)
+            yield from self._part(name, (_flat(note.text) for note in found), room)
         yield from self._part("signals", map(_signal, self._signals), room)
 
     def _list(self, name: str) -> list[dict[str, JSON]]:

@@ -122,6 +122,8 @@ def _head(findings: Sequence[Finding]) -> str:
         return f"{several(bad, 'thing')} broken, {several(warnings, 'more thing')} to look at"
     if warnings:
         return f"{several(warnings, 'thing')} to look at, nothing is lost"
+    if any(finding.topic == "cadence" and finding.level == "note" for finding in findings):
+        return "all is well, but nothing sweeps by itself"
     return "all is well"
 
 

@@ -210,7 +210,7 @@ def original(wanted: str) -> Loaded:
     from thence.agents.sessions import load
     from thence.cli.kept import is_path
     from thence.memory.fields import located
-    from thence.memory.recall import loaded
+    from thence.memory.recall import loaded, stored_ancestors
 
     if is_path(wanted):
         return load(Path(wanted))
@@ -219,7 +219,8 @@ def original(wanted: str) -> Loaded:
         path = located(row.session.source_path or "")
         if path and not row.gone and Path(path).exists():
             with contextlib.suppress(SessionNotFound):  # its agent deleted it from a database
-                return load(Path(path), uid=row.session.session_uid)
+                uid, ancestors = row.session.session_uid, stored_ancestors(store)
+                return load(Path(path), uid=uid, elsewhere=ancestors)
         return loaded(store, row)
 
 

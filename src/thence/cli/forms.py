@@ -20,9 +20,11 @@ from uuid import UUID, uuid5
 import msgspec
 
 from thence.format.facts import TYPED
+from thence.format.figures import several, short_id
 from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.records import text_of
+from thence.memory.recall import along, event_object
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
@@ -34,13 +36,19 @@ _SPACE = UUID("6f2a6b0e-6d0b-5d0c-9a51-7e1f0c1a5b10")
 
 
 class Branch(NamedTuple):
-    """Which part of a session is told: the live line, the line to one fact, or everything."""
+    """Which part of a session is told: the live line, the line to one fact, or everything.
+
+    What stands in the sessions that it continues comes first, unless `own` is set.
+    """
 
     to: int | None = None
     every: bool = False
+    own: bool = False
 
 
 LIVE = Branch()
+BORDER = "border"
+"""The piece that stands where the part of another session ends."""
 _SAID = {"user_msg": "You", "assistant_msg": "Assistant", "thinking": "Thought"}
 
 
@@ -63,7 +71,7 @@ def lines(whole: Whole) -> Iterator[JSON]:
     fields = msgspec.to_builtins(whole.session())
     yield {"type": "session", "title": whole.title, **fields}
     for event in numbered([*whole.events, *whole.derived]):
-        yield {"type": "event", **msgspec.to_builtins(event)}
+        yield {"type": "event", **event_object(event)}
 
 
 def flat(whole: Whole) -> Iterator[JSON]:
@@ -144,6 +152,11 @@ def _event(kind: str, ts: str, uuid: str, before: str | None, payload: JSON) -> 
 
 def pieces(whole: Whole, branch: Branch = LIVE) -> Iterator[Piece]:
     """Give what was said and done on a line, compacted parts included; or on all of them."""
+    for part in () if branch.own else whole.inherited(branch.to, boundaries=False):
+        events = along(part.whole, part.places)
+        yield from (piece for event in events if (piece := _piece(event)) and piece.text.strip())
+        words = f"{short_id(part.whole.native)}, {several(part.messages, 'message')}"
+        yield Piece(BORDER, "Continued from", words)
     line = {whole.facts[at].node.id for at in whole.graph.chain(branch.to, boundaries=False)}
     for event in whole.events:
         if event.state is State.INTERNAL or not (branch.every or event.native_id in line):
@@ -204,6 +217,9 @@ def markdown(whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC) -> Iterato
     yield ""
     yield from (f"- {name}: {_escape_inline(value)}" for name, value in _about(whole))
     for piece in pieces(whole, branch):
+        if piece.kind == BORDER:
+            yield from ("", f"*{piece.title} {_escape_inline(piece.text)}*", "", "---")
+            continue
         moment = f" ({told})" if (told := _moment(piece.ts, zone)) else ""
         off = f", {_escape_inline(_one_line(piece.off))}" if piece.off else ""
         yield ""
@@ -336,6 +352,9 @@ def page(whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC) -> Iterator[st
 
 def _section(piece: Piece, zone: tzinfo) -> Iterator[str]:
     text, head = html.escape(piece.text.rstrip("\n")), html.escape(piece.title)
+    if piece.kind == BORDER:
+        yield f"<p><i>{head} {text}</i></p><hr>"
+        return
     moment = f" <time>{html.escape(told)}</time>" if (told := _moment(piece.ts, zone)) else ""
     off = f" <i>{html.escape(piece.off)}</i>" if piece.off else ""
     marks = ("failed" if piece.failed else "", "off" if piece.off else "")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, Cell, Column, short_id, table, tell
 from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
+from thence.errors import SKIPS
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -34,13 +36,30 @@ _WORDS = {"drop_unanalysed": "lose", "analyse": "analyse"}
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would go and why; change nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--max-sessions",
+    type=click.IntRange(1, 1_000_000),
+    help="Sessions of our own to keep per project; else journal.max_sessions, 100.",
+)
+@click.option(
+    "--max-bytes",
+    metavar="SIZE",
+    help="Size from which a file of ours is sealed; else journal.max_bytes, 50MiB.",
+)
 @options.as_json
-def command(*, dry_run: bool, yes: bool, json: bool) -> int:
+def command(
+    *, dry_run: bool, yes: bool, max_sessions: int | None, max_bytes: str | None, json: bool
+) -> int:
     """Plan, show, and do it."""
     from thence import Journal
+    from thence.cli.notes import write_losses
+    from thence.cli.sweep import lost_words
 
-    journal = Journal()
-    steps = [step for step in journal.cleanup(dry_run=True) if step.what != "keep"]
+    told = wiring.settings()
+    journal = Journal(max_bytes=_size(max_bytes) if max_bytes else told["journal.max_bytes"])
+    most = max_sessions or told["journal.max_sessions"]
+    steps = journal.cleanup(dry_run=True, max_sessions=most)
+    steps = [step for step in steps if step.what != "keep"]
     if not wiring.has_store():
         return _without_store(journal, steps, dry_run=dry_run, yes=yes, json=json)
     with wiring.store() as store, store.sweeping(WAIT):
@@ -55,9 +74,22 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
                 confirm(yes=yes, json=json, what="go on")
             pending = collection.carry_out(plan)
             _clean_up(journal, steps)
+    problems = write_losses(collection.losses)
     if json:
-        say(as_json(_object(plan, steps, dry_run=dry_run) | {"pending": pending}))
-    return 0
+        losses = {"losses": collection.losses, "notes": problems}
+        say(as_json(_object(plan, steps, dry_run=dry_run) | {"pending": pending, **losses}))
+    elif collection.losses:
+        words = [f"LOST: {lost_words(collection.losses)}", *problems]
+        tell(style(line, fg="red") for one in words for line in wrap(clean(one), width()))
+    return SKIPS if collection.losses else 0
+
+
+def _size(text: str) -> int:
+    """Read the size that an option gives."""
+    try:
+        return config.size(text)
+    except ValueError as error:
+        raise click.UsageError(f"--max-bytes: {error.args[0]}; {error.args[1]}") from None
 
 
 def _without_store(
@@ -102,12 +134,16 @@ class Collection:
         self._store = store
         self._policy = wiring.policy()
         self._running = _running()
+        self.losses: dict[str, str] = {}
+        """What went without a digest, and why."""
 
     def plan(self, failed: frozenset[str] = frozenset()) -> Plan:
         """Plan for what is there now."""
         from thence.memory import retention
+        from thence.memory.places import only_copies
 
-        held = retention.inventory(self._store.known(), self._running, failed)
+        known = self._store.known()
+        held = retention.inventory(known, self._running, failed, only_copies(known))
         return retention.plan(self._policy, held, datetime.now(UTC))
 
     def final(self) -> Plan:
@@ -129,6 +165,8 @@ class Collection:
             why = {item.session_uid: item.reason for item in items if item.session_uid}
             if why:
                 pending += self._store.remove(list(why), why=why, lost=lost)
+            if lost:
+                self.losses = why
         wiring.let_go(self._store)
         return pending
 

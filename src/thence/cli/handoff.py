@@ -75,7 +75,7 @@ def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
     """Load a session from its source, unredacted; where that is gone, as it was kept."""
     from thence.agents.sessions import load
     from thence.memory.fields import located
-    from thence.memory.recall import loaded
+    from thence.memory.recall import loaded, stored_ancestors
 
     if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
         return load(Path(wanted)), ()
@@ -84,7 +84,8 @@ def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
         source = located(row.session.source_path or "")
         if source and os.path.lexists(source):
             with suppress(SessionNotFound):  # its agent deleted it from a database
-                return load(Path(source), uid=row.session.session_uid), ()
+                uid, ancestors = row.session.session_uid, stored_ancestors(store)
+                return load(Path(source), uid=uid, elsewhere=ancestors), ()
         return loaded(store, row), (REDACTED,)
 
 

@@ -35,9 +35,22 @@ from thence.cli.columns import (
     titled,
     when,
 )
-from thence.cli.terminal import as_json, clean, cut, say, several, size, spaced, style, width
+from thence.cli.terminal import (
+    as_json,
+    clean,
+    cut,
+    say,
+    several,
+    size,
+    spaced,
+    style,
+    width,
+    wrap,
+)
 from thence.format.figures import argument
 from thence.memory.bills import totals_by_day
+from thence.memory.notes import age_removal_start
+from thence.memory.retention import rule
 from thence.memory.standing import (
     Now,
     Risk,
@@ -88,6 +101,7 @@ def show(*, json: bool, utc: bool) -> None:
     with wiring.store() as store:
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
         home.heard = heard(wiring.home())
+        home.announced = age_removal_start(wiring.home())
         if json:
             say(as_json(home.object()))
         else:
@@ -118,6 +132,8 @@ class Home:
         }
         self.total = store.totals()[0]
         self.heard: Mapping[str, datetime] = {}
+        self.announced: datetime | None = None
+        """From when on sessions go by their age, if that is announced."""
 
     def _back(self, days: int) -> int:
         """Give the start of the day so many days ago, today counted."""
@@ -161,6 +177,7 @@ class Home:
                 "raw_bytes": self.total.raw_bytes,
                 "raw_soft_cap_bytes": self.policy.raw_soft_cap_bytes,
                 "raw_hard_cap_bytes": self.policy.raw_hard_cap_bytes,
+                "rule": rule(self.policy),
             },
             "hooks_heard": {agent: seen.isoformat() for agent, seen in self.heard.items()},
         }
@@ -181,6 +198,10 @@ class Home:
         yield from self._spending(room)
         yield ""
         yield self._size(room)
+        yield from (style(line, fg=DIM) for line in wrap(rule(self.policy), room))
+        if self.announced is not None and self.announced > self.at:
+            words = f"The first ones go by their age from {self.announced:%Y-%m-%d} on"
+            yield style(cut(f"{words}: thence gc -n names them", room), fg="yellow")
         if self.heard:
             told = (f"{clean(agent)} {_since(seen, self.at)}" for agent, seen in self.heard.items())
             yield cut(f"hooks  heard of {', '.join(told)}", room)
@@ -459,10 +480,8 @@ class First:
         place = clean(tilde(str(wiring.home())))
         said = (
             "thence reads these files and never changes them. It would keep a copy without secrets"
-            f" in {place}{kept}. Nothing leaves this machine."
+            f" in {place}{kept}. Nothing leaves this machine. {rule(wiring.policy())}"
         )
-        from thence.cli.terminal import wrap
-
         yield from wrap(said, room)
         if self.risks:
             many = several(len(self.risks), "session")

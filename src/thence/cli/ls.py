@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from thence.memory.store import Filter, SessionRow, Store, Total
 
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
-Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
+Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
 SHOWN = 20
 
 _STANDING: dict[Standing, tuple[str, str]] = {
@@ -75,6 +75,8 @@ def command(
     json: bool,
 ) -> int:
     """Print the sessions that are wanted."""
+    import msgspec
+
     from thence.memory.search import moment
     from thence.memory.store import Filter
 
@@ -87,6 +89,8 @@ def command(
         order=sort,
         limit=number,
     )
+    if outcome == "running":  # never stored: it holds only while somebody looks
+        wanted, running = msgspec.structs.replace(wanted, outcome=None), True
     with wiring.store() as store:
         if at_risk:
             return _at_risk(store, wanted, json=json)
@@ -117,7 +121,9 @@ class Listing:
 
             self.rows = open_ones(store, wanted, now, at.timestamp())
         else:
-            self.rows = list(store.sessions(wanted))
+            from thence.memory.recall import with_lineage
+
+            self.rows = with_lineage(store, list(store.sessions(wanted)))
         self._ids = short_ids([row.session.native_session_id for row in self.rows])
         self.total = _total(store, wanted, self.rows if running else None)
 

@@ -9,6 +9,7 @@ changes nothing about the file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,14 +17,16 @@ import click
 
 from thence import config
 from thence.cli import wiring
-from thence.cli.columns import DIM, ago, present, project, tell, tilde, when
+from thence.cli.columns import DIM, ago, present, project, short_id, tell, tilde, when
 from thence.cli.terminal import as_json, clean, say, style, width, wrap
-from thence.errors import BadConfig
+from thence.errors import BadConfig, ThenceError
 from thence.memory.notes import note_path, read_notes
+from thence.memory.store import DATA_LOSS
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.memory.notes import Kind, Note, Origin
+    from thence.memory.store import Store
 
 PATIENCE: Final = 5.0
 """Seconds that a hub may take to answer."""
@@ -76,6 +79,33 @@ def post(told: dict[str, JSON]) -> str | None:
         return f"{hub} did not take it: {error}"
 
 
+def write_losses(losses: Mapping[str, str]) -> list[str]:
+    """Write a note of each session that was lost and post it; why some were not, if so."""
+    problems: list[str] = []
+    for uid, reason in losses.items():
+        try:
+            told = write("note", f"{DATA_LOSS}: {uid}: {reason}", uid, origin="thence")
+        except (ThenceError, OSError) as error:
+            problems.append(f"the loss of {uid} could not be written down: {error}")
+            continue
+        if failed := post(told):
+            problems.append(f"the hub was not told of the loss of {uid}: {failed}")
+    return list(dict.fromkeys(problems))
+
+
+def post_digests(store: Store, uids: Sequence[str]) -> str | None:
+    """Post the digests of sessions to the hub, if that is set; why that did not work, if so."""
+    told = wiring.settings()
+    if not (uids and told["session_memory.hub"] and told["session_memory.hub_digests"]):
+        return None
+    from thence.memory.store import Filter
+
+    for sent, digest in enumerate(store.kept("digests", Filter(uids=tuple(uids)))):
+        if failed := post({"type": "digest", "session_uid": digest["uid"], **digest}):
+            return f"{len(uids) - sent} digests were not posted: {failed}"
+    return None
+
+
 def handle(kind: Kind, words: tuple[str, ...], wanted: str | None, *, json: bool) -> int:
     """Write one down, or without words list what is there."""
     session = _session(wanted)
@@ -112,7 +142,8 @@ def _list(kind: Kind, session: str | None, *, json: bool) -> int:
         return 0
     now = present()
     for note in reversed(notes[-LISTED:]):
-        parts = (ago(when(note.ts), now), project(note.cwd), note.author)
+        of = f"session {short_id(note.session_uid.partition(':')[2])}" if note.session_uid else ""
+        parts = (ago(when(note.ts), now), project(note.cwd), clean(of), note.author)
         tell([style(f"{parts[0]:>6}  {'  '.join(filter(None, parts[1:]))}", fg=DIM)])
         tell([f"        {line}" for line in wrap(note.text, width() - 8)])
     if not notes:

@@ -39,7 +39,7 @@ from thence.format.nodes import Is
 from thence.format.normal import one_line
 from thence.format.records import Usage, text_of, word
 from thence.format.turn import TurnState
-from thence.format.whole import REWRITTEN
+from thence.format.whole import REWRITTEN, Part
 from thence.memory.descent import tie
 from thence.memory.notes import Note
 from thence.memory.recall import event_name
@@ -74,9 +74,14 @@ class Page:
         to: int | None = None,
         zone: tzinfo = UTC,
         notes: Sequence[Note] = (),
+        own: bool = False,
     ) -> None:
-        """Lay out a session; `notes` are the decisions and notes that belong to it."""
+        """Lay out a session; `notes` are the decisions and notes that belong to it.
+
+        With `own` what stands in the sessions that it continues is counted only.
+        """
         self.notes = notes
+        self.own = own
         self.to = to
         self.zone = zone
         self.loaded = loaded
@@ -193,16 +198,20 @@ class Page:
         yield self._turn()
 
     def _before(self) -> Iterator[str]:
-        """Say what the session goes on from: other sessions' events are not shown again."""
-        whole = self.whole
-        if whole.before.facts or whole.ancestor:
-            number = len(whole.before.facts) or len(whole.ancestor)
-            what = "event" if whole.before.facts else "message"
-            edge = next((e for e in whole.edges if not e.child), None)
-            name = short_id(edge.session) if edge else "an older session"
-            yield style(
-                cut(f"┊    goes on from {clean(name)}, {several(number, what)}", self.room), fg=_DIM
-            )
+        """Give the line in the sessions that this one continues, each with its border."""
+        for part in self.whole.inherited(self.to, boundaries=not self.opened):
+            if not self.own:
+                loaded = Loaded(self.loaded.source, part.whole, [], [])
+                page = Page(loaded, self.room, opened=self.opened, full=self.full, zone=self.zone)
+                yield from page.part(part.places)
+            yield self._border(part.whole.native, part.messages)
+
+    def _border(self, name: str | None, messages: int) -> str:
+        """Mark where the part of another session ends, and say how much of it there is."""
+        hidden = ", not shown" if self.own else ""
+        source = short_id(name) if name else "another session"
+        words = f"┄┄   continued from {clean(source)}, {several(messages, 'message')}{hidden}"
+        return style(cut(words, self.room), fg=_DIM)
 
     def part(self, places: Sequence[int]) -> Iterator[str]:
         """Give some facts of a line, and nothing that parted from it."""
@@ -212,7 +221,7 @@ class Page:
         """Give a run of facts, a step to the right if it is a branch."""
         copies: list[int] = []
         for place in places:
-            if self.whole.states[place] is State.REPLAYED and not self.opened:
+            if self.whole.states[place] is State.REPLAYED and not (step or self.opened):
                 copies.append(place)
                 continue
             yield from self._copied(copies, step)
@@ -223,12 +232,14 @@ class Page:
         yield from self._copied(copies, step)
 
     def _copied(self, places: list[int], step: str) -> Iterator[str]:
-        """Say how much of the line was copied from the session that owns it."""
+        """Give the part of the line that was copied from the session that owns it."""
         if places:
+            if not self.own:
+                for place in places:
+                    yield from self._fact(place, step)
             owner = next((f.origin for p in places if (f := self.whole.facts[p]).origin), None)
-            name = f" from {short_id(owner)}" if owner else ""
-            said = f"{step}┊    copied{name}: {several(self._events(places), 'event')}"
-            yield style(cut(said, self.room), fg=_DIM)
+            owner = owner or next((e.session for e in self.whole.edges if not e.child), None)
+            yield self._border(owner, Part(self.whole, places).messages)
 
     def _fact(self, place: int, step: str) -> Iterator[str]:
         fact = self.whole.facts[place]

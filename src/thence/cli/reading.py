@@ -6,7 +6,7 @@ A torn last line is none of these, for its writer may still be writing it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from thence.agents.sessions import Loaded
 from thence.cli.terminal import clean, columns, cut, several, size
@@ -16,7 +16,7 @@ from thence.format.codec import TORN
 from thence.format.facts import Block, text_in
 from thence.format.records import Notice, Skipped
 from thence.format.todos import Step, Todo, pending
-from thence.format.whole import Whole
+from thence.format.whole import Part, Whole
 
 
 def exit_code(skipped: Sequence[Skipped]) -> int:
@@ -42,22 +42,30 @@ def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
 
 
 def promises(whole: Whole) -> list[Todo]:
-    """Return what is open on the live line, compacted parts included; see `format.todos`."""
+    """Return what is open on the live line, compacted parts included; see `format.todos`.
+
+    What the sessions left open that this one continues is open here as well.
+    """
     from thence.memory.course import Course
     from thence.memory.outcome import judge
 
-    results = {pair.call.call: pair for pair in whole.calls}
-    steps: list[Step] = []
-    for place in whole.graph.chain(boundaries=False):
-        fact = whole.facts[place]
+    parts = [*whole.inherited(boundaries=False), Part(whole, whole.graph.chain(boundaries=False))]
+    steps = [step for part in parts for step in _steps(part)]
+    course = Course(whole)
+    return pending(steps, ended_well=course.has_ended_well(judge(course).outcome))
+
+
+def _steps(part: Part) -> Iterator[Step]:
+    """Yield what was said and done on a part of a line."""
+    results = {pair.call.call: pair for pair in part.whole.calls}
+    for place in part.places:
+        fact = part.whole.facts[place]
         for block in fact.blocks:
             if block.kind in ("user_msg", "assistant_msg"):
                 role = "assistant" if block.kind == "assistant_msg" else "user"
-                steps.append(Step(fact.node.id, role, text_in(block)))
+                yield Step(fact.node.id, role, text_in(block))
             elif block.kind == "tool_call":
-                steps.append(_step(fact.node.id, block, results.get(block.call)))
-    course = Course(whole)
-    return pending(steps, ended_well=course.has_ended_well(judge(course).outcome))
+                yield _step(fact.node.id, block, results.get(block.call))
 
 
 def _step(event: str, block: Block, pair: joins.Call | None) -> Step:

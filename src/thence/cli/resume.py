@@ -88,6 +88,7 @@ class Way(NamedTuple):
     "resume", help="Resume a session in its agent, or in another one. Without ID: choose."
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
+@click.option("--last", is_flag=True, help="The session that was written last.")
 @click.option("--exec", "run", is_flag=True, help="Run it, instead of printing what to type.")
 @click.option(
     "--with",
@@ -104,22 +105,27 @@ def command(
     project: str | None,
     other: str | None,
     *,
+    last: bool,
     run: bool,
     json: bool,
 ) -> int:
     """Print how a session is gone on with, or do it."""
+    if last and wanted is not None:
+        raise click.UsageError("give an ID or --last, not both")
     known = wiring.adapters()
     with wiring.store() as store:
         if wanted is None:
             rows = _rows(store, agent, project)
-            if json:
+            if json and not last:
                 say(as_json([way_of(row, known).told() for row in rows[:LISTED]]))
                 return 0
-            row = _chosen(rows)
+            row = rows[0] if last else _chosen(rows)
             if row is None:
                 return 0
         else:
-            row = wiring.session(store, wanted)
+            from thence.memory.recall import with_lineage
+
+            row = with_lineage(store, [wiring.session(store, wanted)])[0]
     if other is not None and other != row.session.flavor:
         way = _handed(row, other, run=run)
     else:
@@ -256,10 +262,11 @@ def _become(way: Way) -> None:
 
 
 def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionRow]:
+    from thence.memory.recall import with_lineage
     from thence.memory.store import Filter
 
     rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
-    found = [row for row in rows if not row.gone]
+    found = with_lineage(store, [row for row in rows if not row.gone])
     if not found:
         raise SessionNotFound("no session fits", hint="thence ls lists what is kept")
     return found

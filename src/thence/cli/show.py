@@ -47,6 +47,7 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
     show_default=True,
     help="What to do in messages with calls that never got a result.",
 )
+@options.own
 @options.utc
 @options.as_json
 def command(
@@ -58,6 +59,7 @@ def command(
     *,
     full: bool,
     sample: bool,
+    own: bool,
     utc: bool,
     json: bool,
 ) -> int:
@@ -77,24 +79,32 @@ def command(
         from thence.format import spills
 
         whole = loaded.whole
-        messages = whole.messages(orphans, to=to).messages
+        messages = whole.messages(orphans, to=to, own=own).messages
         outputs = spills.texts([*whole.before.facts, *whole.facts]) if full else {}
         say(as_json(spills.inlined(messages, outputs) if outputs else messages))
     elif form == "events" or (json and form == "text"):
-        say(as_json(events(loaded)))
+        say(as_json(events(loaded, to, own=own)))
     else:
         zone = present(utc=utc).tzinfo or UTC
         if form == "text":
             from thence.cli.page import Page
 
             notes = _notes(loaded)
-            page = Page(loaded, width(), opened=every, full=full, to=to, zone=zone, notes=notes)
+            page = Page(
+                *(loaded, width()),
+                opened=every,
+                full=full,
+                to=to,
+                zone=zone,
+                notes=notes,
+                own=own,
+            )
             tell(page.lines() if around is None else near(page, around))
         else:
             from thence.cli import forms
 
             made = forms.markdown if form == "markdown" else forms.page
-            told = made(loaded.whole, forms.Branch(to, every), zone)
+            told = made(loaded.whole, forms.Branch(to, every, own), zone)
             tell(clean(line) for part in told for line in part.split("\n"))
     return exit_code(loaded.skipped)
 
@@ -114,13 +124,19 @@ def _sample() -> Loaded:
         return load(path)
 
 
-def events(loaded: Loaded) -> JSON:
-    """Give every event with its number and state, those derived from them, and what was found."""
+def events(loaded: Loaded, to: int | None = None, *, own: bool = False) -> JSON:
+    """Give every event with its number and state, those derived from them, and what was found.
+
+    Events of the sessions that this one continues stand apart, unless only its `own` are wanted.
+    """
     from collections import Counter
 
     from thence.format.normal import numbered
+    from thence.memory.notes import note_events
+    from thence.memory.recall import along, event_object
 
-    whole = loaded.whole
+    whole, notes = loaded.whole, _notes(loaded)
+    inherited = [] if own else whole.inherited(to, boundaries=False)
     states = Counter(event.state for event in whole.events)
     return {
         "session_id": whole.native,
@@ -131,8 +147,19 @@ def events(loaded: Loaded) -> JSON:
         "spent": whole.spent,
         "edges": whole.edges,
         "pending": promises(whole),
-        "notes": _notes(loaded),
+        "notes": notes,
         "skipped": loaded.skipped,
         "notices": notices(loaded),
-        "events": numbered([*whole.events, *whole.derived]),
+        "continued_from": [
+            {
+                "session_uid": part.whole.uid,
+                "messages": part.messages,
+                "events": list(map(event_object, along(part.whole, part.places))),
+            }
+            for part in inherited
+        ],
+        "events": [
+            event_object(event)
+            for event in numbered([*whole.events, *whole.derived, *note_events(notes, whole.uid)])
+        ],
     }

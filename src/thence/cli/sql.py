@@ -83,7 +83,8 @@ def command(
     if question == STDIN:
         question = sys.stdin.read()
     where = folder if folder is not None else _brought_up(json=json)
-    answer = ask(where, question, limit=limit or None)
+    open_now = _open_now() if folder is None else {}
+    answer = ask(where, question, limit=limit or None, open_now=open_now)
     if json:
         say(as_json(_objects(answer)))
     elif csv_:
@@ -93,6 +94,20 @@ def command(
     if answer.cut:
         click.echo(f"the first {several(limit, 'row')}; --limit 0 gives all", err=True)
     return 0
+
+
+def _open_now() -> dict[str, str]:
+    """Tell which sessions run or wait now, by their uids."""
+    import time
+
+    from thence.memory import standing
+    from thence.memory.store import Filter
+
+    known, at = wiring.tellers(), time.time()
+    now = standing.now(known, wiring.roots(known))
+    with wiring.store() as store:
+        rows = standing.open_ones(store, Filter(), now, at)
+    return {row.session.session_uid: now.of(row, at) or "" for row in rows}
 
 
 def _brought_up(*, json: bool) -> Path:

@@ -17,8 +17,9 @@ import click
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import Cell, Column, present, table, tell, tilde
-from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
+from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
 from thence.errors import SKIPS, STOPPED, ThenceError
+from thence.memory.store import DATA_LOSS
 
 if TYPE_CHECKING:
     from thence.agents import Adapter, Source
@@ -39,6 +40,9 @@ QUIET, LATEST, SHARE = 5.0, 60.0, 9.0
 there is no quiet; and how much longer than digesting took the rest of it waits."""
 DIGEST_LIMIT_S = 0.3
 """Seconds of digesting after which a watching sweep looks for new lines again."""
+
+LOCAL = "thence"
+"""The agent whose sessions a project may keep with itself."""
 
 Roots = dict[str, list[Path]]
 
@@ -87,6 +91,9 @@ def command(
     run = Run(known, roots, agents, _telling(progress, json=json), json=json, asked=bool(given))
     run.strict = strict
     with interruptible(), wiring.store(must_exist=False) as store:
+        if not given and (not agents or LOCAL in agents):
+            local = [*roots.get(LOCAL, ()), *wiring.local_journals(store)]
+            roots |= {LOCAL: list(dict.fromkeys(local))} if local else {}
         before = store.totals()[0].sessions
         try:
             return run.watch(store) if watch else run.once(store)
@@ -193,6 +200,12 @@ class Run:
                 wiring.let_go(store, sweep.redacted_again)
             taken.done()
         self._progress.end()
+        if report.losses or sweep.digested:
+            from thence.cli.notes import post_digests, write_losses
+
+            report.notes += write_losses(report.losses)
+            if problem := post_digests(store, sweep.digested):
+                report.notes.append(problem)
         return report
 
     def _said(self, report: Report, room: int) -> Iterator[str]:
@@ -202,6 +215,7 @@ class Run:
             return
         there = {name: [p for p in paths if p.is_dir()] for name, paths in self._roots.items()}
         yield from looked(self._known, {name: paths for name, paths in there.items() if paths})
+        yield from _removed(report, room)
         yield from _not_used(report, room)
 
     def _note(self, progress: Progress) -> None:
@@ -239,7 +253,7 @@ class Run:
             import json
 
             click.echo(json.dumps(_object(report)))
-        elif first or report.events or report.skipped or report.failed or _reprocessed(report):
+        elif first or report.events or report.lost or _is_worth_telling(report):
             clock = style(f"{present():%H:%M:%S}", fg="bright_black")
             lines = list(self._said(report, width() - 10))
             tell([f"{clock}  {lines[0]}", *(f"{' ' * 10}{line}" for line in lines[1:])])
@@ -343,11 +357,36 @@ def said(report: Report, room: int) -> Iterator[str]:
         were = "was" if report.vanished == 1 else "were"
         yield cut(f"  {deleted} {were} deleted before they could be read", room)
     yield from _left_out(report, room)
-    if report.evicted:
-        yield f"  {several(report.evicted, 'session')} evicted; their digests stay"
-    for note in report.notes:
-        yield style(cut(f"  {clean(note)}", room), fg="yellow")
+    yield from _removed(report, room)
     yield from _not_used(report, room)
+
+
+def _removed(report: Report, room: int) -> Iterator[str]:
+    """Say what was removed, what of it is lost, and what the user must know besides."""
+    if number := report.evicted - report.lost:
+        yield f"  {several(number, 'transcript')} removed; the digests stay"
+    if report.only_copies:
+        only = several(report.only_copies, "transcript")
+        words = f"{only} of these had no source any more: the digest is all there is"
+        yield from _wrapped(words, room, "yellow")
+    if report.lost:
+        yield from _wrapped(f"LOST: {lost_words(report.losses)}", room, "red")
+    for note in report.notes:
+        if not note.startswith(DATA_LOSS):
+            yield from _wrapped(clean(note), room, "yellow")
+
+
+def lost_words(losses: Mapping[str, str]) -> str:
+    """Say in a sentence how many sessions were lost, and why the first of them was."""
+    many, reason = several(len(losses), "session"), next(iter(losses.values()), "")
+    were = "was" if len(losses) == 1 else "were"
+    why = reason.removesuffix(": data loss")
+    return f"{many} {were} removed before a digest told of all of it: {why}"
+
+
+def _wrapped(text: str, room: int, colour: str) -> Iterator[str]:
+    """Give a sentence that must not be cut."""
+    yield from (style(f"  {line}", fg=colour) for line in wrap(text, room - 2))
 
 
 def _not_used(report: Report, room: int) -> Iterator[str]:
@@ -361,6 +400,11 @@ def _not_used(report: Report, room: int) -> Iterator[str]:
         what = problem.group.rpartition(".")[2].removesuffix("s")
         words = f"  {what} {problem.name} of {problem.package} is not used: {problem.why}"
         yield style(cut(clean(words), room), fg="yellow")
+
+
+def _is_worth_telling(report: Report) -> bool:
+    """Whether a watching sweep did or missed something that is no new event."""
+    return bool(report.skipped or report.failed or _reprocessed(report))
 
 
 def _reprocessed(report: Report) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from thence.agents.sessions import Loaded
 from thence.cli import options
 from thence.cli.columns import DIM, TICKS, WIDE, Cell, money, present, short_id, tell, titled, when
 from thence.cli.terminal import (
@@ -30,10 +31,10 @@ from thence.format.nodes import Is
 from thence.format.normal import one_line
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
     from thence.cli.page import Page
     from thence.format.facts import Edge, Fact
     from thence.format.records import JSON
+    from thence.format.whole import Part
 
 _GONE = (State.DEAD, State.ROLLED_BACK)
 OPEN = timedelta(hours=1)
@@ -45,13 +46,14 @@ FEW = 4
 @click.command("tree", help="Draw a session's branches.")
 @click.argument("session")
 @click.option("--all", "everything", is_flag=True, help="Every event, not only the prompts.")
+@options.own
 @options.utc
 @options.as_json
-def command(session: str, *, everything: bool, utc: bool, json: bool) -> int:
+def command(session: str, *, everything: bool, own: bool, utc: bool, json: bool) -> int:
     """Draw a session that is kept, or one that lies in a file."""
     from thence.cli.kept import named
 
-    tree = Tree(named(session), present(utc=utc), everything=everything)
+    tree = Tree(named(session), present(utc=utc), everything=everything, own=own)
     if json:
         say(as_json(tree.object()))
     else:
@@ -62,10 +64,14 @@ def command(session: str, *, everything: bool, utc: bool, json: bool) -> int:
 class Tree:
     """The drawing of one session."""
 
-    def __init__(self, loaded: Loaded, at: datetime, *, everything: bool = False) -> None:
+    def __init__(
+        self, loaded: Loaded, at: datetime, *, everything: bool = False, own: bool = False
+    ) -> None:
         from thence.cli.page import Page
 
         self.whole = loaded.whole
+        self._loaded = loaded
+        self._own = own
         self._page: Page = Page(loaded, 80)
         self._at = at
         self._zone = at.tzinfo
@@ -149,7 +155,24 @@ class Tree:
                 for channel, places in self._page.channels.items()
             ],
             "edges": self.whole.edges,
+            "continued_from": [
+                {
+                    "session_uid": part.whole.uid,
+                    "messages": part.messages,
+                    "turns": [
+                        {"event": fact.node.id, "ts": fact.ts, "prompt": self._said(fact)}
+                        for fact in map(part.whole.facts.__getitem__, part.places)
+                        if fact.node.flags & Is.PROMPT
+                    ],
+                }
+                for part in self._inherited
+            ],
         }
+
+    @cached_property
+    def _inherited(self) -> list[Part]:
+        """What stands on the line in the sessions that this one continues."""
+        return [] if self._own else self.whole.inherited(boundaries=False)
 
     def _money(self, places: Iterable[int]) -> dict[str, JSON]:
         ticks, unknown = self._cost(places)
@@ -177,13 +200,23 @@ class Tree:
         yield cut(self._sums(), room)
 
     def _before(self, room: int) -> Iterator[str]:
+        for part in self._inherited:
+            loaded = Loaded(self._loaded.source, part.whole, [], [])
+            above = Tree(loaded, self._at, everything=self._everything, own=True)
+            for place in part.places:
+                yield from above._place(place, room, parted=False)
+            name = short_id(part.whole.native)
+            words = f"continued from {name}, {several(part.messages, 'message')}"
+            yield self._row("┄┄", words, room, colour=DIM)
+        if self._inherited:
+            return
         for edge in self.whole.edges:
             if not edge.child:
                 whose = f"{clean(edge.agent)} " if edge.agent else ""
                 said = f"{_CAME.get(edge.link, edge.link)} {whose}{short_id(edge.session)}"
                 yield self._row("┊", said, room, colour=DIM)
 
-    def _place(self, place: int, room: int) -> Iterator[str]:
+    def _place(self, place: int, room: int, *, parted: bool = True) -> Iterator[str]:
         fact = self.whole.facts[place]
         if fact.node.flags & Is.CLEARS:
             yield self._row("═", "context cleared", room, fact, colour="cyan")
@@ -202,7 +235,8 @@ class Tree:
             for call in lost:
                 said = f"○ {self._call_said(fact, call)}"
                 yield self._row("│", said, room, fact, name="orphaned", colour="red")
-        yield from self._parted(place, room)
+        if parted:
+            yield from self._parted(place, room)
 
     def _prompt(self, place: int, room: int) -> str:
         fact = self.whole.facts[place]

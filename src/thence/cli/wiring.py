@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -242,6 +243,30 @@ def roots(
     return out
 
 
+def local_journals(opened: Store) -> list[Path]:
+    """Return the known projects that keep sessions of the journal with themselves.
+
+    Logs name projects, and a log may name any folder: only those of this user are looked into.
+    """
+    from thence.memory.exclusion import Exclusion
+
+    excluded = Exclusion(settings()["session_memory.exclude"])
+    named = (one.key[0] for one in opened.totals(["project"]))
+    projects = (Path(project) for project in named if project and not excluded.means(project))
+    return [project for project in projects if project.is_absolute() and _has_journal(project)]
+
+
+def _has_journal(project: Path) -> bool:
+    """Whether a folder holds the sessions of a journal, in a folder of this user."""
+    from thence.format.layout import LOCAL_SESSIONS
+
+    try:
+        status = (project / LOCAL_SESSIONS).lstat()
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
 def _given(known: Mapping[str, Adapter], given: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
     paths: dict[str, list[Path]] = {}
     for one in given:
@@ -318,6 +343,9 @@ def sweep_of(
     anew: Collection[str] = (),
 ) -> Sweep:
     """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
+    from functools import partial
+
+    from thence.memory.notes import announce_age_removal
     from thence.memory.sweep import Sweep
 
     told = settings()
@@ -334,6 +362,7 @@ def sweep_of(
         address=_whole_address(),
         digests=digests,
         anew=anew,
+        announce=partial(announce_age_removal, home()),
     )
 
 

@@ -56,6 +56,28 @@ class Before(msgspec.Struct, frozen=True):
 
     facts: list[Fact]
     end: str | None = None
+    owners: list[tuple[Whole, int]] = []
+    """The session of each of these facts, and its place there."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The part of a line that stands in another session, which this one continues."""
+
+    whole: Whole
+    places: list[int]
+
+    @property
+    def messages(self) -> int:
+        """How many messages it holds: blocks of one side in sequence are one."""
+        facts, nodes = self.whole.facts, self.whole.graph.nodes
+        said = (facts[at] for at in self.places if not nodes[at].flags & Is.SIDE)
+        roles = [
+            "assistant" if block.role == "assistant" else "user"
+            for fact in said
+            for block in fact.blocks
+            if block.role != "system"
+        ]
+        return sum(1 for at, role in enumerate(roles) if not at or role != roles[at - 1])
 
 
 class Whole:
@@ -70,18 +92,21 @@ class Whole:
         billed: Container[str] = frozenset(),
         ancestor: Sequence[JSON] = (),
         before: Before | None = None,
+        origin: tuple[Whole, int] | None = None,
         torn: bool = False,
     ) -> None:
         """Put a session together.
 
         `replayed` holds the copy keys of records that other sessions own, `billed` the usage
         keys that they pay for. What this one goes on from without holding a copy is given as
-        `ancestor`, messages from `said_before`, or as `before`, events from `up_to`.
+        `ancestor`, messages from `said_before`, or as `before`, events from `up_to`. `origin` is
+        the session that said them, and the last place before this one.
         """
         self.uid = uid
         self.torn = torn
         self.ancestor = ancestor
         self.before = before or Before([])
+        self._origin = origin
         self._replayed = replayed
         now, self.gone = _generations(name_repeats(in_written_order(facts)))
         """Facts that a log held before it was rewritten, and no place holds any more."""
@@ -276,15 +301,53 @@ class Whole:
     # -- messages -----------------------------------------------------------------------
 
     def messages(
-        self, orphans: repair.Orphans = "answer", *, to: int | None = None
+        self, orphans: repair.Orphans = "answer", *, to: int | None = None, own: bool = False
     ) -> repair.Mended:
-        """Give the live chain, or the chain to one fact, as messages that the API accepts."""
-        graph, facts = self._lineage
-        older = len(self.before.facts)
+        """Give the live chain, or the chain to one fact, as messages that the API accepts.
+
+        With `own` only what this session said itself, without those that it continues.
+        """
+        if own:
+            chain = self.graph.chain(to)
+            facts = self.own([self.facts[place] for place in chain if not self._is_side(place)])
+            return repair.mend([said for fact in facts for said in said_in(fact)], orphans)
+        graph, lineage = self._lineage
+        return repair.mend(self._said(graph, lineage, self._lineage_end(to)), orphans)
+
+    def _is_side(self, place: int) -> bool:
+        return bool(self.graph.nodes[place].flags & Is.SIDE)
+
+    def _lineage_end(self, to: int | None) -> int | None:
+        """Return where a line ends among the facts of the whole lineage."""
+        graph, older = self._lineage[0], len(self.before.facts)
         end = graph.end if to is None else older + to
         if end is None or (end < older and not self._moved_here):
-            end = graph.place(self.before.end or "")  # nothing was said here yet
-        return repair.mend(self._said(graph, facts, end), orphans)
+            return graph.place(self.before.end or "")  # nothing was said here yet
+        return end
+
+    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[Part]:
+        """Return what stands on the line in the sessions that this one continues, oldest first.
+
+        With `boundaries` only what no summary stands for. Records that this session holds copies
+        of are not among them.
+        """
+        if self._origin is not None:
+            above, place = self._origin
+            chain = self.graph.chain(to, boundaries=boundaries)
+            if chain and boundaries and self.facts[chain[0]].node.flags & Is.SUMMARY:
+                return []
+            part = Part(above, above.graph.chain(place, boundaries=boundaries))
+            return [*above.inherited(place, boundaries=boundaries), part]
+        if not self.before.facts or (end := self._lineage_end(to)) is None:
+            return []
+        parts: list[Part] = []
+        for place in self._lineage[0].chain(end, boundaries=boundaries):
+            if place < len(self.before.facts):
+                above, at = self.before.owners[place]
+                if not parts or parts[-1].whole is not above:
+                    parts.append(Part(above, []))
+                parts[-1].places.append(at)
+        return parts
 
     def _said(self, graph: Graph, facts: Sequence[Fact], to: int | None) -> list[JSON]:
         """What was said on a chain; an ancestor's part is gone if a summary stands for it."""
@@ -296,12 +359,15 @@ class Whole:
                 said += said_in(facts[place])
         return said
 
-    def said_before(self, base: Base) -> list[JSON]:
-        """Give the messages of the line that another session goes on from."""
+    def place_before(self, base: Base) -> int | None:
+        """Return the last place of the line that another session goes on from."""
         log = [fact for fact in self.facts if fact.file == base.file]
         line = _line(log, {fact.node.id: fact for fact in self.facts}, base)
-        place = self.graph.place(line[-1].node.id) if line else None
-        return self._said(self.graph, self.facts, place)
+        return self.graph.place(line[-1].node.id) if line else None
+
+    def said_before(self, base: Base) -> list[JSON]:
+        """Give the messages of the line that another session goes on from."""
+        return self._said(self.graph, self.facts, self.place_before(base))
 
     def up_to(self, base: Base) -> Before:
         """Give what another session goes on from that names one of our events.
@@ -321,6 +387,7 @@ class Whole:
         return Before(
             [msgspec.structs.replace(facts[i], node=n) for i, n in zip(cut, nodes, strict=True)],
             base.event if named else nodes[last].id if last is not None else None,
+            [self.before.owners[i] if i < older else (self, i - older) for i in cut],
         )
 
     @cached_property
@@ -360,9 +427,18 @@ class Whole:
 
     @cached_property
     def title(self) -> str | None:
-        """The session's name: given, made up, or its first prompt."""
-        graph = self.graph
-        return title_of(self.about, self.first_prompt, lambda name: graph.place(name) is not None)
+        """The session's name: given, made up, or the first prompt of all that it continues."""
+        graph, above = self.graph, self._above
+        title = title_of(self.about, None, lambda name: graph.place(name) is not None)
+        title = title or (above.title if above is not None else None)
+        return title or prompt_title(self.first_prompt)
+
+    @property
+    def _above(self) -> Whole | None:
+        """The session that this one continues, if it is known and not held as a copy."""
+        if self._origin is not None:
+            return self._origin[0]
+        return self.before.owners[-1][0] if self.before.owners else None
 
     @cached_property
     def first_prompt(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Literal
 
@@ -103,3 +104,19 @@ def sums(total: Total) -> dict[str, JSON]:
         "unpriced_tokens": total.unpriced,
         "tokens": {"input": total.input, "output": total.output, "cache": total.cache},
     }
+
+
+def with_dollars(value: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return a value in which `usd` stands beside all `ticks`, which are 1e-10 dollars each."""
+    plain: dict[str, JSON] = msgspec.to_builtins(value)
+    todo: list[JSON] = [plain]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            ticks = one.get("ticks")
+            if isinstance(ticks, int) and not isinstance(ticks, bool):
+                one["usd"] = ticks / TICKS
+            todo += one.values()
+        elif isinstance(one, list):
+            todo += one
+    return plain

@@ -1,9 +1,11 @@
 """Decisions and notes of a home: reading them, and finding them by the questions of a search.
 
+One that belongs to a session is also an event of it (`note_events`).
+
 Each kind is a file of event lines below `notes/`; whoever writes them is in `cli.notes`. A note
 carries its origin: `cli` was typed on the command line, `mcp` was written by an agent through the
-MCP server, and `unknown` is from before origins were recorded. What a note says is data, whoever
-wrote it.
+MCP server, `thence` tells of a loss, and `unknown` is from before origins were recorded. What a
+note says is data, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import msgspec
 
 from thence.format import codec
+from thence.format.graph import State
+from thence.format.normal import SessionEvent, event_id, one_line
 from thence.format.records import JSON, Event
 from thence.memory.pairs import index_text
 
@@ -25,15 +29,21 @@ if TYPE_CHECKING:
     from thence.memory.search import Query
 
 Kind = Literal["decision", "note"]
-Origin = Literal["cli", "mcp", "unknown"]
+Origin = Literal["cli", "mcp", "thence", "unknown"]
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 AUTHORS: Final[dict[Origin, str]] = {
     "cli": "written on the command line",
     "mcp": "written by an agent via MCP",
+    "thence": "written by thence itself",
     "unknown": "author not recorded",
 }
+ANNOUNCED_DAYS: Final = 7
+"""Days for which it is announced that sessions go by their age, before the first ones go."""
+CHANNEL: Final = "notes"
+"""The channel of decisions and notes among the events of their session."""
 _FOLDER: Final = "notes"
+_AGE_NOTICE: Final = "removal-by-age"
 _WORDS: Final = re.compile(r"[^\W_]+")
 
 
@@ -75,6 +85,27 @@ def _read_file(path: Path, kind: Kind) -> Iterator[Note]:
             yield _note_of(kind, event, event.payload)
 
 
+def note_events(notes: Iterable[Note], session_uid: str) -> list[SessionEvent]:
+    """Return the decisions and notes of a session as events of it, in a channel of their own."""
+    return [
+        SessionEvent(
+            session_uid,
+            event_id(session_uid, note.uuid),
+            "decision" if note.kind == "decision" else "lifecycle",
+            ts=note.ts or None,
+            role="system",
+            summary=one_line(note.text),
+            payload=note.text,
+            channel=CHANNEL,
+            state=State.SIDE,
+            native_id=note.uuid,
+            native_type=note.kind,
+        )
+        for note in notes
+        if note.session_uid == session_uid
+    ]
+
+
 def _note_of(kind: Kind, event: Event, payload: dict[str, JSON]) -> Note:
     origin = payload.get("origin")
     session, cwd = payload.get("session_uid"), payload.get("cwd")
@@ -86,6 +117,40 @@ def _note_of(kind: Kind, event: Event, payload: dict[str, JSON]) -> Note:
         origin if isinstance(origin, str) and origin in AUTHORS else "unknown",
         session if isinstance(session, str) else None,
         cwd if isinstance(cwd, str) else None,
+    )
+
+
+# -- removal by age, announced ---------------------------------------------------------------
+
+
+def age_removal_start(home: Path) -> datetime | None:
+    """Return from when on sessions may go by their age; None when that was not announced yet."""
+    try:
+        text = (home / _FOLDER / _AGE_NOTICE).read_text(encoding="ascii").strip()
+        announced = datetime.fromisoformat(text)
+    except (OSError, ValueError):
+        return None
+    return announced + timedelta(days=ANNOUNCED_DAYS) if announced.tzinfo else None
+
+
+def announce_age_removal(home: Path, now: datetime) -> datetime:
+    """Return from when on sessions may go by their age, announcing it the first time."""
+    start = age_removal_start(home)
+    if start is not None:
+        return start
+    path = home / _FOLDER / _AGE_NOTICE
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(now.isoformat(), encoding="ascii")
+    return now + timedelta(days=ANNOUNCED_DAYS)
+
+
+def announcement(number: int, start: datetime) -> str:
+    """Say that sessions will go by their age, and how to keep them."""
+    many = f"{number:,} transcript{'' if number == 1 else 's'}"
+    return (
+        f"{many} will be removed for their age from {start:%Y-%m-%d} on; their sources still hold"
+        " them. thence keep ID keeps one, raw_max_age_days = 0 keeps all"
     )
 
 

@@ -50,6 +50,22 @@ def arrange(sources: Sequence[Source], before: Known | None) -> tuple[Source, ..
     return tuple(_placed(taken[place], place) for place in sorted(taken))
 
 
+def only_copies(inventory: Inventory) -> frozenset[str]:
+    """Return the sessions that their sources can no longer give as they are stored."""
+    return frozenset(
+        uid
+        for uid, one in inventory.sessions.items()
+        if one.evicted is None and not _can_be_read_again(one)
+    )
+
+
+def _can_be_read_again(known: Known) -> bool:
+    """Whether the source of a session is there, and was never rewritten with less in it."""
+    if known.gone or not known.path or not os.path.lexists(located(known.path)):
+        return False
+    return not any(mark.generation for mark in known.cursor.marks.values())
+
+
 def find_sessions(
     adapter: Adapter, roots: Iterable[Path], inventory: Inventory | None
 ) -> Iterator[Source]:

@@ -6,10 +6,11 @@ so that a name found by a search still means the same event when the session has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from thence.errors import NotReadable, SessionNotFound, ThenceError
@@ -19,8 +20,8 @@ from thence.format.normal import SessionEvent
 from thence.format.records import Notice
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Generation, Loaded
-    from thence.format.facts import Base
+    from thence.agents.sessions import Find, Generation, Loaded
+    from thence.format.facts import Base, Fact
     from thence.format.records import JSON, Skipped
     from thence.format.whole import Whole
     from thence.memory.packs import Blobs
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Sessions that are named when a prefix fits several."""
+_CONTRACT = frozenset(
+    {"seq", "parent_seq", "ts", "role", "tool", "summary", "payload_ref", "tokens", "is_sidechain"}
+)
+"""Fields of an event that every reader may count on."""
+_CONTINUES = ("adopt", "resume", "fork")
+"""Ties to the session that another one continues."""
 NEAR = 40
 """Characters of an id that are looked at to find one that is like it."""
 
@@ -88,6 +95,24 @@ def along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
         if event.state != State.INTERNAL:
             events.setdefault(event.native_id, []).append(event)
     return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
+
+
+def event_object(event: SessionEvent) -> dict[str, JSON]:
+    """Return an event under the names of its fields; those of the contract are never left out."""
+    plain: dict[str, JSON] = to_builtins(event)
+    return {
+        name: plain.get(name, getattr(event, name))
+        for name in event.__struct_fields__
+        if name in plain or name in _CONTRACT
+    }
+
+
+def inherited_events(
+    whole: Whole, to: int | None = None, *, boundaries: bool
+) -> list[SessionEvent]:
+    """Return the events of a line that stand in the sessions which this one continues."""
+    parts = whole.inherited(to, boundaries=boundaries)
+    return [event for part in parts for event in along(part.whole, part.places)]
 
 
 def notices_of(row: SessionRow) -> Iterator[Notice]:
@@ -156,26 +181,32 @@ def with_body(blobs: Blobs, event: SessionEvent) -> SessionEvent:
     return replace(event, payload=body(blobs, event.payload_ref))
 
 
-def loaded(store: Store, row: SessionRow) -> Loaded:
-    """Give a session whole: from the store, or from its source where it was evicted."""
+Cleaned = Callable[[list["Fact"]], list["Fact"]]
+"""Returns facts that were read from a source as they would be stored."""
+
+
+def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
+    """Give a session with those it continues: from the store, or from the source if evicted.
+
+    What comes from a source goes through `clean`.
+    """
     from thence.agents import File, Source
-    from thence.agents.sessions import Loaded, lineage_of, load, put_together
-    from thence.memory.fields import located
+    from thence.agents.sessions import Loaded
 
     session = row.session
     held = store.held(session.session_uid)
     if held is not None:
         own, broken = _generation(store, held)
         notices = list(notices_of(row))
-        whole = put_together(lineage_of(own, lambda *named: _ancestor(store, *named), notices))
+        whole = _with_ancestors(store, own, notices, clean=clean)
         if broken:
             notices.append(Notice("text lost", "thence doctor --deep --mend reads it again"))
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
         return Loaded(source, whole, broken, notices)
-    path = Path(located(session.source_path or ""))
-    if session.source_path and path.exists():
-        return load(path, uid=session.session_uid)
+    from_source = _loaded_source(store, row, clean)
+    if from_source is not None:
+        return from_source
     name = session.native_session_id
     raise NotReadable(
         f"{name} was evicted, and its source is gone: only its digest is left",
@@ -183,18 +214,76 @@ def loaded(store: Store, row: SessionRow) -> Loaded:
     )
 
 
-def _generation(store: Store, held: Held) -> tuple[Generation, list[Skipped]]:
+def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> Loaded | None:
+    """Return an evicted session as its source has it; None when that is gone as well."""
+    from thence.agents.sessions import Generation, load
+    from thence.memory.fields import located
+
+    path = Path(located(row.session.source_path or ""))
+    if not row.session.source_path or not path.exists():
+        return None
+    made = load(path, uid=row.session.session_uid, elsewhere=stored_ancestors(store))
+    if clean is not list:
+        facts = clean([*made.whole.about_only, *made.whole.facts])
+        own = Generation(made.whole.uid, facts, made.whole.torn)
+        made.whole = _with_ancestors(store, own, [], clean=clean)
+    return made
+
+
+def stored_ancestors(store: Store) -> Find:
+    """Return what finds the sessions in a store that a session of a file continues."""
+    return lambda child, base: _ancestor(store, child, base)
+
+
+def light(store: Store, held: Held, clean: Cleaned | None = list) -> Whole:
+    """Return a stored session with those it continues; payloads stay where they are.
+
+    Ancestors that are not stored are read from their sources, unless `clean` is None.
+    """
+    own = _generation(store, held, filled=False)[0]
+    return _with_ancestors(store, own, [], filled=False, clean=clean)
+
+
+def _with_ancestors(
+    store: Store,
+    own: Generation,
+    notices: list[Notice],
+    *,
+    filled: bool = True,
+    clean: Cleaned | None = list,
+) -> Whole:
+    from thence.agents.sessions import lineage_of, put_together
+
+    def find(child: Generation, base: Base) -> Generation | None:
+        return _ancestor(store, child, base, filled=filled, clean=clean)
+
+    return put_together(lineage_of(own, find, notices))
+
+
+def _generation(
+    store: Store, held: Held, *, filled: bool = True
+) -> tuple[Generation, list[Skipped]]:
     """Return a stored session as one of a lineage, and the records whose text is lost."""
     from thence.agents.sessions import Generation
     from thence.memory.keep import salvaged
 
     session = held.row.session
-    facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
-    one = Generation(session.session_uid, facts, held.row.torn, held.replayed, held.billed)
-    return one, broken
+    facts: list[Fact] = list(held.facts)
+    broken: list[Skipped] = []
+    if filled:
+        facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
+    made = Generation(session.session_uid, facts, held.row.torn, held.replayed, held.billed)
+    return made, broken
 
 
-def _ancestor(store: Store, child: Generation, base: Base) -> Generation | None:
+def _ancestor(
+    store: Store,
+    child: Generation,
+    base: Base,
+    *,
+    filled: bool = True,
+    clean: Cleaned | None = list,
+) -> Generation | None:
     """Return the stored session that another one continues; None when it is not stored.
 
     A log may name a log, not a session: then a tie of the session tells whose it is.
@@ -202,26 +291,108 @@ def _ancestor(store: Store, child: Generation, base: Base) -> Generation | None:
     agent = child.uid.partition(":")[0]
     ties = [e.session for fact in child.facts for e in fact.edges if not e.child and not e.agent]
     for name in dict.fromkeys(filter(None, (base.session, *ties, base.file))):
-        held = store.held(f"{agent}:{name}")
-        found = _generation(store, held)[0] if held else _from_source(store, f"{agent}:{name}")
-        if found is not None and (
-            base.session == name or any(fact.file == base.file for fact in found.facts)
+        uid = f"{agent}:{name}"
+        held = store.held(uid)
+        made = (
+            _generation(store, held, filled=filled)[0] if held else _from_source(store, uid, clean)
+        )
+        if made is not None and (
+            base.session == name or any(fact.file == base.file for fact in made.facts)
         ):
-            return found
+            return made
     return None
 
 
-def _from_source(store: Store, uid: str) -> Generation | None:
+def _from_source(store: Store, uid: str, clean: Cleaned | None) -> Generation | None:
     """Return an evicted session as its source has it; None when that is gone as well."""
+    if clean is None:
+        return None
     from thence.agents.sessions import Generation, load
+    from thence.memory.fields import located
     from thence.memory.store import Filter
 
     for row in store.sessions(Filter(uids=(uid,))):
-        path = row.session.source_path
-        if path and not row.gone and Path(path).exists():
+        path = located(row.session.source_path or "")
+        if path and Path(path).exists():
             try:
                 whole = load(Path(path), uid=uid).whole
             except SessionNotFound:  # its agent deleted it from a database
                 return None
-            return Generation(uid, [*whole.about_only, *whole.facts], whole.torn)
+            return Generation(uid, clean([*whole.about_only, *whole.facts]), whole.torn)
     return None
+
+
+# -- what a session has from those it continues ----------------------------------------------
+
+
+def with_lineage(store: Store, rows: Sequence[SessionRow]) -> list[SessionRow]:
+    """Return rows that have the title and the model of the session they continue.
+
+    That is where nobody gave them a title, or their own log names no model. The money and the
+    events of a row stay its own. Such rows are for the eye: they are not written back.
+    """
+    from thence.agents.sessions import ANCESTORS
+    from thence.memory.store import Filter
+
+    known = {row.session.session_uid: row for row in rows}
+    for _ in range(ANCESTORS):
+        missing = {
+            uid
+            for row in known.values()
+            if not _is_complete(row) and (uid := origin_of(row)) is not None and uid not in known
+        }
+        added = list(store.sessions(Filter(uids=tuple(missing)))) if missing else []
+        if not added:
+            break
+        known.update((row.session.session_uid, row) for row in added)
+    return [_inheriting(row, known) for row in rows]
+
+
+def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | None, int], ...]:
+    """Return the stored sessions that one continues: uid, when evicted, rules of redaction.
+
+    What was put together of a session holds as long as these are the same.
+    """
+    from thence.agents.sessions import ANCESTORS
+    from thence.memory.store import Filter
+
+    out: list[tuple[str, str | None, int]] = []
+    seen = {row.session.session_uid}
+    while (uid := origin_of(row)) is not None and uid not in seen and len(out) < ANCESTORS:
+        seen.add(uid)
+        above = next(iter(store.sessions(Filter(uids=(uid,)))), None)
+        if above is None:
+            break
+        row = above
+        out.append((uid, row.session.evicted_at, row.redactor))
+    return tuple(out)
+
+
+def origin_of(row: SessionRow) -> str | None:
+    """Return the uid of the session that this one continues; None when it continues none."""
+    uids = (
+        edge.uid(row.session.flavor)
+        for edge in row.edges
+        if edge.link in _CONTINUES and not edge.child
+    )
+    return next(uids, None)
+
+
+def _is_complete(row: SessionRow) -> bool:
+    return row.is_named and row.session.model is not None
+
+
+def _inheriting(row: SessionRow, known: Mapping[str, SessionRow]) -> SessionRow:
+    title = row.title if row.is_named else None
+    model, seen, above = row.session.model, {row.session.session_uid}, row
+    oldest = row.title
+    while (uid := origin_of(above)) is not None and uid in known and uid not in seen:
+        seen.add(uid)
+        above = known[uid]
+        title = title or (above.title if above.is_named else None)
+        model = model or above.session.model
+        oldest = above.title or oldest
+    title = title or oldest
+    if (title, model) == (row.title, row.session.model):
+        return row
+    return replace(row, title=title, session=replace(row.session, model=model))

@@ -63,6 +63,10 @@ class Report(msgspec.Struct):
     evicted: int = 0
     lost: int = 0
     """Sessions that were evicted without a digest of all of them."""
+    losses: dict[str, str] = {}
+    """These sessions, and why each was lost."""
+    only_copies: int = 0
+    """Sessions that were evicted though their source is gone; their digests are all there is."""
     pending: int = 0
     """Evicted ones of which some page may still hold words, until the next sweep."""
     seconds: float = 0.0

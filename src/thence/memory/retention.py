@@ -4,16 +4,17 @@ Raw transcripts are bulky and can be read again; what was learned from them is s
 the raw cache is bounded and the distilled memory is not. `plan` takes five steps, in this order:
 
 1. add up what the cache holds;
-2. evict what was analysed and is older than the limit of age;
-3. over the soft cap: evict the analysed, the oldest analysis first, until under it;
+2. evict what was analysed, is older than the limit of age, and can be read from its source again;
+3. over the soft cap: evict the analysed, the oldest analysis first, until under it; what is the
+   only copy of its session comes last;
 4. over the hard cap, nothing analysed being left: analyse now. Only when that has been tried on
    all and is still not enough, drop the oldest un-analysed, until under the hard cap;
 5. over the distilled cap: alert, and drop nothing.
 
 Promises, each a property that is tested: no session goes before a digest covers all of it, but on
 the last path of step 4, where each is a data loss that is to be reported; never more goes than is
-needed; what the user keeps is never touched; the order of the inventory does not matter. Every
-item says why, with the numbers.
+needed; age never takes the only copy of a session; what the user keeps is never touched; the order
+of the inventory does not matter. Every item says why, with the numbers.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from thence.memory import store
 
 GIB: Final = 1 << 30
+BY_AGE: Final = 2
+"""The step that evicts by age."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 Action = Literal["evict", "analyse", "drop_unanalysed", "alert"]
@@ -39,9 +42,21 @@ class Policy(msgspec.Struct, frozen=True):
     raw_soft_cap_bytes: int = 4 * GIB
     raw_hard_cap_bytes: int = 6 * GIB
     raw_max_age_days: int = 45
-    """Age from which the analysed goes whatever the space; 0 means never."""
+    """Age from which goes what its source can give again, whatever the space; 0 means never."""
     distilled_cap_bytes: int = 1 * GIB
     cadence: Literal["daily", "weekly", "on-hook"] = "daily"
+
+
+def rule(policy: Policy) -> str:
+    """Return in words what goes when; the same wherever it is told."""
+    days, soft = policy.raw_max_age_days, _size(policy.raw_soft_cap_bytes)
+    by_size = f"until the transcripts take more than {soft}"
+    if days <= 0:
+        return f"Transcripts stay {by_size}; digests stay for good."
+    return (
+        f"Transcripts go after {days} days while their source can give them again. The only copy of"
+        f" a session stays {by_size}, and goes last. Digests stay for good."
+    )
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -58,6 +73,8 @@ class Item(msgspec.Struct, frozen=True):
     """`thence keep`: never touched."""
     running: bool = False
     """Still being written: it would come straight back, so it is the last to go."""
+    only_copy: bool = False
+    """Its source is gone or holds less: what goes cannot be read again."""
     analysis_failed: bool = False
     """Analyse-now was tried on it as it is, and failed."""
 
@@ -110,15 +127,23 @@ class Plan(msgspec.Struct, frozen=True):
         return [item for item in self.items if item.action == action]
 
     @property
+    def by_age(self) -> list[Planned]:
+        """The items that go because of their age."""
+        return [item for item in self.items if item.action == "evict" and item.step == BY_AGE]
+
+    @property
     def again(self) -> bool:
         """Whether to plan again when this is done."""
         return any(item.action == "analyse" for item in self.items)
 
 
 def inventory(
-    known: store.Inventory, running: Collection[str] = (), failed: Collection[str] = ()
+    known: store.Inventory,
+    running: Collection[str] = (),
+    failed: Collection[str] = (),
+    only_copies: Collection[str] = (),
 ) -> Inventory:
-    """Give what a store holds as the planner wants it."""
+    """Give what a store holds as the planner wants it; `places.only_copies` finds those."""
     items = tuple(
         Item(
             uid,
@@ -128,6 +153,7 @@ def inventory(
             analyzed_at=_moment(one.analysed),
             pinned=one.pinned,
             running=uid in running,
+            only_copy=one.gone or uid in only_copies,
             analysis_failed=uid in failed,
         )
         for uid, one in known.sessions.items()
@@ -173,9 +199,10 @@ class _Planner:
             return
         for item in self._evictable():
             age = (self._now - item.age_from) / timedelta(days=1)
-            if age > days and not item.running:
-                why = f"analysed, and {age:.1f} days old: over the limit of {days} days"
-                self._remove("evict", 2, item, why)
+            if age > days and not item.running and not item.only_copy:
+                over = f"over the limit of {days} days"
+                why = f"analysed, and {age:.1f} days old: {over}; its source still holds it"
+                self._remove("evict", BY_AGE, item, why)
 
     def _budget(self) -> None:
         for item in self._evictable():
@@ -189,7 +216,7 @@ class _Planner:
             return
         raw = sorted(
             (item for item in self._left.values() if not item.pinned and item.bytes > 0),
-            key=lambda item: (item.running, item.newest, item.session_uid),
+            key=lambda item: (item.only_copy, item.running, item.newest, item.session_uid),
         )
         untried = [item for item in raw if not item.analysis_failed]
         if untried:
@@ -227,10 +254,13 @@ class _Planner:
             )
 
     def _evictable(self) -> list[Item]:
-        """What may go without loss: running ones last, then by the age of the analysis."""
+        """What may go though it is needed: only copies last, then running ones, then by age."""
         return sorted(
             (item for item in self._left.values() if item.analysed and not item.pinned),
-            key=lambda i: (i.running, i.analyzed_at or _NEVER, i.newest, i.session_uid),
+            key=lambda i: (
+                *(i.only_copy, i.running),
+                *(i.analyzed_at or _NEVER, i.newest, i.session_uid),
+            ),
         )
 
     def _remove(self, action: Action, step: int, item: Item, why: str) -> None:
@@ -249,7 +279,8 @@ class _Planner:
 def _since(item: Item) -> str:
     when = item.analyzed_at or _NEVER
     order = "the oldest analysis" if not item.running else "running, and no resting one is left"
-    return f"{order}, of {when:%Y-%m-%d}, frees {_size(item.bytes)}"
+    last = "; the only copy, as its source is gone" if item.only_copy else ""
+    return f"{order}, of {when:%Y-%m-%d}, frees {_size(item.bytes)}{last}"
 
 
 def _size(count: int) -> str:

@@ -22,6 +22,7 @@ from thence.format.figures import TICKS
 from thence.format.joins import time_of
 from thence.format.normal import Outcome, Session, session_uid
 from thence.format.records import JSON, time_text
+from thence.memory.recall import with_lineage
 from thence.memory.store import Filter, SessionRow, Store
 
 RECENT = 15 * 60
@@ -83,7 +84,7 @@ def open_ones(store: Store, wanted: Filter, now: Now, at: float) -> list[Session
     found = {row.session.session_uid: row for one in (told, late) for row in store.sessions(one)}
     open_now = [row for row in found.values() if now.of(row, at)]
     open_now.sort(key=lambda row: row.session.ended_at or "", reverse=True)
-    return open_now[: wanted.limit]
+    return with_lineage(store, open_now[: wanted.limit])
 
 
 def session_object(row: SessionRow, standing: Standing | None = None) -> dict[str, JSON]:

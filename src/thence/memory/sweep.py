@@ -45,8 +45,16 @@ from thence.memory.derivation import Part, fingerprint
 from thence.memory.exclusion import PEEK, Exclusion, project_told
 from thence.memory.growth import Growing
 from thence.memory.keep import Carried, Keeper, salvaged, with_payloads
+from thence.memory.notes import announcement
 from thence.memory.packs import Blobs, PackDamaged, PackMissing
-from thence.memory.places import SourceReader, are_known, arrange, reader_of, unite
+from thence.memory.places import (
+    SourceReader,
+    are_known,
+    arrange,
+    only_copies,
+    reader_of,
+    unite,
+)
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, Report
 from thence.memory.spending import spend_from_row
@@ -151,12 +159,14 @@ class Sweep:
         address: str | None = None,
         digests: bool = True,
         anew: Collection[str] = (),
+        announce: Callable[[datetime], datetime] | None = None,
     ) -> None:
         """Get ready; with the store's `address` a large sweep may use a second process.
 
         The sessions in `anew` are read from the start, changed or not: their packs are broken.
         Without a `policy` nothing is evicted; without `digesters` all that are installed are asked;
-        without `digests` these are left to a later sweep.
+        without `digests` these are left to a later sweep. `announce` returns from when on sessions
+        may be evicted by age; without it they are at once.
         """
         self._store = store
         self._adapters = adapters
@@ -168,6 +178,8 @@ class Sweep:
         self._tasks = None if tasks is None else tuple(tasks)
         self._digesters = digesters
         self._policy = policy
+        self._announce = announce
+        self._only_copies: frozenset[str] = frozenset()
         self._digesting = digests
         self._anew = frozenset(anew)
         self._address = address if (os.cpu_count() or 1) > 1 else None
@@ -178,6 +190,8 @@ class Sweep:
         self.redacted_again: set[str] = set()
         """Stored sessions that other redaction rules were applied to."""
         self._digests: list[Digested] = []
+        self.digested: list[str] = []
+        """Sessions whose digest was written."""
         self.report = Report()
 
     def run(
@@ -540,6 +554,7 @@ class Sweep:
                 note_failures(made)
             self._store.write(digests=self._digests)
             self.report.digested += len(self._digests)
+            self.digested += [made.uid for made in self._digests]
             self._digests = []
 
     def _count(self, piece: Piece) -> None:
@@ -754,6 +769,9 @@ class Sweep:
         while planned.items:
             if running is None:
                 running = self._running(roots)
+                self._only_copies = only_copies(known)
+            elif planned.by_age and not self._may_evict_by_age(planned):
+                self._policy = msgspec.structs.replace(self._policy, raw_max_age_days=0)
             elif planned.again:
                 for item in planned.of("analyse"):
                     uid = item.session_uid or ""
@@ -768,9 +786,19 @@ class Sweep:
 
     def _plan(self, known: Inventory, failed: set[str], running: set[str] | None) -> retention.Plan:
         policy = self._policy or retention.Policy()
-        return retention.plan(
-            policy, retention.inventory(known, running or (), failed), datetime.now(UTC)
-        )
+        held = retention.inventory(known, running or (), failed, self._only_copies)
+        return retention.plan(policy, held, datetime.now(UTC))
+
+    def _may_evict_by_age(self, planned: retention.Plan) -> bool:
+        """Whether it was announced for long enough that sessions go by age; if not, say so."""
+        if self._announce is None:
+            return True
+        now = datetime.now(UTC)
+        start = self._announce(now)
+        if now >= start:
+            return True
+        self.report.notes.append(announcement(len(planned.by_age), start))
+        return False
 
     def _running(self, roots: Mapping[str, Sequence[Path]]) -> set[str]:
         """Give the sessions that their agents call running."""
@@ -792,7 +820,10 @@ class Sweep:
             self.report.evicted += len(why)
             if lost:
                 self.report.lost += len(why)
+                self.report.losses |= why
                 notes += [f"{DATA_LOSS}: {uid}: {reason}" for uid, reason in why.items()]
+            else:
+                self.report.only_copies += len(self._only_copies & why.keys())
             self._progress(Progress("evict", sources=len(why), all_sources=len(planned.items)))
         self.report.notes += notes
 

@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -49,8 +49,17 @@ class Answer(NamedTuple):
     """There are more rows than were asked for."""
 
 
-def ask(folder: Path, question: str, *, limit: int | None = None) -> Answer:
-    """Ask an export something; of the answer no more than `limit` rows."""
+Open = Mapping[str, str]
+"""What sessions that are open now do, `running` or `waiting`, by their uids."""
+
+
+def ask(
+    folder: Path, question: str, *, limit: int | None = None, open_now: Open | None = None
+) -> Answer:
+    """Ask an export something; of the answer no more than `limit` rows.
+
+    Sessions that are open now have no outcome but that.
+    """
     engine = load_duckdb()
     source = own_folder(folder)
     for _ in range(_TRIES):
@@ -58,7 +67,7 @@ def ask(folder: Path, question: str, *, limit: int | None = None) -> Answer:
         if manifest is None:
             break
         try:
-            with _opened(engine, source, manifest) as db:
+            with _opened(engine, source, manifest, open_now) as db:
                 return _asked(engine, db, question, limit)
         except engine.IOException as error:
             # The files of this manifest may be gone: another export came meanwhile.
@@ -131,7 +140,9 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(engine: Any, source: Folder, manifest: Manifest) -> Iterator[Any]:
+def _opened(
+    engine: Any, source: Folder, manifest: Manifest, open_now: Open | None = None
+) -> Iterator[Any]:
     """Open the views of an export; nothing else can be read, and nothing written."""
     with _scratch() as passing:
         db = engine.connect(
@@ -153,7 +164,7 @@ def _opened(engine: Any, source: Folder, manifest: Manifest) -> Iterator[Any]:
             every = [path for some in files.values() for path in some]
             db.execute(f"SET allowed_paths={_listed(every)}")
             for name, paths in files.items():
-                db.execute(f"CREATE VIEW {name} AS {_view(name, paths)}")
+                db.execute(f"CREATE VIEW {name} AS {_view(name, paths, open_now or {})}")
             db.execute("SET enable_external_access=false")
             db.execute("SET lock_configuration=true")
             yield db
@@ -161,17 +172,30 @@ def _opened(engine: Any, source: Folder, manifest: Manifest) -> Iterator[Any]:
             db.close()
 
 
-def _view(name: str, paths: Sequence[str]) -> str:
+def _view(name: str, paths: Sequence[str], open_now: Open) -> str:
     """Give the select of a table; one without files has its columns all the same."""
     columns = TABLES[name].columns
     if not paths:
         empty = ", ".join(f'NULL::{one.type} AS "{one.name}"' for one in columns)
         return f"SELECT NULL::DATE AS day, {empty} WHERE false"
-    named = ", ".join(f'"{one.name}"' for one in columns)
+    named = ", ".join(
+        _outcome_now(open_now) if one.name == "outcome" and open_now else f'"{one.name}"'
+        for one in columns
+    )
     return (
         f"SELECT day, {named} FROM read_parquet({_listed(paths)},"  # noqa: S608 - ours
         " hive_partitioning=true, hive_types={day: DATE})"
     )
+
+
+def _outcome_now(open_now: Open) -> str:
+    """Give the column that says of open sessions what they do."""
+    cases = " ".join(
+        f"WHEN list_contains({_listed([u for u, how in open_now.items() if how == word])},"
+        f" session_uid) THEN '{word}'"
+        for word in sorted({*open_now.values()} & {"running", "waiting"})
+    )
+    return f"CASE {cases} ELSE outcome END AS outcome" if cases else '"outcome"'
 
 
 def _listed(paths: Sequence[str]) -> str:

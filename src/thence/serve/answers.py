@@ -70,13 +70,22 @@ class SessionDetail(msgspec.Struct, frozen=True):
     agents: list[AgentOut]
     digest: dict[str, JSON] | None
     notices: list[str]
+    notes: list[Note] = []
+    """Decisions and notes that belong to it."""
 
 
-class EventOut(SessionEvent, frozen=True, omit_defaults=True, kw_only=True):
+class EventOut(SessionEvent, frozen=True, omit_defaults=False, kw_only=True):
     """One event, the short name that pages give it, and how it went if it is a call."""
 
     name: str = ""
     outcome: CallOutcome | None = None
+
+
+class Border(msgspec.Struct, frozen=True):
+    """How many events of a chain stand in a session that this one continues."""
+
+    session_uid: str
+    events: int
 
 
 class Events(msgspec.Struct, frozen=True):
@@ -86,6 +95,8 @@ class Events(msgspec.Struct, frozen=True):
     total: int
     change: int
     cursor: str | None = None
+    continued_from: list[Border] = []
+    """Sessions whose events stand at the beginning of the chain, the oldest first."""
 
 
 class Messages(msgspec.Struct, frozen=True):

@@ -9,10 +9,12 @@ is redacted, as it is kept.
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -29,15 +31,17 @@ from thence.format.normal import SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
 from thence.memory import recall, retention, standing
-from thence.memory.bills import Bill, By
-from thence.memory.notes import matching_notes
+from thence.memory.bills import Bill, By, with_dollars
+from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
+from thence.memory.places import only_copies
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label, zone_named
 from thence.serve.answers import (
     AgentOut,
     AgentSession,
+    Border,
     Costs,
     Digests,
     EventOut,
@@ -82,6 +86,10 @@ When = Annotated[
 ]
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
 Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
+
+
+_CLAUDE_DASH = re.compile(r"[^A-Za-z0-9]")
+"""What becomes a dash in the names of Claude Code's project folders."""
 
 
 class BadCursor(ThenceError):
@@ -146,6 +154,7 @@ def _page(desk: Desk, wanted: Filter, cursor: str | None, limit: int) -> Session
         offset = asked.offset + start + len(shown)
         cursor = cursor_text(At(offset, shown[-1].session.session_uid))
     now = desk.now()
+    shown = recall.with_lineage(desk.store, shown)
     return Sessions([session_out(desk, row, now) for row in shown], total, cursor)
 
 
@@ -227,7 +236,7 @@ def sessions(
     wanted = Filter(
         uids=uids,
         agent=agent or None,
-        project=project or None,
+        project=_project_filter(desk, project),
         model=model or None,
         outcome=outcome,
         after=_moment(after),
@@ -255,8 +264,10 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
         Tie(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
     ]
-    digest = next(iter(desk.store.kept("digests", wanted)), None)
-    return SessionDetail(session_out(desk, row), row.change, ties, agents, digest, notices)
+    digest = next(map(with_dollars, desk.store.kept("digests", wanted)), None)
+    notes = [note for note in desk.notes() if note.session_uid == row.session.session_uid]
+    out = session_out(desk, recall.with_lineage(desk.store, [row])[0])
+    return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
 
 
 def agents_of(row: SessionRow, counts: Mapping[str, int]) -> list[AgentOut]:
@@ -283,13 +294,27 @@ def chain(
     *,
     uid: FromPath[str],
     compacted: FromQuery[bool] = True,
+    own: FromQuery[bool] = False,
     cursor: CursorText = None,
     limit: EventLimit = EVENTS,
 ) -> Events:
-    """The live chain: what the model sees; with `compacted=false` all that led to it."""
+    """The live chain: what the model sees; with `compacted=false` all that led to it.
+
+    Events of the sessions that it continues come first, unless only its `own` are wanted.
+    """
     row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = timeline.seen if compacted else timeline.line
-    return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+    line = timeline.seen if compacted else timeline.line
+    before = () if own else timeline.inherited[1 if compacted else 0]
+    found = [*before, *line]
+    page = _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+    return msgspec.structs.replace(page, continued_from=_borders(before))
+
+
+def _borders(events: Sequence[SessionEvent]) -> list[Border]:
+    """Say how many of these events stand in which session, in their order."""
+    return [
+        Border(uid, len(list(group))) for uid, group in groupby(events, lambda e: e.session_uid)
+    ]
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -304,9 +329,12 @@ def branch(
     """The chain that leads to one event, live or dead."""
     row = desk.row(uid)
     whole = charts_of(desk).get(desk, row).whole
-    places = whole.graph.chain(recall.place_of(whole, event), boundaries=False)
-    found = recall.along(whole, places)
-    return _events(desk, row, whole.outcomes, found, cursor=cursor, limit=limit)
+    place = recall.place_of(whole, event)
+    places = whole.graph.chain(place, boundaries=False)
+    before = recall.inherited_events(whole, place, boundaries=False)
+    found = [*before, *recall.along(whole, places)]
+    page = _events(desk, row, whole.outcomes, found, cursor=cursor, limit=limit)
+    return msgspec.structs.replace(page, continued_from=_borders(before))
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
@@ -322,7 +350,7 @@ def events(
 ) -> Events:
     """All events in written order, dead ones and subagents' as well."""
     row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = timeline.events
+    found = _with_notes(desk, row, timeline)
     if kind or became or channel:
         found = [
             event
@@ -334,13 +362,24 @@ def events(
     return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
 
 
+def _with_notes(desk: Desk, row: SessionRow, timeline: Timeline) -> Sequence[SessionEvent]:
+    """Return all events of a session, its decisions and notes last."""
+    notes = note_events(desk.notes(), row.session.session_uid)
+    return [*timeline.events, *notes] if notes else timeline.events
+
+
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
-def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
-    """The live chain, or the one to an event, as messages that a model API accepts."""
+def messages(
+    desk: AtDesk, uid: FromPath[str], at: Text = None, *, own: FromQuery[bool] = False
+) -> Messages:
+    """The live chain, or the one to an event, as messages that a model API accepts.
+
+    With `own=1` without those of the sessions that it continues.
+    """
     row = desk.row(uid)
     whole = desk.whole(row).whole
     place = recall.place_of(whole, at) if at else None
-    return Messages(list(whole.messages(to=place).messages), row.change)
+    return Messages(list(whole.messages(to=place, own=own).messages), row.change)
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
@@ -363,7 +402,7 @@ def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Respons
 def _event(desk: Desk, uid: str, wanted: str) -> tuple[SessionEvent, Timeline]:
     """Return the event that a name means, with its payload."""
     row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = recall.find_event(timeline.events, wanted)
+    found = recall.find_event(_with_notes(desk, row, timeline), wanted)
     if found is None:  # the name of a derived event, or of none
         found = recall.event_of(charts_of(desk).get(desk, row).whole, wanted)
     return recall.with_body(desk.store.blobs, found), timeline
@@ -411,13 +450,26 @@ def agent_session(
     return AgentSession(project, agent, uid, page.events, page.total, page.cursor)
 
 
+def _path_of(desk: Desk, project: str) -> str | None:
+    """Return the folder of a project by its id, ours or the name of Claude Code's folder."""
+    paths = [one.key[0] for one in desk.store.totals(["project"]) if one.key[0]]
+    ours = (path for path in paths if layout.project_id(path) == project)
+    claudes = (path for path in paths if _CLAUDE_DASH.sub("-", path) == project)
+    return next(ours, None) or next(claudes, None)
+
+
+def _project_filter(desk: Desk, project: str | None) -> str | None:
+    """Return what the folder of a session must hold: an id names a folder, all else is a part."""
+    is_id = project is not None and "/" not in project and "-" in project
+    return (_path_of(desk, project) if is_id and project else None) or project or None
+
+
 def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | None]:
     """Find the session that holds what a subagent said, and the channel it said it on."""
     hint = "/api/projects names projects, /api/sessions/{uid} a session's agents"
     if not layout.is_id(agent):
         raise SessionNotFound("no agent is called so", hint=hint)
-    paths = [one.key[0] for one in desk.store.totals(["project"]) if one.key[0]]
-    path = next((path for path in paths if layout.project_id(path) == project), None)
+    path = _path_of(desk, project)
     if path is None:
         raise SessionNotFound(f"no project is called {project[:80]!r}", hint=hint)
     rows = [r for r in desk.store.sessions(Filter(project=path)) if r.session.cwd == path]
@@ -460,7 +512,7 @@ def search(
 def digest(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
     """The account of a session that is kept for good."""
     row = desk.row(uid)
-    found = desk.store.kept("digests", Filter(uids=(row.session.session_uid,)))
+    found = map(with_dollars, desk.store.kept("digests", Filter(uids=(row.session.session_uid,))))
     told = next(iter(found), None)
     if told is None:
         raise SessionNotFound("this session has no digest yet", hint="thence sweep makes it")
@@ -478,9 +530,9 @@ def digests(
     limit: Limit = PAGE,
 ) -> Digests:
     """The accounts of sessions, in the order in which they were first kept."""
-    wanted = Filter(agent=agent, project=project, after=_moment(after))
+    wanted = Filter(agent=agent, project=_project_filter(desk, project), after=_moment(after))
     shown, following = paged(list(desk.store.kept("digests", wanted)), cursor, limit)
-    return Digests(shown, following)
+    return Digests(list(map(with_dollars, shown)), following)
 
 
 @get("/api/signals", sync_to_thread=True)
@@ -513,7 +565,7 @@ def all_patterns(
     after: When = None,
 ) -> Patterns:
     """What comes back in many sessions, with what helped and where it was seen."""
-    wanted = Filter(agent=agent, project=project, after=_moment(after))
+    wanted = Filter(agent=agent, project=_project_filter(desk, project), after=_moment(after))
     known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
     found = [one for one in patterns(known) if kind in (None, one.kind)]
     return Patterns(len(known), found)
@@ -546,7 +598,8 @@ def costs(
 @get("/api/plan", sync_to_thread=True)
 def plan(desk: AtDesk) -> PlanOut:
     """What `thence gc` would let go of now, and why."""
-    held = retention.inventory(desk.store.known(), desk.now().live)
+    known = desk.store.known()
+    held = retention.inventory(known, desk.now().live, only_copies=only_copies(known))
     planned = retention.plan(desk.policy, held, datetime.fromtimestamp(desk.clock(), UTC))
     return PlanOut(planned.usage_before, planned.usage_after, list(planned.items))
 

@@ -12,7 +12,6 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from thence.format.fold import window_of
-from thence.format.whole import Whole
 from thence.memory.recall import body
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
@@ -37,12 +36,14 @@ class Charts:
 
     def at_hand(self, row: SessionRow) -> bool:
         """Whether a session can be shown at once."""
-        return row.events < LARGE or key_of(row) in self._shelf
+        return row.events < LARGE or key_of(row, self._store) in self._shelf
 
     def get(self, desk: Desk, row: SessionRow) -> Chart:
         """Give the chart of a session, from the store or from its source."""
         return self._shelf.get(
-            key_of(row), lambda: self._made(desk, row), lambda made: max(len(made.facts), 1)
+            key_of(row, self._store),
+            lambda: self._made(desk, row),
+            lambda made: max(len(made.facts), 1),
         )
 
     def end(self, uid: str) -> Chart | None:
@@ -60,14 +61,19 @@ class Charts:
         blobs = self._store.blobs
         return Chart(whole, lambda ref: body(blobs, ref), tail.state)
 
+    def inherited(self, chart: Chart) -> list[tuple[Chart, list[int]]]:
+        """Return the charts of the sessions that one continues, and the places of its line."""
+        blobs = self._store.blobs
+        return [
+            (Chart(part.whole, lambda ref: body(blobs, ref)), part.places)
+            for part in chart.whole.inherited()
+        ]
+
     def _made(self, desk: Desk, row: SessionRow) -> Chart:
-        uid, blobs = row.session.session_uid, self._store.blobs
-        held = self._store.held(uid) if row.session.evicted_at is None else None
-        if held is None:
+        blobs = self._store.blobs
+        whole = desk.light(row)
+        if whole is None:
             return Chart(desk.whole(row).whole)
-        whole = Whole(
-            uid, held.facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn
-        )
         return Chart(whole, lambda ref: body(blobs, ref))
 
 

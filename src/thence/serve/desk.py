@@ -128,7 +128,8 @@ class Desk:
     def whole(self, row: SessionRow) -> Loaded:
         """Give a session put together, from the store or from its source."""
         size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
-        return self._wholes.get(key_of(row), lambda: self._loaded(row), lambda _: size)
+        key = key_of(row, self.store)
+        return self._wholes.get(key, lambda: self._loaded(row), lambda _: size)
 
     def notes(self) -> list[Note]:
         """Return the decisions and notes of this home, redacted."""
@@ -149,15 +150,20 @@ class Desk:
         return self._pulses.get(key_of(row), lambda: pulse(self.store, row.session.session_uid))
 
     def _loaded(self, row: SessionRow) -> Loaded:
-        loaded = recall.loaded(self.store, row)
-        if row.session.evicted_at is not None:  # it comes from its source, as that was written
-            old = loaded.whole
-            facts = [self._clean(fact) for fact in (*old.about_only, *old.facts)]
-            if self._redactor is not None:
-                with self._redacting:
-                    facts = clean_fields(facts, self._redactor())
-            loaded.whole = Whole(old.uid, facts, torn=old.torn)
-        return loaded
+        return recall.loaded(self.store, row, self.clean)
+
+    def light(self, row: SessionRow) -> Whole | None:
+        """Return a session without the payloads that are stored; None when it is not stored."""
+        held = self.store.held(row.session.session_uid) if not row.session.evicted_at else None
+        return None if held is None else recall.light(self.store, held, self.clean)
+
+    def clean(self, facts: list[Fact]) -> list[Fact]:
+        """Return facts that were read from a source as they would be stored."""
+        cleaned = [self._clean(fact) for fact in facts]
+        if self._redactor is None:
+            return cleaned
+        with self._redacting:
+            return clean_fields(cleaned, self._redactor())
 
     def _clean(self, fact: Fact) -> Fact:
         """Give a fact as it would be kept: redacted, and of text and numbers that can be sent."""

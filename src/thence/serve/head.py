@@ -18,6 +18,7 @@ from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
 from thence.serve.clock import Clock, When
+from thence.serve.items import Window
 
 _OUTCOMES: Final = {
     "success": ("done", "st-ok"),
@@ -70,6 +71,17 @@ class Head(msgspec.Struct, frozen=True):
     ties: list[Tie] = []
     notes: list[str] = []
     bounds: list[str] = []
+
+
+class Inherited(msgspec.Struct, frozen=True):
+    """What a session has from one that it continues: the rows, and where they come from."""
+
+    name: str
+    page: str
+    messages: str
+    window: Window
+    left_out: int = 0
+    """Rows before these that its own page shows."""
 
 
 class Tail(msgspec.Struct, frozen=True):

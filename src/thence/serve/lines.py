@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from thence.format.graph import State
-from thence.memory.recall import along, place_of
+from thence.memory.recall import along, inherited_events, place_of
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState
@@ -63,10 +63,12 @@ class Step(NamedTuple):
 class Line:
     """The line of one session at one moment: the live one, or that of the branch `via` an event."""
 
-    def __init__(self, whole: Whole, via: str | None = None) -> None:
+    def __init__(self, whole: Whole, via: str | None = None, *, own: bool = False) -> None:
+        """Lay out a line; with `own` without the sessions that this one continues."""
         self._load: Callable[[], Whole] = lambda: whole
+        self._own = own
         end = None if via is None else whole.graph.end_from(place_of(whole, via))
-        self._all = along(whole, whole.graph.chain(end, boundaries=False))
+        self._all = self._events_to(whole, end)
         self.shared = 0
         """Events that are the same as those of the line which this one continues."""
         self.agents = count_agents(whole.events)
@@ -76,6 +78,11 @@ class Line:
         self._checks = [0]
         """A check over the first so many events, for each number of them."""
         self._divide(whole, 0)
+
+    def _events_to(self, whole: Whole, end: int | None) -> list[SessionEvent]:
+        """Return the events of a line; those of the sessions that it continues come first."""
+        before = [] if self._own else inherited_events(whole, end, boundaries=False)
+        return before + along(whole, whole.graph.chain(end, boundaries=False))
 
     def continued(self, window: Whole, state: FoldState, load: Callable[[], Whole]) -> Line | None:
         """Return the live line after new records, by the end of the session alone.
@@ -163,7 +170,7 @@ class Line:
         place = whole.graph.place(event.native_id) if event is not None else None
         if place is None:
             return None
-        left = along(whole, whole.graph.chain(place, boundaries=False))
+        left = self._events_to(whole, place)
         ids = [one.event_id for one in left]
         return ids[: mark.number] if self._fits(mark, ids, _checks(ids)) else None
 

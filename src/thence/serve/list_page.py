@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from thence.format.figures import clean, money, several
 from thence.memory.descent import descent
 from thence.memory.notes import matching_notes
+from thence.memory.recall import with_lineage
 from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow, Total
@@ -124,7 +125,7 @@ def page(desk: Desk, wanted: Wanted, clock: Clock) -> ListPage:
         more = f"{offset + PAGE}" if len(rows) > PAGE else ""
         rows = rows[:PAGE]
     lede = _sums(total) if wanted.standing != "open" else several(len(rows), "session")
-    days = list(_by_day(desk, rows, clock, wanted))
+    days = list(_by_day(desk, with_lineage(desk.store, rows), clock, wanted))
     left = max(total.sessions - offset - len(rows), 0)
     return _page(desk, wanted, lede, days, more=more, left=left)
 
@@ -260,7 +261,8 @@ def _searched(
     for one in answer.found:
         if base.agent is None or one.session_uid.startswith(f"{base.agent}:"):
             first.setdefault(one.session_uid, []).append(one)
-    rows = {row.session.session_uid: row for row in desk.store.sessions(Filter(uids=tuple(first)))}
+    found = with_lineage(desk.store, list(desk.store.sessions(Filter(uids=tuple(first)))))
+    rows = {row.session.session_uid: row for row in found}
     order = list(first)
     if wanted.sort in SORTS:
         order.sort(key=lambda uid: _RANKS[wanted.sort](rows[uid]) if uid in rows else "")

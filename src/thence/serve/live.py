@@ -2,13 +2,14 @@
 
     GET /api/live                  all sessions: `changed`, `standing`
     GET /api/sessions/{uid}/live   one session: what is on its line (`event`), then what comes
-                                   (`?branch=EVENT`: on the branch of an event)
+                                   (`?branch=EVENT`: on the branch of an event; `?own=1`: without
+                                   the sessions that it continues)
 
 A late client gets the line from its beginning, or the last so many events, pairs whole; then it
 is `ready`, and gets what comes. Ids are marks (`lines`) that say where a client stands, so that
 `Last-Event-ID` resumes exactly, over a restart of the server as well: no gap, no double. When the
 line moves (a rewind, a late result) `rewound` says how much of what was sent still holds. A
-subagent that went on has an event of its own, `agent`.
+subagent that went on has an event of its own, `agent`, and `agentSessionChanged` with its project.
 
 Invariants: what waits for a client is bounded; one that does not take it is told that it `lost`
 the stream and let go, and finds the rest when it comes back. Nothing here keeps state that a
@@ -22,6 +23,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qs
 
@@ -31,15 +33,17 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
+from thence.format import layout
 from thence.format.fold import window_of
 from thence.format.whole import Whole
 from thence.memory import standing
-from thence.memory.recall import event_name, with_body
+from thence.memory.recall import event_name, with_body, with_lineage
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.clients import Client, frame
 from thence.serve.heard import Listener
 from thence.serve.lines import Line, Mark
+from thence.serve.shelf import Key, key_of
 from thence.serve.sweeper import Sweeper
 
 if TYPE_CHECKING:
@@ -65,15 +69,21 @@ HEADERS: Final = (
 )
 
 
+Name = tuple[str, str | None, bool]
+"""What is followed: a session, the event whose branch it is, and whether its own part alone."""
+
+
 class Stream:
     """One session, or one branch of it, that somebody follows."""
 
-    def __init__(self, uid: str, via: str | None, row: SessionRow, line: Line) -> None:
-        self.uid = uid
-        self.via = via
+    def __init__(self, name: Name, row: SessionRow, line: Line, key: Key) -> None:
+        self.name = name
+        self.uid, self.via, self.own = name
         """The event whose branch is followed; None for the live line."""
         self.row = row
         self.line = line
+        self.key = key
+        """The session, and those that it continues, as they were when the line was made."""
         self.clients: set[Client] = set()
         self.mutex = threading.Lock()
         """Held by threads: what is sent and where the line stands move together."""
@@ -84,7 +94,7 @@ class Hub:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._streams: dict[tuple[str, str | None], Stream] = {}
+        self._streams: dict[Name, Stream] = {}
         self._everywhere: set[Client] = set()
         self._clients: set[Client] = set()
         self._mutex = threading.Lock()
@@ -155,9 +165,8 @@ class Hub:
             self._everywhere.discard(client)
             if stream is not None:
                 stream.clients.discard(client)
-                name = (stream.uid, stream.via)
-                if not stream.clients and self._streams.get(name) is stream:
-                    del self._streams[name]
+                if not stream.clients and self._streams.get(stream.name) is stream:
+                    del self._streams[stream.name]
 
     def _send(self, clients: set[Client], frames: Sequence[bytes]) -> None:
         """Hand frames to clients, from any thread, in the order of the calls."""
@@ -195,7 +204,7 @@ class Hub:
         wanted = tuple(dict.fromkeys(uids))
         if not wanted:
             return
-        rows = sorted(self._desk.store.sessions(Filter(uids=wanted)), key=_when)
+        rows = self._rows(wanted)
         for row in rows:
             uid, told = row.session.session_uid, self._changed(row)
             with self._publishing:
@@ -210,6 +219,15 @@ class Hub:
                 self._refresh(stream, row)
             self._above(row)
 
+    def _rows(self, uids: Sequence[str]) -> list[SessionRow]:
+        """Return the rows of sessions in the order of their sweeps."""
+        store = self._desk.store
+        rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
+        return sorted(with_lineage(store, rows), key=_when)
+
+    def _with_lineage(self, row: SessionRow) -> SessionRow:
+        return with_lineage(self._desk.store, [row])[0]
+
     def _changed(self, row: SessionRow) -> bytes:
         told = {"change": row.change, "session": session_out(self._desk, row)}
         return frame("changed", told, _place(row))
@@ -219,7 +237,7 @@ class Hub:
         agent = row.session
         for edge in row.edges:
             if edge.link == "subagent" and not edge.child:
-                told = _agent(agent.native_session_id, agent.session_uid, row.events)
+                told = _agent(agent.native_session_id, agent.session_uid, row.events, agent.cwd)
                 for stream in self._of(f"{agent.flavor}:{edge.session}"):
                     self._send(stream.clients, [told])
 
@@ -232,7 +250,7 @@ class Hub:
             places = sorted((one.ingested or 0, uid) for uid, one in known.items())
             since = _read_place(last)
             missed = [uid for at, uid in places if since is not None and (at, uid) > since]
-            rows = sorted(self._desk.store.sessions(Filter(uids=tuple(missed))), key=_when)
+            rows = self._rows(missed)
             client.told = {row.session.session_uid: row.change for row in rows}
             frames = [self._changed(row) for row in rows]
         at = _named(*places[-1]) if places else None
@@ -260,17 +278,20 @@ class Hub:
 
     def _of(self, uid: str) -> list[Stream]:
         with self._mutex:
-            return [stream for (session, _), stream in self._streams.items() if session == uid]
+            return [stream for stream in self._streams.values() if stream.uid == uid]
 
     def follow(
-        self, client: Client, uid: str, via: str | None = None
+        self, client: Client, uid: str, via: str | None = None, *, own: bool = False
     ) -> tuple[Stream, SessionRow, Line]:
         """Let a client follow a session; what comes after the line that is given waits for it."""
         row = self._desk.row(uid)
-        name = (row.session.session_uid, via)
-        stream = self._streams.get(name)
+        name = (row.session.session_uid, via, own)
+        stream, key = self._streams.get(name), key_of(row, self._desk.store)
         if stream is None:
-            stream = Stream(*name, row, self._line(row, via))
+            stream = Stream(name, row, self._line(row, via, own=own), key)
+        elif stream.key.ancestors != key.ancestors:  # some were evicted, or forgotten
+            with stream.mutex:
+                stream.line, stream.key = self._line(row, via, own=own), key
         self._refresh(stream, row)  # it may have gone on since the last change that was heard of
         while True:
             with stream.mutex, self._mutex:
@@ -280,18 +301,13 @@ class Hub:
                     return stream, stream.row, stream.line
             stream = there  # somebody else was quicker
 
-    def _line(self, row: SessionRow, via: str | None) -> Line:
+    def _line(self, row: SessionRow, via: str | None, *, own: bool) -> Line:
         """Return the line of a session, without the bodies of its events where possible."""
-        return Line(self._whole(row), via)
+        return Line(self._whole(row), via, own=own)
 
     def _whole(self, row: SessionRow) -> Whole:
-        uid = row.session.session_uid
-        held = self._desk.store.held(uid)
-        if held is None or any(fact.piece is not None for fact in held.facts):
-            return self._desk.whole(row).whole
-        return Whole(
-            uid, held.facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn
-        )
+        whole = self._desk.light(row)
+        return self._desk.whole(row).whole if whole is None or whole.in_pieces else whole
 
     def _continued(self, stream: Stream) -> tuple[Line, SessionRow] | None:
         """Return a followed line after new records, at a cost that does not grow with it.
@@ -318,10 +334,13 @@ class Hub:
         with stream.mutex:
             if stream.row.change >= row.change:
                 return
-            line, row = self._continued(stream) or (self._line(row, stream.via), row)
+            line, row = self._continued(stream) or (
+                self._line(row, stream.via, own=stream.own),
+                row,
+            )
             frames = [
                 *self._news(stream, line, row),
-                frame("session", session_out(self._desk, row)),
+                frame("session", session_out(self._desk, self._with_lineage(row))),
             ]
             stream.line, stream.row = line, row
             self._send(stream.clients, frames)
@@ -336,7 +355,8 @@ class Hub:
             yield self.pending(line)
         for channel, number in line.agents.items():
             if number != before.agents.get(channel):
-                yield _agent(agent_name(channel), row.session.session_uid, number)
+                session = row.session
+                yield _agent(agent_name(channel), session.session_uid, number, session.cwd)
 
     def told(self, line: Line, start: int, end: int) -> Iterator[bytes]:
         """Give events of a line as frames, bodies and all."""
@@ -362,8 +382,12 @@ def rewound(line: Line, count: int) -> bytes:
     return frame("rewound", told, line.mark(count))
 
 
-def _agent(agent: str, uid: str, events: int) -> bytes:
-    return frame("agent", {"agent": agent, "session_uid": uid, "events": events})
+def _agent(agent: str, uid: str, events: int, cwd: str | None) -> bytes:
+    """Say that a subagent went on: with its session, and with its project as a nudge to look."""
+    project = layout.project_id(cwd) if cwd else None
+    nudge = {"projectId": project, "agentSessionId": agent}
+    told = {"agent": agent, "session_uid": uid, "events": events}
+    return frame("agent", told) + frame("agentSessionChanged", nudge)
 
 
 def _when(row: SessionRow) -> tuple[str, str]:
@@ -414,7 +438,9 @@ class Live:
         try:
             uid: str = scope["path_params"]["uid"]
             via = _query(scope).get("branch", [None])[0]
-            stream, row, line = await asyncio.to_thread(self.hub.follow, client, uid, via)
+            own = _query(scope).get("own", ["0"])[0] not in ("0", "false", "")
+            follow = partial(self.hub.follow, client, uid, via, own=own)
+            stream, row, line = await asyncio.to_thread(follow)
             opening = self._opening(line, row, _last_id(scope), _asked(scope))
             await self._run(client, opening, receive, send)
         finally:
@@ -440,7 +466,7 @@ class Live:
         uid = row.session.session_uid
         if step is None or mark != line.mark():
             for channel, number in line.agents.items():
-                yield _agent(agent_name(channel), uid, number)
+                yield _agent(agent_name(channel), uid, number, row.session.cwd)
         told = {"change": row.change, "events": len(line.events), "turn": row.turn}
         yield frame("ready", told, line.mark())
 

@@ -13,6 +13,7 @@ from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.memory.bills import totals_by_day
 from thence.memory.promised import promised
+from thence.memory.recall import with_lineage
 from thence.memory.standing import Risk, Standing, open_ones
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis
@@ -151,7 +152,7 @@ def _end(desk: Desk, row: SessionRow) -> Chart:
 
 def _lately(desk: Desk, clock: Clock, told: set[str]) -> list[Card]:
     """Give the sessions that came to their end last."""
-    rows = desk.store.sessions(Filter(limit=FEW + len(told)))
+    rows = with_lineage(desk.store, list(desk.store.sessions(Filter(limit=FEW + len(told)))))
     rest = [row for row in rows if row.session.session_uid not in told]
     return [card(desk, row, clock) for row in rest[:FEW]]
 

@@ -22,10 +22,12 @@ from litestar.response import Redirect
 
 from thence import __version__
 from thence.errors import NotReadable
-from thence.format.figures import clean, several, short, size
+from thence.format.figures import clean, several, short, short_id, size
 from thence.format.joins import time_of
+from thence.format.whole import Part
 from thence.memory.account import Digest
 from thence.memory.derivation import DIGEST
+from thence.memory.recall import with_lineage
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.memory.zones import zone_named
@@ -35,7 +37,7 @@ from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.days import RANGES
 from thence.serve.desk import AtDesk, Desk
-from thence.serve.head import address, head, note_line, tail
+from thence.serve.head import Inherited, address, head, note_line, tail
 from thence.serve.items import Window
 from thence.serve.outline import Outline
 from thence.serve.view import Drawing
@@ -201,7 +203,7 @@ class _Session:
 
     def __init__(self, desk: Desk, uid: str) -> None:
         self.desk = desk
-        self.row: SessionRow = desk.row(uid)
+        self.row: SessionRow = with_lineage(desk.store, [desk.row(uid)])[0]
         self.uid = self.row.session.session_uid
         self.base = address(self.uid)
         self.clock = Clock()
@@ -227,6 +229,19 @@ class _Session:
             return found[0].session.session_uid if found else None
 
         return Drawing(chart or self.chart, self.clock, linked)
+
+    def inherited(self) -> list[Inherited]:
+        """Draw what stands on its line in the sessions that it continues, the oldest first."""
+        out = []
+        for chart, places in charts_of(self.desk).inherited(self.chart):
+            whole = chart.whole
+            messages = several(Part(whole, places).messages, "message")
+            drawn = self.drawing(chart).line(places)
+            size = len(drawn.items)
+            window = msgspec.structs.replace(drawn, start=0, end=size, total=size)
+            name, page = short_id(whole.native), address(whole.uid)
+            out.append(Inherited(name, page, messages, window, drawn.start))
+        return out
 
     def latest(self, after: str) -> tuple[Drawing, Window, str]:
         """Draw the rows that follow one, by the end of the session alone where that suffices.
@@ -268,6 +283,7 @@ class _Session:
         """Show its page."""
         fields: dict[str, object] = {
             "window": None,
+            "inherited": [],
             "tail": None,
             "map": None,
             "outline": None,
@@ -291,12 +307,14 @@ class _Session:
 @get("/sessions/{uid:str}", include_in_schema=False, sync_to_thread=True)
 def session(
     desk: AtDesk,
+    *,
     uid: FromPath[str],
     at: Text = "",
     end: Text = "",
     whole: Text = "",
+    own: Text = "",
 ) -> Response[str]:
-    """Show one session."""
+    """Show one session, behind what it continues unless only its own part is wanted."""
     one = _Session(desk, uid)
     wanted = at if _EVENT.fullmatch(at) else ""
     if not whole and not charts_of(desk).at_hand(one.row):
@@ -313,6 +331,7 @@ def session(
     told = desk.now().live.get(one.uid)
     return one.shown(
         window=window,
+        inherited=one.inherited() if not window.start and own != "1" else [],
         tail=tail(one.chart, one.standing, told.waiting_for if told else None),
         map=outline.map(),
         outline=entries,

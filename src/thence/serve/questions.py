@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, groupby, islice
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -19,6 +20,7 @@ from thence.format import kinds, spills
 from thence.format.facts import Block, Fact, words_of
 from thence.format.figures import money
 from thence.format.nodes import Is
+from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory import patterns, recall, search
@@ -206,7 +208,21 @@ class Questions:
         line = [one for one in line if one == place or not _is_book(whole.facts[one])]
         at = line.index(place) if place in line else len(line) - 1
         part = line[max(at - asked.before, 0) : at + asked.after + 1]
-        return _name(row.session.session_uid), self._facts(whole, part, place)
+        lines = self._facts(whole, part, place)
+        missing = asked.before - min(at, asked.before)
+        return _name(row.session.session_uid), chain(self._inherited(whole, place, missing), lines)
+
+    def _inherited(self, whole: Whole, place: int, number: int) -> Iterator[str]:
+        """Give the last records before a session began, from those that it continues."""
+        above = [
+            (part.whole, at)
+            for part in whole.inherited(place, boundaries=False)
+            for at in part.places
+            if not _is_book(part.whole.facts[at])
+        ]
+        for origin, group in groupby(above[len(above) - number :], lambda one: one[0]):
+            yield from self._facts(origin, [at for _, at in group], -1)
+            yield f"continued from {_name(origin.uid)}"
 
     def _facts(self, whole: Whole, part: list[int], wanted: int) -> Iterator[str]:
         names = {(e.native_id, e.kind, e.call): e.event_id for e in whole.events}
@@ -262,7 +278,7 @@ class Questions:
             raise BadQuestion(
                 f"{_name(uid)} was evicted: only its account is left", hint="outline gives that"
             )
-        return row, Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+        return row, recall.light(self._store, held, None)
 
     # -- one session --------------------------------------------------------------------
 
@@ -271,23 +287,21 @@ class Questions:
         uid = row.session.session_uid
         digest = next(self._store.kept("digests", Filter(uids=(uid,))), None)
         notes = [_note(note) for note in self._notes() if note.session_uid == uid]
-        return _name(uid), [*_about(row), *_account(digest), *notes, *self._prompts(uid)]
+        about = _about(recall.with_lineage(self._store, [row])[0])
+        return _name(uid), [*about, *_account(digest), *notes, *self._prompts(uid)]
 
     def _prompts(self, uid: str) -> Iterator[str]:
         held = self._store.held(uid)
         if held is None:
             yield "transcript: evicted"
             return
-        whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
-        said = [
-            event
-            for event in whole.events
-            if event.kind == "user_msg" and not event.is_sidechain and event.summary
-        ]
+        whole = recall.light(self._store, held, None)
+        for part in whole.inherited(boundaries=False):
+            yield f"continued from {_name(part.whole.uid)}, {part.messages} messages"
+            yield from _named_prompts(recall.along(part.whole, part.places))
+        said = list(_prompts_in(whole.events))
         yield f"prompts: {len(said)}"
-        for event in said[:PROMPTS]:
-            state = "" if event.state == "live" else f" ({event.state})"
-            yield f"{recall.event_name(event.event_id)}{state}: {flat(event.summary, 120)}"
+        yield from _named_prompts(said)
 
     # -- learning -----------------------------------------------------------------------
 
@@ -356,6 +370,18 @@ def _name(uid: str) -> str:
     """Name a session so that the next question can use it."""
     agent, _, native = uid.partition(":")
     return flat(f"{agent}:{native[:NAMED]}", 60)
+
+
+def _prompts_in(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
+    for event in events:
+        if event.kind == "user_msg" and not event.is_sidechain and event.summary:
+            yield event
+
+
+def _named_prompts(events: Iterable[SessionEvent]) -> Iterator[str]:
+    for event in islice(_prompts_in(events), PROMPTS):
+        state = "" if event.state == "live" else f" ({event.state})"
+        yield f"{recall.event_name(event.event_id)}{state}: {flat(event.summary, 120)}"
 
 
 def _day(text: Any) -> str:

@@ -12,7 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from thence.memory.store import SessionRow
+from thence.memory.recall import ancestor_states
+from thence.memory.store import SessionRow, Store
 
 T = TypeVar("T")
 
@@ -26,11 +27,14 @@ class Key(NamedTuple):
     change: int
     evicted: str | None = None
     redactor: int = 0
+    ancestors: tuple[tuple[str, str | None, int], ...] = ()
+    """The sessions that it continues, as they are now."""
 
 
-def key_of(row: SessionRow) -> Key:
-    """Give the key of a session."""
-    return Key(row.session.session_uid, row.change, row.session.evicted_at, row.redactor)
+def key_of(row: SessionRow, store: Store | None = None) -> Key:
+    """Give the key of a session; with a store, of what is read with those that it continues."""
+    states = ancestor_states(store, row) if store is not None else ()
+    return Key(row.session.session_uid, row.change, row.session.evicted_at, row.redactor, states)
 
 
 class Shelf(Generic[T]):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from thence.format.figures import clean, several, short_id, size
 from thence.memory import retention
+from thence.memory.notes import ANNOUNCED_DAYS, age_removal_start, announcement
+from thence.memory.places import only_copies
 from thence.memory.store import Filter, Inventory, SessionRow
 from thence.serve.agents import agent_class
 from thence.serve.desk import Desk
@@ -65,6 +67,7 @@ class StorePage(msgspec.Struct, frozen=True):
     going: list[Going]
     more: int
     plan_said: str
+    rule: str
     skipped: list[Check]
     checks: list[Check]
     redacted: list[tuple[str, int, int]]
@@ -75,7 +78,8 @@ def page(desk: Desk) -> StorePage:
     known = desk.store.known()
     running = set(desk.now().live)
     now = datetime.fromtimestamp(desk.clock(), UTC)
-    plan = retention.plan(desk.policy, retention.inventory(known, running), now)
+    held = retention.inventory(known, running, only_copies=only_copies(known))
+    plan = retention.plan(desk.policy, held, now)
     total = desk.store.totals()[0]
     rows = list(desk.store.sessions())
     skipped = _skips(rows)
@@ -102,7 +106,8 @@ def page(desk: Desk) -> StorePage:
         _distilled(desk, known.distilled_bytes),
         [_going(desk, item) for item in plan.items[:SHOWN]],
         max(len(plan.items) - SHOWN, 0),
-        _planned(plan, desk.policy),
+        _planned(plan, desk, now),
+        retention.rule(desk.policy),
         skipped,
         checks,
         redacted,
@@ -136,9 +141,12 @@ def _distilled(desk: Desk, used: int) -> Tier:
     )
 
 
-def _planned(plan: retention.Plan, policy: retention.Policy) -> str:
+def _planned(plan: retention.Plan, desk: Desk, now: datetime) -> str:
+    start = age_removal_start(desk.home)
+    if plan.by_age and (start is None or now < start):
+        return f"{announcement(len(plan.by_age), start or now + timedelta(days=ANNOUNCED_DAYS))}."
     if not plan.items:
-        cap = size(policy.raw_soft_cap_bytes)
+        cap = size(desk.policy.raw_soft_cap_bytes)
         return f"Nothing goes: transcripts take {size(plan.usage_before)}, under the cap of {cap}."
     return f"After it transcripts take {size(plan.usage_after)} of {size(plan.usage_before)}."
 

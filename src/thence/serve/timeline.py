@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from thence.format.fold import window_of
 from thence.format.sealing import View, log_of
-from thence.memory.recall import along
+from thence.memory.recall import along, inherited_events
 from thence.serve.charts import charts_of
 from thence.serve.lines import agents_after, count_agents, last_place
 from thence.serve.shelf import Key, key_of
@@ -46,6 +46,8 @@ class Timeline:
         lines: Lines,
         outcomes: Outcomes,
         agents: Mapping[str, int],
+        *,
+        inherited: Lines = ((), ()),
     ) -> None:
         self._logs = logs
         """Events by the file they are in, in written order; None when a file holds several logs."""
@@ -55,6 +57,8 @@ class Timeline:
         """The whole live line, compacted or not, and the part of it that the model sees."""
         self.outcomes = outcomes
         """How each call went, by the id of its event."""
+        self.inherited = inherited
+        """What stands before both in the sessions that this one continues."""
         self.agents = agents
         """How many events each subagent has, by its channel."""
 
@@ -68,6 +72,8 @@ class Timeline:
         new = _by_file(view, view.own)
         if self._logs is None or new is None or view.rewritten:
             return None
+        if self.inherited[0] and not anchors:
+            return None  # a compaction may stand for what was inherited
         logs = dict(self._logs)
         outcomes = dict(self.outcomes)
         for file, later in new.items():
@@ -90,7 +96,10 @@ class Timeline:
             if joined is None:
                 return None
             lines.append(joined)
-        return Timeline(logs, events, (lines[0], lines[1]), outcomes, agents_after(state, window))
+        agents = agents_after(state, window)
+        return Timeline(
+            logs, events, (lines[0], lines[1]), outcomes, agents, inherited=self.inherited
+        )
 
 
 def timeline_of(whole: Whole) -> Timeline:
@@ -98,7 +107,15 @@ def timeline_of(whole: Whole) -> Timeline:
     view = View(whole, ())
     logs = None if view.rewritten else _by_file(view, range(len(whole.facts)))
     line, seen = (along(whole, whole.graph.chain(boundaries=known)) for known in (False, True))
-    return Timeline(logs, whole.events, (line, seen), whole.outcomes, count_agents(whole.events))
+    outcomes = dict(whole.outcomes)
+    for part in whole.inherited(boundaries=False):
+        outcomes = part.whole.outcomes | outcomes
+    inherited = (
+        inherited_events(whole, boundaries=False),
+        inherited_events(whole, boundaries=True),
+    )
+    agents = count_agents(whole.events)
+    return Timeline(logs, whole.events, (line, seen), outcomes, agents, inherited=inherited)
 
 
 def _by_file(view: View, places: Sequence[int]) -> dict[str, Events] | None:
@@ -134,12 +151,13 @@ class Timelines:
             known = self._at_hand.get(uid)
             if known is not None:
                 self._at_hand.move_to_end(uid)
-        if known is not None and known[0] == key_of(row):
+        if known is not None and known[0] == key_of(row, self._store):
             return row, known[1]
         grown = self._continued(uid, *known) if known is not None else None
         row, made = grown or (row, timeline_of(charts_of(desk).get(desk, row).whole))
+        key = key_of(row, self._store)
         with self._mutex:
-            self._at_hand[uid] = key_of(row), made
+            self._at_hand[uid] = key, made
             self._at_hand.move_to_end(uid)
             room = MAX_EVENTS - sum(len(one.events) for _, one in self._at_hand.values())
             while room < 0 and len(self._at_hand) > 1:
@@ -153,8 +171,7 @@ class Timelines:
         tail = self._store.tail(uid)
         if tail is None or tail.state is None or tail.state.since > key.change:
             return None
-        now = key_of(tail.row)
-        if (now.evicted, now.redactor) != (key.evicted, key.redactor):
+        if key_of(tail.row, self._store)._replace(change=key.change) != key:
             return None
         window = window_of(
             *(uid, tail.state), replayed=tail.replayed, billed=tail.billed, torn=tail.row.torn

@@ -98,6 +98,11 @@ class Drawing:
             return self._window("", rows, middle, None)
         return self._around(target)
 
+    def line(self, places: Sequence[int]) -> Window:
+        """Draw the last rows of a part of the line, nothing that parted from it."""
+        rows = self.chart.rows_of(places, parted=False)
+        return self._window("", rows, len(rows), None)
+
     def _around(self, target: tuple[int, int]) -> Window:
         place = self._home(target)
         rows = self.chart.rows
