@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.postgres import Cluster
 from thence.cli import checks
 from thence.memory import postgres_schema as schema
+from thence.memory import ranking
 from thence.memory import postgres_search as module
 from thence.memory import search as search_module
 from thence.memory.index import every
@@ -303,7 +304,7 @@ def test_rare_and_common_words_are_found_over_many_runs(
     """A rare word in the first event; of a common one the newest, and that there are more."""
     monkeypatch.setattr(module, "RUN", 3)
     monkeypatch.setattr(module, "ERA", 5)
-    monkeypatch.setattr(module, "CAP", 40)
+    monkeypatch.setattr(ranking, "CAP", 40)
     store = Postgres(postgres.url(tenant="runs", machine="here"))
     for number in range(8):
         texts = [f"common word{number * 20 + at}" for at in range(20)]

@@ -20,6 +20,7 @@ COMMANDS = {
     "sweep": "Keep what the agents of this machine wrote since the last time.",
     "ls": "List sessions, the newest first.",
     "search": "Find what was said or done, in the sessions of all agents.",
+    "ask": "Tell on one page what earlier sessions did, decided and learned about something.",
     "show": "Read one session: its live chain, branches and damage.",
     "tree": "Draw one session: its line, what parted from it, what came of it.",
     "digest": "Read the account of one session that is kept for good.",
