@@ -21,7 +21,7 @@ TOKENS = 1_500
 @click.argument("question", nargs=-1, required=True)
 @click.option(
     "--tokens",
-    type=click.IntRange(200, 20_000),
+    type=click.IntRange(100, 20_000),
     default=TOKENS,
     show_default=True,
     help="Length of the page at most.",

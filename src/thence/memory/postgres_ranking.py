@@ -108,7 +108,8 @@ MIGRATION: Final = r"""
         RETURN NEXT;
     END $$;
     -- What is to be shown: events with the number of those before them, rows of their sessions.
-    CREATE FUNCTION shown(in_tenant text, ids bigint[], titles text[], accounts text[])
+    -- Events before sessions, as whoever changes both locks them.
+    CREATE FUNCTION shown(in_tenant text, ids bigint[], uids text[], accounts text[])
         RETURNS TABLE(
             id bigint, uid text, event_id bigint, ref text, seq bigint, about bytea,
             digest bytea
@@ -143,13 +144,12 @@ MIGRATION: Final = r"""
                 ) AS n WHERE n.bucket > 0
             )
             SELECT b.id, b.uid, b.event_id, b.ref, n.before, NULL::bytea, NULL::bytea
-            FROM best AS b JOIN numbered AS n ON n.id = b.id
-            UNION ALL
-            SELECT NULL, s.uid, NULL, NULL, NULL, s.row, d.body
+            FROM best AS b JOIN numbered AS n ON n.id = b.id;
+        RETURN QUERY EXECUTE $q$
+            SELECT NULL::bigint, s.uid, NULL::bigint, NULL::text, NULL::bigint, s.row, d.body
             FROM sessions AS s
-            LEFT JOIN digests AS d ON d.tenant = s.tenant AND d.uid = s.uid AND d.uid = ANY(accounts)
-            WHERE s.tenant = in_tenant AND s.uid = ANY(
-                titles || accounts || ARRAY(SELECT o.uid FROM of_one AS o));
+            LEFT JOIN digests AS d ON d.tenant = s.tenant AND d.uid = s.uid AND d.uid = ANY($3)
+            WHERE s.tenant = $1 AND s.uid = ANY($2) $q$ USING in_tenant, uids, accounts;
     END $$;
     -- Words with a beginning, of some rows that have one; without one, or with a short one, words
     -- with a part, of the newest rows.

@@ -337,7 +337,7 @@ class Rows:
     def found(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
         """Look up rows, each with its worth, that are to be shown."""
         ids = [row[0] for row, _ in rows if row[0] > 0]
-        titles = [row[1] for row, _ in rows if row[3] == TITLE]
+        uids = list({row[1] for row, _ in rows})
         digests = [row[1] for row, _ in rows if row[3] == DIGEST]
         if not rows:
             return []
@@ -345,7 +345,7 @@ class Rows:
         accounts: dict[str, bytes] = {}
         for number, uid, event, ref, seq, row, digest in self._db.execute(
             "SELECT * FROM shown(%s, %s::bigint[], %s::text[], %s::text[])",
-            (_plain(self._tenant), ids, titles, digests),
+            (_plain(self._tenant), ids, uids, digests),
         ):
             if number is not None:
                 events[number] = event, ref, seq

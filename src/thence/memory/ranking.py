@@ -106,15 +106,9 @@ def _by_filters(sessions: Sessions, query: Query, limit: int, offset: int) -> An
     priced = query.ticks_over is not None or query.ticks_under is not None
     if not priced:
         wanted = msgspec.structs.replace(wanted, limit=limit, offset=offset)
-    rows = [row for row in sessions(wanted) if _is_priced(row, query)]
+    rows = [row for row in sessions(wanted) if query.takes(sum(row.ticks.values()))]
     rows = rows[offset : offset + limit] if priced else rows
     return Answer([_session(row) for row in rows], how="filters", hints=query.hints)
-
-
-def _is_priced(row: SessionRow, query: Query) -> bool:
-    ticks = sum(row.ticks.values())
-    over = query.ticks_over is None or ticks > query.ticks_over
-    return over and (query.ticks_under is None or ticks < query.ticks_under)
 
 
 def _session(row: SessionRow) -> Found:

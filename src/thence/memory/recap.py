@@ -104,7 +104,8 @@ def recap(
         if uid in rows
     ]
     apart = [note for note in _about(notes, query) if note.session_uid not in chosen]
-    return Recap(question, answer.explanation, out, apart[:_QUOTES])
+    explanation = "; ".join(filter(None, (answer.explanation, *answer.hints)))
+    return Recap(question, explanation, out, apart[:_QUOTES])
 
 
 def _about(notes: Sequence[Note], query: Query) -> list[Note]:
@@ -146,7 +147,7 @@ def _recalled(  # noqa: PLR0917
         session.evicted_at is not None,
         round(found[0].score, 4),
         list(dict.fromkeys(filter(None, asked))),
-        [mention for hit in shown if (mention := _said(hit)).text],
+        [one for one in map(_said, shown) if one.text and not _repeats(one.text, asked)],
         own + corrections,
         [one["path"] for one in digest.get("files") or () if one.get("edits")],
         [
@@ -157,6 +158,12 @@ def _recalled(  # noqa: PLR0917
         [_failure(one) for one in digest.get("errors") or ()],
         snippets.get("last_reply") or "; ".join(digest.get("reasons") or ()),
     )
+
+
+def _repeats(text: str, asked: Iterable[str]) -> bool:
+    """Return whether a text is the beginning of a prompt that is told anyway."""
+    plain = " ".join(text.strip("…").split())
+    return any(" ".join(prompt.split()).startswith(plain) for prompt in asked)
 
 
 def _said(hit: Hit) -> Mention:

@@ -112,6 +112,11 @@ class Query(msgspec.Struct, frozen=True):
         narrows = self.narrows_sessions or self.agent is not None
         return narrows and not self.wanted and not self.without and not of_events
 
+    def takes(self, ticks: int) -> bool:
+        """Return whether a session of this cost is among those that are asked for."""
+        over = self.ticks_over is None or ticks > self.ticks_over
+        return over and (self.ticks_under is None or ticks < self.ticks_under)
+
     @property
     def narrows_sessions(self) -> bool:
         """Whether something beyond the index must be looked up."""
@@ -165,7 +170,7 @@ class Answer(msgspec.Struct, frozen=True):
         if self.instead:
             swaps = ", ".join(f"{other} instead of {word}" for word, other in self.instead)
             said.append(f"looked for {swaps}")
-        return "; ".join((*said, *self.hints))
+        return "; ".join(said)
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -199,6 +204,8 @@ class Hits(msgspec.Struct, frozen=True):
     how: How = "all"
     explanation: str = ""
     """How it was found, in words; empty where that goes without saying."""
+    hints: tuple[str, ...] = ()
+    """What to say of the question itself."""
 
     @property
     def unread(self) -> list[str]:
@@ -423,9 +430,8 @@ def as_asked(found: Sequence[Found], query: Query) -> list[Found]:
 def hits(answer: Answer, query: Query, blobs: Blobs) -> Hits:
     """Look at the text of what was found."""
     made = [_hit(found, query.terms, blobs) for found in answer.found]
-    return Hits(
-        made, answer.capped, answer.searched_back_to, answer.how, answer.explanation
-    )
+    how, why = answer.how, answer.explanation
+    return Hits(made, answer.capped, answer.searched_back_to, how, why, answer.hints)
 
 
 def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
