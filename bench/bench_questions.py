@@ -24,7 +24,6 @@ from urllib.parse import quote
 from bench.bench_agentsview import Theirs
 from bench.bench_sweep import ran
 from bench.measure import verdict
-
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 

@@ -261,7 +261,10 @@ def test_an_unknown_filter_is_said(desk: Desk) -> None:
 def test_filters_alone_list_sessions(desk: Desk) -> None:
     """The newest first, each with its title."""
     told = desk.run("search", "agent:claude", "--json").json
+    lines = desk.run("search", "agent:claude").lines
 
+    assert lines[0].startswith("2 sessions, ")
+    assert 2 == sum(line.startswith("  ") for line in lines)
     assert ["session", "session"] == [hit["kind"] for hit in told["hits"]]
     assert f"claude:{WINDOWS}" == told["hits"][0]["session_uid"]
 

@@ -22,7 +22,6 @@ from thence.memory import postgres_schema as schema
 from thence.memory import postgres_search as module_search
 from thence.memory import postgres_write as writing
 from thence.memory.postgres import Postgres, StoreLost
-from thence.memory.postgres_search import Asked
 from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
@@ -662,7 +661,7 @@ def _looked(store: Postgres, tenant: str) -> int:
     """How much the function that searches tells of a tenant, by whatever store it is asked."""
     rows = module_search.Rows(store._db, tenant)
     [found] = rows.lists([parse(CANARY)], 20, 20).rows
-    events = rows.found([((number, tenant, 0, 0, 0), 1.0) for number in range(1, 50)])
+    events = rows.look_up([((number, tenant, 0, 0, 0), 1.0) for number in range(1, 50)])
     return len(found) + len(events) + len(rows.words(CANARY[:3].lower(), ""))
 
 

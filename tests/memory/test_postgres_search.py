@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.postgres import Cluster
 from thence.cli import checks
 from thence.memory import postgres_schema as schema
-from thence.memory import ranking
 from thence.memory import postgres_search as module
+from thence.memory import ranking
 from thence.memory import search as search_module
 from thence.memory.index import every
 from thence.memory.pairs import index_text

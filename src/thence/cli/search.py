@@ -55,9 +55,9 @@ _KINDS = {
 @click.command(
     "search",
     help="Find what was said or done, in the sessions of all agents, the best first.",
-    epilog='A question in a sentence, words, "a phrase", begin*, -without, this OR that, and filters: agent:codex'
-    " project:tidepool model:opus tool:Bash kind:error file:app.py after:2026-01-01"
-    f" before:7d outcome:fail cost>1.50. kind: takes {', '.join(KINDS)} and note."
+    epilog='A question in a sentence, words, "a phrase", begin*, -without, this OR that, and'
+    " filters: agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py"
+    f" after:2026-01-01 before:7d outcome:fail cost>1.50. kind: takes {', '.join(KINDS)} and note."
     " An error, test_run, edit, retry, human_intervention or completion is found by the words"
     " of the event that it is derived from; kind:decision and kind:note find what was written"
     " down. Filters alone list sessions. Where few sessions have all words, those with the most and"
@@ -71,7 +71,7 @@ _KINDS = {
 @click.option("--exact", is_flag=True, help="Only what has all of the words, as they are.")
 @options.utc
 @options.as_json
-def command(  # noqa: PLR0913 - one argument an option
+def command(
     query: tuple[str, ...], number: int, offset: int, *, exact: bool, utc: bool, json: bool
 ) -> int:
     """Print what was found, session by session."""
@@ -164,7 +164,8 @@ class Found:
             return
         least = "at least " if self._more else ""
         number, sessions = len(self._answer.hits), len(self._by)
-        parts = [f"{least}{several(number, 'hit')} in {several(sessions, 'session')}"]
+        hits_in = "" if self._answer.how == "filters" else f"{several(number, 'hit')} in "
+        parts = [f"{least}{hits_in}{several(sessions, 'session')}"]
         parts += [several(many, kind) for kind, many in Counter(n.kind for n in notes).items()]
         yield cut(f"{', '.join(parts)}, {lasted(took)}{self._far()}", room)
         yield from self._how(room)
@@ -216,7 +217,7 @@ class Found:
         right = f"{evicted}{age}"
         shown = spaced(title, right, room - 4 - len(name))
         yield f"  {style(name, fg=DIM)}  {style(shown, bold=True)}"
-        for hit in hits[:FEW]:
+        for hit in hits[:FEW] if self._answer.how != "filters" else ():
             yield self._hit(hit, room)
         if len(hits) > FEW:
             yield style(f"    and {len(hits) - FEW} more", fg=DIM)

@@ -240,6 +240,7 @@ class Rows:
         self, queries: Sequence[Query], cap: int, enough: int, *, narrowing: bool = False
     ) -> Lists:
         """Return for each question the newest rows; few where there is no time for more."""
+        until = self._until if enough else self._until - BUDGET / 2
         tables = every(self._db, "SELECT name, first FROM tables ORDER BY first DESC")
         lists: list[list[Row]] = []
         capped, furthest = False, None
@@ -248,7 +249,7 @@ class Rows:
             back: int | None = None
             is_cut, having = False, []
             for name, start in tables:
-                late = len(rows) >= enough and time.monotonic() > self._until
+                late = len(rows) >= enough and time.monotonic() > until
                 if is_cut := (late and back is not None) or len(rows) >= cap:
                     break
                 some = self._table(name, query, cap - len(rows))
@@ -283,11 +284,11 @@ class Rows:
         )
         return every(self._db, sql, *given)
 
-    def found(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
+    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
         """Look up rows, each with its worth, that are to be shown."""
-        return [self._found(row, worth) for row, worth in rows]
+        return [self._event(row, worth) for row, worth in rows]
 
-    def _found(self, row: Row, worth: float) -> Found:
+    def _event(self, row: Row, worth: float) -> Found:
         db = self._db
         number, session, ts, kind, state = row
         if kind < 0:
@@ -390,14 +391,10 @@ def _strings(value: JSON) -> Iterator[str]:
 
 def of_session(uid: str, ts: int, kind: int, body: bytes, worth: float) -> Found:
     """Return a session as found by its title, or by its digest."""
-    name, text = "digest", digest_text
     if kind == TITLE:
-        name, text = "title", _title
-    return Found(uid, None, ts, name, None, None, worth, text=text(body))
-
-
-def _title(row: bytes) -> str:
-    return _TITLE.decode(row).title
+        title = _TITLE.decode(body).title
+        return Found(uid, None, ts, "title", None, None, worth, text=title)
+    return Found(uid, None, ts, "digest", None, None, worth, text=digest_text(body))
 
 
 class _Titled(msgspec.Struct):

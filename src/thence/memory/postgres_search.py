@@ -37,7 +37,7 @@ from thence.memory.pairs import index_text
 from thence.memory.ranking import DIGEST, TITLE, Lists, Row
 from thence.memory.search import BUDGET, Found, Query, meta
 from thence.memory.store import STATES, EventRow
-from thence.memory.wording import MIN_PART
+from thence.memory.vocabulary import MIN_PART
 
 LONGEST: Final = 2040
 """Bytes of a word; the database takes 2,046."""
@@ -331,10 +331,10 @@ class Rows:
             *(" | ".join(asked.nots), part_of(query.project), part_of(query.model)),
             *(_plain(query.outcome), query.after, query.before),
             *(query.ticks_over, query.ticks_under, bool(query.wanted)),
-            *(enough, cap, MAX_TITLES, BUDGET, RUN, ERA),
+            *(enough, cap, MAX_TITLES, BUDGET if enough else BUDGET / 2, RUN, ERA),
         )
 
-    def found(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
+    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
         """Look up rows, each with its worth, that are to be shown."""
         ids = [row[0] for row, _ in rows if row[0] > 0]
         uids = list({row[1] for row, _ in rows})

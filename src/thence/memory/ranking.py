@@ -3,7 +3,7 @@
 A store gives rows of events for a question, the newest first (`Source.lists`). All words together
 are asked for first. Where few sessions have them, each word is asked for by itself: then an event
 counts by the share of the words that it has, rare ones more, and a word that is found nowhere is
-looked for in other forms (see `wording`). What people and models say counts more than what tools
+looked for in other forms (see `vocabulary`). What people and models say counts more than what tools
 print, an event with the exact phrase more than one with its words.
 
 A session is worth its best event, the words it has in all, how often it has them, and how new it
@@ -21,7 +21,7 @@ import msgspec
 
 from thence.format.graph import State
 from thence.format.normal import KINDS
-from thence.memory import pairs, wording
+from thence.memory import pairs, vocabulary
 from thence.memory.search import CAP, Answer, Found, How, Query, narrowed
 from thence.memory.store import STATES, Filter, SessionRow
 
@@ -67,11 +67,12 @@ class Source(Protocol):
     ) -> Lists:
         """Return for each question the newest rows; few where there is no time for more.
 
-        `narrowing` says that all answers to the later ones are among those to the first.
+        Where none is enough there is half of the time. `narrowing` says that all answers to the
+        later ones are among those to the first.
         """
         ...
 
-    def found(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
+    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
         """Look up rows, each with its worth, that are to be shown."""
         ...
 
@@ -167,7 +168,7 @@ class _Ranking:
         order = _ordered(self._rows, self._values, self._shares, self._enough)
         how: How = "near" if self._instead else "any" if words and not has_all else "all"
         return Answer(
-            self._source.found(order[offset : offset + limit]),
+            self._source.look_up(order[offset : offset + limit]),
             lists.capped,
             lists.back_to,
             how,
@@ -242,17 +243,17 @@ class _Ranking:
         pieces = pairs.pieces_of(typed)
         if not pieces or any(pairs.is_run(piece) for piece in pieces):
             return
-        if parts := wording.parts_of(typed):
+        if parts := vocabulary.parts_of(typed):
             yield [f'"{part}"' for part in parts]
         word = pieces[0].lower()
-        if len(pieces) > 1 or len(word) < wording.MIN_PART:
+        if len(pieces) > 1 or len(word) < vocabulary.MIN_PART:
             return
         yield [f'"{word}"*']
-        known = self._source.words(word[: wording.MIN_PART], "")
-        others = wording.like(word, known)
+        known = self._source.words(word[: vocabulary.MIN_PART], "")
+        others = vocabulary.like(word, known)
         if not others and is_last:
-            others = wording.like(word, self._source.words(word[:1], ""))
-        if not others and is_last and len(word) > wording.MIN_PART:
+            others = vocabulary.like(word, self._source.words(word[:1], ""))
+        if not others and is_last and len(word) > vocabulary.MIN_PART:
             others = sorted(self._source.words("", word), key=len)[:MOST_OTHERS]
         if others:
             yield [f'"{other}"' for other in others[:MOST_OTHERS]]
@@ -272,10 +273,9 @@ def _ordered(
     by: dict[int | str, list[int]] = {}
     best: dict[int | str, tuple[float, int, int]] = {}
     often: dict[int | str, float] = {}
-    for number, value in values.items():
+    for number, worth in values.items():
         _, session, ts, _, _ = rows[number]
-        value += 0.2 / (1 + (newest - ts) / _MONTH)
-        values[number] = value
+        value = values[number] = worth + 0.2 / (1 + (newest - ts) / _MONTH)
         by.setdefault(session, []).append(number)
         often[session] = often.get(session, 0.0) + value
         mine = (value, ts, number)

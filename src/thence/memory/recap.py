@@ -33,6 +33,7 @@ _HITS = 60  # events that are looked at to find the sessions
 _QUOTES = 3
 _NEAR = 0.5  # of the best session's worth: what is less is not told
 _LINE = 220
+_FILES = 8
 
 
 class Mention(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,7 +66,7 @@ class Recalled(msgspec.Struct, frozen=True):
     is_evicted: bool
     score: float
     asked: list[str]
-    said: list[Mention]
+    quotes: list[Mention]
     decided: list[Mention]
     files: list[str]
     commands: list[Mention]
@@ -82,9 +83,7 @@ class Recap(msgspec.Struct, frozen=True):
     notes: list[Note]
 
 
-def recap(
-    store: Store, notes: Iterable[Note], question: str, *, sessions: int = SESSIONS
-) -> Recap:
+def recap(store: Store, notes: Iterable[Note], question: str, *, sessions: int = SESSIONS) -> Recap:
     """Return the page that answers a question."""
     query = parse(question)
     notes = list(notes)
@@ -147,7 +146,7 @@ def _recalled(  # noqa: PLR0917
         session.evicted_at is not None,
         round(found[0].score, 4),
         list(dict.fromkeys(filter(None, asked))),
-        [one for one in map(_said, shown) if one.text and not _repeats(one.text, asked)],
+        [one for one in map(_quote, shown) if one.text and not _repeats(one.text, asked)],
         own + corrections,
         [one["path"] for one in digest.get("files") or () if one.get("edits")],
         [
@@ -166,7 +165,7 @@ def _repeats(text: str, asked: Iterable[str]) -> bool:
     return any(" ".join(prompt.split()).startswith(plain) for prompt in asked)
 
 
-def _said(hit: Hit) -> Mention:
+def _quote(hit: Hit) -> Mention:
     text = "" if hit.kind == "digest" else hit.snippet.replace(OPEN, "").replace(CLOSE, "")
     return Mention(text, hit.shown_at, hit.kind)
 
@@ -189,8 +188,10 @@ def lines(page: Recap, tokens: int = TOKENS) -> list[str]:
     """Return the page as lines, of so many tokens at most; of each session the same share."""
     room = CHARACTERS_PER_TOKEN * tokens
     out = [page.explanation] if page.explanation else []
-    for note in page.notes:
-        out.append(f"{note.kind} {(note.ts or '')[:10]}, {note.author}: {_flat(note.text)}")
+    out += [
+        f"{note.kind} {(note.ts or '')[:10]}, {note.author}: {_flat(note.text)}"
+        for note in page.notes
+    ]
     room -= sum(len(line) + 1 for line in out)
     if not page.sessions:
         return [*out, "nothing found"] if not page.notes else out
@@ -201,54 +202,60 @@ def lines(page: Recap, tokens: int = TOKENS) -> list[str]:
     return out
 
 
-def _fitting(told: list[tuple[int, str]], room: int) -> list[str]:
+def _fitting(rated: list[tuple[int, str]], room: int) -> list[str]:
     """Return the lines that fit, those that matter most; how many were left out is said."""
     room -= 40  # for that sentence
     fits: set[int] = set()
-    for at in sorted(range(len(told)), key=lambda at: (told[at][0], at)):
-        if len(told[at][1]) + 1 > room:
+    for at in sorted(range(len(rated)), key=lambda at: (rated[at][0], at)):
+        if len(rated[at][1]) + 1 > room:
             break
-        room -= len(told[at][1]) + 1
+        room -= len(rated[at][1]) + 1
         fits.add(at)
-    left = len(told) - len(fits)
+    left = len(rated) - len(fits)
     more = [f"  ({left} more lines: thence digest)"] if left else []
-    return [line for at, (_, line) in enumerate(told) if at in fits] + more
+    return [line for at, (_, line) in enumerate(rated) if at in fits] + more
 
 
-def _session(one: Recalled) -> Iterator[tuple[int, str]]:
+def _session(session: Recalled) -> Iterator[tuple[int, str]]:
     """Yield lines about a session, each with how much it matters: 0 most."""
-    agent, _, native = one.session_uid.partition(":")
-    day = (one.ended_at or "undated")[:10]
-    gone = ", evicted" if one.is_evicted else ""
-    folder = f" in {_flat(one.project, 60)}" if one.project else ""
-    yield 0, f"{agent}:{native[:NAME]} {day} {one.outcome}{gone}{folder}: {_flat(one.title, 120)}"
-    for at, text in enumerate(one.asked):
-        if at or _flat(text, 120) != _flat(one.title, 120):
+    agent, _, native = session.session_uid.partition(":")
+    day = (session.ended_at or "undated")[:10]
+    gone = ", evicted" if session.is_evicted else ""
+    folder = f" in {_flat(session.project, 60)}" if session.project else ""
+    head = f"{agent}:{native[:NAME]} {day} {session.outcome}{gone}{folder}"
+    yield 0, f"{head}: {_flat(session.title, 120)}"
+    for at, text in enumerate(session.asked):
+        if at or _flat(text, 120) != _flat(session.title, 120):
             yield 1 + at, f"  asked: {_flat(text)}"
-    for at, said in enumerate(one.said):
-        yield at, f"  {said.what}{_at(said)}: {_flat(said.text)}"
-    for at, decided in enumerate(one.decided[:5]):
+    for at, quote in enumerate(session.quotes):
+        yield at, f"  {quote.what}{_at(quote)}: {_flat(quote.text)}"
+    for at, decided in enumerate(session.decided[:5]):
         what = "decided" if decided.event_id is None else "corrected"
         by = f" by {decided.what}" if decided.event_id is None else ""
         yield 1 + at, f"  {what}{by}{_at(decided)}: {_flat(decided.text)}"
-    if one.files:
-        more = f" and {len(one.files) - 8} more" if len(one.files) > 8 else ""  # noqa: PLR2004
-        yield 1, f"  changed: {_flat(', '.join(one.files[:8]))}{more}"
-    for at, command in enumerate(one.commands[-3:]):
+    if session.files:
+        left = len(session.files) - _FILES
+        more = f" and {left} more" if left > 0 else ""
+        yield 1, f"  changed: {_flat(', '.join(session.files[:_FILES]))}{more}"
+    for at, command in enumerate(session.commands[-3:]):
         yield 2 + at, f"  {command.what}{_at(command)}: {_flat(command.text, 140)}"
-    for at, failure in enumerate(one.failed[:4]):
-        often = f" {failure.count}x" if failure.count > 1 else ""
-        yield 1 + at, f"  failed{often}{_at(failure)}: {_flat(failure.text, 160)}"
-        for fix in failure.fixes[:1]:
-            yield 1 + at, f"    fixed by{_at(fix)}: {_flat(fix.text, 140)}"
-        if failure.is_settled and not failure.fixes:
-            yield 2 + at, "    went well when tried again"
-    if one.ended:
-        yield 1, f"  ended: {_flat(one.ended)}"
+    for at, failure in enumerate(session.failed[:4]):
+        yield from _failed(failure, 1 + at)
+    if session.ended:
+        yield 1, f"  ended: {_flat(session.ended)}"
 
 
-def _at(one: Mention | Failure) -> str:
-    return "" if one.event_id is None else f" {event_name(one.event_id)}"
+def _failed(failure: Failure, matters: int) -> Iterator[tuple[int, str]]:
+    often = f" {failure.count}x" if failure.count > 1 else ""
+    yield matters, f"  failed{often}{_at(failure)}: {_flat(failure.text, 160)}"
+    for fix in failure.fixes[:1]:
+        yield matters, f"    fixed by{_at(fix)}: {_flat(fix.text, 140)}"
+    if failure.is_settled and not failure.fixes:
+        yield matters + 1, "    went well when tried again"
+
+
+def _at(mention: Mention | Failure) -> str:
+    return "" if mention.event_id is None else f" {event_name(mention.event_id)}"
 
 
 def _flat(text: str, room: int = _LINE) -> str:

@@ -8,8 +8,8 @@ Projects and models are asked for by any part of their names, files by words of 
 which the last may be a beginning (`file:src/app*`).
 Any text is a question: what cannot be meant as a filter is searched for as words, so that pasting
 an error message works, and a name that is near to one of a filter is said. Words that every
-sentence has do not count beside others (see `wording`). Chinese, Japanese and Korean are found by
-any characters inside a sentence (see `pairs`). Answers come best first (see `ranking`) from the
+sentence has do not count beside others (see `vocabulary`). Chinese, Japanese and Korean are found
+by any characters inside a sentence (see `pairs`). Answers come best first (see `ranking`) from the
 part of the memory that a budget of time reaches; they say how they were found, how far back that
 was, and whether there were more.
 """
@@ -31,11 +31,10 @@ from thence.format.expressions import expression
 from thence.format.facts import Block, words_of
 from thence.format.figures import TICKS
 from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
-from thence.format.records import JSON
 from thence.memory import pairs
 from thence.memory.packs import Blobs
 from thence.memory.spelling import load
-from thence.memory.wording import STOP_WORDS, nearest
+from thence.memory.vocabulary import STOP_WORDS, nearest
 
 CAP = 2_000
 """Candidates that are looked at, the newest first."""
@@ -57,7 +56,9 @@ _FILTER_NAMES = (
     *("agent", "project", "model", "tool", "kind", "file", "after", "before", "outcome", "cost"),
 )
 _FILTERS = frozenset(_FILTER_NAMES)
-_SCHEME = expression(r"https?|file|ftp|ssh|git|data|mailto|std|node|npm|error|warning|fatal|note|[a-z]")
+_SCHEME = expression(
+    r"https?|file|ftp|ssh|git|data|mailto|std|node|npm|error|warning|fatal|note|[a-z]"
+)
 """What stands before a colon in addresses and messages."""
 
 _MOST = Decimal(2**63 - 1)  # of anything, in any store
@@ -249,7 +250,7 @@ class _Group(msgspec.Struct):
 
     @property
     def counts(self) -> bool:
-        word = self.values[0].lower().strip("?!.,;:()").replace("’", "'")
+        word = self.values[0].lower().strip("?!.,;:()").replace("\u2019", "'")
         return not self.is_loose or not STOP_WORDS.issuperset(word.split("'"))
 
 
@@ -463,16 +464,27 @@ def payload_words(blobs: Blobs, ref: str) -> str:
 
 def snippet(text: str, terms: Iterable[str]) -> str:
     """Cut out the place where a text says what was asked for, and point at it."""
-    patterns = [_pattern(words) for term in terms if (words := pairs.pieces_of(term))]
+    pieces = [words for term in terms if (words := pairs.pieces_of(term))]
+    patterns = [_pattern(words) for words in pieces]
     if not patterns:
         return " ".join(text[: 2 * AROUND].replace(OPEN, "").replace(CLOSE, "").split())
     find = re.compile("|".join(sorted(patterns, key=len, reverse=True)), re.IGNORECASE)
-    first = find.search(pairs.usual_form(text))
+    usual = pairs.usual_form(text)
+    first = find.search(usual, _earliest(usual, [words[0] for words in pieces]))
     start = max(pairs.place_in(text, first.start()) - AROUND, 0) if first else 0
     piece = text[start : start + 3 * AROUND].replace(OPEN, "").replace(CLOSE, "")
     shown = " ".join(_marked(piece, find).split())
     more = "…" if len(text) > start + 3 * AROUND else ""
     return ("…" if start else "") + shown + more
+
+
+def _earliest(text: str, words: Iterable[str]) -> int:
+    """Return a place before which a text has none of some words; quicker than an expression."""
+    if not text.isascii():
+        return 0  # another case of a letter may have another length
+    lower = text.lower()
+    places = [place for word in words if (place := lower.find(word.lower())) >= 0]
+    return min(places, default=len(text))
 
 
 def _pattern(words: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.memory.wording import distance, forms_of, like, nearest, parts_of
+from thence.memory.vocabulary import distance, forms_of, like, nearest, parts_of
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,18 @@ from typing import Final
 
 from thence.format.expressions import expression
 
-STOP_WORDS: Final = frozenset(
-    """
-    a an the and or but if then than so because as while of in on at to for from with by about into
-    onto over under between through during per via is are was were be been being am do does did done
-    doing have has had having can could should would will shall may might must i me my mine we us
-    our ours you your yours he him his she her it its they them their this that these those there
-    here what when where which who whom whose why how again ever never just also only very really
-    please not no yes any anybody anyone anything some somebody someone something all both each more
-    most such same other another s t re ve ll d m don didn doesn isn wasn weren aren can't cannot
-    gonna wanna want wanted like think know tell let lets ok okay hey hi up out off
-    """.split()
-)
+_STOP_WORDS: Final = """
+    a an the and or but if then than so because as while of in on at to for from with by
+    about into onto over under between through during per via is are was were be been being
+    am do does did done doing have has had having can could should would will shall may
+    might must i me my mine we us our ours you your yours he him his she her it its they
+    them their this that these those there here what when where which who whom whose why how
+    again ever never just also only very really please not no yes any anybody anyone
+    anything some somebody someone something all both each more most such same other another
+    s t re ve ll d m don didn doesn isn wasn weren aren can't cannot gonna wanna want wanted
+    like think know tell let lets ok okay hey hi up out off
+"""
+STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 """English words, and question words, that say nothing of what is looked for."""
 
 MIN_PART: Final = 3
@@ -78,7 +78,7 @@ def like(word: str, known: Iterable[str]) -> list[str]:
 
 def distance(one: str, other: str) -> int:
     """Return how many slips lie between two words; more than two count as three."""
-    if abs(len(one) - len(other)) > 2:  # noqa: PLR2004 - as said above
+    if abs(len(one) - len(other)) > 2:
         return 3
     before: list[int] = []
     row = list(range(len(other) + 1))
