@@ -54,7 +54,7 @@ _KINDS = {
 
 @click.command(
     "search",
-    help="Find what was said or done, in the sessions of all agents, the best first.",
+    help="Find what was said or done, in the sessions of all agents.",
     epilog='A question in a sentence, words, "a phrase", begin*, -without, this OR that, and'
     " filters: agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py"
     f" after:2026-01-01 before:7d outcome:fail cost>1.50. kind: takes {', '.join(KINDS)} and note."
