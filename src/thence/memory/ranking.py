@@ -29,7 +29,7 @@ FEW: Final = 3
 """Sessions with all words below which any of them will do; and events of a session in a row."""
 WORD_CAP: Final = 500
 """Rows that are looked at for one word, the newest."""
-MOST_WORDS: Final = 12
+MOST_WORDS: Final = 8
 """Words of a question that are looked for one by one."""
 MOST_MISSING: Final = 3
 """Words found nowhere for which others are looked for, and the words for each of them."""
@@ -188,7 +188,9 @@ class _Ranking:
     def _any_words(self) -> list[_Word]:
         """Count events by the words that they have; return the words, the rarest first."""
         query = self._query
-        groups = list(zip(query.words, query.wanted, strict=True))[:MOST_WORDS]
+        typed = dict(zip(query.words, query.wanted, strict=True))
+        # Long words are rare ones, mostly; each is a look into the whole index.
+        groups = sorted(typed.items(), key=lambda group: -len(group[0]))[:MOST_WORDS]
         lists: list[list[Row]] = [[]]
         if len(groups) > 1:
             queries = [narrowed(query, terms) for _, terms in groups]
