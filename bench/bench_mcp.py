@@ -27,6 +27,7 @@ TOKEN = 4
 CLOCK = made_id("clock-change")
 BUDGETS: list[tuple[str, dict[str, JSON], int]] = [
     ("search", {"query": "tide"}, 700),
+    ("recall", {"question": "how did we mend the tide windows"}, 1_600),
     ("outline", {"session": CLOCK}, 700),
     ("around", {"session": CLOCK, "event": ""}, 1500),
     ("seen_error", {"text": "AssertionError: assert 1 == 2"}, 500),

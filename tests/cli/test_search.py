@@ -50,7 +50,8 @@ def test_object_is_the_contracts(desk: Desk) -> None:
     hit = told["hits"][0]
     names = {"session_uid", "event_id", "seq", "ts", "kind", "snippet", "score"}
 
-    assert {"hits", "capped", "searched_back_to", "notes"} == set(told)
+    about = {"capped", "searched_back_to", "how", "explanation", "hints"}
+    assert {"hits", "notes", *about} == set(told)
     assert names <= set(hit)
     assert f"claude:{WINDOWS}" == hit["session_uid"]
     assert ["lighthouse"] == [hit["snippet"][start:end] for start, end in hit["marks"]]
@@ -185,6 +186,87 @@ def test_every_kind_of_the_help_finds_its_events(trials: Desk) -> None:
         assert [*with_word["hits"], *with_word["notes"]], kind
         assert [] == [*other["hits"], *other["notes"]], kind
     assert 14 == len(kinds)
+
+
+def test_every_filter_of_the_help_finds_the_session(
+    trials: Desk,
+) -> None:
+    """Alone and with a word; with what nothing has it finds nothing."""
+    text = " ".join(trials.run("search", "--help").out.split())
+    named = re.findall(r"([a-z]+)[:>]\S", text.partition("filters: ")[2].partition(". kind:")[0])
+    values = {
+        "agent": (":claude", ":codex"),
+        "project": (":project", ":nowhere"),
+        "model": (":claude", ":gpt"),
+        "tool": (":Bash", ":Teleport"),
+        "kind": (":tool_call", ":note saffron"),
+        "file": (":test_lantern.py", ":nosuch.rs"),
+        "after": (":2020-01-01", ":2090-01-01"),
+        "before": (":2090-01-01", ":2001-01-01"),
+        "outcome": (f":{_outcome(trials)}", ":abandoned"),
+        "cost": ("<1000", ">1000"),
+    }
+    for name in named:
+        right, wrong = (f"{name}{value}" for value in values[name])
+        found = [
+            trials.run("search", "--json", *words.split()).json["hits"]
+            for words in (right, f"{right} lantern", wrong, f"{wrong} lantern")
+        ]
+
+        assert [True, True, False, False] == [bool(hits) for hits in found], name
+    assert set(named) == set(values)
+
+
+def _outcome(trials: Desk) -> str:
+    [row] = trials.run("ls", "--json").json
+    return str(row["outcome"])
+
+
+def test_every_form_of_the_help_finds_what_it_says(trials: Desk) -> None:
+    """A sentence, words, a phrase, a beginning, an exclusion, an alternative."""
+    for words in (
+        ["where did we light the lantern?"],
+        ["lantern"],
+        ['"tests/test_lantern.py"'],
+        ["lanter*"],
+        ["lantern", "OR", "saffron"],
+    ):
+        assert trials.run("search", "--json", "--", *words).json["hits"], words
+    excluded = trials.run("search", "--json", "--", "lantern", "-lantern").json
+
+    assert [] == excluded["hits"]
+
+
+def test_the_answer_says_how_it_was_found(desk: Desk) -> None:
+    """In a line below the first, and under names of their own in JSON."""
+    sentence = ("search", "how did the lighthouse keeper lose the saffron")
+    ran, told = desk.run(*sentence), desk.run(*sentence, "--json").json
+    exact = desk.run(*sentence, "--exact")
+    typo = desk.run("search", "lihgthouse")
+
+    assert ran.lines[1].startswith("no exact match; best matches for: ")
+    assert ("any", ran.lines[1]) == (told["how"], told["explanation"])
+    assert exact.out.startswith("nothing found, ")
+    assert "looked for lighthouse instead of lihgthouse" == typo.lines[1]
+
+
+def test_an_unknown_filter_is_said(desk: Desk) -> None:
+    """With the name that was meant, found or not."""
+    for words in (["lighthouse", "projct:tide"], ["xylophone", "projct:tide"]):
+        out = desk.run("search", *words).out
+
+        assert "projct: is no filter, searched as words; did you mean project:?" in out
+
+
+def test_filters_alone_list_sessions(desk: Desk) -> None:
+    """The newest first, each with its title."""
+    told = desk.run("search", "agent:claude", "--json").json
+    lines = desk.run("search", "agent:claude").lines
+
+    assert lines[0].startswith("2 sessions, ")
+    assert 2 == sum(line.startswith("  ") for line in lines)
+    assert ["session", "session"] == [hit["kind"] for hit in told["hits"]]
+    assert f"claude:{WINDOWS}" == told["hits"][0]["session_uid"]
 
 
 def test_a_kind_finds_the_events_that_show_gives(trials: Desk) -> None:

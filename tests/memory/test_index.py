@@ -17,7 +17,7 @@ from tests.memory import logs
 from tests.memory.stored import sweep
 from thence.errors import SessionNotFound
 from thence.format.normal import KINDS
-from thence.memory import index, sqlite
+from thence.memory import index, ranking, sqlite
 from thence.memory.search import Answer, BadQuery, hits, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import STATES
@@ -97,7 +97,7 @@ def test_a_note_of_the_harness_comes_behind_the_message_that_it_repeats() -> Non
     said, noted = kinds.index("user_msg"), kinds.index("lifecycle")
 
     def worth(kind: int, state: str) -> float:
-        return index.score(1, 0, kind, states.index(state))
+        return ranking.WORTHS[kind][states.index(state)]
 
     assert worth(said, "live") > worth(said, "rolled_back") > worth(noted, "internal")
 
@@ -163,7 +163,7 @@ def days(answer: Answer) -> list[str]:
 
 def test_filters_come_before_the_cap(many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is wanted is found, however much newer there is that is not."""
-    monkeypatch.setattr(index, "CAP", 2)
+    monkeypatch.setattr(ranking, "CAP", 2)
 
     assert ["2026-01-01"] == days(many_tables.search(parse(f"project:old {WORD}")))
     assert ["2026-01-03", "2026-01-02"] == days(
@@ -226,7 +226,7 @@ def test_every_word_of_the_language_narrows_as_it_says(
     reeds: Sqlite, text: str, number: int
 ) -> None:
     """On a real index, with what it makes of case, accents and signs."""
-    assert number == len(reeds.search(parse(text)).found)
+    assert number == len(reeds.search(parse(text, exact=True)).found)
 
 
 def test_evicted_sessions_are_found_by_their_digests(reeds: Sqlite) -> None:

@@ -22,7 +22,6 @@ from thence.memory import postgres_schema as schema
 from thence.memory import postgres_search as module_search
 from thence.memory import postgres_write as writing
 from thence.memory.postgres import Postgres, StoreLost
-from thence.memory.postgres_search import Asked
 from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
@@ -358,7 +357,7 @@ def test_every_join_of_a_function_carries_the_tenant(store: Postgres) -> None:
     )
     asked = {name: body for name, body in bodies if _tables(body)}
 
-    names = "found found_in_pieces found_digests looked mine removed titled"
+    names = "found found_in_pieces found_digests looked met mine removed shown titled words_like"
     assert set(names.split()) == set(asked)
     for name in asked.keys() - {"mine"}:
         spaced = asked[name].replace("tenant = ", "tenant=").replace("tenant || ''", "tenant")
@@ -660,9 +659,10 @@ def test_no_search_reaches_another_team_or_breaks_out(
 
 def _looked(store: Postgres, tenant: str) -> int:
     """How much the function that searches tells of a tenant, by whatever store it is asked."""
-    asked = Asked(parse(CANARY), tenant)
-    given = module_search.look(asked, tenant, parse(CANARY), 20)
-    return len(store._every(module_search.LOOK.decode(), *given))
+    rows = module_search.Rows(store._db, tenant)
+    [found] = rows.lists([parse(CANARY)], 20, 20).rows
+    events = rows.look_up([((number, tenant, 0, 0, 0), 1.0) for number in range(1, 50)])
+    return len(found) + len(events) + len(rows.words(CANARY[:3].lower(), ""))
 
 
 def test_reader_does_not_write(teams: dict[str, Postgres]) -> None:

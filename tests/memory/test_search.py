@@ -53,7 +53,9 @@ def rows(index: apsw.Connection, text: str) -> list[int]:
         ("tool:exec_command", [2]),
         ("kind:user_msg", [1]),
         ("cat AND dog", [3]),
-        ("OR cat", []),
+        ("OR cat", [1, 3]),
+        ("where is the cat", [1, 3]),
+        ("the", [1]),
         ("NEAR(cat dog)", []),
     ],
 )

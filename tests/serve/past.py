@@ -91,6 +91,7 @@ def arguments(event: str, session: str = EVIL) -> list[tuple[str, dict[str, Any]
     """Every question, so that its answer holds what the session says."""
     return [
         ("search", {"query": "lantern"}),
+        ("recall", {"question": "what was the lantern about"}),
         ("outline", {"session": session}),
         ("around", {"session": session, "event": event, "before": 20, "after": 20}),
         ("seen_error", {"text": MISSING}),

@@ -488,3 +488,25 @@ def test_nothing_that_is_asked_breaks_the_server(house: House) -> None:
 def test_nothing_that_is_asked_often_breaks_the_server(house: House) -> None:
     """The same, many times over."""
     assert 15 < len(tried(house, 300))
+
+
+def test_a_search_says_how_it_was_found(house: House) -> None:
+    """The last word may be a beginning while it is typed; an unknown filter is said."""
+    typed = house.ask("/api/search?q=tid&prefix_last=true").json
+    sentence = house.ask("/api/search?q=where%20is%20the%20tide%20saffron").json
+    odd = house.ask("/api/search?q=tide%20projct:x").json
+
+    assert ("all", True) == (typed["how"], bool(typed["hits"]))
+    assert ("any", "no exact match; best matches for: tide") == (
+        sentence["how"],
+        sentence["explanation"],
+    )
+    assert ["projct: is no filter, searched as words; did you mean project:?"] == odd["hints"]
+
+
+def test_a_question_is_answered_by_sessions(house: House) -> None:
+    """Each with what was asked, changed and how it ended."""
+    page = house.ask("/api/ask?q=how%20did%20we%20mend%20the%20tide").json
+
+    assert 1 <= len(page["sessions"]) <= 3
+    assert {"asked", "decided", "files", "failed", "ended"} <= set(page["sessions"][0])

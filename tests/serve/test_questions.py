@@ -76,6 +76,24 @@ def event_of(questions: Questions, words: str) -> tuple[str, str]:
     return first[0], first[1]
 
 
+def test_a_question_is_answered_on_one_page(questions: Questions) -> None:
+    """What failed, what helped, and how it ended; each line is data, and all of them fit."""
+    answer = questions.answer("recall", {"question": "why did the module tidal fail?"})
+    lines = inside(answer)
+
+    assert len(answer) <= LIMIT
+    assert any(line.startswith("claude:0f00000") for line in lines)
+    assert any(line.startswith("  failed e") and MISSING in line for line in lines)
+    assert any(line.startswith("  ended: It needed the package tidal.") for line in lines)
+
+
+def test_a_search_says_how_it_was_found(questions: Questions) -> None:
+    """In the line that says where the data comes from."""
+    head = questions.answer("search", {"query": "where is the tidal saffron"}).split("\n")[0]
+
+    assert "no exact match; best matches for: tidal" in head
+
+
 @pytest.mark.parametrize("kind", ["error", "test_run", "edit", "retry", "completion"])
 def test_a_derived_kind_is_found_and_leads_to_where_it_comes_from(
     store: Sqlite, questions: Questions, kind: str

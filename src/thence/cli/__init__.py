@@ -20,6 +20,7 @@ COMMANDS = {
     "sweep": "Import what your agents wrote since the last time.",
     "ls": "List sessions, newest first.",
     "search": "Find what was said or done, in the sessions of all agents.",
+    "ask": "Answer a question from past sessions: what was done, decided and learned.",
     "show": "Read one session, with its branches and subagents.",
     "tree": "Draw a session's branches.",
     "digest": "Show a session's digest.",
@@ -62,7 +63,7 @@ COMMANDS = {
 
 GROUPS = {
     "Start": ("serve", "demo", "hook", "mcp"),
-    "Find": ("ls", "search", "files", "history", "todos"),
+    "Find": ("ls", "search", "ask", "files", "history", "todos"),
     "Read and continue": ("show", "export", "resume", "brief"),
     "Understand": ("cost", "patterns", "sql"),
     "Keep": ("sweep", "gc", "keep", "doctor", "config"),

@@ -55,19 +55,25 @@ _KINDS = {
 @click.command(
     "search",
     help="Find what was said or done, in the sessions of all agents.",
-    epilog='Words, "a phrase", begin*, -without, this OR that, and filters: agent:codex'
-    " project:tidepool model:opus tool:Bash kind:error file:app.py after:2026-01-01"
-    f" before:7d outcome:fail cost>1.50. kind: takes {', '.join(KINDS)} and note."
+    epilog='A question in a sentence, words, "a phrase", begin*, -without, this OR that, and'
+    " filters: agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py"
+    f" after:2026-01-01 before:7d outcome:fail cost>1.50. kind: takes {', '.join(KINDS)} and note."
     " An error, test_run, edit, retry, human_intervention or completion is found by the words"
     " of the event that it is derived from; kind:decision and kind:note find what was written"
-    " down. A word that begins with - goes behind --.",
+    " down. Filters alone list sessions. Where few sessions have all words, those with the most and"
+    " the rarest of them follow; a word that is nowhere is looked for by its parts, its beginning,"
+    " other forms and near spellings, and the answer says so. A word that begins with - goes"
+    " behind --.",
 )
 @click.argument("query", nargs=-1, required=True)
 @click.option("-n", "number", type=click.IntRange(1, 500), default=SHOWN, show_default=True)
 @click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many hits.")
+@click.option("--exact", is_flag=True, help="Only what has all of the words, as they are.")
 @options.utc
 @options.as_json
-def command(query: tuple[str, ...], number: int, offset: int, *, utc: bool, json: bool) -> int:
+def command(
+    query: tuple[str, ...], number: int, offset: int, *, exact: bool, utc: bool, json: bool
+) -> int:
     """Print what was found, session by session."""
     from msgspec.structs import replace
 
@@ -75,7 +81,7 @@ def command(query: tuple[str, ...], number: int, offset: int, *, utc: bool, json
     from thence.memory.search import hits, parse
 
     # What the shell took for one word, quoted, was meant as one phrase only if it says so.
-    asked = parse(" ".join(query))
+    asked = parse(" ".join(query), exact=exact)
     notes = matching_notes(read_notes(wiring.home()), asked)[offset : offset + number]
     with wiring.store(must_exist=not notes) as store:
         began = time.monotonic()
@@ -116,6 +122,9 @@ def as_object(answer: Hits) -> dict[str, JSON]:
         "hits": out,
         "capped": answer.capped,
         "searched_back_to": answer.searched_back_to,
+        "how": answer.how,
+        "explanation": answer.explanation,
+        "hints": list(answer.hints),
     }
 
 
@@ -151,12 +160,15 @@ class Found:
         """Yield the answer as text, decisions and notes first."""
         if not self._by and not notes:
             yield f"nothing found, {lasted(took)}{self._far()}"
+            yield from self._how(room)
             return
         least = "at least " if self._more else ""
         number, sessions = len(self._answer.hits), len(self._by)
-        parts = [f"{least}{several(number, 'hit')} in {several(sessions, 'session')}"]
+        hits_in = "" if self._answer.how == "filters" else f"{several(number, 'hit')} in "
+        parts = [f"{least}{hits_in}{several(sessions, 'session')}"]
         parts += [several(many, kind) for kind, many in Counter(n.kind for n in notes).items()]
         yield cut(f"{', '.join(parts)}, {lasted(took)}{self._far()}", room)
+        yield from self._how(room)
         yield ""
         yield from self._notes(notes, asked, room)
         for uid, hits in self._by.items():
@@ -184,6 +196,11 @@ class Found:
             yield style(f"  {head}", fg=DIM)
             yield f"    {highlighted(snippet(note.text, asked.terms), room - 4)}"
 
+    def _how(self, room: int) -> Iterator[str]:
+        """Yield how it was found, and what is to be said of the question."""
+        for text in filter(None, (self._answer.explanation, *self._answer.hints)):
+            yield cut(clean(text), room)
+
     def _far(self) -> str:
         """Say how far back the search went, where it did not reach the beginning."""
         back = when(self._answer.searched_back_to)
@@ -200,7 +217,7 @@ class Found:
         right = f"{evicted}{age}"
         shown = spaced(title, right, room - 4 - len(name))
         yield f"  {style(name, fg=DIM)}  {style(shown, bold=True)}"
-        for hit in hits[:FEW]:
+        for hit in hits[:FEW] if self._answer.how != "filters" else ():
             yield self._hit(hit, room)
         if len(hits) > FEW:
             yield style(f"    and {len(hits) - FEW} more", fg=DIM)

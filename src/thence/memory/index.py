@@ -9,7 +9,6 @@ older, below them. Each table has a range of numbers, from its `first` up to tha
 
 from __future__ import annotations
 
-import heapq
 import time
 from array import array
 from bisect import bisect_right
@@ -19,18 +18,21 @@ from typing import Any
 import apsw
 import msgspec
 
-from thence.format.graph import State
 from thence.format.normal import DERIVED, KINDS, kind_bit
 from thence.format.records import JSON, time_text
 from thence.memory.pairs import index_text
-from thence.memory.search import BUDGET, CAP, Answer, Found, Query, token
+from thence.memory.ranking import DIGEST, TITLE, Lists, Row
+from thence.memory.search import BUDGET, Found, Query, token
 from thence.memory.store import STATES, Change
 
 TABLE_BYTES = 32 << 20
 """Text that one table of the index holds; evicting a session rewrites no more than that."""
 
 MAX_TITLES = 50
-"""Sessions that one search finds by their titles."""
+"""Sessions that one search finds by their titles, and by their digests."""
+
+WORDS_BUDGET = 0.05
+"""Seconds after which words that are like one that nothing has are looked for no further back."""
 
 FIRST_ROW = 1 << 27
 """The number of the first row of a store: as many fit below, for sessions that are older."""
@@ -222,99 +224,137 @@ class Words:
         return touched
 
 
-class Search:
-    """One question to the tables of the index, from the newest back."""
+class Rows:
+    """Questions to the tables of the index, from the newest back, as a source of `ranking`."""
 
     def __init__(self, db: apsw.Connection, query: Query) -> None:
         self._db = db
-        self._query = query
         self._sessions = _session_ids(db, query) if query.narrows_sessions else None
-        self._rows: list[Any] = []
+        self._has_digests = bool(
+            first(db, "SELECT 1 FROM sessions WHERE evicted IS NOT NULL LIMIT 1")
+        )
+        self._until = time.monotonic() + BUDGET
+        self._words_until = self._until + WORDS_BUDGET
 
-    def run(self, limit: int, offset: int) -> Answer:
-        """Look until there is enough, or no time left."""
-        if not self._query.match:
-            return Answer([])
-        until = time.monotonic() + BUDGET
-        back, capped = None, False
-        wanted = limit + offset
-        for name, start in every(self._db, "SELECT name, first FROM tables ORDER BY first DESC"):
-            if capped := len(self._rows) >= CAP or (
-                len(self._rows) > wanted and time.monotonic() > until
-            ):
-                break
-            self._rows += self._table(name)
-            back = start
-        best = heapq.nlargest(wanted, ((score(*row), row[0]) for row in self._rows))
-        found = [self._found(number, score) for score, number in best]
-        found += [*self._digests(), *self._titles()]
-        found.sort(key=lambda f: (-f.score, -f.ts))
-        capped = capped or len(self._rows) >= CAP
-        since = first(self._db, "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1", back or 0)
-        return Answer(found[offset:wanted], capped, time_told(since) if back is not None else None)
+    def lists(
+        self, queries: Sequence[Query], cap: int, enough: int, *, narrowing: bool = False
+    ) -> Lists:
+        """Return for each question the newest rows; few where there is no time for more."""
+        until = self._until if enough else self._until - BUDGET / 2
+        tables = every(self._db, "SELECT name, first FROM tables ORDER BY first DESC")
+        lists: list[list[Row]] = []
+        capped, furthest = False, None
+        for query in queries:
+            rows: list[Row] = []
+            back: int | None = None
+            is_cut, having = False, []
+            for name, start in tables:
+                late = len(rows) >= enough and time.monotonic() > until
+                if is_cut := (late and back is not None) or len(rows) >= cap:
+                    break
+                some = self._table(name, query, cap - len(rows))
+                having += [(name, start)] if some else []
+                rows += some
+                back = start
+            if not lists:  # the first question is the one that the answer tells of
+                furthest, capped = back, is_cut or len(rows) >= cap
+                tables = having if narrowing else tables
+            lists.append([*rows, *self._titles(query), *self._digests(query)])
+        since = "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1"
+        back_to = None if furthest is None else time_told(first(self._db, since, furthest))
+        return Lists(lists, capped, back_to)
 
-    def _table(self, name: str) -> list[Any]:
-        """Give the newest candidates of one table, filters applied before the cap."""
-        tests, given = [f"{name} MATCH ?"], [self._query.match]
+    def _table(self, name: str, query: Query, cap: int) -> list[Row]:
+        """Return the newest rows of one table, filters applied before the cap."""
+        tests, given = [f"{name} MATCH ?"], [query.match]
         if self._sessions is not None:
             marks = ",".join(map(str, self._sessions)) or "NULL"
             tests.append(f"e.session IN ({marks})")
-        for test, value in (("e.ts>=?", self._query.after), ("e.ts<?", self._query.before)):
+        for test, value in (("e.ts>=?", query.after), ("e.ts<?", query.before)):
             if value is not None:
                 tests.append(test)
                 given.append(f"{value}")
-        if (kind := self._query.derived) is not None:
+        if (kind := query.derived) is not None:
             # Words of a text that is lost may have a token of a kind that it no longer implies.
             tests.append(f"(e.implied & {kind_bit(kind)} OR e.kind={KINDS.index(kind)})")
         sql = (
-            f"SELECT e.id, e.ts, e.kind, e.state FROM {name} JOIN events AS e ON e.id={name}.rowid"  # noqa: S608
-            f" WHERE {' AND '.join(tests)}"
-            f" ORDER BY {name}.rowid DESC LIMIT {CAP - len(self._rows)}"
+            f"SELECT e.id, e.session, e.ts, e.kind, e.state FROM {name}"  # noqa: S608
+            f" JOIN events AS e ON e.id={name}.rowid WHERE {' AND '.join(tests)}"
+            f" ORDER BY {name}.rowid DESC LIMIT {cap}"
         )
         return every(self._db, sql, *given)
 
-    def _found(self, number: int, score: float) -> Found:
-        """Look up one event that is to be shown."""
-        [(session, uid, event, ts, kind, state, ref)] = every(
-            self._db,
-            "SELECT e.session, s.uid, e.event_id, e.ts, e.kind, e.state, e.ref FROM events AS e"
+    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
+        """Look up rows, each with its worth, that are to be shown."""
+        return [self._event(row, worth) for row, worth in rows]
+
+    def _event(self, row: Row, worth: float) -> Found:
+        db = self._db
+        number, session, ts, kind, state = row
+        if kind < 0:
+            body = "d.body" if kind == DIGEST else "s.row"
+            [(uid, told)] = every(
+                db,
+                f"SELECT s.uid, {body} FROM sessions AS s"  # noqa: S608 - one of two columns
+                " LEFT JOIN digests AS d ON d.session=s.id WHERE s.id=?",
+                session,
+            )
+            return of_session(uid, ts, kind, told, worth)
+        [(uid, event, ref)] = every(
+            db,
+            "SELECT s.uid, e.event_id, e.ref FROM events AS e"
             " JOIN sessions AS s ON s.id=e.session WHERE e.id=?",
             number,
         )
         name, told = KINDS[kind], STATES[state].value
-        return Found(uid, event, ts, name, told, ref, score, row=number, session=session)
+        return Found(uid, event, ts, name, told, ref, worth, row=number, session=int(session))
 
-    def _titles(self) -> list[Found]:
+    def words(self, beginning: str, part: str) -> list[str]:
+        """Return words of the index with a beginning, and a part; some, where there are many."""
+        out: set[str] = set()
+        end = f"{beginning[:-1]}{chr(ord(beginning[-1]) + 1)}" if beginning else ""
+        for (name,) in every(self._db, "SELECT name FROM tables ORDER BY first DESC"):
+            if time.monotonic() > self._words_until:
+                break
+            words = f"temp.vocabulary_{name}"
+            self._db.execute(
+                f"CREATE VIRTUAL TABLE IF NOT EXISTS {words} USING fts5vocab(main, {name}, row)"
+            )
+            tests = ["instr(term, ?)"] if part else ["term>=?", "term<?"]
+            given = [part] if part else [beginning, end]
+            sql = f"SELECT term FROM {words} WHERE {' AND '.join(tests)}"  # noqa: S608
+            out.update(term for (term,) in every(self._db, sql, *given))
+        return sorted(out)
+
+    def _titles(self, query: Query) -> list[Row]:
         """Return the sessions whose title, made by the client or the user, has the words."""
-        if not self._query.wanted:
+        if not query.wanted:
             return []
         tests = ["title_words MATCH ?", "s.evicted IS NULL"]
         if self._sessions is not None:
             tests.append(f"s.id IN ({','.join(map(str, self._sessions)) or 'NULL'})")
         rows = every(
             self._db,
-            "SELECT s.uid, s.ended, s.row FROM title_words AS w JOIN sessions AS s ON s.id=w.rowid"  # noqa: S608
+            "SELECT s.id, s.ended FROM title_words AS w JOIN sessions AS s ON s.id=w.rowid"  # noqa: S608
             f" WHERE {' AND '.join(tests)} ORDER BY w.rowid DESC LIMIT {MAX_TITLES}",
-            self._query.match,
+            query.match,
         )
-        return [title_match(uid, ended, row) for uid, ended, row in rows]
+        return [(-2 * number, number, ended or 0, TITLE, 0) for number, ended in rows]
 
-    def _digests(self) -> list[Found]:
+    def _digests(self, query: Query) -> list[Row]:
         """Sessions whose events are gone are found by their digest."""
-        if first(self._db, "SELECT 1 FROM sessions WHERE evicted IS NOT NULL LIMIT 1") is None:
+        if not self._has_digests:
             return []
+        tests = ["digest_words MATCH ?", "s.evicted IS NOT NULL"]
+        if self._sessions is not None:
+            tests.append(f"s.id IN ({','.join(map(str, self._sessions)) or 'NULL'})")
         rows = every(
             self._db,
-            "SELECT s.uid, s.ended, d.body FROM digest_words AS w"
-            " JOIN sessions AS s ON s.id=w.rowid"
-            " JOIN digests AS d ON d.session=s.id"
-            " WHERE digest_words MATCH ? AND s.evicted IS NOT NULL ORDER BY w.rowid DESC LIMIT 50",
-            self._query.match,
+            "SELECT s.id, s.ended FROM digest_words AS w JOIN sessions AS s ON s.id=w.rowid"  # noqa: S608
+            f" WHERE {' AND '.join(tests)} ORDER BY w.rowid DESC LIMIT {MAX_TITLES}",
+            query.match,
         )
-        return [
-            Found(uid, None, ended or 0, "digest", None, None, 1.0, text=digest_text(body))
-            for uid, ended, body in rows
-        ]
+        return [(-2 * number - 1, number, ended or 0, DIGEST, 0) for number, ended in rows]
 
 
 def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
@@ -349,10 +389,12 @@ def _strings(value: JSON) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def title_match(uid: str, ended: int | None, row: bytes) -> Found:
-    """Return a session as found by its title."""
-    worth = score(0, ended or 0, KINDS.index("user_msg"), STATES.index(State.LIVE))
-    return Found(uid, None, ended or 0, "title", None, None, worth, text=_TITLE.decode(row).title)
+def of_session(uid: str, ts: int, kind: int, body: bytes, worth: float) -> Found:
+    """Return a session as found by its title, or by its digest."""
+    if kind == TITLE:
+        title = _TITLE.decode(body).title
+        return Found(uid, None, ts, "title", None, None, worth, text=title)
+    return Found(uid, None, ts, "digest", None, None, worth, text=digest_text(body))
 
 
 class _Titled(msgspec.Struct):
@@ -360,23 +402,6 @@ class _Titled(msgspec.Struct):
 
 
 _TITLE = msgspec.msgpack.Decoder(_Titled)
-
-
-def score(_number: int, ts: int, kind: int, state: int) -> float:
-    """What people and models say is worth more than what tools print; newer beats older."""
-    return WORTHS[kind] * SHARES[state] + min(max(ts - FIRST, 0) / SPAN, 1.0)
-
-
-_WORTH = {"user_msg": 1.5, "assistant_msg": 1.3, "error": 1.3, "tool_call": 1.1, "thinking": 0.9}
-_OFF_LINE = frozenset({"dead", "rolled_back", "replayed"})
-FIRST = 1_700_000_000_000
-SPAN = 200_000_000_000.0
-WORTHS = [_WORTH.get(name, 1.0) for name in KINDS]
-# A harness's own note often repeats a message: whoever looks for it wants the message.
-SHARES = [
-    0.25 if state.value == "internal" else 0.5 if state.value in _OFF_LINE else 1.0
-    for state in STATES
-]
 
 
 # -- small things ---------------------------------------------------------------------------

@@ -36,11 +36,12 @@ from thence.format.facts import Fact
 from thence.format.normal import event_ids
 from thence.format.records import JSON
 from thence.format.sealing import calls_in
+from thence.memory import ranking
 from thence.memory.index import time_told
 from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
 from thence.memory.postgres_schema import SCHEMA, TABLES, admit, is_migrated, lock_key, migrate
-from thence.memory.postgres_search import Vector, VectorDumper, part_of, search
+from thence.memory.postgres_search import Rows, Vector, VectorDumper, part_of
 from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
     CURSOR,
@@ -482,10 +483,11 @@ class Postgres:
         return out
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
-        """Find events by their words, the newest first, within a budget of time."""
+        """Find events by their words, the best first, within a budget of time."""
         with self._telling():
-            answer, rows = search(self._db, self.tenant, query, limit, offset)
-            shuffled = [uid for uid, row in rows.items() if ROW.decode(row).shuffled]
+            source = Rows(self._db, self.tenant)
+            answer = ranking.search(source, self.sessions, query, limit, offset)
+            shuffled = [uid for uid, row in source.shown.items() if ROW.decode(row).shuffled]
             found = as_asked(self._numbered(answer.found, shuffled), query)
             return msgspec.structs.replace(answer, found=found)
 

@@ -20,6 +20,7 @@ import psycopg
 from psycopg import errors, sql
 
 from thence.errors import BadConfig
+from thence.memory import postgres_ranking
 
 SCHEMA: Final = "thence"
 
@@ -559,6 +560,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,
         1,
     ),
+    # A search in the order that `ranking` gives it; what searched before stays for older programs.
+    Migration(postgres_ranking.MIGRATION, 1),
 )
 
 

@@ -8,7 +8,8 @@ occurrences: a longer text is cut into pieces, which overlap so that a phrase is
 A search goes from the newest rows back, in steps that grow. For that every vector also holds the
 number of its run of rows as a word: the index itself then narrows a common word down to some
 runs, and a rare word is looked up in all of them at once. No plan goes back through the rows
-themselves. All of it is one question to the database (`looked`), as a server may be far away.
+themselves. Few questions go to the database for one search (`met`, `shown`), as a server may be
+far away.
 
 Not the same as SQLite's: words of more than `LONGEST` bytes are equal if their beginnings are; a
 phrase of more than `OVERLAP` words may be missed where it crosses two pieces; of a digest the
@@ -31,19 +32,12 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from thence.format.normal import KINDS
-from thence.memory.index import (
-    FIRST,
-    MAX_TITLES,
-    SHARES,
-    SPAN,
-    WORTHS,
-    digest_text,
-    time_told,
-    title_match,
-)
+from thence.memory.index import MAX_TITLES, of_session, time_told
 from thence.memory.pairs import index_text
-from thence.memory.search import BUDGET, CAP, Answer, Found, Query, meta
+from thence.memory.ranking import DIGEST, TITLE, Lists, Row
+from thence.memory.search import BUDGET, Found, Query, meta
 from thence.memory.store import STATES, EventRow
+from thence.memory.vocabulary import MIN_PART
 
 LONGEST: Final = 2040
 """Bytes of a word; the database takes 2,046."""
@@ -298,57 +292,86 @@ def _quoted(word: str) -> str:
 # -- answers --------------------------------------------------------------------------------
 
 
-def search(db: Db, tenant: str, query: Query, limit: int, offset: int) -> tuple[Answer, _Rows]:
-    """Ask the words of a tenant, from the newest back, until there is enough or no time left.
+class Rows:
+    """Questions to the words of a tenant, from the newest back, as a source of `ranking`.
 
-    One question to the database, whatever is asked. Beside the answer the rows of its sessions.
+    All questions of a list are one statement.
     """
-    if not query.match:
-        return Answer([]), {}
-    wanted = limit + offset
-    asked = Asked(query, tenant)
-    statement, values = LOOK, look(asked, tenant, query, wanted)
-    if query.wanted:
-        statement, values = LOOK + TITLED, (*values, *_titled(asked, tenant, query))
-    rows = db.execute(statement, values).fetchall()
-    if not rows:  # not a member of the tenant
-        return Answer([]), {}
-    capped, back_to = rows[0][:2]
-    found: list[Found] = []
-    told: _Rows = {}
-    for _, _, worth, number, uid, event, ts, kind, state, ref, seq, body in rows[1:]:
-        if kind == IS_TITLE:
-            found.append(title_match(uid, ts, body))
-        elif worth is None:
-            told[uid] = body
-        elif number is None:  # sessions whose events are gone are found by their digest
-            found.append(Found(uid, None, ts, "digest", None, None, worth, text=digest_text(body)))
-        else:
-            name, what = KINDS[kind], STATES[state].value
-            found.append(Found(uid, event, ts, name, what, ref, worth, seq, row=number))
-    found.sort(key=lambda f: (-f.score, -(f.row or 0)))
-    found.sort(key=lambda f: (-f.score, -f.ts))
-    return Answer(found[offset:wanted], capped, time_told(back_to)), told
 
+    def __init__(self, db: Db, tenant: str) -> None:
+        self._db = db
+        self._tenant = tenant
+        self.shown: dict[str, bytes] = {}
+        """The rows of the sessions of what was looked up."""
 
-def look(asked: Asked, tenant: str, query: Query, wanted: int) -> tuple[Any, ...]:
-    """Give all that the question is made of."""
-    near = None if asked.simple else asked.some
-    return (
-        *(_plain(tenant), asked.who, asked.whole, near, asked.parts, " | ".join(asked.nots)),
-        *(part_of(query.project), part_of(query.model), _plain(query.outcome)),
-        *(query.after, query.before, query.ticks_over, query.ticks_under),
-        *(WORTHS, SHARES, FIRST, SPAN, wanted, CAP, BUDGET, RUN, ERA),
-    )
+    def lists(
+        self, queries: Sequence[Query], cap: int, enough: int, *, narrowing: bool = False
+    ) -> Lists:
+        """Return for each question the newest rows; few where there is no time for more."""
+        del narrowing  # a statement that is not sent saves more than one that finds nothing
+        statement = b" UNION ALL ".join(MET % number for number in range(len(queries)))
+        values = [self._met(query, cap, enough) for query in queries]
+        rows: list[list[Row]] = [[] for _ in queries]
+        capped, back_to = False, None
+        for number, is_capped, back, *row in self._db.execute(
+            statement, [value for some in values for value in some]
+        ):
+            if row[0] is not None:
+                rows[number].append(tuple(row))
+            elif number == 0:
+                capped, back_to = is_capped, time_told(back)
+        return Lists(rows, capped, back_to)
 
+    def _met(self, query: Query, cap: int, enough: int) -> tuple[Any, ...]:
+        """Return all that one question is made of."""
+        asked = Asked(query, self._tenant)
+        near = None if asked.simple else asked.some
+        return (
+            *(_plain(self._tenant), asked.who, asked.whole, near, asked.parts),
+            *(" | ".join(asked.nots), part_of(query.project), part_of(query.model)),
+            *(_plain(query.outcome), query.after, query.before),
+            *(query.ticks_over, query.ticks_under, bool(query.wanted)),
+            *(enough, cap, MAX_TITLES, BUDGET if enough else BUDGET / 2, RUN, ERA),
+        )
 
-def _titled(asked: Asked, tenant: str, query: Query) -> tuple[Any, ...]:
-    """Return what the question to the titles is made of."""
-    return (
-        *(_plain(tenant), f"{asked.whole} & {asked.all}"),
-        *(part_of(query.project), part_of(query.model), _plain(query.outcome)),
-        *(query.after, query.before, query.ticks_over, query.ticks_under, MAX_TITLES),
-    )
+    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
+        """Look up rows, each with its worth, that are to be shown."""
+        ids = [row[0] for row, _ in rows if row[0] > 0]
+        uids = list({row[1] for row, _ in rows})
+        digests = [row[1] for row, _ in rows if row[3] == DIGEST]
+        if not rows:
+            return []
+        events: dict[int, tuple[int, str | None, int]] = {}
+        accounts: dict[str, bytes] = {}
+        for number, uid, event, ref, seq, row, digest in self._db.execute(
+            "SELECT * FROM shown(%s, %s::bigint[], %s::text[], %s::text[])",
+            (_plain(self._tenant), ids, uids, digests),
+        ):
+            if number is not None:
+                events[number] = event, ref, seq
+                continue
+            self.shown[uid] = row
+            if digest is not None:
+                accounts[uid] = digest
+        out = []
+        for (number, session, ts, kind, state), worth in rows:
+            uid = str(session)
+            if kind < 0:
+                body = self.shown[uid] if kind == TITLE else accounts[uid]
+                out.append(of_session(uid, ts, kind, body, worth))
+            elif number in events:
+                event, ref, seq = events[number]
+                name, told = KINDS[kind], STATES[state].value
+                out.append(Found(uid, event, ts, name, told, ref, worth, seq, row=number))
+        return out
+
+    def words(self, beginning: str, part: str) -> list[str]:
+        """Return words of the index with a beginning, and a part; some, where there are many."""
+        rows = self._db.execute(
+            "SELECT * FROM words_like(%s, %s, %s, %s, %s, %s)",
+            (_plain(self._tenant), _short(self._tenant), beginning, part, MIN_PART, RUN),
+        )
+        return sorted(word for (word,) in rows)
 
 
 def _plain(value: str | None) -> str | None:
@@ -368,16 +391,7 @@ def part_of(name: str | None) -> str | None:
 
 
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-_Rows = dict[str, bytes]
-LOOK: Final = (
-    b"SELECT * FROM looked(%s, %s, %s, %s, %s::text[], nullif(%s, ''), %s, %s, %s, %s, %s, %s, %s,"
-    b" %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-)
-IS_TITLE: Final = -1
-"""In the place of a kind: a session that was found by its title."""
-
-TITLED: Final = (
-    b" UNION ALL SELECT NULL, NULL, NULL, NULL, t.uid, NULL, t.ended, -1::smallint, NULL, NULL,"
-    b" NULL, t.body FROM titled(%s, %s, %s, %s, %s, %s::bigint, %s::bigint, %s::bigint,"
-    b" %s::bigint, %s) AS t"
+MET: Final = (
+    b"SELECT %d, m.* FROM met(%%s, %%s, %%s, %%s, %%s::text[], nullif(%%s, ''), %%s, %%s, %%s,"
+    b" %%s::bigint, %%s::bigint, %%s::bigint, %%s::bigint, %%s, %%s, %%s, %%s, %%s, %%s, %%s) AS m"
 )

@@ -7,9 +7,11 @@
 Projects and models are asked for by any part of their names, files by words of their paths, of
 which the last may be a beginning (`file:src/app*`).
 Any text is a question: what cannot be meant as a filter is searched for as words, so that pasting
-an error message works. Chinese, Japanese and Korean are found by any characters inside a sentence
-(see `pairs`). Answers come newest first from the part of the memory that a budget of
-time reaches; they say how far back that was, and whether there were more.
+an error message works, and a name that is near to one of a filter is said. Words that every
+sentence has do not count beside others (see `vocabulary`). Chinese, Japanese and Korean are found
+by any characters inside a sentence (see `pairs`). Answers come best first (see `ranking`) from the
+part of the memory that a budget of time reaches; they say how they were found, how far back that
+was, and whether there were more.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,16 +31,19 @@ from thence.format.expressions import expression
 from thence.format.facts import Block, words_of
 from thence.format.figures import TICKS
 from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
-from thence.format.records import JSON
 from thence.memory import pairs
 from thence.memory.packs import Blobs
 from thence.memory.spelling import load
+from thence.memory.vocabulary import STOP_WORDS, nearest
 
 CAP = 2_000
 """Candidates that are looked at, the newest first."""
 
 BUDGET = 0.012
 """Seconds after which a search stops going further back."""
+
+MOST_PHRASE = 6
+"""Words that are also looked for as one phrase."""
 
 AROUND = 90
 OPEN, CLOSE = "\x02", "\x03"
@@ -46,9 +52,15 @@ OPEN, CLOSE = "\x02", "\x03"
 _PIECE = expression(
     r"""(?P<no>-)?(?:(?P<name>[a-z]+)(?P<sign>:|>=?|<=?))?(?:"(?P<phrase>[^"]*)"?|(?P<word>\S+))"""
 )
-_FILTERS = frozenset(
-    {"agent", "project", "model", "tool", "kind", "file", "before", "after", "outcome", "cost"}
+_FILTER_NAMES = (
+    *("agent", "project", "model", "tool", "kind", "file", "after", "before", "outcome", "cost"),
 )
+_FILTERS = frozenset(_FILTER_NAMES)
+_SCHEME = expression(
+    r"https?|file|ftp|ssh|git|data|mailto|std|node|npm|error|warning|fatal|note|[a-z]"
+)
+"""What stands before a colon in addresses and messages."""
+
 _MOST = Decimal(2**63 - 1)  # of anything, in any store
 _DATE = expression(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:T[\d:.]+Z?)?")
 
@@ -57,6 +69,10 @@ class BadQuery(ThenceError):
     """A search that cannot mean anything: a date that is none, nothing but exclusions."""
 
     exit_code = 2
+
+
+How = Literal["all", "any", "near", "filters"]
+"""By all words, by any of them, by words near to those that were typed, or by filters alone."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -71,6 +87,14 @@ class Query(msgspec.Struct, frozen=True):
     without: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     """Tokens to filter by, all of them."""
+    words: tuple[str, ...] = ()
+    """How each group was typed; empty for one that answers must have: a phrase, a file."""
+    phrase: str = ""
+    """All that was typed as one term, where it is several words and nothing else."""
+    exact: bool = False
+    """Whether only what has all words answers."""
+    hints: tuple[str, ...] = ()
+    """What to say of the question itself: names of filters that are none."""
     derived: str | None = None
     """The kind asked for, if it is one of events that are derived from others."""
     agent: str | None = None
@@ -81,6 +105,18 @@ class Query(msgspec.Struct, frozen=True):
     before: int | None = None
     ticks_over: int | None = None
     ticks_under: int | None = None
+
+    @property
+    def lists_sessions(self) -> bool:
+        """Whether filters alone are asked for that sessions meet, not single events."""
+        of_events = any(not mark.startswith("agent") for mark in self.marks)
+        narrows = self.narrows_sessions or self.agent is not None
+        return narrows and not self.wanted and not self.without and not of_events
+
+    def takes(self, ticks: int) -> bool:
+        """Return whether a session of this cost is among those that are asked for."""
+        over = self.ticks_over is None or ticks > self.ticks_over
+        return over and (self.ticks_under is None or ticks < self.ticks_under)
 
     @property
     def narrows_sessions(self) -> bool:
@@ -119,6 +155,23 @@ class Answer(msgspec.Struct, frozen=True):
     found: list[Found]
     capped: bool = False
     searched_back_to: str | None = None
+    how: How = "all"
+    words: tuple[str, ...] = ()
+    """Words that were typed and found, the rarest first, where not all were found together."""
+    instead: tuple[tuple[str, str], ...] = ()
+    """Words that were found nowhere, each with what was looked for instead."""
+    hints: tuple[str, ...] = ()
+
+    @property
+    def explanation(self) -> str:
+        """How it was found, in words; empty where that goes without saying."""
+        said = []
+        if self.how == "any" and self.words:
+            said.append(f"no exact match; best matches for: {', '.join(self.words)}")
+        if self.instead:
+            swaps = ", ".join(f"{other} instead of {word}" for word, other in self.instead)
+            said.append(f"looked for {swaps}")
+        return "; ".join(said)
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -149,6 +202,11 @@ class Hits(msgspec.Struct, frozen=True):
     hits: list[Hit]
     capped: bool = False
     searched_back_to: str | None = None
+    how: How = "all"
+    explanation: str = ""
+    """How it was found, in words; empty where that goes without saying."""
+    hints: tuple[str, ...] = ()
+    """What to say of the question itself."""
 
     @property
     def unread(self) -> list[str]:
@@ -159,45 +217,129 @@ class Hits(msgspec.Struct, frozen=True):
 # -- questions ------------------------------------------------------------------------------
 
 
-def parse(text: str) -> Query:
-    """Read what a user typed."""
-    wanted: list[tuple[str, ...]] = []
-    without: list[str] = []
-    terms: list[str] = []
-    given: dict[str, JSON] = {}
-    meta: list[str] = []
-    either = False
+def parse(text: str, *, prefix_last: bool = False, exact: bool = False) -> Query:
+    """Read what a user typed; with `prefix_last` its last word may be the beginning of one."""
     # Half characters, as an argument of a command may hold, are in no store.
-    for piece in _PIECE.finditer(text.encode("utf-8", "replace").decode()):
+    text = text.encode("utf-8", "replace").decode()
+    typed = _Typed()
+    for piece in _PIECE.finditer(text):
+        is_last = prefix_last and piece.end() == len(text)
+        typed.add(piece, is_prefix=is_last)
+    groups = typed.counted()
+    wanted = tuple(group.terms for group in groups)
+    return Query(
+        _match(wanted, typed.without, typed.meta),
+        tuple(value for group in groups for value in group.values),
+        wanted,
+        tuple(typed.without),
+        tuple(typed.meta),
+        tuple(" OR ".join(group.values) if group.is_loose else "" for group in groups),
+        typed.phrase(),
+        exact=exact,
+        hints=tuple(typed.hints),
+        **typed.given,
+    )
+
+
+class _Group(msgspec.Struct):
+    """Terms of which an answer has one at least, and how they were typed."""
+
+    terms: tuple[str, ...]
+    values: tuple[str, ...]
+    is_loose: bool
+
+    @property
+    def counts(self) -> bool:
+        word = self.values[0].lower().strip("?!.,;:()").replace("\u2019", "'")
+        return not self.is_loose or not STOP_WORDS.issuperset(word.split("'"))
+
+
+class _Typed:
+    """What was typed, piece by piece."""
+
+    def __init__(self) -> None:
+        self.groups: list[_Group] = []
+        self.without: list[str] = []
+        self.meta: list[str] = []
+        self.given: dict[str, Any] = {}
+        self.hints: list[str] = []
+        self._either = False
+
+    def add(self, piece: re.Match[str], *, is_prefix: bool) -> None:
+        """Read one more piece."""
         name, sign = piece["name"], piece["sign"]
         value = piece["phrase"] if piece["phrase"] is not None else piece["word"]
         if name is not None and (name not in _FILTERS or (sign != ":" and name != "cost")):
+            self._hint(name, sign, value)
             value, name = piece[0].removeprefix("-"), None
         if name is not None:
-            _filter(name, sign, value, given, meta, wanted)
-            continue
-        if value == "OR" and wanted and piece["phrase"] is None and not piece["no"]:
-            either = True
-            continue
-        term = _term(value, phrase=piece["phrase"] is not None)
+            self._filter(name, sign, value)
+            return
+        is_phrase = piece["phrase"] is not None
+        if value == "OR" and self.groups and not is_phrase and not piece["no"]:
+            self._either = True
+            return
+        term = _term(value, phrase=is_phrase, is_prefix=is_prefix)
         if term is None:
-            continue
+            return
         if piece["no"]:
-            without.append(term)
-        elif either:
-            wanted[-1] = (*wanted[-1], term)
-            either = False
+            self.without.append(term)
+            return
+        if self._either:
+            last = self.groups[-1]
+            last.terms, last.values = (*last.terms, term), (*last.values, value)
+            self._either = False
         else:
-            wanted.append((term,))
-        if not piece["no"]:
-            terms.append(value)
-    match = _match(wanted, without, meta)
-    return Query(match, tuple(terms), tuple(wanted), tuple(without), tuple(meta), **given)
+            self.groups.append(_Group((term,), (value,), is_loose=not is_phrase))
+
+    def counted(self) -> list[_Group]:
+        """Return the groups that count: all, where none of them is more than a stop word."""
+        return [group for group in self.groups if group.counts] or self.groups
+
+    def phrase(self) -> str:
+        """Return all that was typed as one term, where it is several plain words."""
+        plain = all(group.is_loose and len(group.terms) == 1 for group in self.groups)
+        if not 1 < len(self.groups) <= MOST_PHRASE or not plain:
+            return ""
+        return _term(" ".join(group.values[0] for group in self.groups), phrase=True) or ""
+
+    def _hint(self, name: str, sign: str, value: str) -> None:
+        """Note a name that looks like that of a filter and is none."""
+        if sign != ":" or not value[:1].isalnum() or name in _FILTERS:
+            return
+        meant = nearest(name, _FILTERS)
+        known = f"did you mean {meant}:?" if meant else f"filters are {', '.join(_FILTER_NAMES)}"
+        if meant is not None or not _SCHEME.fullmatch(name):
+            self.hints.append(f"{name}: is no filter, searched as words; {known}")
+
+    def _filter(self, name: str, sign: str, value: str) -> None:
+        if name == "file":
+            if (term := _term(value, phrase=False)) is not None:
+                self.groups.append(_Group((term,), (value,), is_loose=False))
+                self.meta.append("kindtoolcall")
+        elif name in ("agent", "tool", "kind"):
+            self.meta.append(name + token(value))
+            if name == "agent":
+                self.given["agent"] = value.lower()
+            if name == "kind" and value in DERIVED:
+                self.given["derived"] = value
+            kinds = (*KINDS, "note")  # what people wrote down is no event of a session
+            if name == "kind" and value not in kinds:
+                raise BadQuery(
+                    f"no kind of event is called {value!r}", hint=f"one of {', '.join(kinds)}"
+                )
+        elif name in ("before", "after"):
+            self.given[name] = moment(value)
+        elif name == "cost":
+            self.given["ticks_under" if sign.startswith("<") else "ticks_over"] = _ticks(value)
+        else:
+            self.given[name] = value
 
 
-def _term(text: str, *, phrase: bool) -> str | None:
+def _term(text: str, *, phrase: bool, is_prefix: bool = False) -> str | None:
     """Spell words for the index; all of them quoted, so that none is taken for an operator."""
-    term = pairs.search_term(text, is_prefix=not phrase and text.endswith("*"))
+    is_prefix = not phrase and (is_prefix or text.endswith("*"))
+    term = pairs.search_term(text, is_prefix=is_prefix)
     if not term.words:
         return None
     return '"' + " ".join(term.words) + '"' + ("*" if term.is_prefix else "")
@@ -213,33 +355,10 @@ def _match(wanted: Sequence[Sequence[str]], without: Sequence[str], meta: Sequen
     return match + "".join(f" NOT body : {term}" for term in without)
 
 
-def _filter(  # noqa: PLR0917
-    name: str,
-    sign: str,
-    value: str,
-    given: dict[str, JSON],
-    meta: list[str],
-    wanted: list[tuple[str, ...]],
-) -> None:
-    if name == "file":
-        if (term := _term(value, phrase=False)) is not None:
-            wanted.append((term,))
-            meta.append("kindtoolcall")
-    elif name in ("agent", "tool", "kind"):
-        meta.append(name + token(value))
-        if name == "kind" and value in DERIVED:
-            given["derived"] = value
-        kinds = (*KINDS, "note")  # what people wrote down is no event of a session
-        if name == "kind" and value not in kinds:
-            raise BadQuery(
-                f"no kind of event is called {value!r}", hint=f"one of {', '.join(kinds)}"
-            )
-    elif name in ("before", "after"):
-        given[name] = moment(value)
-    elif name == "cost":
-        given["ticks_under" if sign.startswith("<") else "ticks_over"] = _ticks(value)
-    else:
-        given[name] = value
+def narrowed(query: Query, terms: Sequence[str]) -> Query:
+    """Return the same question, filters and all, about one group of terms alone."""
+    match = _match([terms], query.without, query.marks)
+    return msgspec.structs.replace(query, match=match, wanted=(tuple(terms),))
 
 
 def moment(text: str) -> int:
@@ -312,7 +431,8 @@ def as_asked(found: Sequence[Found], query: Query) -> list[Found]:
 def hits(answer: Answer, query: Query, blobs: Blobs) -> Hits:
     """Look at the text of what was found."""
     made = [_hit(found, query.terms, blobs) for found in answer.found]
-    return Hits(made, answer.capped, answer.searched_back_to)
+    how, why = answer.how, answer.explanation
+    return Hits(made, answer.capped, answer.searched_back_to, how, why, answer.hints)
 
 
 def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
@@ -344,16 +464,27 @@ def payload_words(blobs: Blobs, ref: str) -> str:
 
 def snippet(text: str, terms: Iterable[str]) -> str:
     """Cut out the place where a text says what was asked for, and point at it."""
-    patterns = [_pattern(words) for term in terms if (words := pairs.pieces_of(term))]
+    pieces = [words for term in terms if (words := pairs.pieces_of(term))]
+    patterns = [_pattern(words) for words in pieces]
     if not patterns:
         return " ".join(text[: 2 * AROUND].replace(OPEN, "").replace(CLOSE, "").split())
     find = re.compile("|".join(sorted(patterns, key=len, reverse=True)), re.IGNORECASE)
-    first = find.search(pairs.usual_form(text))
+    usual = pairs.usual_form(text)
+    first = find.search(usual, _earliest(usual, [words[0] for words in pieces]))
     start = max(pairs.place_in(text, first.start()) - AROUND, 0) if first else 0
     piece = text[start : start + 3 * AROUND].replace(OPEN, "").replace(CLOSE, "")
     shown = " ".join(_marked(piece, find).split())
     more = "…" if len(text) > start + 3 * AROUND else ""
     return ("…" if start else "") + shown + more
+
+
+def _earliest(text: str, words: Iterable[str]) -> int:
+    """Return a place before which a text has none of some words; quicker than an expression."""
+    if not text.isascii():
+        return 0  # another case of a letter may have another length
+    lower = text.lower()
+    places = [place for word in words if (place := lower.find(word.lower())) >= 0]
+    return min(places, default=len(text))
 
 
 def _pattern(words: Sequence[str]) -> str:

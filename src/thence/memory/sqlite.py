@@ -31,8 +31,8 @@ from thence.errors import (
 )
 from thence.format.facts import Fact
 from thence.format.records import JSON
-from thence.memory import disk, index, runs
-from thence.memory.index import Search, Words, every, first, time_told
+from thence.memory import disk, index, ranking, runs
+from thence.memory.index import Rows, Words, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
     CURSOR,
@@ -556,8 +556,8 @@ class Sqlite:
             yield tuple(key), size or 0
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
-        """Find events by their words, the newest first, within a budget of time."""
-        answer = Search(self._db, query).run(limit, offset)
+        """Find events by their words, the best first, within a budget of time."""
+        answer = ranking.search(Rows(self._db, query), self.sessions, query, limit, offset)
         found = as_asked(self._numbered(answer.found), query)
         return msgspec.structs.replace(answer, found=found)
 

@@ -438,7 +438,7 @@ class Store(Protocol):
         ...
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
-        """Find events by their words, the newest first, within a budget of time."""
+        """Find events by their words, the best first, within a budget of time."""
         ...
 
     def remove(

@@ -11,7 +11,7 @@ from thence.memory import retention, standing
 from thence.memory.bills import By, Unpriced
 from thence.memory.notes import Note
 from thence.memory.patterns import Pattern
-from thence.memory.search import Hit
+from thence.memory.search import Hit, How
 
 
 class SessionOut(Session, frozen=True, kw_only=True):
@@ -145,6 +145,12 @@ class Found(msgspec.Struct, frozen=True):
     cursor: str | None = None
     notes: list[Note] = []
     """Decisions and notes that match, on the first page."""
+    how: How = "all"
+    """By all words, by any of them, by words near to those that were typed, or by filters alone."""
+    explanation: str = ""
+    """How it was found, in words; empty where that goes without saying."""
+    hints: tuple[str, ...] = ()
+    """What to say of the question itself: names of filters that are none."""
 
 
 class Digests(msgspec.Struct, frozen=True):

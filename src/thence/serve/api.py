@@ -35,6 +35,7 @@ from thence.memory.bills import Bill, By, with_dollars
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
 from thence.memory.places import only_copies
+from thence.memory.recap import Recap, recap
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label, zone_named
@@ -496,16 +497,32 @@ def search(
     q: Annotated[str, QueryParameter(max_length=2000, description="Words, phrases, filters.")],
     cursor: CursorText = None,
     limit: Limit = 20,
+    prefix_last: Annotated[
+        bool, QueryParameter(description="The last word may be the beginning of one.")
+    ] = False,
 ) -> Found:
-    """Events that hold what is looked for, the newest first; decisions and notes apart."""
-    query = parse(q)
+    """Events that hold what is looked for, the best first; decisions and notes apart."""
+    query = parse(q, prefix_last=prefix_last)
     offset = cursor_at(cursor).offset
     answer = desk.store.search(query, limit, offset)
     told = hits(answer, query, desk.store.blobs)
     full = len(told.hits) == limit
     following = cursor_text(At(offset + limit)) if full else None
     notes = [] if offset else matching_notes(desk.notes(), query)[:limit]
-    return Found(told.hits, told.capped, told.searched_back_to, following, notes)
+    return Found(
+        *(told.hits, told.capped, told.searched_back_to, following, notes),
+        *(told.how, told.explanation, told.hints),
+    )
+
+
+@get("/api/ask", sync_to_thread=True)
+def ask(
+    desk: AtDesk,
+    *,
+    q: Annotated[str, QueryParameter(max_length=2000, description="A question, or words.")],
+) -> Recap:
+    """The two or three sessions that answer a question: what was asked, decided, changed, fixed."""
+    return recap(desk.store, desk.notes(), q)
 
 
 @get("/api/sessions/{uid:str}/digest", sync_to_thread=True)
@@ -660,6 +677,7 @@ ROUTES: list[HTTPRouteHandler] = [
     messages,
     digest,
     search,
+    ask,
     digests,
     signals,
     all_patterns,

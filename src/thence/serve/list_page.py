@@ -102,11 +102,11 @@ def page(desk: Desk, wanted: Wanted, clock: Clock) -> ListPage:
     """List the sessions that are wanted."""
     began = time.monotonic()
     try:
-        query = parse(wanted.q[:400])
+        query = parse(wanted.q[:400], prefix_last=True)
         base = _filter(wanted, query)
     except BadQuery as error:
         return _page(desk, wanted, "nothing looked for yet", [], wrong=error)
-    if query.match:
+    if query.match and not query.lists_sessions:
         narrowed = _narrowed(query, base)
         cards, found = _searched(desk, narrowed, base, wanted, clock)
         took = round(1000 * (time.monotonic() - began))
@@ -121,7 +121,7 @@ def page(desk: Desk, wanted: Wanted, clock: Clock) -> ListPage:
         more = ""
     else:
         some = msgspec.structs.replace(base, limit=PAGE + 1, offset=offset)
-        rows = [row for row in desk.store.sessions(some) if _priced(row, query)]
+        rows = [row for row in desk.store.sessions(some) if query.takes(sum(row.ticks.values()))]
         more = f"{offset + PAGE}" if len(rows) > PAGE else ""
         rows = rows[:PAGE]
     lede = _sums(total) if wanted.standing != "open" else several(len(rows), "session")
@@ -181,12 +181,6 @@ def _filter(wanted: Wanted, query: Query) -> Filter:
         before=before,
         order=_sort(wanted),  # type: ignore[arg-type]  # one of its own words
     )
-
-
-def _priced(row: SessionRow, query: Query) -> bool:
-    ticks = sum(row.ticks.values())
-    over, under = query.ticks_over, query.ticks_under
-    return (over is None or ticks > over) and (under is None or ticks < under)
 
 
 def _choices(desk: Desk, wanted: Wanted) -> Iterator[Choice]:
@@ -283,7 +277,8 @@ def _searched(
     number = sum(map(len, first.values()))
     least = "at least " if answer.capped or number >= HITS else ""
     said = f"{least}{several(number, 'hit')} in {several(len(first), 'session')}"
-    return cards, said if first else "nothing found"
+    said = said if first else "nothing found"
+    return cards, "; ".join(filter(None, (said, answer.explanation, *answer.hints)))
 
 
 def near(snippet: str) -> str:

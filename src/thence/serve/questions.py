@@ -27,6 +27,8 @@ from thence.memory import patterns, recall, search
 from thence.memory.bills import Bill, By
 from thence.memory.notes import Note, matching_notes
 from thence.memory.promised import promised
+from thence.memory.recap import lines as recap_lines
+from thence.memory.recap import recap
 from thence.memory.store import Filter, SessionRow, Store
 from thence.memory.touched import reasons, touched
 from thence.serve.frame import flat, framed, quoted
@@ -59,6 +61,12 @@ class Search(msgspec.Struct, forbid_unknown_fields=True):
 
     query: Words
     limit: Number = 8
+
+
+class Recall(msgspec.Struct, forbid_unknown_fields=True):
+    """One page on a question: what past sessions asked, decided, changed, fixed, how they ended."""
+
+    question: Words
 
 
 class Outline(msgspec.Struct, forbid_unknown_fields=True):
@@ -121,6 +129,7 @@ class ReadSpill(msgspec.Struct, forbid_unknown_fields=True):
 
 Tool = Literal[
     "search",
+    "recall",
     "outline",
     "around",
     "seen_error",
@@ -132,6 +141,7 @@ Tool = Literal[
 ]
 TOOLS: Final[dict[Tool, type[msgspec.Struct]]] = {
     "search": Search,
+    "recall": Recall,
     "outline": Outline,
     "around": Around,
     "seen_error": SeenError,
@@ -187,7 +197,8 @@ class Questions:
         lines += [_hit(hit) for hit in hits]
         cut = len(lines) < len(notes) + len(answer.found)
         many = f"{len(lines)} hit{'' if len(lines) == 1 else 's'}"
-        return f"the first {many}, more match" if cut or answer.capped else many, lines
+        origin = f"the first {many}, more match" if cut or answer.capped else many
+        return "; ".join(filter(None, (origin, answer.explanation, *answer.hints))), lines
 
     def _events(self, query: search.Query, number: int) -> search.Answer:
         """Return at least so many events that match, if there are; internal ones left out."""
@@ -197,8 +208,13 @@ class Questions:
             answer = self._store.search(query, size, offset)
             events += [event for event in answer.found if event.state != "internal"]
             if len(events) >= number or len(answer.found) < size:
-                return search.Answer(events, answer.capped)
+                return msgspec.structs.replace(answer, found=events)
             offset, size = offset + size, 2 * size
+
+    def _recall(self, asked: Recall) -> tuple[str, Iterable[str]]:
+        page = recap(self._store, self._notes(), asked.question)
+        number = len(page.sessions)
+        return f"{number} session{'' if number == 1 else 's'}", recap_lines(page)
 
     def _around(self, asked: Around) -> tuple[str, Iterable[str]]:
         row, whole = self._whole(asked.session)

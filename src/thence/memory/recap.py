@@ -1,0 +1,263 @@
+"""A recap: the sessions that answer a question, on one page.
+
+What was asked, decided, changed, what failed and what helped, and how it ended: told from digests
+and from what a search finds, so that an evicted session has its place too. Nobody's model is
+asked; the same store gives the same page. Events are named, so that each can be opened. The page
+has so many tokens at most: what matters less is left out first, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from thence.format.records import JSON
+from thence.memory.notes import Note, matching_notes
+from thence.memory.recall import event_name
+from thence.memory.search import CLOSE, OPEN, Answer, Hit, Query, hits, narrowed, parse
+from thence.memory.store import Filter, SessionRow, Store
+
+if TYPE_CHECKING:
+    from thence.memory.search import Found
+
+TOKENS: Final = 1_500
+"""What a page has at most, unless another number is asked for."""
+SESSIONS: Final = 3
+CHARACTERS_PER_TOKEN: Final = 4
+NAME: Final = 13
+"""Characters of a session's id, enough to tell any two apart that began at another moment."""
+
+_HITS = 60  # events that are looked at to find the sessions
+_QUOTES = 3
+_NEAR = 0.5  # of the best session's worth: what is less is not told
+_LINE = 220
+_FILES = 8
+
+
+class Mention(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that an event says."""
+
+    text: str
+    event_id: int | None = None
+    what: str = ""
+    """The kind of the event, or of the command; who decided."""
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error, and what was done before it did not come back."""
+
+    text: str
+    event_id: int | None = None
+    count: int = 1
+    is_settled: bool = False
+    fixes: list[Mention] = []
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """One session that answers."""
+
+    session_uid: str
+    title: str
+    project: str | None
+    ended_at: str | None
+    outcome: str
+    is_evicted: bool
+    score: float
+    asked: list[str]
+    quotes: list[Mention]
+    decided: list[Mention]
+    files: list[str]
+    commands: list[Mention]
+    failed: list[Failure]
+    ended: str
+
+
+class Recap(msgspec.Struct, frozen=True):
+    """The page: sessions, the best first, and decisions and notes that are about the question."""
+
+    question: str
+    explanation: str
+    sessions: list[Recalled]
+    notes: list[Note]
+
+
+def recap(store: Store, notes: Iterable[Note], question: str, *, sessions: int = SESSIONS) -> Recap:
+    """Return the page that answers a question."""
+    query = parse(question)
+    notes = list(notes)
+    answer = store.search(query, _HITS)
+    by: dict[str, list[Found]] = {}
+    for found in answer.found:
+        if found.state != "internal":
+            by.setdefault(found.session_uid, []).append(found)
+    best = max((some[0].score for some in by.values()), default=0.0)
+    chosen = [uid for uid, some in by.items() if some[0].score >= _NEAR * best][:sessions]
+    wanted = Filter(uids=tuple(chosen))
+    rows = {row.session.session_uid: row for row in store.sessions(wanted)}
+    digests = {one["uid"]: one for one in store.kept("digests", wanted)}
+    out = [
+        _recalled(store, query, rows[uid], digests.get(uid) or {}, by[uid], notes)
+        for uid in chosen
+        if uid in rows
+    ]
+    apart = [note for note in _about(notes, query) if note.session_uid not in chosen]
+    explanation = "; ".join(filter(None, (answer.explanation, *answer.hints)))
+    return Recap(question, explanation, out, apart[:_QUOTES])
+
+
+def _about(notes: Sequence[Note], query: Query) -> list[Note]:
+    """Return the notes that have at least half of the words of a question, the newest first."""
+    counts = dict.fromkeys(range(len(notes)), 0)
+    for terms in query.wanted:
+        holding = {id(note) for note in matching_notes(notes, narrowed(query, terms))}
+        for at, note in enumerate(notes):
+            counts[at] += id(note) in holding
+    most = max(counts.values(), default=0)
+    enough = max(most, (len(query.wanted) + 1) // 2, 1)
+    return [notes[at] for at in sorted(counts, reverse=True) if counts[at] >= enough]
+
+
+def _recalled(  # noqa: PLR0917
+    store: Store,
+    query: Query,
+    row: SessionRow,
+    digest: dict[str, JSON],
+    found: Sequence[Found],
+    notes: Sequence[Note],
+) -> Recalled:
+    session = row.session
+    uid = session.session_uid
+    snippets: dict[str, Any] = digest.get("snippets") or {}
+    asked = [snippets.get("first_prompt") or row.title or "", snippets.get("last_prompt") or ""]
+    shown = hits(Answer(list(found[:_QUOTES])), query, store.blobs).hits
+    own = [Mention(n.text, None, n.author) for n in notes if n.session_uid == uid]
+    corrections = [
+        Mention(one.get("what") or "", one.get("event"), "user")
+        for one in digest.get("interventions") or ()
+    ]
+    return Recalled(
+        uid,
+        row.title or "",
+        session.cwd,
+        session.ended_at,
+        str(digest.get("outcome") or "unknown"),
+        session.evicted_at is not None,
+        round(found[0].score, 4),
+        list(dict.fromkeys(filter(None, asked))),
+        [one for one in map(_quote, shown) if one.text and not _repeats(one.text, asked)],
+        own + corrections,
+        [one["path"] for one in digest.get("files") or () if one.get("edits")],
+        [
+            Mention(one.get("line") or "", one.get("event"), one.get("what") or "")
+            for one in digest.get("commands") or ()
+            if not one.get("failed")
+        ],
+        [_failure(one) for one in digest.get("errors") or ()],
+        snippets.get("last_reply") or "; ".join(digest.get("reasons") or ()),
+    )
+
+
+def _repeats(text: str, asked: Iterable[str]) -> bool:
+    """Return whether a text is the beginning of a prompt that is told anyway."""
+    plain = " ".join(text.strip("…").split())
+    return any(" ".join(prompt.split()).startswith(plain) for prompt in asked)
+
+
+def _quote(hit: Hit) -> Mention:
+    text = "" if hit.kind == "digest" else hit.snippet.replace(OPEN, "").replace(CLOSE, "")
+    return Mention(text, hit.shown_at, hit.kind)
+
+
+def _failure(error: dict[str, Any]) -> Failure:
+    fixes = [Mention(one["what"], one["event"]) for one in error.get("fix") or ()]
+    return Failure(
+        error.get("quote") or error["fingerprint"],
+        error.get("first"),
+        error.get("count") or 1,
+        error.get("settled_by") is not None,
+        fixes,
+    )
+
+
+# -- as text --------------------------------------------------------------------------------
+
+
+def lines(page: Recap, tokens: int = TOKENS) -> list[str]:
+    """Return the page as lines, of so many tokens at most; of each session the same share."""
+    room = CHARACTERS_PER_TOKEN * tokens
+    out = [page.explanation] if page.explanation else []
+    out += [
+        f"{note.kind} {(note.ts or '')[:10]}, {note.author}: {_flat(note.text)}"
+        for note in page.notes
+    ]
+    room -= sum(len(line) + 1 for line in out)
+    if not page.sessions:
+        return [*out, "nothing found"] if not page.notes else out
+    for left, session in zip(range(len(page.sessions), 0, -1), page.sessions, strict=True):
+        some = _fitting(list(_session(session)), room // left)
+        room -= sum(len(line) + 1 for line in some)
+        out += some
+    return out
+
+
+def _fitting(rated: list[tuple[int, str]], room: int) -> list[str]:
+    """Return the lines that fit, those that matter most; how many were left out is said."""
+    room -= 40  # for that sentence
+    fits: set[int] = set()
+    for at in sorted(range(len(rated)), key=lambda at: (rated[at][0], at)):
+        if len(rated[at][1]) + 1 > room:
+            break
+        room -= len(rated[at][1]) + 1
+        fits.add(at)
+    left = len(rated) - len(fits)
+    more = [f"  ({left} more lines: thence digest)"] if left else []
+    return [line for at, (_, line) in enumerate(rated) if at in fits] + more
+
+
+def _session(session: Recalled) -> Iterator[tuple[int, str]]:
+    """Yield lines about a session, each with how much it matters: 0 most."""
+    agent, _, native = session.session_uid.partition(":")
+    day = (session.ended_at or "undated")[:10]
+    gone = ", evicted" if session.is_evicted else ""
+    folder = f" in {_flat(session.project, 60)}" if session.project else ""
+    head = f"{agent}:{native[:NAME]} {day} {session.outcome}{gone}{folder}"
+    yield 0, f"{head}: {_flat(session.title, 120)}"
+    for at, text in enumerate(session.asked):
+        if at or _flat(text, 120) != _flat(session.title, 120):
+            yield 1 + at, f"  asked: {_flat(text)}"
+    for at, quote in enumerate(session.quotes):
+        yield at, f"  {quote.what}{_at(quote)}: {_flat(quote.text)}"
+    for at, decided in enumerate(session.decided[:5]):
+        what = "decided" if decided.event_id is None else "corrected"
+        by = f" by {decided.what}" if decided.event_id is None else ""
+        yield 1 + at, f"  {what}{by}{_at(decided)}: {_flat(decided.text)}"
+    if session.files:
+        left = len(session.files) - _FILES
+        more = f" and {left} more" if left > 0 else ""
+        yield 1, f"  changed: {_flat(', '.join(session.files[:_FILES]))}{more}"
+    for at, command in enumerate(session.commands[-3:]):
+        yield 2 + at, f"  {command.what}{_at(command)}: {_flat(command.text, 140)}"
+    for at, failure in enumerate(session.failed[:4]):
+        yield from _failed(failure, 1 + at)
+    if session.ended:
+        yield 1, f"  ended: {_flat(session.ended)}"
+
+
+def _failed(failure: Failure, matters: int) -> Iterator[tuple[int, str]]:
+    often = f" {failure.count}x" if failure.count > 1 else ""
+    yield matters, f"  failed{often}{_at(failure)}: {_flat(failure.text, 160)}"
+    for fix in failure.fixes[:1]:
+        yield matters, f"    fixed by{_at(fix)}: {_flat(fix.text, 140)}"
+    if failure.is_settled and not failure.fixes:
+        yield matters + 1, "    went well when tried again"
+
+
+def _at(mention: Mention | Failure) -> str:
+    return "" if mention.event_id is None else f" {event_name(mention.event_id)}"
+
+
+def _flat(text: str, room: int = _LINE) -> str:
+    line = " ".join(text[: 4 * room].split())
+    return line if len(line) <= room else line[: room - 1] + "…"

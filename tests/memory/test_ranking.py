@@ -1,0 +1,224 @@
+"""The order of answers: the same on both stores, best first, and what the answer says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.postgres import Cluster
+from thence.format.normal import KINDS
+from thence.memory import index, postgres_search, ranking
+from thence.memory.copying import copy
+from thence.memory.postgres import Postgres
+from thence.memory.search import Answer, meta, parse
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import Change, Store, Words
+from thence.testing import stores
+
+DAY = 86_400_000
+
+PAST: dict[str, Sequence[tuple[str, str]]] = {
+    "tide": [
+        ("user_msg", "the tide window is an hour off since the clock changed"),
+        ("assistant_msg", "the tide window was reckoned in local time; it uses the UTC clock now"),
+    ],
+    "list": [
+        ("user_msg", "print all words of the almanac"),
+        ("tool_result", "tide moon window door almanac lamp and a thousand others"),
+    ],
+    "clock": [("user_msg", "buy a clock"), ("tool_result", "an hour of a clock")],
+    "window": [("user_msg", "clean the window of the harbour office")],
+    "names": [
+        ("user_msg", "rename parseHarbourChart please"),
+        ("tool_call", "parseHarbourChart mooring_line_length"),
+        ("assistant_msg", "deserialization of buoys works again"),
+    ],
+}
+
+
+def planted(store: Store, name: str, said: Sequence[tuple[str, str]], day: int) -> Change:
+    """A session of this day that says these texts, each as an event of a kind."""
+    change = stores._session(store, name, *["-"] * len(said))
+    change.words = [
+        Words(event.event_id, text, meta("claude", kind, None))
+        for event, (kind, text) in zip(change.events, said, strict=True)
+    ]
+    change.events = [
+        msgspec.structs.replace(event, ts=event.ts + day * DAY + at, kind=KINDS.index(kind))
+        for at, (event, (kind, _)) in enumerate(zip(change.events, said, strict=True))
+    ]
+    return change
+
+
+@pytest.fixture(scope="module")
+def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Store]]:
+    """The same past in both stores."""
+    place = tmp_path_factory.mktemp("ranking")
+    made: list[Store] = [
+        Sqlite(f"{place}/s.db"),
+        Postgres(postgres.url(tenant="ranking", machine="here")),
+    ]
+    for store in made:
+        for day, (name, said) in enumerate(PAST.items()):
+            store.write([planted(store, name, said, day)])
+    yield made
+    for store in made:
+        store.close()
+
+
+def asked(both: list[Store], text: str, **more: bool) -> tuple[list[str], Answer]:
+    """The sessions that answer, the best first; both stores must say the same."""
+    one, other = (store.search(parse(text, **more), 50) for store in both)
+    told = [
+        [(f.session_uid, f.event_id, f.kind, f.score, f.seq) for f in answer.found]
+        for answer in (one, other)
+    ]
+    assert told[0] == told[1]
+    assert (one.how, one.words, one.instead) == (other.how, other.words, other.instead)
+    names = [found.session_uid.partition(":")[2] for found in one.found]
+    return list(dict.fromkeys(names)), one
+
+
+def test_a_sentence_finds_the_session_that_is_about_it(both: list[Store]) -> None:
+    """Though no event has all of its words; question words do not count."""
+    names, answer = asked(both, "how did we mend the tide window when the clock moved")
+
+    assert "tide" == names[0]
+    assert ("any", {"tide", "window", "clock"}) == (answer.how, set(answer.words))
+    assert answer.explanation.startswith("no exact match; best matches for: ")
+
+
+def test_a_session_about_something_comes_before_one_that_names_it(both: list[Store]) -> None:
+    """A prompt and an answer before a list that a tool printed, which is newer."""
+    names, answer = asked(both, "tide window")
+
+    assert ["tide", "list"] == names[:2]
+    assert ("all", "") == (answer.how, answer.explanation)
+
+
+def test_exact_words_are_all_there(both: list[Store]) -> None:
+    """Nothing else answers where that is asked for, or a phrase is quoted."""
+    assert (["tide", "list"], []) == (
+        asked(both, "tide window", exact=True)[0],
+        asked(both, "tide lighthouse", exact=True)[0],
+    )
+    assert ["tide"] == asked(both, '"tide window"')[0]
+    assert [] == asked(both, '"window tide"')[0]
+
+
+@pytest.mark.parametrize(
+    ("typed", "instead"),
+    [
+        ("harbor", "harbour"),
+        ("harbuor", "harbour"),
+        ("lighted almanacs", "almanac"),
+        ("deserial", "deserial*"),
+        ("HarbourOffice", "harbour or office"),
+        ("serialization", "deserialization"),
+        ("harbourchart", "parseharbourchart"),
+    ],
+)
+def test_a_word_that_is_nowhere_is_looked_for_otherwise(
+    both: list[Store], typed: str, instead: str
+) -> None:
+    """By its parts, its beginning, other forms, near spellings; the answer says which."""
+    names, answer = asked(both, typed)
+
+    assert names
+    assert "near" == answer.how
+    assert instead in [other for _, other in answer.instead]
+    assert f"looked for {answer.instead[0][1]} instead of" in answer.explanation
+
+
+def test_nothing_is_found_where_nothing_is_near(both: list[Store]) -> None:
+    """And no sentence about it."""
+    names, answer = asked(both, "xylophone quartet")
+
+    assert ([], "") == (names, answer.explanation)
+
+
+def test_the_last_word_may_be_a_beginning_while_it_is_typed(both: list[Store]) -> None:
+    """Only the last one, and not after a blank."""
+    assert ["names"] == asked(both, "parseHar", prefix_last=True, exact=True)[0]
+    assert [] == asked(both, "parseHar ", prefix_last=True, exact=True)[0]
+    assert [] == asked(both, "parseHar rename", prefix_last=True, exact=True)[0]
+
+
+def test_filters_alone_list_sessions(both: list[Store]) -> None:
+    """The newest first, without an event."""
+    names, answer = asked(both, "agent:claude project:o")
+
+    assert names
+    assert ("filters", {"session"}) == (answer.how, {found.kind for found in answer.found})
+    assert {None} == {found.event_id for found in answer.found}
+    assert names[:2] == [
+        f.session_uid.partition(":")[2]
+        for f in both[0].search(parse("agent:claude project:o"), 2).found
+    ]
+
+
+def test_an_unknown_filter_is_said_with_a_hint(both: list[Store]) -> None:
+    """Whatever else was found; text with a colon that is no filter passes."""
+    hints = [
+        asked(both, text)[1].hints
+        for text in ("projct:tidepool tide", "branch:main tide", "tide https://example.com std::x")
+    ]
+
+    assert ("projct: is no filter, searched as words; did you mean project:?",) == hints[0]
+    assert hints[1][0].startswith("branch: is no filter, searched as words; filters are agent,")
+    assert () == hints[2]
+
+
+def test_few_hits_of_a_session_come_before_more_of_it(postgres: Cluster, tmp_path: Path) -> None:
+    """Three of each session, so that a long one does not hide the others."""
+    made: list[Store] = [
+        Sqlite(f"{tmp_path}/s.db"),
+        Postgres(postgres.url(tenant="ranking few", machine="here")),
+    ]
+    for store in made:
+        long = [("user_msg", f"kelp number {at}") for at in range(9)]
+        store.write([planted(store, "long", long, 2)])
+        store.write([planted(store, "short", [("user_msg", "kelp once")], 1)])
+    orders = [
+        [found.session_uid.partition(":")[2] for found in store.search(parse("kelp"), 6).found]
+        for store in made
+    ]
+    for store in made:
+        store.close()
+
+    assert [["long"] * 3 + ["short"] + ["long"] * 2] * 2 == orders
+
+
+@pytest.mark.slow
+def test_both_stores_answer_all_questions_alike(
+    shared: Path, postgres: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The questions of the benchmark, over real logs, give the same sessions in the same order."""
+    for module in (index, postgres_search):
+        monkeypatch.setattr(module, "BUDGET", 600.0)  # a busy machine must not cut one of them
+    for name in ("CAP", "WORD_CAP"):  # the newest rows of a copy are those that came last
+        monkeypatch.setattr(ranking, name, 100_000)
+    from bench import bench_questions
+    from tests.memory.stored import sweep
+
+    home = tmp_path / "home"
+    bench_questions.gather(home)
+    roots = {"claude": [home / ".claude"], "codex": [home / ".codex"], "grok": [home / ".grok"]}
+    sweep(tmp_path / "store", roots)
+    with (
+        closing(Sqlite(f"{tmp_path}/store/s.db")) as one,
+        closing(Postgres(postgres.url(tenant="questions", machine="here"))) as other,
+    ):
+        copy(one, other)
+        for question in bench_questions.questions():
+            query = parse(question.question)
+            told = [
+                [(f.session_uid, f.event_id) for f in store.search(query, 20).found]
+                for store in (one, other)
+            ]
+
+            assert told[0] == told[1], question.question
