@@ -86,7 +86,7 @@ def command(
             page = Page(loaded, width(), opened=every, full=full, to=to, zone=zone, notes=notes)
             tell(page.lines() if around is None else near(page, around))
         else:
-            from thence.cli import forms
+            from thence.format import forms
 
             made = forms.markdown if form == "markdown" else forms.page
             told = made(loaded.whole, forms.Branch(to, every), zone)

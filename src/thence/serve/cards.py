@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from thence.format.figures import ago, clean, money, project, several, short_id
+from thence.format.figures import ago, clean, lasted, money, project, several, short_id
 from thence.format.joins import time_of
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
@@ -18,6 +18,7 @@ from thence.serve.clock import Clock
 from thence.serve.desk import Desk
 from thence.serve.head import address, stands, title_of
 
+_LINKS: Final = {"fork": "forked from", "resume": "continued from", "adopt": "continued from"}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}
 
 
@@ -28,6 +29,13 @@ class Bar(msgspec.Struct, frozen=True):
     y: float
     height: float
     red: bool = False
+
+
+class Snippet(msgspec.Struct, frozen=True):
+    """A sentence of a session that matches a search, and where it stands."""
+
+    href: str
+    text: Markup
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -50,7 +58,12 @@ class Card(msgspec.Struct, frozen=True):
     graph: list[str]
     depth: int = 0
     tags: list[tuple[str, str]] = []
-    snippet: Markup = Markup("")
+    snippets: list[Snippet] = []
+    hits: str = ""
+    """How many matches a search has in it, where there are several."""
+    model: str = ""
+    turns: str = ""
+    lasted: str = ""
     what: str = ""
     what_icon: str = ""
     asks: str = ""
@@ -96,7 +109,19 @@ def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Ca
         bars=bars(desk, row) if drawn and not evicted else [],
         graph=_graph(row),
         tags=list(_tags(row)),
+        model=clean(session.model or ""),
+        turns=several(session.cost.turns, "turn") if session.cost.turns else "",
+        lasted=working_time(desk, row) if drawn else "",
     )
+
+
+def working_time(desk: Desk, row: SessionRow) -> str:
+    """Say how long a session was at work, without the pauses; its whole time if that is unknown."""
+    found = desk.pulse(row) if row.session.evicted_at is None else None
+    milliseconds = (
+        found.working_ms if found is not None else round(row.session.cost.wall_clock_s * 1000)
+    )
+    return lasted(milliseconds) if milliseconds >= 1000 else ""
 
 
 def _dot(standing: Standing | None, cls: str) -> str:
@@ -116,12 +141,12 @@ def _graph(row: SessionRow) -> list[str]:
 def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
     for edge in row.edges:
         if not edge.child and edge.link in ("fork", "resume", "adopt"):
-            yield f"{edge.link} of {short_id(edge.session)}", ""
+            yield f"{_LINKS[edge.link]} {short_id(edge.session)}", ""
             break
     if row.session.evicted_at is not None:
         yield "digest only", ""
     if row.pinned:
-        yield "kept for good", ""
+        yield "pinned", ""
     if row.skipped:
         yield several(row.skipped, "skipped line"), "st-waiting"
     if row.gone:

@@ -106,6 +106,19 @@ class Item(msgspec.Struct, frozen=True):
     links: list[tuple[str, str]] = []
     """Sessions that it leads to: (address, name)."""
     inner: Window | None = None
+    is_hit: bool = False
+    """The page was opened at this row."""
+    anchor: str = ""
+    """The event that the page was opened at, where its row is named after another one."""
+    body: Body | None = None
+    """What it holds, where that comes with the page."""
+    aside: str = ""
+    """The body is that of an event without a row of its own; this says what it is."""
+
+    @property
+    def opens(self) -> bool:
+        """Whether its own fold stands open, since the page was opened at what it holds."""
+        return self.is_hit and not self.aside
 
 
 class Window(msgspec.Struct, frozen=True):
