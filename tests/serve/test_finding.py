@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.serve import browser as browsers
-from tests.serve.conftest import House
+from tests.serve.conftest import House, empty
 from tests.serve.test_pages import goes_on, tides, uid_of
 from thence.cli.madeup.claude import Transcript
+from thence.memory.dismissals import dismissed_todos
+from thence.memory.promised import promised
 from thence.memory.search import parse
+from thence.memory.store import Filter
+from thence.serve.cards import named
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.finding import find, paths_of
-from thence.serve.head import address
+from thence.serve.head import address, title_of
 
 SHOWN = """() => {
   const row = document.querySelector(".ev.hit"), box = row?.getBoundingClientRect();
@@ -217,6 +222,29 @@ def test_a_session_is_pinned_and_unpinned_on_its_page(browser: Browser, own_hous
         assert [] == tab.errors
 
 
+@pytest.mark.slow
+def test_a_todo_is_dismissed_on_every_list_and_comes_back(
+    browser: Browser, own_house: House
+) -> None:
+    """On the page, after a reload, and for whoever asks the same home."""
+    with browsers.tab(browser, own_house) as tab:
+        page = tab.go("/")
+        todos = page.locator(".side-list li:has([data-act=dismiss])")
+        number, text = todos.count(), todos.first.locator("a").inner_text()
+        todos.first.locator("[data-act=dismiss]").click()
+        expect(todos).to_have_count(number - 1)
+        page.locator("#toast button").click()
+        expect(page.locator("#toast")).to_contain_text("Shown again")
+        expect(todos).to_have_count(number)
+        todos.first.locator("[data-act=dismiss]").click()
+        expect(page.locator("#toast")).to_contain_text("Dismissed")
+        page.reload()
+        expect(todos).to_have_count(number - 1)
+        asked = promised(own_house.store, Filter(), dismissed_todos(own_house.homes.thence))
+        assert text not in [todo["text"] for todo in asked]
+        assert [] == tab.errors
+
+
 def test_pinning_needs_a_page_of_ours(own_house: House) -> None:
     """A cookie alone is not enough: the origin must be ours, and the body JSON."""
     uid = uid_of(own_house, "What does clock.py do?")
@@ -251,6 +279,23 @@ def test_a_session_is_exported_as_a_file(house: House, form: str, kind: str, beg
     assert answer.headers["content-disposition"].startswith("attachment; filename=")
     assert answer.body.decode().startswith(begins)
     assert 404 == house.ask(f"/sessions/{uid}/export/exe").status
+
+
+def test_a_session_without_a_title_is_called_by_its_first_answer(tmp_path: Path) -> None:
+    """In the list and over its page; one that says nothing is untitled."""
+    house = empty(tmp_path)
+    house.close()
+    made = Transcript("unnamed", house.homes.work, datetime.now(UTC) - timedelta(days=1))
+    made.text("The tides are fine.")
+    made.save(house.homes.claude)
+    house = House(tmp_path)
+    house.swept()
+    row = next(iter(house.store.sessions()))
+
+    assert not row.title
+    assert "The tides are fine." == named(house.desk, row)
+    assert "untitled" == title_of(row)
+    house.close()
 
 
 def test_dates_carry_their_year_when_it_is_not_this_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,10 +11,12 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
+from thence.errors import ThenceError
 from thence.format.figures import ago, clean, lasted, money, project, several, short_id
 from thence.format.joins import time_of
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
+from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
 from thence.serve.head import address, stands, title_of
@@ -94,7 +97,7 @@ def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Ca
     evicted = session.evicted_at is not None
     return Card(
         href=address(session.session_uid),
-        title=title_of(row),
+        title=named(desk, row),
         flavor=session.flavor,
         project=project(session.cwd),
         branch=clean(session.git_branch or ""),
@@ -113,6 +116,21 @@ def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Ca
         turns=several(session.cost.turns, "turn") if session.cost.turns else "",
         lasted=working_time(desk, row) if drawn else "",
     )
+
+
+def named(desk: Desk, row: SessionRow) -> str:
+    """Name a session; one that nobody named is called by the first thing that was answered."""
+    if (row.title or "").strip() or not row.events or row.session.evicted_at is not None:
+        return title_of(row)
+    charts = charts_of(desk)
+    if not charts.at_hand(row):
+        return title_of(row)
+    with contextlib.suppress(ThenceError, OSError):  # a damaged session is listed all the same
+        chart = charts.get(desk, row)
+        blocks = (block for fact in chart.facts for block in fact.blocks)
+        said = (b.summary for b in blocks if b.kind == "assistant_msg" and b.summary)
+        return clean(next(said, "")) or title_of(row)
+    return title_of(row)
 
 
 def working_time(desk: Desk, row: SessionRow) -> str:

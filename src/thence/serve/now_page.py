@@ -12,6 +12,7 @@ from thence.format.figures import clean, money, project, several, short_id, size
 from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.memory.bills import totals_by_day
+from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import promised
 from thence.memory.standing import Risk, Standing, open_ones
 from thence.memory.store import Filter, SessionRow, Total
@@ -54,6 +55,8 @@ class Promise(msgspec.Struct, frozen=True):
     text: str
     href: str
     project: str
+    key: str = ""
+    """Its name, to dismiss it by."""
 
 
 class NowPage(msgspec.Struct, frozen=True):
@@ -227,7 +230,7 @@ def _week(desk: Desk) -> list[tuple[str, int, str]]:
 
 def _promises(desk: Desk) -> tuple[list[Promise], int]:
     back = int((desk.clock() - DAYS * 86_400) * 1000)
-    found = promised(desk.store, Filter(after=back, limit=100))
+    found = promised(desk.store, Filter(after=back, limit=100), dismissed_todos(desk.home))
     return [_promise(one) for one in found[:FEW]], max(len(found) - FEW, 0)
 
 
@@ -235,4 +238,4 @@ def _promise(told: dict[str, JSON]) -> Promise:
     event, cwd = told["event_id"], told["cwd"]
     href = address(told["session_uid"], event if isinstance(event, int) else None)
     where = project(cwd if isinstance(cwd, str) else None)
-    return Promise(clean(one_line(told["text"], 90)), href, where)
+    return Promise(clean(one_line(told["text"], 90)), href, where, todo_key(told))

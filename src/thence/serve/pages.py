@@ -30,13 +30,14 @@ from thence.format.joins import time_of
 from thence.format.whole import Whole
 from thence.memory.account import Digest
 from thence.memory.derivation import DIGEST
+from thence.memory.dismissals import set_dismissed
 from thence.memory.pins import set_pinned
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.memory.zones import millis, zone_named
 from thence.serve import cost_page, list_page, now_page, pattern_page, projects, spills, store_page
 from thence.serve.agents import agent_class, agent_label
-from thence.serve.cards import working_time
+from thence.serve.cards import named, working_time
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.days import RANGES
@@ -118,6 +119,7 @@ def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Resp
         clock=f"{datetime.fromtimestamp(desk.clock(), UTC).astimezone():%H:%M}",
         json=json,
         is_read_only=desk.is_read_only,
+        can_write=desk.writes,
         syntax=list_page.SYNTAX,
         **given,
     )
@@ -300,7 +302,8 @@ class _Session:
     def head(self) -> Head:
         """Return what stands over it."""
         working = working_time(self.desk, self.row)
-        return head(self.row, self.standing, self.clock, self.kept(), working=working)
+        made = head(self.row, self.standing, self.clock, self.kept(), working=working)
+        return msgspec.structs.replace(made, title=named(self.desk, self.row))
 
     def drawing(self, chart: Chart | None = None) -> Drawing:
         """Return what draws its chart, or that of its end; ties lead to stored sessions."""
@@ -377,7 +380,6 @@ class _Session:
             "base": self.base,
             "neighbours": self.neighbours(),
             "is_pinned": self.row.pinned,
-            "can_write": self.desk.writes,
             "head": self.head(),
             "written": [
                 note_line(note, self.clock)
@@ -560,6 +562,22 @@ def pin(desk: AtDesk, uid: FromPath[str], data: JSONBody[Pin]) -> dict[str, bool
     return {"pinned": data.pinned}
 
 
+class Dismissal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A to-do, and whether it is to be dismissed."""
+
+    todo: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{24}$")]
+    dismissed: bool
+
+
+@post("/todos/dismissed", include_in_schema=False, sync_to_thread=True, status_code=200)
+def dismiss(desk: AtDesk, data: JSONBody[Dismissal]) -> dict[str, bool]:
+    """Dismiss a to-do, or show it again."""
+    if not desk.writes:
+        raise PermissionDeniedException("this store is read-only")
+    set_dismissed(desk.home, data.todo, is_dismissed=data.dismissed)
+    return {"dismissed": data.dismissed}
+
+
 def _json_lines(whole: Whole) -> Iterator[str]:
     for line in forms.lines(whole):
         yield msgspec.json.encode(line).decode()
@@ -627,6 +645,7 @@ def problem(
         clock="now",
         json="",
         is_read_only=False,
+        can_write=False,
         syntax=list_page.SYNTAX,
         status=status,
         title=title,
@@ -639,5 +658,5 @@ def problem(
 ROUTES: list[HTTPRouteHandler] = [
     *(now, sessions, suggest, all_projects, one_project, costs, patterns, store),
     *(session, found_in, rows, latest, event, text, spill, branch, side),
-    *(export, pin),
+    *(export, pin, dismiss),
 ]

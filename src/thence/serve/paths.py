@@ -8,6 +8,7 @@ once; work is linear in the rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from thence.serve.chart import Chart, Row
@@ -17,10 +18,10 @@ FOLDED: Final = ("branch", "boundary", "agent", "copied")
 
 
 class Step(NamedTuple):
-    """One row on the way to an event: the part of the session it is in, and its index there."""
+    """One row on the way to an event: the part of the session it is in, and its place there."""
 
     part: str
-    index: int
+    row: int
 
 
 class Paths:
@@ -44,6 +45,7 @@ class Paths:
     def _walk(self) -> None:
         chart = self._chart
         seen = {""}
+        channels = {channel: number for number, channel in enumerate(chart.channels)}
         todo = [(-1, "", at, row) for at, row in reversed(list(enumerate(chart.rows)))]
         while todo:
             parent, part, at, row = todo.pop()
@@ -52,7 +54,7 @@ class Paths:
             self._steps.append(Step(part, at))
             self._rows.append(row)
             self._register(row, number)
-            inner = part_name(chart, row)
+            inner = _part_name(chart, row, channels)
             if inner and inner not in seen:
                 seen.add(inner)
                 rows = rows_of_part(chart, inner) or []
@@ -108,10 +110,10 @@ class Paths:
 # -- parts ----------------------------------------------------------------------------------
 
 
-def part_name(chart: Chart, row: Row) -> str:
+def _part_name(chart: Chart, row: Row, channels: Mapping[str, int]) -> str:
     """Return the name of the part that a row folds; empty when it folds nothing."""
     if row.kind == "agent":
-        return f"s{list(chart.channels).index(chart.channel_of(row))}"
+        return f"s{channels[chart.channel_of(row)]}"
     if row.kind not in FOLDED or row.number < 0:
         return ""
     return {"branch": "b", "boundary": "k", "copied": "c"}[row.kind] + f"{row.number}"

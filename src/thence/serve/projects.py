@@ -18,6 +18,7 @@ import msgspec
 from thence.format.figures import ago, clean, money, several
 from thence.format.joins import time_of
 from thence.format.normal import one_line
+from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import promised
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.cards import Card, card
@@ -62,6 +63,8 @@ class Todo(msgspec.Struct, frozen=True):
 
     text: str
     href: str
+    key: str
+    """Its name, to dismiss it by."""
 
 
 class ProjectPage(msgspec.Struct, frozen=True):
@@ -170,10 +173,11 @@ def _files(rows: Sequence[SessionRow], path: str) -> list[File]:
 
 def _todos(desk: Desk, wanted: Filter) -> list[Todo]:
     after = int((desk.clock() - TODO_MAX_AGE_S) * 1000)
-    found = promised(desk.store, msgspec.structs.replace(wanted, after=after))
+    recent = msgspec.structs.replace(wanted, after=after)
+    found = promised(desk.store, recent, dismissed_todos(desk.home))
     todos = []
     for todo in found[:TODOS]:
         event = todo["event_id"]
         href = address(f"{todo['session_uid']}", event if isinstance(event, int) else None)
-        todos.append(Todo(clean(one_line(f"{todo['text']}", 140)), href))
+        todos.append(Todo(clean(one_line(f"{todo['text']}", 140)), href, todo_key(todo)))
     return todos

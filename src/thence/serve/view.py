@@ -118,7 +118,7 @@ class Drawing:
         goal = self._goal(at, terms) if at else None
         if goal is None:
             return self._window("", rows, len(rows) if end else 0, None)
-        return self._window("", rows, goal.trail[0].index, goal)
+        return self._window("", rows, goal.trail[0].row, goal)
 
     def _goal(self, name: str, terms: Sequence[str]) -> Goal | None:
         """Return where an event is drawn; None when there is no such event."""
@@ -239,7 +239,7 @@ class Drawing:
             step = goal.trail[1]
             rows = self.rows_of_part(step.part) or []
             inner = msgspec.structs.replace(goal, trail=goal.trail[1:])
-            return {"inner": self._window(step.part, rows, step.index, inner), "open": True}
+            return {"inner": self._window(step.part, rows, step.row, inner), "open": True}
         opened: dict[str, object] = {
             "is_hit": True,
             "open": True,

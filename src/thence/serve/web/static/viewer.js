@@ -496,10 +496,20 @@
     button.setAttribute("aria-pressed", isRaw);
     body.classList.toggle("is-raw", isRaw);
   }
+  const sent = (url, data) => asked(url, { method: "POST", body: JSON.stringify(data), headers: { "Content-Type": "application/json", "HX-Request": "true" } });
+  async function dismiss(button) {
+    const todo = button.dataset.todo, item = button.closest("li"), after = item.nextElementSibling, list = item.parentElement;
+    await sent("/todos/dismissed", { todo, dismissed: true });
+    item.remove();
+    toast("Dismissed", async () => {
+      await sent("/todos/dismissed", { todo, dismissed: false });
+      if (list.isConnected) list.insertBefore(item, after?.isConnected ? after : null); else refresh();
+      toast("Shown again");
+    });
+  }
   async function pin(button) {
     const pinned = button.getAttribute("aria-pressed") !== "true";
-    const body = JSON.stringify({ pinned });
-    await asked(button.dataset.url, { method: "POST", body, headers: { "Content-Type": "application/json", "HX-Request": "true" } });
+    await sent(button.dataset.url, { pinned });
     button.setAttribute("aria-pressed", pinned);
     button.textContent = pinned ? "Pinned" : "Pin";
     toast(pinned ? "Pinned: storage limits do not remove it" : "Unpinned", () => pin(button));
@@ -518,6 +528,7 @@
     if (b.dataset.act === "copy") copied(b, b.previousElementSibling.textContent);
     if (b.dataset.act === "copy-row") copied(b, asked(b.dataset.text).then((answer) => answer.text()));
     if (b.dataset.act === "copy-code") copied(b, b.previousElementSibling.textContent);
+    if (b.dataset.act === "dismiss") dismiss(b).catch(() => toast("Could not change this"));
     if (b.dataset.act === "pin") pin(b).catch(() => toast("Could not change this"));
     if (b.dataset.act === "raw") raw(b).catch(() => toast("Could not load this"));
   });
