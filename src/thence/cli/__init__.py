@@ -51,6 +51,7 @@ COMMANDS = {
     "decide": "Write down a decision.",
     "note": "Write down a note.",
     "serve": "Look at everything in the browser, live.",
+    "open": "Open the viewer in the browser, at a session if one is named.",
     "demo": "Look around on made-up sessions.",
     "completion": "Print what a shell needs to complete commands and ids.",
     "uninstall": "Take hooks, timers and the server out again.",
