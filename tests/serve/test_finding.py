@@ -208,6 +208,29 @@ def test_a_prompt_stays_as_typed_and_every_row_can_be_copied_and_seen_raw(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
+def test_a_discarded_branch_stands_beside_what_took_its_place(
+    browser: Browser, house: House, width: int, dark: bool
+) -> None:
+    """With edits, tests and cost of each; neither has rows of the other."""
+    with browsers.tab(browser, house, width=width, dark=dark) as tab:
+        page = tab.go(tides(house))
+        page.locator(".branch summary").first.click()
+        page.get_by_role("link", name="Compare with what took its place").first.click()
+        expect(page.locator(".compare section")).to_have_count(2)
+        discarded, live = page.locator(".compare section").all()
+        expect(discarded).to_contain_text("I added the missing hour")
+        expect(live).to_contain_text("No. Do not patch the gap afterwards.")
+        expect(live).not_to_contain_text("I added the missing hour")
+        expect(page.locator("tr", has_text="Test runs")).to_contain_text("2, the last passed")
+        expect(page.locator("tr", has_text="Cost")).to_contain_text("$0.03")
+        assert tab.fits()
+        assert [] == tab.complaints()
+        assert [] == tab.errors
+    assert 404 == house.ask(f"{tides(house)}/compare/99").status
+
+
+@pytest.mark.slow
 def test_a_session_is_pinned_and_unpinned_on_its_page(browser: Browser, own_house: House) -> None:
     """With an undo; and a page of another origin cannot do it."""
     uid = uid_of(own_house, "What does clock.py do?")

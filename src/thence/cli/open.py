@@ -20,9 +20,7 @@ from thence.cli.completion import ids
 @click.option("--no-open", is_flag=True, help="Print the link only.")
 @options.as_json
 @click.pass_context
-def command(
-    ctx: click.Context, wanted: str | None, port: int, *, no_open: bool, json: bool
-) -> int:
+def command(ctx: click.Context, wanted: str | None, port: int, *, no_open: bool, json: bool) -> int:
     """Open the viewer."""
     from thence.serve import gate
 

@@ -134,6 +134,16 @@ class Window(msgspec.Struct, frozen=True):
     """Events to go to where there is no script."""
 
 
+class Side(msgspec.Struct, frozen=True):
+    """One side of a comparison: what it did and took, and its rows."""
+
+    name: str
+    facts: list[tuple[str, str]]
+    window: Window
+    left_out: int
+    """Rows that are not drawn."""
+
+
 class Body(msgspec.Struct, frozen=True):
     """What a folded row holds: what was given, and what came back."""
 

@@ -608,6 +608,16 @@ def branch(
     return _html("rows.html", base=one.base, window=window, sub=True)
 
 
+@get("/sessions/{uid:str}/compare/{number:int}", include_in_schema=False, sync_to_thread=True)
+def compare(desk: AtDesk, uid: FromPath[str], number: FromPath[int]) -> Response[str]:
+    """Show a discarded branch beside what took its place."""
+    one = _Session(desk, uid)
+    sides = one.drawing().compared(number) if number >= 0 else None
+    if sides is None:
+        raise NotFoundException(f"no such branch: {number}")
+    return one.shown("compare.html", sides=sides)
+
+
 @get("/sessions/{uid:str}/side/{key:str}", include_in_schema=False, sync_to_thread=True)
 def side(
     desk: AtDesk,
@@ -658,5 +668,5 @@ def problem(
 ROUTES: list[HTTPRouteHandler] = [
     *(now, sessions, suggest, all_projects, one_project, costs, patterns, store),
     *(session, found_in, rows, latest, event, text, spill, branch, side),
-    *(export, pin, dismiss),
+    *(compare, export, pin, dismiss),
 ]

@@ -26,7 +26,7 @@ from thence.serve import markdown
 from thence.serve.chart import GAP, Bound, Chart, Row, RowKind, context_of
 from thence.serve.clock import Clock, When, when
 from thence.serve.finding import paths_of
-from thence.serve.items import Body, Diff, Fold, Item, Window, status_of, tests_of
+from thence.serve.items import Body, Diff, Fold, Item, Side, Window, status_of, tests_of
 from thence.serve.markdown import Line
 from thence.serve.paths import FOLDED, Step, rows_of_part
 from thence.serve.texts import (
@@ -143,6 +143,49 @@ class Drawing:
         start = min(max(start, 0), len(rows))
         stop = min(start + WINDOW if end is None else max(end, start), start + 2 * WINDOW)
         return self._drawn(name, rows, start, min(stop, len(rows)), None)
+
+    def compared(self, number: int) -> tuple[Side, Side] | None:
+        """Draw a discarded branch beside what took its place; None when there is no such branch."""
+        chart = self.chart
+        if number >= len(chart.branches):
+            return None
+        start = chart.order.get(chart.branch_origins[number], -1)
+        live = [row for row in chart.every_row if chart.order.get(row.place, -1) > start]
+        kept = [row for row in live if row.kind != "branch"]
+        branch = chart.branches[number].events
+        left = self._side("Discarded", branch, chart.rows_of(branch, parted=False))
+        return left, self._side("What took its place", chart.line[start + 1 :], kept)
+
+    def _side(self, name: str, places: Sequence[int], rows: Sequence[Row]) -> Side:
+        """Draw one side of a comparison, with what it did and took."""
+        chart = self.chart
+        shown = self._drawn("", rows, 0, min(len(rows), WINDOW), None)
+        shown = msgspec.structs.replace(shown, total=len(shown.items))
+        blocks = [block for place in places for block in chart.facts[place].blocks]
+        calls = [
+            chart.calls[b.call] for b in blocks if b.kind == "tool_call" and b.call in chart.calls
+        ]
+        files = {
+            touch.path
+            for block, call in ((b, chart.calls.get(b.call or "")) for b in blocks)
+            if call is not None and call.outcome.edited
+            for touch in kinds.touches(block.tool or "", chart.payload(block))
+        }
+        runs = [call.outcome for call in calls if call.outcome.is_test_run]
+        times = [moment for p in places if (moment := joins.time_of(chart.facts[p].ts))]
+        passed = round(1000 * (max(times) - min(times)).total_seconds()) if times else 0
+        ticks = chart.ticks(places)
+        last = ("failed" if runs[-1].is_red else "passed") if runs else ""
+        facts = [
+            ("Turns", f"{chart.prompts_in(places):,}"),
+            ("Events", f"{chart.events_in(places):,}"),
+            ("Files edited", f"{len(files):,}"),
+            ("Failed calls", f"{sum(call.outcome.failed for call in calls):,}"),
+            ("Test runs", f"{len(runs):,}, the last {last}" if runs else "none"),
+            ("Cost", money(ticks) if ticks else "none"),
+            ("From first to last", lasted(passed) if passed else ""),
+        ]
+        return Side(name, facts, shown, len(rows) - len(shown.items))
 
     def rows_of_part(self, name: str) -> list[Row] | None:
         """Return the rows of a part; None when there is no such part."""
