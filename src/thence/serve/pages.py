@@ -35,7 +35,16 @@ from thence.memory.pins import set_pinned
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.memory.zones import millis, zone_named
-from thence.serve import cost_page, list_page, now_page, pattern_page, projects, spills, store_page
+from thence.serve import (
+    cost_page,
+    list_page,
+    now_page,
+    pattern_page,
+    projects,
+    spills,
+    store_page,
+    year,
+)
 from thence.serve.agents import agent_class, agent_label
 from thence.serve.cards import named, working_time
 from thence.serve.charts import charts_of
@@ -205,6 +214,15 @@ def _is_day(text: str) -> bool:
         return _DAY.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
     except ValueError:
         return False
+
+
+@get("/year", include_in_schema=False, sync_to_thread=True)
+def year_of_work(request: Request[Any, Any, Any], desk: AtDesk, tz: Text = "") -> Response[str]:
+    """Show the days of a year and the tools that were used lately."""
+    made = year.year(desk, Clock(zone_named(tz)))
+    if "hx-request" in request.headers:
+        return _html("_year.html", year=made)
+    return _shown(desk, "year.html", "now", "", year=made)
 
 
 @get("/projects", include_in_schema=False, sync_to_thread=True)
@@ -666,7 +684,7 @@ def problem(
 
 
 ROUTES: list[HTTPRouteHandler] = [
-    *(now, sessions, suggest, all_projects, one_project, costs, patterns, store),
+    *(now, year_of_work, sessions, suggest, all_projects, one_project, costs, patterns, store),
     *(session, found_in, rows, latest, event, text, spill, branch, side),
     *(compare, export, pin, dismiss),
 ]
