@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, expect
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
 from thence.serve.clock import Clock
-from thence.serve.projects import project_root, projects, unique_labels
+from thence.serve.labels import project_label, project_root, unique_labels
+from thence.serve.projects import projects
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,14 @@ def test_a_label_is_the_shortest_end_of_a_path_that_is_unique() -> None:
 def test_worktrees_are_folded_into_their_repository(folder: str, root: str) -> None:
     """By their path alone: no folder that a log names is looked at."""
     assert root == project_root(folder)
+
+
+def test_a_session_is_named_after_its_repository(house: House) -> None:
+    """In lists as on the page of projects; without a folder it has no project."""
+    for row in house.store.sessions():
+        label = project_label(house.desk, row.session.cwd)
+        assert label == (row.session.cwd or "").rpartition("/")[2]
+    assert "" == project_label(house.desk, None)
 
 
 def test_every_session_is_in_one_project(house: House) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from markupsafe import Markup
 
 from thence.errors import ThenceError
-from thence.format.figures import ago, clean, lasted, money, project, several, short_id
+from thence.format.figures import ago, clean, lasted, money, several, short_id
 from thence.format.joins import time_of
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
@@ -20,6 +20,7 @@ from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
 from thence.serve.head import address, stands, title_of
+from thence.serve.labels import project_label, project_root
 
 _LINKS: Final = {"fork": "forked from", "resume": "continued from", "adopt": "continued from"}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}
@@ -62,6 +63,8 @@ class Card(msgspec.Struct, frozen=True):
     depth: int = 0
     tags: list[tuple[str, str]] = []
     snippets: list[Snippet] = []
+    project_path: str = ""
+    """Names the page of its project."""
     hits: str = ""
     """How many matches a search has in it, where there are several."""
     model: str = ""
@@ -99,9 +102,10 @@ def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Ca
         href=address(session.session_uid),
         title=named(desk, row),
         flavor=session.flavor,
-        project=project(session.cwd),
+        project=project_label(desk, session.cwd),
+        project_path=project_root(session.cwd or ""),
         branch=clean(session.git_branch or ""),
-        standing={"waits for you": "waits", "open, at rest": "at rest"}.get(said, said),
+        standing={"open, idle": "idle"}.get(said, said),
         cls=cls,
         icon="" if standing else _OUTCOME_ICONS.get(session.outcome, ""),
         cost=money(sum(ticks.values()), row.unpriced, is_bound=bool(row.lower_bound)),

@@ -21,7 +21,7 @@ from thence.serve.agents import agent_class, agent_label
 from thence.serve.days import RANGES, Earlier, earlier
 from thence.serve.desk import Desk
 from thence.serve.head import address, title_of
-from thence.serve.projects import unique_labels
+from thence.serve.labels import unique_labels
 
 BYS: Final[dict[By, str]] = {
     "model": "Model",

@@ -31,9 +31,9 @@ _OUTCOMES: Final = {
     "unknown": ("unclear", "dim"),
 }
 _STANDING: Final[dict[Standing, tuple[str, str]]] = {
-    "waiting": ("waits for you", "st-waiting"),
+    "waiting": ("needs you", "st-waiting"),
     "running": ("running", "st-running"),
-    "idle": ("open, at rest", "mid"),
+    "idle": ("open, idle", "mid"),
 }
 _TIES: Final = 6
 
@@ -63,6 +63,7 @@ class Head(msgspec.Struct, frozen=True):
     resume: str
     when: When
     project: str = ""
+    project_path: str = ""
     branch: str = ""
     model: str = ""
     lasted: str = ""
@@ -259,7 +260,7 @@ def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Tail
     if standing == "waiting":
         what = open_call or clean(waits_for or "")
         note = "answer in the terminal"
-        return Tail("waiting", "Waits for you", "st-waiting", what, note)
+        return Tail("waiting", "Needs you", "st-waiting", what, note)
     if standing == "running":
         return Tail("running", "Running", "st-running", open_call, "new events appear here")
     state = chart.state

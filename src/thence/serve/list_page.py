@@ -25,7 +25,7 @@ from thence.serve.cards import Card, Snippet, card
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
 from thence.serve.head import NoteLine, address, note_line
-from thence.serve.projects import unique_labels
+from thence.serve.labels import unique_labels
 
 PAGE: Final = 50
 """Sessions of one page of the list."""
@@ -341,7 +341,7 @@ def _choices(wanted: Wanted) -> Iterator[Choice]:
         if label:
             yield Choice(clean(label)[-40:], wanted.href(**{name: ""}), on=True)
     is_open = wanted.standing == "open"
-    yield Choice("waiting or running", wanted.href(standing="" if is_open else "open"), on=is_open)
+    yield Choice("active", wanted.href(standing="" if is_open else "open"), on=is_open)
     for name, said in _OUTCOMES:
         is_on = wanted.outcome == name
         yield Choice(said, wanted.href(outcome="" if is_on else name), on=is_on)
@@ -395,7 +395,7 @@ def _most_first(totals: Sequence[Total]) -> list[Total]:
 def _sums(total: Total) -> str:
     parts = [several(total.sessions, "session"), money(total.ticks, total.unpriced)]
     if total.dead:
-        parts.append(f"{money(total.dead)} of it discarded")
+        parts.append(f"{money(total.dead)} on discarded branches")
     return ", ".join(parts)
 
 

@@ -117,14 +117,14 @@ def page(desk: Desk, clock: Clock) -> NowPage:
 
 def _heading(waiting: int) -> str:
     if not waiting:
-        return "Nothing waits for you"
+        return "Nothing needs you"
     return f"{several(waiting, 'session')} {'waits' if waiting == 1 else 'wait'} for you"
 
 
 def _lede(running: int, risks: int) -> str:
     parts = [
-        f"{running} {'runs' if running == 1 else 'run'}" if running else "none runs",
-        f"{risks} about to be deleted by their agent" if risks else "",
+        f"{running} running" if running else "none running",
+        f"{risks} will soon be deleted by their agent" if risks else "",
     ]
     return ", ".join(filter(None, parts))
 

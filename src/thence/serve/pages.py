@@ -54,6 +54,7 @@ from thence.serve.desk import AtDesk, Desk
 from thence.serve.finding import Matches, find, paths_of
 from thence.serve.head import Head, address, agent_head, event_address, head, note_line, tail
 from thence.serve.items import Window
+from thence.serve.labels import project_label, project_root
 from thence.serve.outline import Outline
 from thence.serve.view import Drawing
 
@@ -321,7 +322,13 @@ class _Session:
         """Return what stands over it."""
         working = working_time(self.desk, self.row)
         made = head(self.row, self.standing, self.clock, self.kept(), working=working)
-        return msgspec.structs.replace(made, title=named(self.desk, self.row))
+        folder = self.row.session.cwd
+        return msgspec.structs.replace(
+            made,
+            title=named(self.desk, self.row),
+            project=project_label(self.desk, folder),
+            project_path=project_root(folder or ""),
+        )
 
     def drawing(self, chart: Chart | None = None) -> Drawing:
         """Return what draws its chart, or that of its end; ties lead to stored sessions."""

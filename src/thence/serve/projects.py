@@ -1,13 +1,11 @@
 """Projects: what was done in each repository.
 
 A project is the folder that sessions work in; the work trees of a repository count as that
-repository. Logs are hostile: which folder is a work tree is told by its path alone, and no folder
-that a log names is looked at.
+repository.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,6 +23,7 @@ from thence.serve.cards import Card, card
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
 from thence.serve.head import address
+from thence.serve.labels import project_root, unique_labels
 
 LATEST: Final = 20
 """Sessions of a project that are listed."""
@@ -32,10 +31,6 @@ FILES: Final = 15
 TODOS: Final = 15
 TODO_MAX_AGE_S: Final = 14 * 86_400.0
 """Seconds after which a to-do is no longer shown."""
-
-_WORKTREE: Final = re.compile(
-    r"[\\/](?:\.claude[\\/]worktrees|\.worktrees|\.git[\\/]worktrees)[\\/].*"
-)
 
 
 class Project(msgspec.Struct, frozen=True):
@@ -77,29 +72,6 @@ class ProjectPage(msgspec.Struct, frozen=True):
     """Model, how many sessions, what they cost."""
     files: list[File]
     todos: list[Todo]
-
-
-def project_root(folder: str) -> str:
-    """Return the folder of the repository that a folder belongs to, as far as its path tells."""
-    root = _WORKTREE.sub("", folder)
-    return root.rstrip("/\\") or root
-
-
-def unique_labels(paths: Sequence[str]) -> dict[str, str]:
-    """Return the shortest end of each path that no other path has."""
-    parts = {path: [part for part in re.split(r"[\\/]", path) if part] for path in paths}
-    depths = dict.fromkeys(paths, 1)
-    for _ in range(12):
-        groups: dict[str, list[str]] = {}
-        for path in paths:
-            groups.setdefault("/".join(parts[path][-depths[path] :]), []).append(path)
-        alike = [path for group in groups.values() if len(group) > 1 for path in group]
-        longer = [path for path in alike if depths[path] < len(parts[path])]
-        if not longer:
-            break
-        for path in longer:
-            depths[path] += 1
-    return {path: clean("/".join(parts[path][-depths[path] :]) or path)[-60:] for path in paths}
 
 
 def projects(desk: Desk, clock: Clock) -> list[Project]:
