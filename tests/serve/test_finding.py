@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from weakref import ref
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -18,7 +20,9 @@ from thence.memory.dismissals import dismissed_todos
 from thence.memory.promised import promised
 from thence.memory.search import parse
 from thence.memory.store import Filter
+from thence.serve import finding
 from thence.serve.cards import named
+from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.finding import find, paths_of
@@ -73,6 +77,22 @@ def test_words_are_found_in_what_is_folded(house: House) -> None:
     assert {"", "b", "k", "s", "tool_result"} <= parts
     assert find(chart, "HOUR missing").matches == find(chart, "missing hour").matches != ()
     assert () == find(chart, "nosuchwordanywhere").matches == find(chart, "").matches
+
+
+def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts up to a limit stay at hand; a chart that nobody uses any more is not held."""
+    charts = [charts_of(house.desk).get(house.desk, row) for row in house.store.sessions()]
+    monkeypatch.setattr(finding, "MAX_CACHED_CHARACTERS", 5_000)
+    for chart in [*charts, min(charts, key=lambda one: len(one.facts))]:
+        find(chart, "clock")
+    assert sum(index.characters for entry in finding._USED if (index := entry())) <= 5_000
+
+    alone = Chart(charts[0].whole)
+    find(alone, "clock")
+    gone = ref(alone)
+    del alone
+    gc.collect()
+    assert gone() is None
 
 
 # -- in a browser ---------------------------------------------------------------------------

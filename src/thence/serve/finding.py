@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
@@ -19,7 +19,7 @@ from thence.serve.chart import Chart
 from thence.serve.paths import Paths
 
 MAX_CACHED_CHARACTERS: Final = 96_000_000
-"""Characters of the texts of one session that stay in memory."""
+"""Characters of texts that stay in memory, of all sessions together."""
 
 MAX_MATCHES: Final = 5_000
 """Matches that are listed."""
@@ -51,23 +51,46 @@ class _SearchIndex:
     def __init__(self, chart: Chart) -> None:
         self.paths = Paths(chart)
         self._texts: list[tuple[int, int, str]] | None = None
+        self.characters = 0
+        """Of the texts that it holds."""
         self._mutex = threading.Lock()
 
     def texts(self, chart: Chart) -> list[tuple[int, int, str]]:
         """Return place, block and text of all events."""
         with self._mutex:
-            if self._texts is not None:
-                return self._texts
-            texts = [
-                (place, number, words_of(chart.filled(block)).lower())
-                for place, fact in enumerate(chart.facts)
-                for number, block in enumerate(fact.blocks)
-            ]
-            if sum(len(text) for _, _, text in texts) <= MAX_CACHED_CHARACTERS:
-                self._texts = texts
-            return texts
+            texts = self._texts
+            if texts is None:
+                texts = [
+                    (place, number, words_of(chart.filled(block)).lower())
+                    for place, fact in enumerate(chart.facts)
+                    for number, block in enumerate(fact.blocks)
+                ]
+                size = sum(len(text) for _, _, text in texts)
+                if size <= MAX_CACHED_CHARACTERS:
+                    self._texts, self.characters = texts, size
+        _make_room(self)
+        return texts
+
+    def drop(self) -> None:
+        """Let go of the texts; they are read again when they are needed."""
+        self._texts, self.characters = None, 0
 
 
+def _make_room(newest: _SearchIndex) -> None:
+    """Drop the texts of the sessions that were searched longest ago, if they are too many."""
+    with _MUTEX:
+        known = (entry() for entry in _USED)
+        used = [index for index in known if index is not None and index is not newest]
+        total = newest.characters + sum(index.characters for index in used)
+        while used and total > MAX_CACHED_CHARACTERS:
+            oldest = used.pop(0)
+            total -= oldest.characters
+            oldest.drop()
+        _USED[:] = [ref(index) for index in (*used, newest)]
+
+
+_USED: Final[list[ref[_SearchIndex]]] = []
+"""Indexes that hold texts, the one used last at the end."""
 _INDEXES: WeakKeyDictionary[Chart, _SearchIndex] = WeakKeyDictionary()
 _MUTEX: Final = threading.Lock()
 

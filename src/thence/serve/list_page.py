@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ import msgspec
 from markupsafe import Markup, escape
 
 from thence.format.figures import clean, money, several
+from thence.memory.bills import totals_by_day
 from thence.memory.descent import descent
 from thence.memory.notes import matching_notes
 from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
@@ -422,24 +424,35 @@ def _by_day(
             back = min((today - last.date()).days if last else 7, 7)
         groups.setdefault(back, []).append((row, depth))
     is_priced = query.ticks_over is not None or query.ticks_under is not None
+    sums: dict[int, str] = {}
+    if wanted.standing != "open" and not is_priced:
+        sums = _sums_by_day(desk, base, today, clock, with_earlier=7 in groups)
     for back, some in groups.items():
         cards = [msgspec.structs.replace(card(desk, r, clock), depth=d) for r, d in some]
         day = today - timedelta(days=back)
         name = {0: "Today", 1: "Yesterday", 7: "Earlier"}.get(back, f"{day:%A}")
-        end = millis(midnight(day + timedelta(days=1), clock.zone))
-        start = millis(midnight(day, clock.zone)) if back < 7 else None
-        is_whole = wanted.standing == "open" or is_priced
-        sums = "" if is_whole else _sums_between(desk, base, start, end)
-        date = clock.day(some[0][0].session.ended_at) if back < 7 else ""
-        yield Day(name, date, sums, cards)
+        shown = clock.day(some[0][0].session.ended_at) if back < 7 else ""
+        yield Day(name, shown, sums.get(back, ""), cards)
 
 
-def _sums_between(desk: Desk, base: Filter, start: int | None, end: int) -> str:
-    """Say how many sessions were at work in a time, and what they spent in it."""
-    after = max(filter(None, (base.after, start)), default=None)
-    before = min(base.before or end, end)
-    wanted = msgspec.structs.replace(base, after=after, before=before)
-    total = desk.store.totals((), wanted)[0]
+def _sums_by_day(
+    desk: Desk, base: Filter, today: date, clock: Clock, *, with_earlier: bool
+) -> dict[int, str]:
+    """Say of each of the last days, by how long ago it was, who worked then and what was spent."""
+    week = millis(midnight(today - timedelta(days=6), clock.zone))
+    recent = msgspec.structs.replace(base, after=max(base.after or week, week))
+    sums = {}
+    for total in totals_by_day(desk.store, recent, clock.zone):
+        with contextlib.suppress(ValueError):
+            back = (today - date.fromisoformat(total.key[0] or "")).days
+            sums[back] = _sum(total)
+    if with_earlier:
+        earlier = msgspec.structs.replace(base, before=min(base.before or week, week))
+        sums[7] = _sum(desk.store.totals((), earlier)[0])
+    return sums
+
+
+def _sum(total: Total) -> str:
     return f"{several(total.sessions, 'session')}, {money(total.ticks, total.unpriced)}"
 
 

@@ -29,21 +29,20 @@ class Paths:
 
     def __init__(self, chart: Chart) -> None:
         """Walk all rows of a chart."""
-        self._chart = chart
+        self._facts = chart.facts  # not the chart: it is let go while its paths are cached
         self._parents: list[int] = []
         self._steps: list[Step] = []
         self._rows: list[Row] = []
         self._by_block: dict[tuple[int, int], int] = {}
         self._by_place: dict[int, int] = {}
         self._callers: dict[str, tuple[int, int]] = {}
-        self._walk()
+        self._walk(chart)
         for place, fact in enumerate(chart.facts):
             for number, block in enumerate(fact.blocks):
                 if block.kind == "tool_call" and block.call is not None:
                     self._callers.setdefault(block.call, (place, number))
 
-    def _walk(self) -> None:
-        chart = self._chart
+    def _walk(self, chart: Chart) -> None:
         seen = {""}
         channels = {channel: number for number, channel in enumerate(chart.channels)}
         todo = [(-1, "", at, row) for at, row in reversed(list(enumerate(chart.rows)))]
@@ -71,7 +70,7 @@ class Paths:
 
     def row_number(self, place: int, block: int) -> int | None:
         """Return the number of the row that shows an event, or the nearest one before it."""
-        facts = self._chart.facts
+        facts = self._facts
         event = facts[place].blocks[block] if block < len(facts[place].blocks) else None
         if event is not None and event.kind == "tool_result" and event.call is not None:
             place, block = self._callers.get(event.call, (place, block))
@@ -85,7 +84,7 @@ class Paths:
 
     def shows(self, place: int, block: int) -> bool:
         """Return whether some row shows an event itself, or the result of its call."""
-        event = self._chart.facts[place].blocks[block]
+        event = self._facts[place].blocks[block]
         if event.kind == "tool_result" and event.call in self._callers:
             place, block = self._callers[event.call or ""]
         number = self._by_block.get((place, block), self._by_place.get(place))
