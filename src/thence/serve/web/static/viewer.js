@@ -193,13 +193,14 @@
   // New rows leave the reader where he is: the cursor, the focus and what was opened stay.
   function replaced(part, node) {
     const cursor = part.contains(at) ? keyOf(at) : null, focus = document.activeElement;
-    const focused = part.contains(focus) ? focus.getAttribute("href") : null;
+    const focused = part.contains(focus) ? focus.getAttribute("href") : null, field = part.contains(focus) ? focus.name : null;
     part.replaceWith(node);
     window.htmx?.process(node);
     if (cursor) {
       at = all(".srow, .runrow, .ask, .pat", node).find((el) => keyOf(el) === cursor) ?? null;
       at?.classList.add("cursor");
     }
+    if (field) one(`[name="${field}"]`, node)?.focus({ preventScroll: true });
     if (focused) all("a[href]", node).find((el) => el.getAttribute("href") === focused)?.focus({ preventScroll: true });
   }
   let due = 0, busy = false;
@@ -524,7 +525,8 @@
       try { localStorage.setItem("theme", root.dataset.theme); } catch { /* private window */ }
     }
     const fold = { branches: ".branch", tools: ".call, .test", thinking: ".think" }[b.dataset.act];
-    if (fold) { const open = toggle(fold); b.setAttribute("aria-pressed", open); b.classList.toggle("on", open); }
+    if (fold && !one(fold)) toast(one(".bound:not([open])") ? "None here; they may be inside a compacted part" : "None in this session");
+    else if (fold) { const open = toggle(fold); b.setAttribute("aria-pressed", open); b.classList.toggle("on", open); }
     if (b.dataset.act === "copy") copied(b, b.previousElementSibling.textContent);
     if (b.dataset.act === "copy-row") copied(b, asked(b.dataset.text).then((answer) => answer.text()));
     if (b.dataset.act === "copy-code") copied(b, b.previousElementSibling.textContent);
