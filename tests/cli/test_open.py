@@ -38,8 +38,13 @@ def test_it_starts_a_server_when_none_runs(
 ) -> None:
     """As `thence serve` does, with the same session."""
     started: list[dict[str, Any]] = []
+
+    def start(**how: object) -> int:
+        started.append(how)
+        return 0
+
     monkeypatch.setattr(serve, "is_ours", lambda _gate: False)
-    monkeypatch.setattr(serve.command, "callback", lambda **how: started.append(how) or 0)
+    monkeypatch.setattr(serve.command, "callback", start)
     run("open", listed["session_uid"], "--no-open")
 
     assert [f"/sessions/{listed['session_uid']}"] == [how["page"] for how in started]

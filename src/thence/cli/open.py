@@ -12,7 +12,7 @@ from thence.cli.completion import ids
 
 @click.command(
     "open",
-    help="Open the viewer in the browser, at a session if ID is given.",
+    help="Open the viewer in the browser, at a session if one is named.",
     epilog="A server that runs is used. If none runs, one is started here, as by thence serve.",
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
