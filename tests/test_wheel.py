@@ -57,8 +57,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             shutil.copy(source, copy / name)
     out = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, copy]
-    subprocess.run(build, check=True, capture_output=True)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", f"{out}"]
+    subprocess.run([*build, f"{copy}"], check=True, capture_output=True)
     [built] = out.glob("*.whl")
     return built
 
@@ -77,8 +77,16 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
     packages = Path(asked.stdout.strip())
     (packages / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    options = ("--quiet", "--no-deps", "--no-index", "--prefix", folder, "--ignore-installed")
-    pip = [sys.executable, "-m", "pip", "install", *options, "--no-warn-script-location", wheel]
+    options = ("--quiet", "--no-deps", "--no-index", "--prefix", f"{folder}", "--ignore-installed")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        *options,
+        "--no-warn-script-location",
+        f"{wheel}",
+    ]
     subprocess.run(pip, check=True, capture_output=True)
     script = folder / "bin" / "thence"
     script.write_text(script.read_text().replace(sys.executable, str(python), 1))
@@ -92,7 +100,7 @@ def _environment(home: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     """Templates, styles, samples and the licence are in it; tests are not."""
-    check = [sys.executable, ROOT / "scripts" / "dist_contents.py", wheel]
+    check = [sys.executable, f"{ROOT}/scripts/dist_contents.py", f"{wheel}"]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
 
     assert 0 == done.returncode, done.stdout

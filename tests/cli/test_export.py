@@ -15,9 +15,10 @@ from markdown_it import MarkdownIt
 from tests.cli.conftest import Run
 from tests.cli.desk import in_process
 from thence.agents.sessions import load
-from thence.cli import export, forms, wiring
+from thence.cli import export, wiring
 from thence.cli.madeup import Homes, made_id, token
 from thence.errors import NotReadable
+from thence.format import forms
 from thence.format.repair import problems
 from thence.journal import Journal
 

@@ -125,7 +125,7 @@ def test_it_says_so_on_a_terminal(env: dict[str, str], tmp_path: Path) -> None:
     process.communicate(timeout=LONG)
 
     assert (0, [200, 200]) == (again.returncode, entered)
-    assert "thence serves, and listens to this machine only" == lines[0]
+    assert "Viewer on this machine only" == lines[0]
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/enter\?ticket=[\w-]{43}", lines[2])
     assert (11, True) == (other.returncode, f"cannot listen on 127.0.0.1 port {port}" in err)
     assert "--port" in err

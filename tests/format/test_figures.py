@@ -74,3 +74,14 @@ def test_names_are_short_and_clean() -> None:
     assert figures.short_id("7f3a91c2-aaaa-4bbb-8ccc-dddddddddddd") == "7f3a91c2"
     assert figures.short_id("019a91c2-aaaa-7bbb-8ccc-dddddddddddd") == "019a91c2-aaaa"
     assert figures.project("/home/dev/tide\x1bpool/") == "tide\ufffdpool"
+
+
+def test_signs_that_join_letters_and_emoji_stay_and_hide_nothing_elsewhere() -> None:
+    """Persian, Hindi and families of emoji keep them; between other letters they are shown."""
+    for text in ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0915\u094d\u200d\u0937"):
+        assert text == figures.clean(text) == figures.clean_text(text)
+    family = "\U0001f469\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f\u200d\U0001f525"
+    assert family == figures.clean(family)
+
+    assert "pass\ufffdword" == figures.clean("pass\u200dword")
+    assert "\ufffda\ufffd" == figures.clean("\u200ca\u200d")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.serve.conftest import House
-from thence.format.figures import money
+from thence.format.figures import TICKS, money
 from thence.memory.store import Filter
 from thence.serve import cost_page
-from thence.serve.cost_page import Wanted
+from thence.serve.cost_page import Wanted, as_csv
 from thence.serve.days import RANGES
 
 
@@ -79,3 +79,15 @@ def test_days_are_those_of_the_zone_that_is_asked_for(house: House) -> None:
     )
     assert 400 <= house.ask("/api/costs?tz=Mars%2FOlympus").status < 500
     assert 400 <= house.ask("/costs?tz=Mars%2FOlympus").status < 500
+
+
+def test_the_table_for_a_spreadsheet_sums_up_to_the_page(house: House) -> None:
+    """A line for each model; no cell is a formula."""
+    lines = as_csv(house.desk, Wanted(by="model", days=365)).splitlines()
+    dollars = [float(line.split(",")[5]) for line in lines[1:]]
+
+    assert lines[0].startswith("model,sessions,input_tokens")
+    assert round(house.store.totals()[0].ticks / TICKS, 4) == round(sum(dollars), 4)
+    answer = house.ask("/costs?form=csv&by=agent")
+    assert "text/csv" in answer.headers["content-type"]
+    assert answer.body.startswith(b"agent,sessions")

@@ -7,6 +7,7 @@ import socket
 import stat
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
@@ -255,6 +256,18 @@ def statuses(house: House, cookie: str) -> list[int]:
     """Return how a page and the API answer to a cookie."""
     paths = ("/", "/api/sessions")
     return [house.ask(path, bearer=False, headers={"Cookie": cookie}).status for path in paths]
+
+
+def test_a_browser_is_led_to_the_page_of_a_session_and_nowhere_else(house: House) -> None:
+    """What is no such page leads to the first one: no other site, no script, no other path."""
+    typed = {"Sec-Fetch-Site": "none"}
+    page = "/sessions/claude:0199-a.b_c"
+    url = house.gate.url(page=page).removeprefix(house.url)
+    assert page == house.ask(url, bearer=False, headers=typed).headers["location"]
+    for wrong in ("//evil.example", "https://evil.example", "/sessions/a/../x", "/sessions/<b>"):
+        assert "page=" not in house.gate.url(page=wrong)
+        entry = f"{house.gate.url().removeprefix(house.url)}&page={quote(wrong)}"
+        assert "/" == house.ask(entry, bearer=False, headers=typed).headers["location"]
 
 
 def test_the_printed_url_sets_a_strict_cookie_once(house: House) -> None:

@@ -243,7 +243,7 @@ def test_no_session_makes_a_browser_do_anything(browser: Browser, hostile: House
             harmless(tab, f"{row.title!r}")
             assert page.locator("#thread .ev").count() > 10, row.title
             assert page.get_by_text("Decision, written by an agent via MCP").is_visible()
-            alone = page.locator("a", has_text="Open alone").first.get_attribute("href")
+            alone = page.locator("a", has_text="Open on its own page").first.get_attribute("href")
             assert alone is not None
             tab.go(alone)
             harmless(tab, f"alone {row.title!r}")

@@ -7,10 +7,17 @@ import pytest
 from tests.serve.conftest import House
 from thence.format.figures import money
 from thence.memory.packs import pack_name
-from thence.memory.search import parse
+from thence.memory.search import _FILTERS, parse
 from thence.memory.store import Filter
 from thence.serve.clock import Clock
-from thence.serve.list_page import Wanted, marked, near, page
+from thence.serve.list_page import (
+    SYNTAX,
+    Wanted,
+    marked,
+    near,
+    page,
+    unknown_filters,
+)
 
 
 def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House) -> None:
@@ -22,7 +29,7 @@ def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House)
         found = [rows[card.href.partition("?")[0]] for day in made.days for card in day.cards]
         told[sort] = [one.said for one in made.sorts if one.on], found
 
-    assert [["Best match"], ["Newest"], ["Cost"], ["Longest"]] == [on for on, _ in told.values()]
+    assert [["Best match"], ["Newest"], ["Cost"], ["Tokens"]] == [on for on, _ in told.values()]
     ended = [row.session.ended_at or "" for row in told["recent"][1]]
     ticks = [sum(row.ticks.values()) for row in told["cost"][1]]
     assert (ended, ticks) == (sorted(ended)[::-1], sorted(ticks)[::-1])
@@ -55,7 +62,7 @@ def test_a_derived_event_leads_to_the_event_that_it_comes_from(house: House, kin
     made = page(house.desk, Wanted(q=f"kind:{kind}"), Clock())
     cards = [card for day in made.days for card in day.cards]
     for card in cards:
-        address, _, event = card.href.partition("?at=")
+        address, _, event = card.href.partition("#")[0].partition("&")[0].partition("?at=")
         events = house.ask(f"/api{address}/events?limit=500").json["events"]
 
         assert int(event.removeprefix("e"), 16) in {one["event_id"] for one in events}
@@ -102,7 +109,11 @@ def test_a_hit_whose_text_is_lost_says_so(own_house: House) -> None:
         pack.unlink()
     after = page(own_house.desk, wanted, Clock())
     snippets = [
-        {card.href.partition("?")[0]: str(card.snippet) for day in made.days for card in day.cards}
+        {
+            card.href.partition("?")[0]: str(card.snippets[0].text)
+            for day in made.days
+            for card in day.cards
+        }
         for made in (before, after)
     ]
     lost = snippets[1].pop(f"/sessions/{uid}")
@@ -134,3 +145,55 @@ def test_a_snippet_is_text_with_marks() -> None:
     shown = marked("a <b> \x02clock\x03 \x1b[2J")
 
     assert str(shown) == "a &lt;b&gt; <mark>clock</mark> \ufffd[2J"
+
+
+def test_every_beginning_of_a_word_finds_it(house: House) -> None:
+    """While it is typed, and after Enter, where the answer says so."""
+    for length in range(2, 8):
+        word = "harbour"[:length]
+        typed = page(house.desk, Wanted(q=word), Clock(), is_typing=True)
+        entered = page(house.desk, Wanted(q=word), Clock())
+        assert typed.days, word
+        assert entered.days, word
+    assert ["XX"] == page(house.desk, Wanted(q="harbou"), Clock()).remarks
+
+
+def test_a_filter_that_is_none_is_named(house: House) -> None:
+    """Addresses and pasted messages are no filters."""
+    made = page(house.desk, Wanted(q="foo:bar clock"), Clock())
+
+    assert made.remarks[0].startswith("foo: is not a filter, so it was searched as text.")
+    assert ["tool: needs a value, such as tool:Bash"] == unknown_filters("tool:")
+    assert [] == unknown_filters('see https://example.org "a:b" agent:codex cost>1')
+    assert _FILTERS == {name for name, _, _ in SYNTAX}
+
+
+def test_a_heading_sums_up_its_day_and_not_its_page(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few sessions a page shows."""
+    sums = {day.name: day.sums for day in page(house.desk, Wanted(), Clock()).days}
+    monkeypatch.setattr("thence.serve.list_page.PAGE", 3)
+    made = page(house.desk, Wanted(), Clock())
+
+    assert {day.name: day.sums for day in made.days}.items() <= sums.items()
+    total = house.store.totals()[0].sessions
+    assert made.pager is not None
+    assert f"1 to 3 of {total}" == made.pager.position
+    seen, wanted = [], Wanted()
+    while True:
+        made = page(house.desk, wanted, Clock())
+        seen += [card.href for day in made.days for card in day.cards]
+        assert made.pager is not None
+        if not made.pager.next:
+            break
+        wanted = Wanted(cursor=made.pager.next.partition("cursor=")[2])
+    assert total == len(seen) == len(set(seen))
+
+
+def test_the_least_cost_is_a_filter_of_its_own(house: House) -> None:
+    """With words and without."""
+    for wanted in (Wanted(cost="0.2"), Wanted(q="clock", cost="0.2")):
+        cards = [card for day in page(house.desk, wanted, Clock()).days for card in day.cards]
+        assert cards
+        assert all(float(card.cost.strip("$+")) > 0.2 for card in cards)

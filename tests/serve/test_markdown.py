@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import escape
 
 from tests.pace import grows_linearly
 from thence.serve import markdown
@@ -38,7 +39,7 @@ ELEMENTS = frozenset(
     ]
 )
 ATTRIBUTES = frozenset(
-    ["class", "href", "rel", "target", "title", "tabindex", "role", "aria-label", "start"]
+    ["class", "href", "rel", "target", "title", "tabindex", "role", "aria-label", "start", "dir"]
 )
 
 
@@ -89,7 +90,7 @@ def test_markdown_is_read_and_html_is_text() -> None:
     assert "<strong>b</strong>" in made
     assert "&lt;b&gt;x&lt;/b&gt;" in made
     assert {"table", "li", "code"} <= read(made).tags
-    assert '<p class="md-h md-h1">Head</p>' in made
+    assert '<p class="md-h md-h1" dir="auto">Head</p>' in made
 
 
 def test_links_lead_out_or_are_their_text() -> None:
@@ -171,3 +172,25 @@ def test_hostile_text_takes_time_in_proportion(piece: str) -> None:
         markdown.render.__wrapped__(piece * size)
 
     assert grows_linearly(work, 400)
+
+
+def test_a_prompt_is_shown_as_it_was_typed() -> None:
+    """Nothing is read as Markdown; every character and line stays."""
+    text = "opk/cli/__main__.py\n> assert x\n_ _ _\ntext:\n-\n8.\n  indented *so*"
+    made = str(markdown.typed(text))
+
+    assert f'<div class="typed" dir="auto">{escape(text)}</div>' == made
+
+
+def test_fenced_code_in_a_prompt_is_a_block_and_an_open_fence_is_text() -> None:
+    """Around it the text stays as it was typed."""
+    made = str(markdown.typed("See:\n```python\nx = 1\n```\nand\n```\nnever closed"))
+
+    assert 1 == made.count("<pre")
+    assert '<div class="typed" dir="auto">See:</div>' in made
+    assert "and\n```\nnever closed" in made
+
+
+def test_single_newlines_of_an_answer_stay() -> None:
+    """A list of lines is not joined into a paragraph."""
+    assert 2 == str(markdown.render("one\ntwo\nthree")).count("<br")

@@ -24,6 +24,7 @@ PAGES = (
     "/",
     "/sessions",
     "/sessions?q=clock",
+    "/projects",
     "/costs",
     "/costs?by=session",
     "/patterns",
@@ -91,8 +92,8 @@ def test_pages_work_without_script(browser: Browser, house: House) -> None:
     """Search is a form, filters and folds are links, bodies are pages of their own."""
     with browsers.tab(browser, house, script=False) as tab:
         page = tab.go("/sessions")
-        page.fill("#fq", "clock")
-        page.press("#fq", "Enter")
+        page.fill("#q", "clock")
+        page.press("#q", "Enter")
         expect(page.locator(".srow mark").first).to_have_text(re.compile("clock", re.IGNORECASE))
         page.locator(".srow a").first.click()
         expect(page.locator(".thread .ev").first).to_be_visible()
@@ -167,11 +168,16 @@ def test_a_subagent_stands_in_place_and_opens_alone(browser: Browser, house: Hou
         page = tab.go(tides(house))
         card = page.locator(".agentcard").first
         expect(card).to_contain_text("Returned: Three callers")
-        card.locator("summary").click()
+        card.locator("summary").first.click()
         expect(card.locator(".ev[data-state=side]").first).to_be_visible()
-        card.get_by_role("link", name="Open alone").click()
+        card.locator(".task summary").click()
+        expect(card.locator(".task .out")).to_contain_text("Three callers")
+        card.get_by_role("link", name="Open on its own page").click()
         expect(page.locator(".crumbs")).to_contain_text("explorer")
         expect(page.locator("#thread .ev[data-state=side]").first).to_be_visible()
+        expect(page.locator("h1")).to_have_text("Find callers that use the label as an identifier.")
+        expect(page.locator("#s-facts")).to_contain_text("1 turn, 4 events, 8.2 s")
+        expect(page.locator("#s-facts")).to_contain_text("$0.02")
 
 
 def test_an_interrupted_call_is_marked(browser: Browser, house: House) -> None:
@@ -180,7 +186,7 @@ def test_an_interrupted_call_is_marked(browser: Browser, house: House) -> None:
         page = tab.go(f"/sessions/{uid_of(house, 'Speed up the colour index')}")
 
         expect(page.locator(".inter, .tail code").first).to_be_visible()
-        expect(page.locator(".tail")).to_contain_text("Left open")
+        expect(page.locator(".tail")).to_contain_text("Stopped in the middle of a turn")
 
 
 def test_an_event_that_is_asked_for_is_in_view_wherever_it_is(
@@ -335,25 +341,25 @@ def test_search_answers_while_it_is_typed_and_stays_in_the_address(
     with browsers.tab(browser, house) as tab:
         page = tab.go("/sessions")
         before = page.locator(".srow").count()
-        page.locator("#fq").press_sequentially("harbour dues", delay=20)
+        page.locator("#q").press_sequentially("harbour dues", delay=20)
         expect(page.locator(".srow mark").first).to_have_text(re.compile("harbour", re.IGNORECASE))
         page.wait_for_url(re.compile(r"q=harbour(?:[+]|%20)dues"))
         assert page.locator(".srow").count() < before
-        expect(page.locator("#lede")).to_contain_text("hit")
+        expect(page.locator("#lede")).to_contain_text("match")
         page.reload()
-        expect(page.locator("#fq")).to_have_value("harbour dues")
+        expect(page.locator("#q")).to_have_value("harbour dues")
         expect(page.locator(".srow mark").first).to_be_visible()
 
         assert [] == tab.errors
 
 
 def test_filters_are_in_the_address_and_come_off_again(browser: Browser, house: House) -> None:
-    """A chip puts a filter on, and takes it off."""
+    """A control puts a filter on, its chip takes it off."""
     with browsers.tab(browser, house) as tab:
         page = tab.go("/sessions")
-        page.get_by_role("link", name="Grok").click()
+        page.locator("#controls select[name=agent]").select_option("grok")
         expect(page.locator(".srow .agent[data-agent=claude]")).to_have_count(0)
-        assert "agent=grok" in page.url
+        page.wait_for_url(re.compile("agent=grok"))
         page.locator(".chip.on").click()
         expect(page.locator(".srow .agent[data-agent=claude]").first).to_be_visible()
 

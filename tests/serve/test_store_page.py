@@ -13,7 +13,7 @@ def test_the_store_says_what_goes_next_and_why(house: House) -> None:
     """With no room at all everything goes, each with its reason."""
     roomy = store_page.page(house.desk)
     assert roomy.going == []
-    assert "Nothing goes" in roomy.plan_said
+    assert "Nothing will be removed" in roomy.plan_said
     policy = house.desk.policy
     tight = msgspec.structs.replace(Policy(), raw_soft_cap_bytes=1, raw_hard_cap_bytes=2)
     try:

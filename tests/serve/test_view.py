@@ -241,7 +241,7 @@ def test_an_open_call_of_a_running_session_is_no_interruption(tmp_path: Path) ->
     assert [row.kind for row in chart.rows] == ["prompt", "tool"]
     assert drawn(chart).main().items[1].status == "open"
     assert tail(chart, "running", None).what == "make all"
-    assert tail(chart, None, None).said == "Left open, nothing came after"
+    assert tail(chart, None, None).said == "Stopped in the middle of a turn"
 
 
 # -- around it ------------------------------------------------------------------------------

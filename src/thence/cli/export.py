@@ -228,7 +228,7 @@ def exported(
     loaded: Loaded, form: Form, redactor: Redactor | None, *, flatten: bool = False
 ) -> Iterator[str]:
     """Give the lines of an export."""
-    from thence.cli import forms
+    from thence.format import forms
 
     whole = loaded.whole
     if form == "messages":

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import click
 
 from thence.cli import options, wiring
@@ -12,20 +9,8 @@ from thence.cli.columns import short_id, tell
 from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say
 
-if TYPE_CHECKING:
-    from thence.agents import Cursor
-    from thence.memory.store import Known, SessionRow
-
 WAIT = 30.0
 """Seconds that a change waits for a sweep to end."""
-
-
-def _cursor(known: Mapping[str, Known], row: SessionRow) -> Cursor:
-    """Give how far a session was read; of another machine's nobody here knows, nor writes it."""
-    from thence.agents import Cursor
-
-    uid = row.session.session_uid
-    return known[uid].cursor if uid in known else Cursor()
 
 
 @click.command("keep", help="Pin sessions: their transcripts are never removed.")
@@ -34,19 +19,11 @@ def _cursor(known: Mapping[str, Known], row: SessionRow) -> Cursor:
 @options.as_json
 def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
     """Pin sessions, or let them go."""
-    import msgspec
-
-    from thence.memory.store import Change
+    from thence.memory.pins import set_pinned
 
     with wiring.store() as store, store.sweeping(WAIT):
         rows = [wiring.session(store, one) for one in wanted]
-        known = store.known().sessions
-        changes = [
-            Change(msgspec.structs.replace(row, pinned=not off), _cursor(known, row))
-            for row in rows
-            if row.pinned is off
-        ]
-        store.write(changes)
+        set_pinned(store, rows, is_pinned=not off)
         evicted = [row for row in rows if row.session.evicted_at]
     if json:
         say(as_json([{"session_uid": r.session.session_uid, "pinned": not off} for r in rows]))

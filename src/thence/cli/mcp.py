@@ -55,6 +55,7 @@ def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
 def questions(store: Store) -> Questions:
     """Give what may be asked of this home."""
     from thence.cli import notes
+    from thence.memory.dismissals import dismissed_todos
     from thence.memory.notes import read_notes
     from thence.serve.questions import Questions
 
@@ -63,6 +64,7 @@ def questions(store: Store) -> Questions:
         lambda text: wiring.latest_redactor().redact(text),
         lambda text, session: notes.write("decision", text, session, origin="mcp"),
         lambda: read_notes(wiring.home()),
+        lambda: dismissed_todos(wiring.home()),
     )
 
 

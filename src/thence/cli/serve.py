@@ -38,8 +38,8 @@ class PortTaken(ThenceError):
 
 @click.command(
     "serve",
-    help="Open the viewer in the browser.",
-    epilog="It listens on this machine only. The URL that it prints lets one browser in, once;"
+    help="Run the viewer.",
+    epilog="It listens on this machine only. The link that it prints signs one browser in, once;"
     " programs send the token of --token as Authorization: Bearer.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
@@ -51,9 +51,16 @@ class PortTaken(ThenceError):
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @options.as_json
 def command(
-    host: str, port: int, team: str | None, *, token: bool, no_open: bool, json: bool
+    host: str,
+    port: int,
+    team: str | None,
+    *,
+    token: bool,
+    no_open: bool,
+    json: bool,
+    page: str = "",
 ) -> int:
-    """Serve until it is stopped."""
+    """Serve until it is stopped; the browser opens at a page, the first one by default."""
     from thence.serve import app, gate, sign_in
 
     _check(host, token=token, loopback=gate.is_loopback(host))
@@ -64,22 +71,23 @@ def command(
         listener = _listener(host, port)
     except PortTaken:
         there = gate.Gate(host, port, key=key)
-        if not _is_ours(there):
+        if not is_ours(there):
             raise
-        return _open_again(there, json=json, opens=not no_open)
+        return open_again(there, page=page, json=json, opens=not no_open)
     guard = gate.Gate(
         host, listener.getsockname()[1], key=key, on_sign_in=partial(sign_in.remove, home)
     )
     ticket = guard.ticket()
 
     def announce() -> None:
-        _say(guard, guard.url(ticket), token=token, json=json, loopback=gate.is_loopback(host))
+        link = guard.url(ticket, page)
+        _say(guard, link, token=token, json=json, loopback=gate.is_loopback(host))
         if is_read_only and team is None:
             click.echo(
                 f"note: {clean(tilde(str(home)))} is read-only: no new session is read", err=True
             )
         if not no_open and not json:
-            threading.Thread(target=_open_browser, args=(guard, ticket), daemon=True).start()
+            threading.Thread(target=_open_browser, args=(guard, ticket, page), daemon=True).start()
 
     sign_in.remove_leftovers(home)
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
@@ -142,7 +150,7 @@ def _listener(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _is_ours(guard: Gate) -> bool:
+def is_ours(guard: Gate) -> bool:
     """Whether a server of this home listens there; nothing secret is sent to find out."""
     import http.client
 
@@ -157,21 +165,21 @@ def _is_ours(guard: Gate) -> bool:
     return guard.realm in told
 
 
-def _open_again(guard: Gate, *, json: bool, opens: bool) -> int:
+def open_again(guard: Gate, *, page: str = "", json: bool, opens: bool) -> int:
     """Sign one more browser in at the server that runs; a browser in the terminal is waited for."""
     ticket = guard.signed()
-    url = guard.url(ticket)
+    url = guard.url(ticket, page)
     if json:
         click.echo(dumps({"url": url, "running": True}))
         return 0
-    tell(["thence serves already; this URL lets one more browser in, once", "", f"  {url}"])
+    tell(["The viewer runs already. This link signs one more browser in, once.", "", f"  {url}"])
     sys.stdout.flush()
     if opens:
-        _open_browser(guard, ticket)
+        _open_browser(guard, ticket, page)
     return 0
 
 
-def _open_browser(guard: Gate, ticket: str) -> None:
+def _open_browser(guard: Gate, ticket: str, at: str) -> None:
     """Open the user's browser at a file that leads to the one-time URL.
 
     The URL itself would stand in the list of processes, which every user of this machine can read.
@@ -181,7 +189,7 @@ def _open_browser(guard: Gate, ticket: str) -> None:
     from thence.serve import sign_in
 
     try:
-        page = sign_in.write(wiring.home(), guard.url(ticket), ticket)
+        page = sign_in.write(wiring.home(), guard.url(ticket, at), ticket)
     except OSError as error:
         reason = clean(error.strerror or f"{error}")
         click.echo(f"note: no browser was opened ({reason}): open the link above", err=True)
@@ -193,10 +201,10 @@ def _say(guard: Gate, url: str, *, token: bool, json: bool, loopback: bool) -> N
     if json:
         click.echo(dumps({"url": url, "token": guard.token if token else None, "port": guard.port}))
     else:
-        tell(["thence serves, and listens to this machine only" if loopback else "thence serves"])
+        tell(["Viewer on this machine only" if loopback else "Viewer"])
         if not loopback:
-            tell(["warning: other machines can reach it, and nothing is encrypted on the way"])
-        tell(["", f"  {url}", "  this URL lets one browser in, once"])
+            tell(["warning: other machines can reach it, and the connection is not encrypted"])
+        tell(["", f"  {url}", "  one-time link: it signs one browser in"])
         if token:
             tell([f"  Authorization: Bearer {guard.token}"])
         tell(["", "Ctrl-C stops it"])

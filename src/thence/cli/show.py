@@ -101,7 +101,7 @@ def command(
             )
             tell(page.lines() if around is None else near(page, around))
         else:
-            from thence.cli import forms
+            from thence.format import forms
 
             made = forms.markdown if form == "markdown" else forms.page
             told = made(loaded.whole, forms.Branch(to, every, own), zone)

@@ -15,11 +15,21 @@ from typing import Final
 TICKS: Final = 10**10
 """Units of money in a dollar."""
 
-HARMFUL: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
+_JOINED: Final = (
+    "[\u0590-\u08ff\u0900-\u109f\u1780-\u18af\ufb1d-\ufdff\ufe0f\ufe70-\ufefc"
+    "\u2190-\u2bff\U0001f000-\U0001faff]"
 )
-"""What a terminal would obey, or what would hide text. Line ends are among it."""
+"""Letters of scripts that join or split by zero-width signs, and emoji."""
+
+HARMFUL: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+    f"|(?<!{_JOINED})[\u200c\u200d]|[\u200c\u200d](?!{_JOINED})"
+)
+"""What a terminal would obey, or what would hide text. Line ends are among it.
+
+U+200C and U+200D stay between letters that they join or split and between the parts of an emoji.
+"""
 
 _HARMFUL_IN_TEXT: Final = re.compile(HARMFUL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f", 1))
 

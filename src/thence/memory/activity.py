@@ -7,6 +7,7 @@ holds. Evicted sessions have none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, Protocol, runtime_checkable
 
 import msgspec
@@ -17,6 +18,9 @@ from thence.memory.store import Store
 PARTS: Final = 24
 """Equal parts of a session's time."""
 
+PAUSE_MS: Final = 30 * 60_000
+"""A longer time without an event is no work."""
+
 ERROR: Final = KINDS.index("error")
 """How rows of events spell an error."""
 
@@ -26,6 +30,8 @@ class Pulse(msgspec.Struct, frozen=True):
 
     events: tuple[int, ...]
     errors: tuple[int, ...]
+    working_ms: int = 0
+    """Time in which something went on: pauses of more than `PAUSE_MS` are left out."""
 
 
 @runtime_checkable
@@ -56,4 +62,6 @@ def pulse(store: Store, uid: str, parts: int = PARTS) -> Pulse | None:
             errors[at] += 1
         else:
             events[at] += 1
-    return Pulse(tuple(events), tuple(errors))
+    times = sorted(ts for ts, _ in timed)
+    working = sum(gap for a, b in pairwise(times) if (gap := b - a) <= PAUSE_MS)
+    return Pulse(tuple(events), tuple(errors), working)

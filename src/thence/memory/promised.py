@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from thence.format.records import JSON
+from thence.memory.dismissals import todo_key
 from thence.memory.store import Filter, Store
 
 
-def promised(store: Store, wanted: Filter) -> list[dict[str, JSON]]:
-    """Give what is open, as the digests tell it, the newest first."""
+def promised(
+    store: Store, wanted: Filter, dismissed: AbstractSet[str] = frozenset()
+) -> list[dict[str, JSON]]:
+    """Return what is open, as the digests tell it, the newest first, without what is dismissed."""
     out: list[dict[str, JSON]] = []
     for digest in store.kept("digests", wanted):
         todos = digest.get("todos")
@@ -26,5 +31,7 @@ def promised(store: Store, wanted: Filter) -> list[dict[str, JSON]]:
                     "ended_at": digest.get("ended_at"),
                 }
             )
+    if dismissed:
+        out = [todo for todo in out if todo_key(todo) not in dismissed]
     out.sort(key=lambda one: one["ended_at"] or "", reverse=True)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,14 +11,18 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from thence.format.figures import ago, clean, money, project, several, short_id
+from thence.errors import ThenceError
+from thence.format.figures import ago, clean, lasted, money, several, short_id
 from thence.format.joins import time_of
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
+from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
 from thence.serve.head import address, stands, title_of
+from thence.serve.labels import project_label, project_root
 
+_LINKS: Final = {"fork": "forked from", "resume": "continued from", "adopt": "continued from"}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}
 
 
@@ -28,6 +33,13 @@ class Bar(msgspec.Struct, frozen=True):
     y: float
     height: float
     red: bool = False
+
+
+class Snippet(msgspec.Struct, frozen=True):
+    """A sentence of a session that matches a search, and where it stands."""
+
+    href: str
+    text: Markup
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -50,7 +62,14 @@ class Card(msgspec.Struct, frozen=True):
     graph: list[str]
     depth: int = 0
     tags: list[tuple[str, str]] = []
-    snippet: Markup = Markup("")
+    snippets: list[Snippet] = []
+    project_path: str = ""
+    """Names the page of its project."""
+    hits: str = ""
+    """How many matches a search has in it, where there are several."""
+    model: str = ""
+    turns: str = ""
+    lasted: str = ""
     what: str = ""
     what_icon: str = ""
     asks: str = ""
@@ -81,11 +100,12 @@ def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Ca
     evicted = session.evicted_at is not None
     return Card(
         href=address(session.session_uid),
-        title=title_of(row),
+        title=named(desk, row),
         flavor=session.flavor,
-        project=project(session.cwd),
+        project=project_label(desk, session.cwd),
+        project_path=project_root(session.cwd or ""),
         branch=clean(session.git_branch or ""),
-        standing={"waits for you": "waits", "open, at rest": "at rest"}.get(said, said),
+        standing={"open, idle": "idle"}.get(said, said),
         cls=cls,
         icon="" if standing else _OUTCOME_ICONS.get(session.outcome, ""),
         cost=money(sum(ticks.values()), row.unpriced, is_bound=bool(row.lower_bound)),
@@ -96,7 +116,34 @@ def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Ca
         bars=bars(desk, row) if drawn and not evicted else [],
         graph=_graph(row),
         tags=list(_tags(row)),
+        model=clean(session.model or ""),
+        turns=several(session.cost.turns, "turn") if session.cost.turns else "",
+        lasted=working_time(desk, row) if drawn else "",
     )
+
+
+def named(desk: Desk, row: SessionRow) -> str:
+    """Name a session; one that nobody named is called by the first thing that was answered."""
+    if (row.title or "").strip() or not row.events or row.session.evicted_at is not None:
+        return title_of(row)
+    charts = charts_of(desk)
+    if not charts.at_hand(row):
+        return title_of(row)
+    with contextlib.suppress(ThenceError, OSError):  # a damaged session is listed all the same
+        chart = charts.get(desk, row)
+        blocks = (block for fact in chart.facts for block in fact.blocks)
+        said = (b.summary for b in blocks if b.kind == "assistant_msg" and b.summary)
+        return clean(next(said, "")) or title_of(row)
+    return title_of(row)
+
+
+def working_time(desk: Desk, row: SessionRow) -> str:
+    """Say how long a session was at work, without the pauses; its whole time if that is unknown."""
+    found = desk.pulse(row) if row.session.evicted_at is None else None
+    milliseconds = (
+        found.working_ms if found is not None else round(row.session.cost.wall_clock_s * 1000)
+    )
+    return lasted(milliseconds) if milliseconds >= 1000 else ""
 
 
 def _dot(standing: Standing | None, cls: str) -> str:
@@ -116,12 +163,12 @@ def _graph(row: SessionRow) -> list[str]:
 def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
     for edge in row.edges:
         if not edge.child and edge.link in ("fork", "resume", "adopt"):
-            yield f"{edge.link} of {short_id(edge.session)}", ""
+            yield f"{_LINKS[edge.link]} {short_id(edge.session)}", ""
             break
     if row.session.evicted_at is not None:
         yield "digest only", ""
     if row.pinned:
-        yield "kept for good", ""
+        yield "pinned", ""
     if row.skipped:
         yield several(row.skipped, "skipped line"), "st-waiting"
     if row.gone:

@@ -27,9 +27,12 @@ class Clock:
         return f"{moment:%H:%M}" if moment else ""
 
     def day(self, text: str | None) -> str:
-        """Say the day."""
+        """Say the day, with the year where that is not this one."""
         moment = self.of(text)
-        return f"{moment:%a} {moment.day} {moment:%b}" if moment else ""
+        if moment is None:
+            return ""
+        year = "" if moment.year == datetime.now(self.zone).year else f" {moment.year}"
+        return f"{moment:%a} {moment.day} {moment:%b}{year}"
 
     def full(self, text: str | None) -> str:
         """Say the moment, with seconds and zone."""

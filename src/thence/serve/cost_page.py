@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
 
-from thence.format.figures import clean, money, project, several, short, short_id
+from thence.format.figures import TICKS, clean, money, several, short, short_id
 from thence.format.normal import one_line
 from thence.memory.bills import Bill, By, totals_by_day
 from thence.memory.store import Filter, Total
@@ -19,6 +21,7 @@ from thence.serve.agents import agent_class, agent_label
 from thence.serve.days import RANGES, Earlier, earlier
 from thence.serve.desk import Desk
 from thence.serve.head import address, title_of
+from thence.serve.labels import unique_labels
 
 BYS: Final[dict[By, str]] = {
     "model": "Model",
@@ -137,7 +140,8 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
     base = _within(desk, wanted)
     bill = Bill(desk.store, wanted.by, base, wanted.zone)
     total = bill.total
-    parts = [_line(desk, wanted, one) for one in bill.parts[:SHOWN]]
+    labels = unique_labels([one.key[0] or "" for one in bill.parts])
+    parts = [_line(desk, wanted, one, labels) for one in bill.parts[:SHOWN]]
     label = zone_label(wanted.zone, datetime.fromtimestamp(desk.clock(), UTC))
     span = wanted.day or f"{wanted.days} days"
     percent = _percent(total.dead / total.ticks if total.ticks else 0)
@@ -172,6 +176,23 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
     )
 
 
+def as_csv(desk: Desk, wanted: Wanted) -> str:
+    """Return the sums of a page as a table for a spreadsheet, money in dollars."""
+    bill = Bill(desk.store, wanted.by, _within(desk, wanted), wanted.zone)
+    out = io.StringIO()
+    table = csv.writer(out)
+    tokens = ("input_tokens", "output_tokens", "cache_tokens")
+    amounts = ("dollars", "of_it_discarded", "of_it_subagents", "tokens_without_price")
+    table.writerow([wanted.by, "sessions", *tokens, *amounts])
+    for one in bill.parts:
+        name = clean(one.key[0] or "unknown")
+        safe = f"'{name}" if name[:1] in "=+-@" else name  # a spreadsheet would run it
+        money_columns = [round(ticks / TICKS, 6) for ticks in (one.ticks, one.dead, one.side)]
+        counts = [one.sessions, one.input, one.output, one.cache]
+        table.writerow([safe, *counts, *money_columns, one.unpriced])
+    return out.getvalue()
+
+
 def _today(desk: Desk, wanted: Wanted) -> date:
     return datetime.fromtimestamp(desk.clock(), UTC).astimezone(wanted.zone).date()
 
@@ -192,7 +213,7 @@ def _within(desk: Desk, wanted: Wanted) -> Filter:
     )
 
 
-def _line(desk: Desk, wanted: Wanted, one: Total) -> Line:
+def _line(desk: Desk, wanted: Wanted, one: Total, labels: Mapping[str, str]) -> Line:
     key = one.key[0] or ""
     name, href, flavor = clean(key) or "unknown", "", ""
     if wanted.by == "session":
@@ -202,7 +223,7 @@ def _line(desk: Desk, wanted: Wanted, one: Total) -> Line:
     elif wanted.by == "agent":
         name, href, flavor = agent_label(key), wanted.href(agent=key, by="model"), key
     elif wanted.by == "project":
-        name, href = project(key) or name, wanted.href(project=key, by="session") if key else ""
+        name, href = labels.get(key) or name, wanted.href(project=key, by="session") if key else ""
     elif key:
         href = wanted.href(model=key, by="session")
     return msgspec.structs.replace(_sum(one), name=name, href=href, flavor=flavor)
@@ -308,7 +329,7 @@ def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
                 at = branch.get("first", 0)
                 href = address(told["uid"], at)
                 said = clean(one_line(branch.get("prompt") or "", 90))
-                title = clean(one_line(told.get("title") or "", 80)) or "empty session"
+                title = clean(one_line(told.get("title") or "", 80)) or "untitled"
                 one = Costly(href, title, said, branch.get("events", 0), money(ticks))
                 found.append((ticks, one))
     found.sort(key=lambda one: (-one[0], one[1].href))

@@ -26,7 +26,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 
@@ -42,6 +42,8 @@ KEY: Final = "serve.key"
 COOKIE: Final = "thence"
 ENTER: Final = "/enter"
 TICKET: Final = "ticket"
+PAGE: Final = "page"
+"""Where a browser is led once it is signed in."""
 TICKETS: Final = 16
 """Entries that may be open at a time."""
 FRESH: Final = 60.0
@@ -69,13 +71,22 @@ _PAGE: Final = (
     f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style></head>"
     "<body><main><h1>{title}</h1><p>{text}</p></main></body></html>"
 )
-_SIGNED_IN: Final = _PAGE.format(
-    head='<meta http-equiv="refresh" content="0; url=/">',
-    title="Signed in",
-    text='<a href="/">Open thence</a>',
-)
-"""A browser that comes from another page, as from a file, sends the cookie only when a page of this
-server asks: then a page leads on, no redirect."""
+_SESSION_PAGE: Final = re.compile(r"/sessions/[A-Za-z0-9:._-]{1,200}")
+"""Pages that a browser can be led to once it is signed in; all others are the first one."""
+
+
+def _signed_in(to: str) -> str:
+    """Return a page that leads on.
+
+    A browser that comes from another page, as from a file, sends the cookie only when a page of
+    this server asks: then a page leads on, no redirect.
+    """
+    return _PAGE.format(
+        head=f'<meta http-equiv="refresh" content="0; url={to}">',
+        title="Signed in",
+        text=f'<a href="{to}">Open thence</a>',
+    )
+
 
 CSP: Final = (
     f"default-src 'none'; style-src 'self' 'sha256-{_STYLE_HASH}'; script-src 'self';"
@@ -159,10 +170,11 @@ class Gate:
         drawn = f"{int(self._clock())}.{secrets.token_urlsafe(16)}"
         return f"{drawn}.{_derived(self._key, f'entry:{self.port}:{drawn}')}"
 
-    def url(self, ticket: str | None = None) -> str:
-        """Give a URL that lets a browser in, once."""
+    def url(self, ticket: str | None = None, page: str = "") -> str:
+        """Return a URL that signs a browser in, once, and leads it to a page of a session."""
         entry = self.ticket() if ticket is None else ticket
-        return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={entry}"
+        to = f"&{PAGE}={quote(page)}" if _SESSION_PAGE.fullmatch(page) else ""
+        return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={entry}{to}"
 
     def _used(self, query: bytes) -> bool:
         """Use up the ticket that a query names; False when it is unknown or was used."""
@@ -296,12 +308,14 @@ class Gate:
             hint = "Run `thence serve` once more: it prints and opens a new link."
             await _refuse(Refused(401, "This link was used already", hint), scope, send)
             return
+        wanted = dict(_pairs(scope["query_string"])).get(PAGE, "")
+        to = wanted if _SESSION_PAGE.fullmatch(wanted) else "/"
         if _by_name(scope).get(b"sec-fetch-site") == [b"none"]:  # typed, or opened from a terminal
-            fields = [(b"location", b"/"), (b"cache-control", b"no-store"), *headers]
+            fields = [(b"location", to.encode()), (b"cache-control", b"no-store"), *headers]
             await send({"type": "http.response.start", "status": 303, "headers": fields})
             await send({"type": "http.response.body", "body": b""})
         else:
-            await _send_page(200, _SIGNED_IN, send, headers)
+            await _send_page(200, _signed_in(to), send, headers)
 
 
 def _by_name(scope: Scope) -> dict[bytes, list[bytes]]:

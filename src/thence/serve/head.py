@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 from urllib.parse import quote
 
@@ -10,8 +11,11 @@ import msgspec
 
 from thence.format.facts import Edge, text_in
 from thence.format.figures import argument, clean, lasted, money, project, several, short, short_id
+from thence.format.joins import time_of
 from thence.format.normal import one_line
+from thence.format.records import Usage
 from thence.format.turn import TurnState
+from thence.memory.activity import PAUSE_MS
 from thence.memory.descent import tie
 from thence.memory.notes import Note
 from thence.memory.standing import Standing
@@ -24,13 +28,13 @@ _OUTCOMES: Final = {
     "success": ("done", "st-ok"),
     "fail": ("failed", "st-fail"),
     "abandoned": ("abandoned", "dim"),
-    "waiting": ("asked you, no answer", "dim"),
+    "waiting": ("asked you", "dim"),
     "unknown": ("unclear", "dim"),
 }
 _STANDING: Final[dict[Standing, tuple[str, str]]] = {
-    "waiting": ("waits for you", "st-waiting"),
+    "waiting": ("needs you", "st-waiting"),
     "running": ("running", "st-running"),
-    "idle": ("open, at rest", "mid"),
+    "idle": ("open, idle", "mid"),
 }
 _TIES: Final = 6
 
@@ -60,9 +64,12 @@ class Head(msgspec.Struct, frozen=True):
     resume: str
     when: When
     project: str = ""
+    project_path: str = ""
     branch: str = ""
     model: str = ""
     lasted: str = ""
+    wall: str = ""
+    """From the first event to the last, pauses included."""
     dead: str = ""
     side: str = ""
     edits: str = ""
@@ -109,13 +116,19 @@ def note_line(note: Note, clock: Clock) -> NoteLine:
 
 def title_of(row: SessionRow) -> str:
     """Name a session, on one line."""
-    return clean(" ".join((row.title or "").split())) or "empty session"
+    return clean(" ".join((row.title or "").split())) or "untitled"
 
 
-def address(uid: str, at: int | None = None) -> str:
-    """Give the address of a session's page, and of an event on it."""
+def address(uid: str, at: int | None = None, query: str = "") -> str:
+    """Return the address of a session's page, or of an event on it, with the words to mark."""
     page = f"/sessions/{quote(uid, safe=':')}"
-    return page if at is None else f"{page}?at=e{at:013x}"
+    return page if at is None else event_address(page, f"e{at:013x}", query)
+
+
+def event_address(page: str, event: str, query: str = "") -> str:
+    """Return the address of an event on the page of its session."""
+    words = f"&q={quote(query, safe='')}" if query else ""
+    return f"{page}?at={event}{words}#{event}"
 
 
 def stands(row: SessionRow, standing: Standing | None) -> tuple[str, str]:
@@ -129,9 +142,12 @@ def head(
     clock: Clock,
     kept: dict[str, str],
     *,
-    alone: str = "",
+    working: str = "",
 ) -> Head:
-    """Say what a session is; `kept` gives the uids of sessions that are kept, by their ids."""
+    """Say what a session is; `kept` gives the uids of sessions that are kept, by their ids.
+
+    `working` says how long it was at work, where that is known; else its whole time is shown.
+    """
     session = row.session
     said, cls = stands(row, standing)
     spent, ticks = row.spent, row.ticks
@@ -155,26 +171,71 @@ def head(
         project=project(session.cwd),
         branch=clean(session.git_branch or ""),
         model=clean(session.model or ""),
-        lasted=lasted(wall) if wall else "",
+        lasted=working or (lasted(wall) if wall else ""),
+        wall=lasted(wall) if wall else "",
         dead=money(ticks["dead"]) if ticks.get("dead") else "",
         side=money(ticks["side"]) if ticks.get("side") else "",
-        alone=alone,
-        empty="Its log holds no message that anybody wrote.",
+        empty="Its log holds no message.",
         ties=list(_ties(row, kept)),
         notes=list(_notes(row)),
         bounds=[clean(why) for why in row.lower_bound[:3]],
     )
 
 
+def agent_head(over: Head, chart: Chart, channel: str, clock: Clock) -> Head:
+    """Return what stands over a subagent's own page: its task, its counts and its cost."""
+    places = chart.channels[channel]
+    facts = [chart.facts[place] for place in places]
+    blocks = [block for fact in facts for block in fact.blocks]
+    task = next((b.summary for b in blocks if b.kind == "user_msg" and b.summary), "")
+    times = sorted(moment.timestamp() for fact in facts if (moment := time_of(fact.ts)))
+    gaps = (after - before for before, after in pairwise(times))
+    working = sum(gap for gap in gaps if 1000 * gap <= PAUSE_MS)
+    ticks = chart.ticks(places)
+    bills = [chart.bills[place] for place in places if place in chart.bills]
+    name = clean(chart.agent_name(channel))
+    answers = [text for fact in facts if (text := fact.model)]
+    return msgspec.structs.replace(
+        over,
+        title=clean(task) or name,
+        alone=name,
+        turns=chart.prompts_in(places) or 1,
+        events=f"{chart.events_in(places):,}",
+        cost=money(ticks) if ticks or not bills else "cost unknown",
+        responses=f"{len(bills):,}",
+        tokens=_tokens_of(bills),
+        lasted=lasted(round(working * 1000)) if working >= 1 else "",
+        wall="",
+        when=_moment(next((fact.ts for fact in facts if fact.ts), None), clock),
+        model=clean(answers[-1]) if answers else over.model,
+        standing="subagent",
+        standing_class="b-side",
+        dead="",
+        side="",
+        ties=[],
+        notes=[],
+        bounds=[],
+    )
+
+
 def _began(row: SessionRow, clock: Clock) -> When:
-    text = row.session.started_at
+    return _moment(row.session.started_at, clock)
+
+
+def _moment(text: str | None, clock: Clock) -> When:
+    if not clock.day(text):
+        return When()
     return When(f"{clock.day(text)}, {clock.time(text)}", clock.iso(text), clock.full(text))
 
 
 def _tokens(row: SessionRow) -> str:
     """Say which tokens were billed."""
     spent = row.spent
-    parts = [spent.live, spent.dead, spent.side]
+    unknown = f"; {short(row.unpriced)} of them have no known price" if row.unpriced else ""
+    return f"{_tokens_of([spent.live, spent.dead, spent.side])}{unknown}"
+
+
+def _tokens_of(parts: Sequence[Usage]) -> str:
     kinds = (
         ("input", sum(one.input_tokens for one in parts)),
         ("cache read", sum(one.cache_read_input_tokens for one in parts)),
@@ -182,8 +243,7 @@ def _tokens(row: SessionRow) -> str:
         ("output", sum(one.output_tokens for one in parts)),
     )
     said = ", ".join(f"{name} {short(number)}" for name, number in kinds if number)
-    unknown = f"; {short(row.unpriced)} of them have no known price" if row.unpriced else ""
-    return f"Tokens: {said or 'none were billed'}{unknown}"
+    return f"Tokens: {said or 'none were billed'}"
 
 
 def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[Tie]:
@@ -197,13 +257,13 @@ def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[Tie]:
 
 def _notes(row: SessionRow) -> Iterator[str]:
     if row.skipped:
-        yield f"{several(row.skipped, 'line')} could not be read; thence doctor names them"
+        yield f"{several(row.skipped, 'unreadable line')} (see thence doctor)"
     if row.gone:
-        yield "Its agent has deleted it; this is all there is"
+        yield "The agent deleted its log; this copy is the only one"
     if row.torn:
-        yield "Its last line is torn: the process was killed while it wrote"
+        yield "The last line is cut off: the process was killed while writing"
     if row.session.evicted_at:
-        yield "Its transcript was evicted; what is shown is what its source still holds"
+        yield "The stored transcript was removed; this comes from the agent's own log"
 
 
 def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Tail:
@@ -211,17 +271,17 @@ def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Tail
     open_call = _open_call(chart)
     if standing == "waiting":
         what = open_call or clean(waits_for or "")
-        note = "answer it in the terminal; this page only reads"
-        return Tail("waiting", "Waits for you", "st-waiting", what, note)
+        note = "answer in the terminal"
+        return Tail("waiting", "Needs you", "st-waiting", what, note)
     if standing == "running":
         return Tail("running", "Running", "st-running", open_call, "new events appear here")
     state = chart.state
     if state is TurnState.INTERRUPTED:
         return Tail("interrupted", "Interrupted", "b-orphaned", "", "the turn was cut short")
     if state in (TurnState.RUNNING, TurnState.WAITING):
-        said = "Left open, nothing came after"
-        return Tail("open", said, "b-orphaned", open_call, "no process is at it now")
-    return Tail("done", "Came to rest", "st-running", "", "nothing is open")
+        said = "Stopped in the middle of a turn"
+        return Tail("open", said, "b-orphaned", open_call, "no process is working on it")
+    return Tail("done", "Finished", "st-running", "", "no open tool calls")
 
 
 def _open_call(chart: Chart) -> str:

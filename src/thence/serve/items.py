@@ -106,6 +106,19 @@ class Item(msgspec.Struct, frozen=True):
     links: list[tuple[str, str]] = []
     """Sessions that it leads to: (address, name)."""
     inner: Window | None = None
+    is_hit: bool = False
+    """The page was opened at this row."""
+    anchor: str = ""
+    """The event that the page was opened at, where its row is named after another one."""
+    body: Body | None = None
+    """What it holds, where that comes with the page."""
+    aside: str = ""
+    """The body is that of an event without a row of its own; this says what it is."""
+
+    @property
+    def opens(self) -> bool:
+        """Whether its own fold stands open, since the page was opened at what it holds."""
+        return self.is_hit and not self.aside
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -119,6 +132,16 @@ class Window(msgspec.Struct, frozen=True):
     before_at: str = ""
     after_at: str = ""
     """Events to go to where there is no script."""
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One side of a comparison: what it did and took, and its rows."""
+
+    name: str
+    facts: list[tuple[str, str]]
+    window: Window
+    left_out: int
+    """Rows that are not drawn."""
 
 
 class Body(msgspec.Struct, frozen=True):

@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
 import msgspec
 from markupsafe import Markup, escape
 
 from thence.format.figures import clean, money, several
+from thence.memory.bills import totals_by_day
 from thence.memory.descent import descent
 from thence.memory.notes import matching_notes
 from thence.memory.recall import with_lineage
 from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow, Total
-from thence.serve.cards import Card, card
+from thence.memory.zones import midnight, millis
+from thence.serve.agents import agent_label
+from thence.serve.cards import Card, Snippet, card
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
 from thence.serve.head import NoteLine, address, note_line
+from thence.serve.labels import unique_labels
 
 PAGE: Final = 50
 """Sessions of one page of the list."""
 LEAD: Final = 32
 """Signs of a snippet that stand before what was looked for."""
 HITS: Final = 120
-SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Longest"}
+SNIPPETS: Final = 3
+"""Matches of one session that are shown."""
+SUGGESTED: Final = 7
+"""Sessions that the box at the top lists while somebody types."""
+OPTIONS_MAX_AGE_S: Final = 10.0
+"""Seconds for which the lists of projects and models are used again."""
+SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Tokens"}
+SYNTAX: Final = (
+    ("agent", "agent:codex", "sessions of one agent"),
+    ("project", "project:tidepool", "part of the folder's path"),
+    ("model", "model:opus", "part of the model's name"),
+    ("tool", "tool:Bash", "calls of one tool"),
+    ("kind", "kind:error", "events of one kind"),
+    ("file", "file:src/app*", "files that were read or changed"),
+    ("before", "before:2026-02", "before a date, or 7d for a week ago"),
+    ("after", "after:2026-01-31", "since a date"),
+    ("outcome", "outcome:fail", "success, fail, abandoned, waiting, unknown"),
+    ("cost", "cost>1.50", "sessions that cost more (or <) dollars"),
+)
+"""The filters of a query: name, an example, what it does."""
+_FILTER_LIKE: Final = re.compile(r"(?:^|\s)-?([a-z]{2,20}):(?!//)(\S*)")
 
 _OUTCOMES: Final = (
     ("success", "done"),
     ("fail", "failed"),
-    ("waiting", "no answer yet"),
+    ("waiting", "asked you"),
     ("abandoned", "abandoned"),
 )
 """Outcomes to choose from, and what each is called."""
@@ -65,6 +92,8 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     standing: str = ""
     after: str = ""
     before: str = ""
+    cost: str = ""
+    """Dollars that a session cost at least."""
     sort: str = ""
     cursor: str = ""
 
@@ -83,6 +112,32 @@ class Choice(msgspec.Struct, frozen=True):
     on: bool
 
 
+class Option(msgspec.Struct, frozen=True):
+    """One value of a filter to choose from."""
+
+    value: str
+    label: str
+    is_chosen: bool = False
+
+
+class Control(msgspec.Struct, frozen=True):
+    """A filter with all its values."""
+
+    name: str
+    label: str
+    options: list[Option]
+
+
+class Pager(msgspec.Struct, frozen=True):
+    """Which sessions of a list are shown, and the ways to the others."""
+
+    position: str
+    first: str = ""
+    previous: str = ""
+    next: str = ""
+    last: str = ""
+
+
 class ListPage(msgspec.Struct, frozen=True):
     """What answers: where was that session."""
 
@@ -91,43 +146,118 @@ class ListPage(msgspec.Struct, frozen=True):
     days: list[Day]
     choices: list[Choice]
     sorts: list[Choice]
-    more: str = ""
-    more_said: str = ""
+    controls: list[Control] = []
+    pager: Pager | None = None
     wrong: str = ""
     hint: str = ""
+    remarks: list[str] = []
+    """What was understood otherwise than it was typed."""
     notes: list[NoteLine] = []
 
 
-def page(desk: Desk, wanted: Wanted, clock: Clock) -> ListPage:
-    """List the sessions that are wanted."""
+def page(desk: Desk, wanted: Wanted, clock: Clock, *, is_typing: bool = False) -> ListPage:
+    """List the sessions that are wanted; while somebody types, the last word is a beginning."""
     began = time.monotonic()
+    remarks = unknown_filters(wanted.q)
     try:
-        query = parse(wanted.q[:400], prefix_last=True)
+        query = _with_cost(parse(wanted.q[:400], prefix_last=is_typing), wanted)
         base = _filter(wanted, query)
     except BadQuery as error:
-        return _page(desk, wanted, "nothing looked for yet", [], wrong=error)
+        return _page(desk, wanted, "", [], wrong=error)
     if query.match and not query.lists_sessions:
-        narrowed = _narrowed(query, base)
-        cards, found = _searched(desk, narrowed, base, wanted, clock)
+        cards, lede = _searched(desk, _narrowed(query, base), base, wanted, clock)
         took = round(1000 * (time.monotonic() - began))
         days = [Day("", "", "", cards)] if cards else []
-        made = _page(desk, wanted, f"{found}, {took} ms", days, looking=True)
-        notes = [note_line(note, clock) for note in matching_notes(desk.notes(), narrowed)[:PAGE]]
-        return msgspec.structs.replace(made, notes=notes)
-    offset = int(wanted.cursor) if wanted.cursor.isdigit() and len(wanted.cursor) < 9 else 0
-    total = desk.store.totals((), base)[0]
+        made = _page(desk, wanted, f"{lede}, {took} ms", days, looking=True)
+        found = matching_notes(desk.notes(), _narrowed(query, base))[:PAGE]
+        notes = [note_line(note, clock) for note in found]
+        return msgspec.structs.replace(made, notes=notes, remarks=remarks)
+    rows, total, lede = _listed(desk, wanted, base, query)
+    offset = _offset(wanted, total)
+    days = list(
+        _by_day(desk, with_lineage(desk.store, rows[:PAGE]), clock, wanted, base=base, query=query)
+    )
+    pager = _pager(wanted, offset, len(rows[:PAGE]), total)
+    made = _page(desk, wanted, lede, days)
+    return msgspec.structs.replace(made, pager=pager, remarks=remarks)
+
+
+def _listed(
+    desk: Desk, wanted: Wanted, base: Filter, query: Query
+) -> tuple[list[SessionRow], int, str]:
+    """Return the sessions of one page of the list, how many there are, and what they sum up to."""
     if wanted.standing == "open":
-        rows = open_ones(desk.store, base, desk.now(), desk.clock())
-        more = ""
-    else:
-        some = msgspec.structs.replace(base, limit=PAGE + 1, offset=offset)
-        rows = [row for row in desk.store.sessions(some) if query.takes(sum(row.ticks.values()))]
-        more = f"{offset + PAGE}" if len(rows) > PAGE else ""
-        rows = rows[:PAGE]
-    lede = _sums(total) if wanted.standing != "open" else several(len(rows), "session")
-    days = list(_by_day(desk, with_lineage(desk.store, rows), clock, wanted))
-    left = max(total.sessions - offset - len(rows), 0)
-    return _page(desk, wanted, lede, days, more=more, left=left)
+        rows = [
+            row
+            for row in open_ones(desk.store, base, desk.now(), desk.clock())
+            if _priced(row, query)
+        ]
+        return rows, len(rows), several(len(rows), "session")
+    if query.ticks_over is not None or query.ticks_under is not None:
+        rows = [row for row in desk.store.sessions(base) if _priced(row, query)]
+        ticks = sum(sum(row.ticks.values()) for row in rows)
+        lede = f"{several(len(rows), 'session')}, {money(ticks)}"
+        return rows[_offset(wanted, len(rows)) :], len(rows), lede
+    total = desk.store.totals((), base)[0]
+    some = msgspec.structs.replace(base, limit=PAGE, offset=_offset(wanted, total.sessions))
+    return list(desk.store.sessions(some)), total.sessions, _sums(total)
+
+
+def _offset(wanted: Wanted, total: int) -> int:
+    offset = int(wanted.cursor) if wanted.cursor.isdecimal() and len(wanted.cursor) < 9 else 0
+    return offset if offset < total else 0
+
+
+def _pager(wanted: Wanted, offset: int, number: int, total: int) -> Pager | None:
+    """Return the ways through a list of several pages; None when it is one."""
+    if total <= PAGE or wanted.standing == "open":
+        return None
+    last = (total - 1) // PAGE * PAGE
+    return Pager(
+        f"{offset + 1:,} to {offset + number:,} of {total:,}",
+        wanted.href() if offset else "",
+        wanted.href(cursor=f"{max(offset - PAGE, 0)}" if offset > PAGE else "") if offset else "",
+        wanted.href(cursor=f"{offset + PAGE}") if offset + PAGE < total else "",
+        wanted.href(cursor=f"{last}") if offset + PAGE < total else "",
+    )
+
+
+# -- what is typed --------------------------------------------------------------------------
+
+
+def unknown_filters(text: str) -> list[str]:
+    """Say which words of a query look like filters and are none."""
+    names = [name for name, _, _ in SYNTAX]
+    remarks = []
+    for name, value in _FILTER_LIKE.findall(re.sub(r'"[^"]*"', "", text[:400])):
+        if name not in names:
+            known = ", ".join(f"{one}:" for one in names)
+            remarks.append(f"{name}: is not a filter, so it was searched as text. Filters: {known}")
+        elif not value:
+            example = next(example for one, example, _ in SYNTAX if one == name)
+            remarks.append(f"{name}: needs a value, such as {example}")
+    return list(dict.fromkeys(remarks))[:3]
+
+
+def _with_cost(query: Query, wanted: Wanted) -> Query:
+    """Return a query with the least cost that the address asks for."""
+    if not wanted.cost:
+        return query
+    return msgspec.structs.replace(query, ticks_over=parse(f"cost>{wanted.cost}").ticks_over)
+
+
+def suggestions(desk: Desk, text: str, clock: Clock) -> tuple[list[Card], str]:
+    """Return the sessions to offer while somebody types, and how many matches there are."""
+    try:
+        query = parse(text[:400], prefix_last=True)
+    except BadQuery as error:
+        return [], error.message
+    if not query.match or query.lists_sessions:
+        rows = desk.store.sessions(msgspec.structs.replace(_filter(Wanted(), query), limit=5))
+        return [card(desk, row, clock, drawn=False) for row in rows], ""
+    wanted = Wanted(q=text)
+    base = _filter(wanted, query)
+    return _searched(desk, _narrowed(query, base), base, wanted, clock, most=SUGGESTED)
 
 
 def _page(
@@ -136,8 +266,6 @@ def _page(
     lede: str,
     days: list[Day],
     *,
-    more: str = "",
-    left: int = 0,
     wrong: BadQuery | None = None,
     looking: bool = False,
 ) -> ListPage:
@@ -145,10 +273,10 @@ def _page(
         wanted,
         lede,
         days,
-        list(_choices(desk, wanted)),
+        list(_choices(wanted)),
         list(_sorts(wanted, looking=looking)),
-        wanted.href(cursor=more) if more else "",
-        f"{left:,} more" if left else "More",
+        _controls(desk, wanted),
+        None,
         wrong.message if wrong else "",
         (wrong.hint or "") if wrong else "",
     )
@@ -183,54 +311,137 @@ def _filter(wanted: Wanted, query: Query) -> Filter:
     )
 
 
-def _choices(desk: Desk, wanted: Wanted) -> Iterator[Choice]:
-    if wanted.project:
-        yield Choice(clean(wanted.project)[:40], wanted.href(project=""), on=True)
-    if wanted.model:
-        yield Choice(clean(wanted.model)[:40], wanted.href(model=""), on=True)
-    if wanted.after or wanted.before:
-        said = f"{wanted.after or '…'} to {wanted.before or 'now'}"
-        yield Choice(clean(said)[:40], wanted.href(after="", before=""), on=True)
+def _priced(row: SessionRow, query: Query) -> bool:
+    ticks = sum(row.ticks.values())
+    over, under = query.ticks_over, query.ticks_under
+    return (over is None or ticks > over) and (under is None or ticks < under)
+
+
+def _choices(wanted: Wanted) -> Iterator[Choice]:
+    """Return the filters that are on, to be taken off, and those that are one click away."""
+    chosen = {
+        "project": wanted.project,
+        "model": wanted.model,
+        "agent": agent_label(wanted.agent) if wanted.agent else "",
+        "after": f"since {wanted.after}" if wanted.after else "",
+        "before": f"before {wanted.before}" if wanted.before else "",
+        "cost": f"over ${wanted.cost}" if wanted.cost else "",
+    }
+    for name, label in chosen.items():
+        if label:
+            yield Choice(clean(label)[-40:], wanted.href(**{name: ""}), on=True)
     is_open = wanted.standing == "open"
-    yield Choice("waits or runs", wanted.href(standing="" if is_open else "open"), on=is_open)
+    yield Choice("active", wanted.href(standing="" if is_open else "open"), on=is_open)
     for name, said in _OUTCOMES:
         is_on = wanted.outcome == name
         yield Choice(said, wanted.href(outcome="" if is_on else name), on=is_on)
-    agents = sorted(f"{one.key[0]}" for one in desk.store.totals(["agent"]) if one.key[0])
-    for name in agents if len(agents) > 1 else ():
-        is_on = wanted.agent == name
-        from thence.serve.agents import agent_label
 
-        yield Choice(agent_label(name), wanted.href(agent="" if is_on else name), on=is_on)
+
+def _controls(desk: Desk, wanted: Wanted) -> list[Control]:
+    """Return the filters that have a list of values."""
+    projects, agents, models = _options(desk)
+    return [
+        Control("project", "Project", _chosen(projects, wanted.project)),
+        Control("agent", "Agent", _chosen(agents, wanted.agent)),
+        Control("model", "Model", _chosen(models, wanted.model)),
+    ]
+
+
+def _chosen(options: Sequence[tuple[str, str]], value: str) -> list[Option]:
+    known = [Option(one, label, one == value) for one, label in options]
+    if value and not any(option.is_chosen for option in known):
+        known.insert(0, Option(value, clean(value)[-40:], is_chosen=True))
+    return known
+
+
+_Options = tuple[list[tuple[str, str]], list[tuple[str, str]], list[tuple[str, str]]]
+_OPTIONS: WeakKeyDictionary[Desk, tuple[float, _Options]] = WeakKeyDictionary()
+
+
+def _options(desk: Desk) -> _Options:
+    """Return projects, agents and models as (value, label), the ones with most sessions first."""
+    now = time.monotonic()
+    known = _OPTIONS.get(desk)
+    if known is None or now - known[0] > OPTIONS_MAX_AGE_S:
+        names = [
+            [f"{total.key[0]}" for total in _most_first(desk.store.totals([group])) if total.key[0]]
+            for group in ("project", "agent", "model")
+        ]
+        labels = unique_labels(names[0])
+        options = (
+            [(name, labels[name]) for name in names[0]],
+            [(name, agent_label(name)) for name in names[1]],
+            [(name, clean(name)[:60]) for name in names[2]],
+        )
+        known = now, options
+        _OPTIONS[desk] = known
+    return known[1]
+
+
+def _most_first(totals: Sequence[Total]) -> list[Total]:
+    return sorted(totals, key=lambda total: -total.sessions)[:200]
 
 
 def _sums(total: Total) -> str:
     parts = [several(total.sessions, "session"), money(total.ticks, total.unpriced)]
     if total.dead:
-        parts.append(f"{money(total.dead)} of it discarded")
+        parts.append(f"{money(total.dead)} on discarded branches")
     return ", ".join(parts)
 
 
-def _by_day(desk: Desk, rows: Sequence[SessionRow], clock: Clock, wanted: Wanted) -> Iterator[Day]:
-    """Group a list by days where it is in their order."""
+def _by_day(
+    desk: Desk,
+    rows: Sequence[SessionRow],
+    clock: Clock,
+    wanted: Wanted,
+    *,
+    base: Filter,
+    query: Query,
+) -> Iterator[Day]:
+    """Group a list by days where it is in their order; a heading sums up all of its day."""
     if _sort(wanted) != "recent":
         if rows:
             yield Day("", "", "", [card(desk, row, clock) for row in rows])
         return
     today = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone).date()
-    groups: dict[str, list[tuple[SessionRow, int]]] = {}
-    name = ""
+    groups: dict[int, list[tuple[SessionRow, int]]] = {}
+    back = 0
     for row, depth in descent(rows):
         if not depth:  # what comes from a session stands with it
             last = clock.of(row.session.ended_at)
-            back = (today - last.date()).days if last else 9
-            name = {0: "Today", 1: "Yesterday"}.get(back, "Earlier" if back > 6 else f"{last:%A}")
-        groups.setdefault(name, []).append((row, depth))
-    for name, some in groups.items():
-        ticks = sum(sum(row.ticks.values()) for row, _ in some)
+            back = min((today - last.date()).days if last else 7, 7)
+        groups.setdefault(back, []).append((row, depth))
+    is_priced = query.ticks_over is not None or query.ticks_under is not None
+    sums: dict[int, str] = {}
+    if wanted.standing != "open" and not is_priced:
+        sums = _sums_by_day(desk, base, today, clock, with_earlier=7 in groups)
+    for back, some in groups.items():
         cards = [msgspec.structs.replace(card(desk, r, clock), depth=d) for r, d in some]
-        date = clock.day(some[0][0].session.ended_at) if name != "Earlier" else ""
-        yield Day(name, date, f"{several(len(some), 'session')}, {money(ticks)}", cards)
+        day = today - timedelta(days=back)
+        name = {0: "Today", 1: "Yesterday", 7: "Earlier"}.get(back, f"{day:%A}")
+        shown = clock.day(some[0][0].session.ended_at) if back < 7 else ""
+        yield Day(name, shown, sums.get(back, ""), cards)
+
+
+def _sums_by_day(
+    desk: Desk, base: Filter, today: date, clock: Clock, *, with_earlier: bool
+) -> dict[int, str]:
+    """Say of each of the last days, by how long ago it was, who worked then and what was spent."""
+    week = millis(midnight(today - timedelta(days=6), clock.zone))
+    recent = msgspec.structs.replace(base, after=max(base.after or week, week))
+    sums = {}
+    for total in totals_by_day(desk.store, recent, clock.zone):
+        with contextlib.suppress(ValueError):
+            back = (today - date.fromisoformat(total.key[0] or "")).days
+            sums[back] = _sum(total)
+    if with_earlier:
+        earlier = msgspec.structs.replace(base, before=min(base.before or week, week))
+        sums[7] = _sum(desk.store.totals((), earlier)[0])
+    return sums
+
+
+def _sum(total: Total) -> str:
+    return f"{several(total.sessions, 'session')}, {money(total.ticks, total.unpriced)}"
 
 
 def _narrowed(query: Query, base: Filter) -> Query:
@@ -247,38 +458,60 @@ def _narrowed(query: Query, base: Filter) -> Query:
 
 
 def _searched(
-    desk: Desk, narrowed: Query, base: Filter, wanted: Wanted, clock: Clock
+    desk: Desk,
+    narrowed: Query,
+    base: Filter,
+    wanted: Wanted,
+    clock: Clock,
+    *,
+    most: int = PAGE,
 ) -> tuple[list[Card], str]:
-    """List the sessions in which something was found, each with the sentence it is in."""
+    """List the sessions that match, each with the sentences that do and how many there are."""
     answer = desk.store.search(narrowed, HITS)
-    first: dict[str, list[Found]] = {}
+    matches: dict[str, list[Found]] = {}
     for one in answer.found:
         if base.agent is None or one.session_uid.startswith(f"{base.agent}:"):
-            first.setdefault(one.session_uid, []).append(one)
-    found = with_lineage(desk.store, list(desk.store.sessions(Filter(uids=tuple(first)))))
-    rows = {row.session.session_uid: row for row in found}
-    order = list(first)
+            matches.setdefault(one.session_uid, []).append(one)
+    uids = tuple(matches)
+    stored = with_lineage(desk.store, list(desk.store.sessions(Filter(uids=uids))))
+    rows = {row.session.session_uid: row for row in stored}
+    order = list(matches)
     if wanted.sort in SORTS:
         order.sort(key=lambda uid: _RANKS[wanted.sort](rows[uid]) if uid in rows else "")
         order.reverse()
     shown = {
-        uid: first[uid][0]
-        for uid in order[:PAGE]
+        uid: matches[uid][:SNIPPETS]
+        for uid in order[:most]
         if uid in rows and (wanted.standing != "open" or desk.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
-    told = hits(Answer(list(shown.values())), narrowed, desk.store.blobs)
+    looked_at = Answer([one for some in shown.values() for one in some])
+    left = iter(hits(looked_at, narrowed, desk.store.blobs).hits)
     cards = []
-    for uid, hit in zip(shown, told.hits, strict=True):
-        made = card(desk, rows[uid], clock)
-        href = address(uid, hit.shown_at)
-        said = hit.snippet if hit.unread is None else f"cannot be read: {hit.unread}"
-        cards.append(msgspec.structs.replace(made, snippet=marked(near(said)), href=href))
-    number = sum(map(len, first.values()))
+    for uid, some in shown.items():
+        snippets = [
+            Snippet(
+                address(uid, hit.shown_at, wanted.q),
+                marked(near(hit.snippet))
+                if hit.unread is None
+                else escape(f"cannot be read: {hit.unread}"),
+            )
+            for hit in (next(left) for _ in some)
+        ]
+        made = card(desk, rows[uid], clock, drawn=most == PAGE)
+        count = len(matches[uid])
+        cards.append(
+            msgspec.structs.replace(
+                made,
+                snippets=snippets,
+                href=snippets[0].href,
+                hits=several(count, "match") if count > 1 else "",
+            )
+        )
+    number = sum(map(len, matches.values()))
     least = "at least " if answer.capped or number >= HITS else ""
-    said = f"{least}{several(number, 'hit')} in {several(len(first), 'session')}"
-    said = said if first else "nothing found"
-    return cards, "; ".join(filter(None, (said, answer.explanation, *answer.hints)))
+    said = f"{least}{several(number, 'match')} in {several(len(matches), 'session')}"
+    return cards, "; ".join(filter(None, (said if matches else "no match", answer.explanation)))
 
 
 def near(snippet: str) -> str:

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup, escape
@@ -46,6 +47,8 @@ AROUND: Final = 3
 """Lines shown around a change."""
 
 _LINK: Final = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,2000}\Z", re.IGNORECASE)
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^`\n]*)")
+_DIRECTED: Final = ("paragraph_open", "bullet_list_open", "ordered_list_open", "blockquote_open")
 _LANGUAGES: Final = frozenset(
     [
         "bash",
@@ -210,7 +213,7 @@ class _Renderer(RendererHTML):
     ) -> str:
         """Open a heading as a paragraph in bold: the page has an outline of its own."""
         del options, env
-        return f'<p class="md-h md-{escape(tokens[idx].tag)}">'
+        return f'<p class="md-h md-{escape(tokens[idx].tag)}" dir="auto">'
 
     def heading_close(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
@@ -241,6 +244,13 @@ class _Renderer(RendererHTML):
     td_open = th_open = _cell
 
 
+def _direct(state: StateCore) -> None:
+    """Let each block of text run in the direction of its own first letters."""
+    for token in state.tokens:
+        if token.nesting == 1 and token.type in _DIRECTED:
+            token.attrSet("dir", "auto")
+
+
 def _any(url: str) -> bool:
     del url
     return True
@@ -248,8 +258,10 @@ def _any(url: str) -> bool:
 
 def _reader() -> MarkdownIt:
     """Make a reader: CommonMark with tables and strikethrough, raw HTML off."""
-    made = MarkdownIt("commonmark", {"html": False, "linkify": False}, renderer_cls=_Renderer)
+    options = {"html": False, "linkify": False, "breaks": True}
+    made = MarkdownIt("commonmark", options, renderer_cls=_Renderer)
     made.enable(["table", "strikethrough"])
+    made.core.ruler.push("direction", _direct)
     # The renderer decides which links are any, and says what the others were.
     made.validateLink = _any  # type: ignore[method-assign]
     return made
@@ -268,6 +280,43 @@ def render(text: str) -> Markup:
         return Markup(_MARKDOWN.render(text))  # noqa: S704 - every text in it was escaped above
     except RecursionError:
         return _plain(text)
+
+
+def typed(text: str) -> Markup:
+    """Show a text as it was typed: every character and line; only fenced code becomes a block."""
+    text = clean_text(text)
+    if len(text) > LONGEST:
+        return _plain(text)
+    out, start, lines = Markup(""), 0, text.split("\n")
+    at = 0
+    unclosed = {"`": LONGEST, "~": LONGEST}  # lengths of fences that no later line closes
+    while at < len(lines):
+        opening = _FENCE.fullmatch(lines[at])
+        if opening is None or len(opening[1]) >= unclosed[opening[1][0]]:
+            at += 1
+            continue
+        end = _fence_end(lines, at, opening[1])
+        if end is None:
+            unclosed[opening[1][0]] = len(opening[1])
+            continue
+        out += _typed_lines(lines[start:at])
+        out += code_block("\n".join(lines[at + 1 : end]), opening[2].strip().partition(" ")[0])
+        start = at = end + 1
+    return out + _typed_lines(lines[start:])
+
+
+def _fence_end(lines: Sequence[str], at: int, mark: str) -> int | None:
+    """Return the line that closes a fence; an open one is no fence but text."""
+    for number in range(at + 1, len(lines)):
+        line = lines[number].strip()
+        if len(line) >= len(mark) and not line.strip(mark[0]):
+            return number
+    return None
+
+
+def _typed_lines(lines: Sequence[str]) -> Markup:
+    text = "\n".join(lines).strip("\n")
+    return Markup('<div class="typed" dir="auto">{}</div>').format(text) if text else Markup("")
 
 
 def _plain(text: str) -> Markup:

@@ -12,6 +12,7 @@ from thence.format.figures import clean, money, project, several, short_id, size
 from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.memory.bills import totals_by_day
+from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import promised
 from thence.memory.recall import with_lineage
 from thence.memory.standing import Risk, Standing, open_ones
@@ -55,6 +56,8 @@ class Promise(msgspec.Struct, frozen=True):
     text: str
     href: str
     project: str
+    key: str = ""
+    """Its name, to dismiss it by."""
 
 
 class NowPage(msgspec.Struct, frozen=True):
@@ -115,14 +118,14 @@ def page(desk: Desk, clock: Clock) -> NowPage:
 
 def _heading(waiting: int) -> str:
     if not waiting:
-        return "Nothing waits for you"
+        return "Nothing needs you"
     return f"{several(waiting, 'session')} {'waits' if waiting == 1 else 'wait'} for you"
 
 
 def _lede(running: int, risks: int) -> str:
     parts = [
-        f"{running} {'runs' if running == 1 else 'run'}" if running else "none runs",
-        f"{risks} about to be deleted by their agent" if risks else "",
+        f"{running} running" if running else "none running",
+        f"{risks} will soon be deleted by their agent" if risks else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -228,7 +231,7 @@ def _week(desk: Desk) -> list[tuple[str, int, str]]:
 
 def _promises(desk: Desk) -> tuple[list[Promise], int]:
     back = int((desk.clock() - DAYS * 86_400) * 1000)
-    found = promised(desk.store, Filter(after=back, limit=100))
+    found = promised(desk.store, Filter(after=back, limit=100), dismissed_todos(desk.home))
     return [_promise(one) for one in found[:FEW]], max(len(found) - FEW, 0)
 
 
@@ -236,4 +239,4 @@ def _promise(told: dict[str, JSON]) -> Promise:
     event, cwd = told["event_id"], told["cwd"]
     href = address(told["session_uid"], event if isinstance(event, int) else None)
     where = project(cwd if isinstance(cwd, str) else None)
-    return Promise(clean(one_line(told["text"], 90)), href, where)
+    return Promise(clean(one_line(told["text"], 90)), href, where, todo_key(told))

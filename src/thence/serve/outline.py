@@ -201,9 +201,11 @@ class Outline:
             places = list(chart.branches[row.number].events)
             said = f"Discarded branch, {self.drawing.much(places)}"
         elif row.kind == "copied":
-            said = "Copied from the session before"
+            said = "Copied from the original session"
         elif row.kind == "agent":
-            said = clean(chart.agent_name(chart.channel_of(row)))
+            name = clean(chart.agent_name(chart.channel_of(row)))
+            task = said.removeprefix("asked a subagent: ") if row.number < 0 else ""
+            said = f"{name}: {task}" if task else name
         elif row.kind == "test":
             call = chart.calls.get(block.call or "")
             bad = call is not None and call.outcome.is_red
@@ -211,7 +213,8 @@ class Outline:
         elif row.kind == "interrupted":
             said = f"Interrupted: {said.removeprefix('ran ')}"
         else:
-            said = said.rpartition("/")[2] if row.kind == "edit" else said.removeprefix("ran ")
+            name = block.summary.rpartition("/")[2] if row.kind == "edit" else block.summary
+            said = clean(one_line(name.removeprefix("ran "), 80))
         return Entry(self.href(row), row.kind, said or row.kind, turn, end, bad)
 
     # -- the map ------------------------------------------------------------------------

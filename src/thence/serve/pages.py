@@ -8,37 +8,63 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from litestar import Request, Response, get
-from litestar.exceptions import NotFoundException
+from litestar import Request, Response, get, post
+from litestar.exceptions import NotFoundException, PermissionDeniedException
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Redirect
 
 from thence import __version__
 from thence.errors import NotReadable
+from thence.format import forms
 from thence.format.figures import clean, several, short, short_id, size
 from thence.format.joins import time_of
-from thence.format.whole import Part
+from thence.format.whole import Part, Whole
 from thence.memory.account import Digest
 from thence.memory.derivation import DIGEST
+from thence.memory.dismissals import set_dismissed
+from thence.memory.pins import set_pinned
 from thence.memory.recall import with_lineage
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
-from thence.memory.zones import zone_named
-from thence.serve import cost_page, list_page, now_page, pattern_page, spills, store_page
+from thence.memory.zones import millis, zone_named
+from thence.serve import (
+    cost_page,
+    list_page,
+    now_page,
+    pattern_page,
+    projects,
+    spills,
+    store_page,
+    year,
+)
 from thence.serve.agents import agent_class, agent_label
+from thence.serve.cards import named, working_time
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.days import RANGES
 from thence.serve.desk import AtDesk, Desk
-from thence.serve.head import Inherited, address, head, note_line, tail
+from thence.serve.finding import Matches, find, paths_of
+from thence.serve.head import (
+    Head,
+    Inherited,
+    address,
+    agent_head,
+    event_address,
+    head,
+    note_line,
+    tail,
+)
 from thence.serve.items import Window
+from thence.serve.labels import project_label, project_root
 from thence.serve.outline import Outline
 from thence.serve.view import Drawing
 
@@ -49,12 +75,17 @@ TEMPLATES: Final = Path(__file__).parent / "web" / "templates"
 NAV: Final = (
     ("now", "/", "Now"),
     ("sessions", "/sessions", "Sessions"),
+    ("projects", "/projects", "Projects"),
     ("costs", "/costs", "Costs"),
     ("patterns", "/patterns", "Patterns"),
     ("store", "/store", "Store"),
 )
 LATELY: Final = 2 * 86_400.0
 """Seconds for which a session may be expected to go on."""
+NEIGHBOURS: Final = 50
+"""Sessions among which the one that ended before another is looked for."""
+PIN_WAIT_S: Final = 10.0
+"""Seconds that pinning waits for a sweep to end."""
 _EVENT: Final = re.compile(r"e[0-9a-f]{1,13}")
 _PART: Final = re.compile(r"(?:[bkcs]\d{1,9})?")
 _DAY: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
@@ -108,6 +139,8 @@ def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Resp
         clock=f"{datetime.fromtimestamp(desk.clock(), UTC).astimezone():%H:%M}",
         json=json,
         is_read_only=desk.is_read_only,
+        can_write=desk.writes,
+        syntax=list_page.SYNTAX,
         **given,
     )
 
@@ -134,15 +167,27 @@ def sessions(
     standing: Text = "",
     after: Text = "",
     before: Text = "",
+    cost: Text = "",
     sort: Text = "",
     cursor: Text = "",
+    typing: Text = "",
 ) -> Response[str]:
     """List sessions, or what a search found in them."""
     wanted = list_page.Wanted(
-        q, agent, project, model, outcome, standing, after, before, sort, cursor
+        q, agent, project, model, outcome, standing, after, before, cost, sort, cursor
     )
-    made = list_page.page(desk, wanted, Clock())
+    made = list_page.page(desk, wanted, Clock(), is_typing=bool(typing))
     return _shown(desk, "sessions.html", "sessions", "/api/sessions", list=made)
+
+
+@get("/suggest", include_in_schema=False, sync_to_thread=True)
+def suggest(desk: AtDesk, q: Text = "") -> Response[str]:
+    """Offer pages and sessions while somebody types into the box at the top."""
+    text = " ".join(q.split())
+    cards, lede = list_page.suggestions(desk, q, Clock())
+    places = [(href, label) for _, href, label in NAV if label.lower().startswith(text.lower())]
+    href = list_page.Wanted(q=q).href()
+    return _html("suggest.html", places=places, cards=cards, lede=lede, all=href, q=text)
 
 
 @get("/costs", include_in_schema=False, sync_to_thread=True)
@@ -156,8 +201,9 @@ def costs(
     model: Text = "",
     day: Text = "",
     tz: Text = "",
+    form: Text = "",
 ) -> Response[str]:
-    """Show what was spent."""
+    """Show what was spent, or give it as a table for a spreadsheet."""
     wanted = cost_page.Wanted(
         by if by in cost_page.BYS else "model",
         days if days in RANGES else 30,
@@ -167,6 +213,9 @@ def costs(
         day if _is_day(day) else "",
         tz,
     )
+    if form == "csv":
+        headers = {"content-disposition": f'attachment; filename="costs-by-{wanted.by}.csv"'}
+        return Response(cost_page.as_csv(desk, wanted), media_type="text/csv", headers=headers)
     made = cost_page.page(desk, wanted)
     return _shown(desk, "costs.html", "costs", f"/api/costs?by={wanted.by}", costs=made)
 
@@ -176,6 +225,31 @@ def _is_day(text: str) -> bool:
         return _DAY.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
     except ValueError:
         return False
+
+
+@get("/year", include_in_schema=False, sync_to_thread=True)
+def year_of_work(request: Request[Any, Any, Any], desk: AtDesk, tz: Text = "") -> Response[str]:
+    """Show the days of a year and the tools that were used lately."""
+    made = year.year(desk, Clock(zone_named(tz)))
+    if "hx-request" in request.headers:
+        return _html("_year.html", year=made)
+    return _shown(desk, "year.html", "now", "", year=made)
+
+
+@get("/projects", include_in_schema=False, sync_to_thread=True)
+def all_projects(desk: AtDesk) -> Response[str]:
+    """List the projects."""
+    made = projects.projects(desk, Clock())
+    return _shown(desk, "projects.html", "projects", "", projects=made)
+
+
+@get("/projects/one", include_in_schema=False, sync_to_thread=True)
+def one_project(desk: AtDesk, path: Text = "") -> Response[str]:
+    """Show one project: its sessions, what they cost, its files and to-dos."""
+    made = projects.page(desk, path, Clock())
+    if made is None:
+        raise NotFoundException("no session works in this folder")
+    return _shown(desk, "project.html", "projects", "", made=made)
 
 
 @get("/patterns", include_in_schema=False, sync_to_thread=True)
@@ -196,6 +270,40 @@ def store(desk: AtDesk) -> Response[str]:
 
 
 # -- one session ----------------------------------------------------------------------------
+
+
+class Finder(msgspec.Struct, frozen=True):
+    """The box that finds words in one session: what it looks for, and where the page stands."""
+
+    query: str = ""
+    count: int = 0
+    position: int = 0
+    """Of the match that is shown, from 1; 0 when none is."""
+    previous: str = ""
+    next: str = ""
+    event: str = ""
+    """The event that the page is opened at."""
+    terms: str = "[]"
+    """The words to mark, as JSON."""
+
+
+def _finder(base: str, query: str, event: str, matches: Matches) -> Finder:
+    """Return the box with the neighbours of the event that is shown."""
+    events = [match.event for match in matches.matches]
+    terms = msgspec.json.encode(matches.terms).decode()
+    if not events:
+        return Finder(query, event=event, terms=terms)
+    at = matches.position(event)
+    before, after = events[at - 1 if at > 0 else -1], events[(at + 1) % len(events)]
+    return Finder(
+        query,
+        len(events),
+        at + 1,
+        event_address(base, before, query),
+        event_address(base, after, query),
+        event,
+        terms,
+    )
 
 
 class _Session:
@@ -219,6 +327,18 @@ class _Session:
         uids = tuple(edge.uid(flavor) for edge in self.row.edges[:50])
         found = self.desk.store.sessions(Filter(uids=uids)) if uids else ()
         return {row.session.native_session_id: row.session.session_uid for row in found}
+
+    def head(self) -> Head:
+        """Return what stands over it."""
+        working = working_time(self.desk, self.row)
+        made = head(self.row, self.standing, self.clock, self.kept(), working=working)
+        folder = self.row.session.cwd
+        return msgspec.structs.replace(
+            made,
+            title=named(self.desk, self.row),
+            project=project_label(self.desk, folder),
+            project_path=project_root(folder or ""),
+        )
 
     def drawing(self, chart: Chart | None = None) -> Drawing:
         """Return what draws its chart, or that of its end; ties lead to stored sessions."""
@@ -265,6 +385,18 @@ class _Session:
         passed = self.desk.clock() - last.timestamp() if last else LATELY
         return f"/api{self.base}/live?last=1" if self.standing or passed < LATELY else ""
 
+    def neighbours(self) -> tuple[str, str]:
+        """Return the addresses of the sessions that ended just after and just before this one."""
+        ended = time_of(self.row.session.ended_at)
+        if ended is None:
+            return "", ""
+        store, end = self.desk.store, self.row.session.ended_at or ""
+        after = store.sessions(Filter(after=millis(ended) + 1, order="oldest", limit=1))
+        before = store.sessions(Filter(before=millis(ended), order="recent", limit=NEIGHBOURS))
+        newer = next((address(row.session.session_uid) for row in after), "")
+        older = (row.session for row in before if (row.session.ended_at or "") < end)
+        return newer, next((address(session.session_uid) for session in older), "")
+
     def settled(self, drawing: Drawing, window: Window) -> str:
         """Name the last row that will not change any more; what follows is drawn anew."""
         chart = drawing.chart
@@ -291,10 +423,13 @@ class _Session:
             "left_out": 0,
             "digest": None,
             "again": "",
+            "finder": Finder(),
             "settled": "",
             "live": "",
             "base": self.base,
-            "head": head(self.row, self.standing, self.clock, self.kept()),
+            "neighbours": self.neighbours(),
+            "is_pinned": self.row.pinned,
+            "head": self.head(),
             "written": [
                 note_line(note, self.clock)
                 for note in self.desk.notes()
@@ -307,25 +442,31 @@ class _Session:
 @get("/sessions/{uid:str}", include_in_schema=False, sync_to_thread=True)
 def session(
     desk: AtDesk,
-    *,
     uid: FromPath[str],
+    *,
     at: Text = "",
+    q: Text = "",
     end: Text = "",
     whole: Text = "",
     own: Text = "",
 ) -> Response[str]:
-    """Show one session, behind what it continues unless only its own part is wanted."""
+    """Show one session, from its start, its end or around an event, with words marked.
+
+    What it continues stands before it, unless only its own part is wanted.
+    """
     one = _Session(desk, uid)
     wanted = at if _EVENT.fullmatch(at) else ""
     if not whole and not charts_of(desk).at_hand(one.row):
-        again = f"{one.base}?whole=1" + (f"&at={wanted}" if wanted else "")
-        return one.shown(again=again)
+        return one.shown(again=_once_more(one.base, wanted, q, end))
     try:
         drawing = one.drawing()
     except (NotReadable, OSError):
         return one.shown(digest=_digest(desk, one.uid))
-    to_end = end == "1" or (end != "0" and one.standing in ("running", "waiting"))
-    window = drawing.main(wanted or None, end=to_end)
+    matches = find(one.chart, q) if q else Matches()
+    is_known = bool(wanted) and one.chart.find(wanted) is not None
+    if not is_known and matches.matches:
+        wanted = matches.matches[0].event
+    window = drawing.main(wanted or None, end=end == "1", terms=matches.terms)
     outline = Outline(drawing, window, one.clock, one.base)
     entries, left = outline.entries()
     told = desk.now().live.get(one.uid)
@@ -339,7 +480,26 @@ def session(
         left_out=left,
         settled=one.settled(drawing, window),
         live=one.live(),
+        finder=_finder(one.base, q, wanted, matches),
     )
+
+
+def _once_more(base: str, event: str, query: str, end: str) -> str:
+    """Return the address at which a large session is laid out while the reader waits."""
+    asked = {"whole": "1", "at": event, "q": query, "end": end}
+    fields = urlencode({name: value for name, value in asked.items() if value})
+    return f"{base}?{fields}" + (f"#{event}" if event else "")
+
+
+@get("/sessions/{uid:str}/find", include_in_schema=False, sync_to_thread=True)
+def found_in(desk: AtDesk, uid: FromPath[str], q: Text = "") -> dict[str, Any]:
+    """Return the events of a session that have some words, each with the row that shows it."""
+    one = _Session(desk, uid)
+    drawing = one.drawing()
+    matches = find(one.chart, q)
+    paths = paths_of(one.chart)
+    rows = [[match.event, drawing.row_id(paths.row(match.row))] for match in matches.matches]
+    return {"terms": matches.terms, "matches": rows}
 
 
 def _digest(desk: Desk, uid: str) -> Digest:
@@ -426,6 +586,65 @@ def spill(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[st
     return Response(desk.redacted(found), media_type="text/plain", headers=headers)
 
 
+@get("/sessions/{uid:str}/export/{form:str}", include_in_schema=False, sync_to_thread=True)
+def export(desk: AtDesk, uid: FromPath[str], form: FromPath[str]) -> Response[str]:
+    """Give a session as a file to share, as it is stored: secrets are redacted."""
+    one = _Session(desk, uid)
+    if form not in _EXPORTS:
+        raise NotFoundException(f"no such export: {form}")
+    write, media_type, ending = _EXPORTS[form]
+    body = "\n".join(write(desk.whole(one.row).whole))
+    name = re.sub(r"[^A-Za-z0-9-]", "", one.row.session.native_session_id)[:13] or "session"
+    headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
+    body = body.encode("utf-8", "replace").decode()
+    return Response(body, media_type=media_type, headers=headers)
+
+
+class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether a session is to be pinned."""
+
+    pinned: bool
+
+
+@post("/sessions/{uid:str}/pin", include_in_schema=False, sync_to_thread=True, status_code=200)
+def pin(desk: AtDesk, uid: FromPath[str], data: JSONBody[Pin]) -> dict[str, bool]:
+    """Pin a session, so that no storage limit removes it, or unpin it."""
+    if not desk.writes:
+        raise PermissionDeniedException("this store is read-only")
+    with desk.store.sweeping(PIN_WAIT_S):
+        set_pinned(desk.store, [desk.row(uid)], is_pinned=data.pinned)
+    return {"pinned": data.pinned}
+
+
+class Dismissal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A to-do, and whether it is to be dismissed."""
+
+    todo: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{24}$")]
+    dismissed: bool
+
+
+@post("/todos/dismissed", include_in_schema=False, sync_to_thread=True, status_code=200)
+def dismiss(desk: AtDesk, data: JSONBody[Dismissal]) -> dict[str, bool]:
+    """Dismiss a to-do, or show it again."""
+    if not desk.writes:
+        raise PermissionDeniedException("this store is read-only")
+    set_dismissed(desk.home, data.todo, is_dismissed=data.dismissed)
+    return {"dismissed": data.dismissed}
+
+
+def _json_lines(whole: Whole) -> Iterator[str]:
+    for line in forms.lines(whole):
+        yield msgspec.json.encode(line).decode()
+
+
+_EXPORTS: Final[dict[str, tuple[Callable[[Whole], Iterator[str]], str, str]]] = {
+    "markdown": (forms.markdown, "text/markdown", "md"),
+    "html": (forms.page, "text/html", "html"),
+    "json": (_json_lines, "application/x-ndjson", "jsonl"),
+}
+"""How a session is written, and what kind of file that is."""
+
+
 @get("/sessions/{uid:str}/branch/{event:str}", include_in_schema=False, sync_to_thread=True)
 def branch(
     request: Request[Any, Any, Any], desk: AtDesk, uid: FromPath[str], event: FromPath[str]
@@ -443,6 +662,16 @@ def branch(
     return _html("rows.html", base=one.base, window=window, sub=True)
 
 
+@get("/sessions/{uid:str}/compare/{number:int}", include_in_schema=False, sync_to_thread=True)
+def compare(desk: AtDesk, uid: FromPath[str], number: FromPath[int]) -> Response[str]:
+    """Show a discarded branch beside what took its place."""
+    one = _Session(desk, uid)
+    sides = one.drawing().compared(number) if number >= 0 else None
+    if sides is None:
+        raise NotFoundException(f"no such branch: {number}")
+    return one.shown("compare.html", sides=sides)
+
+
 @get("/sessions/{uid:str}/side/{key:str}", include_in_schema=False, sync_to_thread=True)
 def side(
     desk: AtDesk,
@@ -457,9 +686,8 @@ def side(
     if window is None:
         raise NotFoundException(f"no such subagent: {key}")
     chart = one.chart
-    name = chart.agent_name(list(chart.channels)[int(key[1:])])
-    over = head(one.row, one.standing, one.clock, one.kept(), alone=name)
-    return one.shown(window=window, head=over)
+    channel = list(chart.channels)[int(key[1:])]
+    return one.shown(window=window, head=agent_head(one.head(), chart, channel, one.clock))
 
 
 # -- errors ---------------------------------------------------------------------------------
@@ -481,6 +709,8 @@ def problem(
         clock="now",
         json="",
         is_read_only=False,
+        can_write=False,
+        syntax=list_page.SYNTAX,
         status=status,
         title=title,
         hint=hint or "",
@@ -490,6 +720,7 @@ def problem(
 
 
 ROUTES: list[HTTPRouteHandler] = [
-    *(now, sessions, costs, patterns, store),
-    *(session, rows, latest, event, text, spill, branch, side),
+    *(now, year_of_work, sessions, suggest, all_projects, one_project, costs, patterns, store),
+    *(session, found_in, rows, latest, event, text, spill, branch, side),
+    *(compare, export, pin, dismiss),
 ]

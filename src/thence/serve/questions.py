@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from itertools import chain, groupby, islice
 from typing import Annotated, Any, Final, Literal
 
@@ -166,8 +167,13 @@ class Questions:
         redact: Callable[[str], str],
         decide: Decision,
         notes: Notes = tuple,
+        dismissed: Callable[[], AbstractSet[str]] = frozenset,
     ) -> None:
-        """Answer from a store and from the decisions and notes that `notes` returns."""
+        """Answer from a store and from the decisions and notes that `notes` returns.
+
+        To-dos whose names `dismissed` returns are left out.
+        """
+        self._dismissed = dismissed
         self._store, self._redact, self._write, self._notes = store, redact, decide, notes
         self._turn = threading.Lock()
 
@@ -349,7 +355,7 @@ class Questions:
                 yield f"  for: {flat(reason['prompt'], 120)}"
 
     def _todos(self, asked: Todos) -> tuple[str, Iterable[str]]:
-        found = promised(self._store, Filter(project=asked.project))
+        found = promised(self._store, Filter(project=asked.project), self._dismissed())
         return f"{len(found)} open", [
             f"{_name(one['session_uid'])} {_day(one['ended_at'])} {one['status']}: "
             f"{flat(one['text'], 160)}"

@@ -147,8 +147,9 @@ def _planned(plan: retention.Plan, desk: Desk, now: datetime) -> str:
         return f"{announcement(len(plan.by_age), start or now + timedelta(days=ANNOUNCED_DAYS))}."
     if not plan.items:
         cap = size(desk.policy.raw_soft_cap_bytes)
-        return f"Nothing goes: transcripts take {size(plan.usage_before)}, under the cap of {cap}."
-    return f"After it transcripts take {size(plan.usage_after)} of {size(plan.usage_before)}."
+        taken = size(plan.usage_before)
+        return f"Nothing will be removed: transcripts take {taken}, under the limit of {cap}."
+    return f"Afterwards transcripts take {size(plan.usage_after)} of {size(plan.usage_before)}."
 
 
 def _going(desk: Desk, item: retention.Planned) -> Going:
@@ -179,24 +180,24 @@ def _checks(desk: Desk, known: Inventory, plan: retention.Plan) -> Iterator[Chec
     behind = len(known.unsettled)
     yield Check(
         ok=not behind,
-        said="Sessions were compared with their kin",
+        said="Forks are matched to their originals",
         end=f"{behind} to come" if behind else "",
     )
-    yield Check(ok=not known.pending, said="Evictions are in every page of the store")
+    yield Check(ok=not known.pending, said="Removed data is erased from disk")
     lost = len(plan.of("drop_unanalysed"))
     yield Check(
-        ok=not lost, said="The plan loses nothing that has no digest", end=f"{lost}" if lost else ""
+        ok=not lost, said="Nothing unanalysed will be removed", end=f"{lost}" if lost else ""
     )
     risks = len(desk.risks())
     yield Check(
         ok=not risks,
-        said="Nothing that is about to be deleted is missing here",
+        said="Everything agents will delete soon is saved",
         end="thence sweep" if risks else "",
     )
     open_to = _open_to_others(desk)
     yield Check(
         ok=not open_to,
-        said="Only you can read what is kept" if not open_to else "Others can read the store",
+        said="Only you can read the store" if not open_to else "Others can read the store",
         end=open_to,
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 from markupsafe import Markup
@@ -25,8 +25,10 @@ from thence.format.records import text_of
 from thence.serve import markdown
 from thence.serve.chart import GAP, Bound, Chart, Row, RowKind, context_of
 from thence.serve.clock import Clock, When, when
-from thence.serve.items import Body, Diff, Fold, Item, Window, status_of, tests_of
+from thence.serve.finding import paths_of
+from thence.serve.items import Body, Diff, Fold, Item, Side, Window, status_of, tests_of
 from thence.serve.markdown import Line
+from thence.serve.paths import FOLDED, Step, rows_of_part
 from thence.serve.texts import (
     all_of,
     answer_line,
@@ -35,6 +37,7 @@ from thence.serve.texts import (
     first_line,
     given,
     plain,
+    pretty,
     tool_name,
     without_plugin,
 )
@@ -51,6 +54,9 @@ DRAWN: Final = 3_000
 PREVIEW: Final = 200
 """Lines of a result that are shown before the rest is asked for."""
 
+AROUND: Final = 1_000
+"""Characters that are shown before a match that is too far in to be shown from the start."""
+
 _ICONS: Final = {
     "shell": "term",
     "read": "file",
@@ -64,8 +70,6 @@ _ICONS: Final = {
     "agent": "agent",
     "plan": "check",
 }
-_FOLDED: Final = ("branch", "boundary", "agent", "copied")
-"""Kinds of rows that stand for others."""
 _VERBS: Final = (
     *("ran ", "read ", "edited ", "wrote ", "deleted ", "moved ", "searched for ", "listed "),
     *("fetched ", "searched the web for ", "asked a subagent: "),
@@ -76,6 +80,19 @@ _LANES: Final = {
     State.REPLAYED: "replayed",
     State.SIDE: "side",
 }
+
+
+_TAG: Final = re.compile(r"<[^>]*>")
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """An event that a page is opened at, and the rows that lead to it."""
+
+    event: str
+    trail: tuple[Step, ...]
+    found: tuple[int, int]
+    """Its fact, and its block there."""
+    terms: tuple[str, ...] = ()
 
 
 class Drawing:
@@ -89,55 +106,39 @@ class Drawing:
 
     # -- windows ------------------------------------------------------------------------
 
-    def main(self, at: str | None = None, *, end: bool = False) -> Window:
-        """Draw the rows of the page around an event, or the first or the last ones."""
+    def main(
+        self, at: str | None = None, *, end: bool = False, terms: Sequence[str] = ()
+    ) -> Window:
+        """Draw the rows of the page around an event, or the first or the last ones.
+
+        Every fold on the way to the event is drawn open, and the row that shows it with all of
+        its text; `terms` are the words that were looked for.
+        """
         rows = self.chart.rows
-        target = self.chart.find(at) if at else None
-        if target is None:
-            middle = len(rows) if end else 0
-            return self._window("", rows, middle, None)
-        return self._around(target)
+        goal = self._goal(at, terms) if at else None
+        if goal is None:
+            return self._window("", rows, len(rows) if end else 0, None)
+        return self._window("", rows, goal.trail[0].row, goal)
 
     def line(self, places: Sequence[int]) -> Window:
         """Draw the last rows of a part of the line, nothing that parted from it."""
         rows = self.chart.rows_of(places, parted=False)
         return self._window("", rows, len(rows), None)
 
-    def _around(self, target: tuple[int, int]) -> Window:
-        place = self._home(target)
-        rows = self.chart.rows
-        for at, row in enumerate(rows):
-            if _is_row(row, place, target) or (row.kind in _FOLDED and self._holds(row, place)):
-                return self._window("", rows, at, (place, target[1]))
-        return self._window("", rows, 0, None)
+    def _goal(self, name: str, terms: Sequence[str]) -> Goal | None:
+        """Return where an event is drawn; None when there is no such event."""
+        found = self.chart.find(name)
+        paths = paths_of(self.chart)
+        number = paths.row_number(*found) if found is not None else None
+        if found is None or number is None:
+            return None
+        event = f"e{self.chart.event_id(*found):013x}"
+        return Goal(event, tuple(paths.trail(number)), found, tuple(terms))
 
     def _home(self, target: tuple[int, int]) -> int:
-        """Give the fact whose row shows an event: of a result, that of its call."""
-        place, number = target
-        block = self.chart.facts[place].blocks[number]
-        if block.kind == "tool_result" and block.call is not None:
-            return self._callers.get(block.call, place)
-        return place
-
-    @cached_property
-    def _callers(self) -> dict[str, int]:
-        return {
-            block.call: place
-            for place, fact in enumerate(self.chart.facts)
-            for block in fact.blocks
-            if block.kind == "tool_call" and block.call is not None
-        }
-
-    def _holds(self, row: Row, place: int) -> bool:
-        chart = self.chart
-        if row.kind == "boundary" and row.number >= 0:
-            bound = chart.bounds[row.number]
-            return place in bound.places or any(self._holds(one, place) for one in bound.rows)
-        if row.kind == "agent":
-            return chart.facts[place].channel == chart.channel_of(row)
-        if row.kind in ("branch", "copied"):
-            return place in chart.row_places(row)
-        return False
+        """Return the fact whose row shows an event: of a result, that of its call."""
+        number = paths_of(self.chart).row_number(*target)
+        return target[0] if number is None else paths_of(self.chart).row(number).place
 
     def part(self, name: str, start: int = 0, end: int | None = None) -> Window | None:
         """Draw a stretch of a part of the session; None when there is no such part."""
@@ -148,26 +149,52 @@ class Drawing:
         stop = min(start + WINDOW if end is None else max(end, start), start + 2 * WINDOW)
         return self._drawn(name, rows, start, min(stop, len(rows)), None)
 
-    def rows_of_part(self, name: str) -> list[Row] | None:
-        """Give the rows of a part: the page itself, a branch, a compaction, copies, a subagent."""
-        if name == "":
-            return self.chart.rows
-        kind, number = name[0], name[1:]
-        if not number.isdigit() or len(number) > 9:
-            return None
-        return self._part(kind, int(number))
-
-    def _part(self, kind: str, at: int) -> list[Row] | None:
+    def compared(self, number: int) -> tuple[Side, Side] | None:
+        """Draw a discarded branch beside what took its place; None when there is no such branch."""
         chart = self.chart
-        if kind == "b" and at < len(chart.branches):
-            return chart.rows_of(chart.branches[at].events, parted=False)
-        if kind == "k" and at < len(chart.bounds):
-            return chart.bounds[at].rows
-        if kind == "c" and at < len(chart.copies):
-            return chart.rows_of(chart.copies[at], parted=False)
-        if kind == "s" and at < len(chart.channels):
-            return chart.rows_of(list(chart.channels.values())[at], parted=False)
-        return None
+        if number >= len(chart.branches):
+            return None
+        start = chart.order.get(chart.branch_origins[number], -1)
+        live = [row for row in chart.every_row if chart.order.get(row.place, -1) > start]
+        kept = [row for row in live if row.kind != "branch"]
+        branch = chart.branches[number].events
+        left = self._side("Discarded", branch, chart.rows_of(branch, parted=False))
+        return left, self._side("What took its place", chart.line[start + 1 :], kept)
+
+    def _side(self, name: str, places: Sequence[int], rows: Sequence[Row]) -> Side:
+        """Draw one side of a comparison, with what it did and took."""
+        chart = self.chart
+        shown = self._drawn("", rows, 0, min(len(rows), WINDOW), None)
+        shown = msgspec.structs.replace(shown, total=len(shown.items))
+        blocks = [block for place in places for block in chart.facts[place].blocks]
+        calls = [
+            chart.calls[b.call] for b in blocks if b.kind == "tool_call" and b.call in chart.calls
+        ]
+        files = {
+            touch.path
+            for block, call in ((b, chart.calls.get(b.call or "")) for b in blocks)
+            if call is not None and call.outcome.edited
+            for touch in kinds.touches(block.tool or "", chart.payload(block))
+        }
+        runs = [call.outcome for call in calls if call.outcome.is_test_run]
+        times = [moment for p in places if (moment := joins.time_of(chart.facts[p].ts))]
+        passed = round(1000 * (max(times) - min(times)).total_seconds()) if times else 0
+        ticks = chart.ticks(places)
+        last = ("failed" if runs[-1].is_red else "passed") if runs else ""
+        facts = [
+            ("Turns", f"{chart.prompts_in(places):,}"),
+            ("Events", f"{chart.events_in(places):,}"),
+            ("Files edited", f"{len(files):,}"),
+            ("Failed calls", f"{sum(call.outcome.failed for call in calls):,}"),
+            ("Test runs", f"{len(runs):,}, the last {last}" if runs else "none"),
+            ("Cost", money(ticks) if ticks else "none"),
+            ("From first to last", lasted(passed) if passed else ""),
+        ]
+        return Side(name, facts, shown, len(rows) - len(shown.items))
+
+    def rows_of_part(self, name: str) -> list[Row] | None:
+        """Return the rows of a part; None when there is no such part."""
+        return rows_of_part(self.chart, name)
 
     def after(self, name: str) -> Window:
         """Draw all rows of the page that follow an event, the last ones of very many."""
@@ -192,31 +219,25 @@ class Drawing:
             return None
         rows, place = self.chart.rows, self._home(found)
         at = next((n for n, row in enumerate(rows) if _is_row(row, place, found)), None)
-        if at is None or any(row.kind in _FOLDED for row in rows[at + 1 :]):
+        if at is None or any(row.kind in FOLDED for row in rows[at + 1 :]):
             return None
         start = max(at + 1, len(rows) - 2 * WINDOW)
         return self._drawn("", rows, start, len(rows), None)
 
-    def _window(
-        self, part: str, rows: Sequence[Row], middle: int, target: tuple[int, int] | None
-    ) -> Window:
+    def _window(self, part: str, rows: Sequence[Row], middle: int, goal: Goal | None) -> Window:
         start = max(0, min(middle - WINDOW // 4, len(rows) - WINDOW))
-        return self._drawn(part, rows, start, min(start + WINDOW, len(rows)), target)
+        return self._drawn(part, rows, start, min(start + WINDOW, len(rows)), goal)
 
     def _drawn(
-        self,
-        part: str,
-        rows: Sequence[Row],
-        start: int,
-        end: int,
-        target: tuple[int, int] | None,
+        self, part: str, rows: Sequence[Row], start: int, end: int, goal: Goal | None
     ) -> Window:
         before: Fact | None = None
         if start:
             before = self.chart.facts[rows[start - 1].place]
         items = []
-        for row in rows[start:end]:
-            items.append(self.item(row, before, target))
+        for at, row in enumerate(rows[start:end], start):
+            on_way = goal is not None and goal.trail[0] == Step(part, at)
+            items.append(self.item(row, before, goal if on_way else None))
             before = self.chart.facts[row.place]
         return Window(
             part,
@@ -235,10 +256,8 @@ class Drawing:
         name = f"e{self.chart.event_id(row.place, row.block):013x}"
         return f"{name}-{row.kind[0]}" if row.kind in ("branch", "copied") else name
 
-    def item(
-        self, row: Row, before: Fact | None = None, target: tuple[int, int] | None = None
-    ) -> Item:
-        """Draw one row."""
+    def item(self, row: Row, before: Fact | None = None, goal: Goal | None = None) -> Item:
+        """Draw one row; with a goal, opened on the way to it."""
         chart = self.chart
         fact = chart.facts[row.place]
         state = chart.whole.states[row.place]
@@ -256,32 +275,63 @@ class Drawing:
         )
         draw = _DRAWN[row.kind]
         fields: dict[str, object] = draw(self, row, fact, block)
-        if target is not None and (inner := self._inner(row, target)) is not None:
-            fields |= {"inner": inner, "open": True}
+        if goal is not None:
+            fields |= self._opened(row, base.id, goal, fields)
         return msgspec.structs.replace(base, **fields)
 
-    def _inner(self, row: Row, target: tuple[int, int]) -> Window | None:
-        """Draw what a row folds, around the event that is wanted, where that is within."""
-        if row.kind not in _FOLDED:
-            return None
-        if not self._holds(row, target[0]):
-            return None
-        part = self._part_name(row)
-        rows = self.rows_of_part(part) or []
-        at = next(
-            (
-                n
-                for n, one in enumerate(rows)
-                if _is_row(one, target[0], target) or self._holds(one, target[0])
-            ),
-            0,
-        )
-        return self._window(part, rows, at, target)
+    def _opened(
+        self, row: Row, name: str, goal: Goal, fields: dict[str, object]
+    ) -> dict[str, object]:
+        """Return what changes in a row that is on the way to an event, or that shows it."""
+        if len(goal.trail) > 1:
+            step = goal.trail[1]
+            rows = self.rows_of_part(step.part) or []
+            inner = msgspec.structs.replace(goal, trail=goal.trail[1:])
+            return {"inner": self._window(step.part, rows, step.row, inner), "open": True}
+        opened: dict[str, object] = {
+            "is_hit": True,
+            "open": True,
+            "anchor": goal.event if goal.event != name else "",
+        }
+        place, number = goal.found
+        if not paths_of(self.chart).shows(place, number):
+            kind = self.chart.facts[place].blocks[number].kind.replace("_", " ")
+            label = f"Not part of the conversation: {kind}"
+            return opened | {"aside": label, "body": self._goal_body(goal.event, goal)}
+        if row.kind in ("prompt", "correction", "answer", "boundary", "decision", "stop"):
+            fold = cast("Fold | None", fields.get("fold"))
+            shown = f"{fields.get('say', '')}{fields.get('arg', '')}{fold.gist if fold else ''}"
+            if not goal.terms or _has_term(_TAG.sub("", shown), goal.terms):
+                return opened
+            return opened | {"aside": "All of its text", "body": self._goal_body(name, goal)}
+        if row.kind == "thinking" and not fields.get("lazy"):
+            return opened
+        body = self._goal_body(name, goal)
+        if body is not None and fields.get("diffs"):
+            diffs = cast("list[Diff]", fields["diffs"])
+            if any(diff.lines for diff in diffs):
+                body = msgspec.structs.replace(body, diffs=[])
+        return opened | {"body": body}
 
-    def _part_name(self, row: Row) -> str:
-        if row.kind == "agent":
-            return f"s{list(self.chart.channels).index(self.chart.channel_of(row))}"
-        return {"branch": "b", "boundary": "k", "copied": "c"}[row.kind] + f"{row.number}"
+    def _goal_body(self, name: str, goal: Goal) -> Body | None:
+        """Return what the row of an event holds, cut so that the words looked for are in it."""
+        body = self.body(name)
+        if body is None or not goal.terms or _has_term(f"{body.given}{body.got}", goal.terms):
+            return body
+        if any(_has_term(f"{line.text}", goal.terms) for diff in body.diffs for line in diff.lines):
+            return body
+        place, number = goal.found
+        block = self.chart.filled(self.chart.facts[place].blocks[number])
+        texts = (clean_text(all_of(block)), clean_text(pretty(block.payload)))
+        text = next((one for one in texts if _has_term(one, goal.terms)), "")
+        if not text:
+            return body
+        low = text.lower()
+        first = min(at for term in goal.terms if (at := low.find(term)) >= 0)
+        start = max(text.rfind("\n", 0, max(first - AROUND, 0)), 0)
+        got = text[start : first + 8 * AROUND]
+        rest = f"characters {start + 1:,} to {start + len(got):,} of {len(text):,}"
+        return Body(body.given, got, rest if len(got) < len(text) else "", body.note, body.diffs)
 
     def _gap(self, before: Fact | None, fact: Fact) -> str:
         """Say how long nothing was written, where that was long."""
@@ -311,7 +361,7 @@ class Drawing:
         sizes = [context_of(usage) for usage in bills if context_of(usage)]
         return {
             "turn": number,
-            "say": markdown.render(without_plugin("\n\n".join(filter(None, texts)))),
+            "say": markdown.typed(without_plugin("\n\n".join(filter(None, texts)))),
             "cost": money(ticks) if ticks else "",
             "context": short(sizes[-1]) if sizes else "",
             "when": self._prompt_time(fact, number),
@@ -409,12 +459,25 @@ class Drawing:
     def _arg(self, block: Block) -> str:
         """Say what a call was asked for: its short line without the verb."""
         said = block.summary
+        if said == "updated the plan" and (subject := self._plan_subject(block)):
+            return clean(subject)
         rest = next((said.removeprefix(v) for v in _VERBS if said.startswith(v)), None)
         if rest is None and said.startswith("called "):
             payload = self.chart.payload(block)
             rest = one_line(compact(payload)) if payload not in (None, {}, "") else ""
         text = said if rest is None else rest
         return clean(text.replace(self._here, "") if self._here else text)
+
+    def _plan_subject(self, block: Block) -> str:
+        """Return which task a call changes, where it names one; empty otherwise."""
+        payload = self.chart.payload(block)
+        if not isinstance(payload, dict):
+            return ""
+        names = ("taskId", "subject", "description", "status")
+        words = [f"{payload[name]}" for name in names if isinstance(payload.get(name), (str, int))]
+        if isinstance(payload.get("subject"), str):
+            return one_line(f"{payload['subject']}", 120)
+        return one_line(f"task {' '.join(words)}", 120) if "taskId" in payload else ""
 
     @cached_property
     def _here(self) -> str:
@@ -582,7 +645,7 @@ class Drawing:
             f"c{row.number}",
             "Copied",
             several(self.chart.events_in(places), "event"),
-            "they belong to the session it goes on from; not paid for again",
+            "copied from the original session, not billed again",
             state="replayed",
             alone=f"/sessions/{uid}" if uid else "",
             count=len(places),
@@ -613,7 +676,8 @@ class Drawing:
             count=len(places),
         )
         bad = call is not None and call.outcome.failed
-        return {"fold": fold, "bad": bad, "when": when(self.clock, fact.ts)}
+        fields: dict[str, object] = {"fold": fold, "bad": bad, "when": when(self.clock, fact.ts)}
+        return fields | {"lazy": row.number < 0}
 
     # -- bodies -------------------------------------------------------------------------
 
@@ -627,7 +691,9 @@ class Drawing:
         if block.kind == "tool_call":
             return self._call_body(block, whole=whole)
         text, rest = begun(clean_text(all_of(block)), PREVIEW if not whole else None)
-        if block.kind in ("thinking", "assistant_msg", "user_msg", "decision"):
+        if block.kind == "user_msg":
+            return Body(markdown.typed(all_of(block)))
+        if block.kind in ("thinking", "assistant_msg", "decision"):
             return Body(markdown.render(all_of(block)))
         return Body(got=text, rest=rest)
 
@@ -639,12 +705,12 @@ class Drawing:
             told = call.told.output if call is not None and call.told is not None else None
             if told is None:
                 running = block.call in self.chart.open_calls
-                note = "still running" if running else "no result was ever written"
+                note = "still running" if running else "no result was written"
                 return Body(asked, note=note)
             return Body(asked, clean_text(plain(told)))
         text = clean_text(output.plain(all_of(result)))
         shown, rest = begun(text, None if whole else PREVIEW)
-        note = "" if text.strip() else "it gave nothing back"
+        note = "" if text.strip() else "no output"
         return Body(asked, shown, rest, note, self._diffs(block))
 
     def text(self, name: str) -> str | None:
@@ -652,7 +718,11 @@ class Drawing:
         found = self.chart.find(name)
         if found is None:
             return None
-        block = self.chart.facts[found[0]].blocks[found[1]]
+        blocks = self.chart.facts[found[0]].blocks
+        block = blocks[found[1]]
+        if block.kind == "user_msg":
+            prompts = (all_of(self.chart.filled(b)) for b in blocks if b.kind == "user_msg")
+            return "\n\n".join(filter(None, prompts))
         if block.kind == "tool_call":
             call = self.chart.calls.get(block.call or "")
             if call is not None and call.result is not None:
@@ -681,6 +751,11 @@ _DRAWN: Final[dict[RowKind, Callable[[Drawing, Row, Fact, Block], dict[str, obje
 
 
 # -- parts of rows ---------------------------------------------------------------------------
+
+
+def _has_term(text: str, terms: Iterable[str]) -> bool:
+    low = text.lower()
+    return any(term in low for term in terms)
 
 
 def _is_row(row: Row, place: int, target: tuple[int, int]) -> bool:

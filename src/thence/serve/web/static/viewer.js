@@ -1,4 +1,4 @@
-// thence viewer: keys, theme, map frame, and what goes on. Everything works without it.
+// thence viewer: keys, theme, map frame, finding, and what goes on. Everything works without it.
 (() => {
   const root = document.documentElement;
   const one = (selector, from = document) => from.querySelector(selector);
@@ -8,13 +8,13 @@
   let at = null, go = false;
 
   // -- moving ---------------------------------------------------------------------------
-  function move(el) {
+  function move(el, far = false) {
     if (!el) return;
     one(".cursor")?.classList.remove("cursor");
     at = el;
     el.classList.add("cursor");
-    el.scrollIntoView({ block: "nearest" });
-    (one("summary, a[href]", el) || el).focus({ preventScroll: true });
+    el.scrollIntoView({ block: far ? "center" : "nearest" });
+    (one("summary, .title a, a[href]:not([tabindex])", el) || el).focus({ preventScroll: true });
   }
   // Without a cursor moving starts at what is in view.
   const here = (list) => at && at.isConnected ? list.indexOf(at) : list.findIndex((el) => el.getBoundingClientRect().bottom > 110) - 0.5;
@@ -23,16 +23,45 @@
     move(list[Math.max(0, Math.min(list.length - 1, by > 0 ? Math.floor(now) + 1 : Math.ceil(now) - 1))]);
   }
   function jump(kinds, by) {
-    const list = items(), now = here(list);
-    for (let i = by > 0 ? Math.floor(now) + 1 : Math.ceil(now) - 1; i >= 0 && i < list.length; i += by) if (kinds.includes(list[i].dataset.kind)) return move(list[i]);
+    const list = items(), now = here(list), link = one(`.jump a[data-kind="${kinds[0]}"]`);
+    for (let i = by > 0 ? Math.floor(now) + 1 : Math.ceil(now) - 1; i >= 0 && i < list.length; i += by) {
+      if (!kinds.includes(list[i].dataset.kind)) continue;
+      const here = list.filter((el) => kinds.includes(el.dataset.kind));
+      toast(`${here.indexOf(list[i]) + 1} of ${link ? one("b", link).textContent : here.length}`);
+      return move(list[i], true);
+    }
     // None on this page: the outline knows where the next one is.
-    const link = one(`.jump a[data-kind="${kinds[0]}"]`);
     if (link && !all(".ev").some((el) => kinds.includes(el.dataset.kind))) link.click();
+    else toast(by > 0 ? "No more after this" : "No more before this");
   }
   function toggle(selector) {
     const found = all(selector), open = found.some((d) => !d.open);
     found.forEach((d) => { d.open = open; });
     return open;
+  }
+
+  // -- saying what happened ---------------------------------------------------------------
+  let fading = 0;
+  function toast(text, undo) {
+    const el = one("#toast");
+    el.textContent = text;
+    if (undo) {
+      const button = document.createElement("button");
+      button.textContent = "Undo";
+      button.addEventListener("click", () => undo().catch(() => toast("Could not change this")));
+      el.append(button);
+    }
+    el.hidden = false;
+    clearTimeout(fading);
+    fading = setTimeout(() => { el.hidden = true; }, undo ? 8000 : 2500);
+  }
+  async function copied(button, text) {
+    try { await navigator.clipboard.writeText(await text); } catch { return toast("Could not copy"); }
+    toast("Copied");
+    if (!button || button.dataset.act !== "copy") return;
+    const before = button.textContent;
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = before; }, 1500);
   }
 
   // -- the map: the frame follows the page, the outline follows the frame -----------------
@@ -69,8 +98,8 @@
     }
     current?.setAttribute("aria-current", "true");
   }
-  let asked = false;
-  const soon = () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; follow(); }); } };
+  let isDue = false;
+  const soon = () => { if (!isDue) { isDue = true; requestAnimationFrame(() => { isDue = false; follow(); }); } };
   addEventListener("scroll", soon, { passive: true });
   addEventListener("toggle", soon, true);
   follow();
@@ -78,9 +107,18 @@
   // -- what goes on -----------------------------------------------------------------------
   const beat = one(".beat"), source = document.body.dataset.live;
   const says = (text, state) => { if (beat) { beat.textContent = text; beat.dataset.state = state; } };
-  async function fetched(url) {
-    const answer = await fetch(url, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
+  // A dead server is said where nobody can miss it; the page stays readable.
+  const reached = (isThere) => { const el = one("#gone"); if (el) el.hidden = isThere; if (!isThere) says("disconnected", "lost"); };
+  async function asked(url, options = {}) {
+    let answer;
+    try { answer = await fetch(url, { headers: { "HX-Request": "true", ...options.headers }, credentials: "same-origin", ...options }); }
+    catch (error) { reached(false); throw error; }
+    reached(true);
     if (!answer.ok) throw new Error(`${answer.status}`);
+    return answer;
+  }
+  async function fetched(url) {
+    const answer = await asked(url);
     return new DOMParser().parseFromString(await answer.text(), "text/html");
   }
   const said = new WeakMap();
@@ -93,12 +131,16 @@
     const rows = [...thread.children], anchor = settled ? rows.findIndex((el) => el.id === settled) : -1;
     const atEnd = innerHeight + scrollY >= document.body.scrollHeight - 160;
     const old = new Map(rows.slice(anchor + 1).map((el) => [el.id || el.dataset.kind, el]));
+    let added = 0, changed = 0;
     for (const el of [...fresh.children]) {
       const name = el.id || el.dataset.kind, before = old.get(name), text = el.textContent.trim();
       old.delete(name);
       // A row that says the same stays as it is, with what was opened and fetched in it.
-      if (before && before.dataset.kind === el.dataset.kind && said.get(before) === text) { thread.append(before); continue; }
+      const isSame = before && before.dataset.kind === el.dataset.kind && (said.get(before) === text || before.classList.contains("hit"));
+      if (isSame) { thread.append(before); continue; }
       const node = document.importNode(el, true);
+      changed += 1;
+      added += before ? 0 : 1;
       said.set(node, text);
       thread.append(node);
       window.htmx?.process(node);
@@ -107,8 +149,28 @@
     }
     old.forEach((el) => el.remove());
     thread.dataset.settled = fresh.dataset.settled;
-    if (atEnd) scrollTo({ top: document.body.scrollHeight });
+    // The page follows the end only when there is more of it, and for who reads there.
+    if (atEnd && added) scrollTo({ top: document.body.scrollHeight });
+    if (changed) overview(thread);
+    if (terms.length) paint(one(".ev.hit", thread));
     soon();
+  }
+  // What stands over and beside the rows grows with them.
+  let drawing = false, again = false;
+  async function overview(thread) {
+    if (drawing) { again = true; return; }
+    drawing = true;
+    try {
+      const fresh = await fetched(`${thread.dataset.base}?end=1&whole=1`);
+      for (const part of ["#s-facts", "#s-title", "#s-rows", ".map", ".outline", ".s-strip"]) {
+        const old = one(part), made = one(part, fresh);
+        if (old && made) old.replaceWith(document.importNode(made, true));
+        else if (made && part === ".map") one(".s-main").after(document.importNode(made, true));
+        else if (made && part === ".outline") one(".s-body").append(document.importNode(made, true));
+      }
+    } catch { /* the next row tries again */ }
+    soon();
+    setTimeout(() => { drawing = false; if (again) { again = false; overview(thread); } }, 1000);
   }
   // Who has read on to the end of a long session sees it go on from there.
   addEventListener("htmx:afterSettle", () => {
@@ -120,13 +182,26 @@
     rows.slice(-2).forEach((el) => said.set(el, el.textContent.trim()));
     refresh();
   });
+  const keyOf = (el) => el && (el.id || one(".title a, a[href]", el)?.getAttribute("href"));
   async function page() {
     const part = one("#fresh") || one("#found");
-    if (!part || one(":popover-open") || (document.activeElement?.matches("input") && part.id === "found")) return;
+    if (!part || one(":popover-open") || (document.activeElement?.matches("input, select") && part.contains(document.activeElement))) return;
+    if (typing || one("#drop:not([hidden])")) return;
     const fresh = one(`#${part.id}`, await fetched(location.href));
-    if (!fresh) return;
-    part.replaceWith(document.importNode(fresh, true));
-    window.htmx?.process(one(`#${part.id}`));
+    if (fresh) replaced(part, document.importNode(fresh, true));
+  }
+  // New rows leave the reader where he is: the cursor, the focus and what was opened stay.
+  function replaced(part, node) {
+    const cursor = part.contains(at) ? keyOf(at) : null, focus = document.activeElement;
+    const focused = part.contains(focus) ? focus.getAttribute("href") : null, field = part.contains(focus) ? focus.name : null;
+    part.replaceWith(node);
+    window.htmx?.process(node);
+    if (cursor) {
+      at = all(".srow, .runrow, .ask, .pat", node).find((el) => keyOf(el) === cursor) ?? null;
+      at?.classList.add("cursor");
+    }
+    if (field) one(`[name="${field}"]`, node)?.focus({ preventScroll: true });
+    if (focused) all("a[href]", node).find((el) => el.getAttribute("href") === focused)?.focus({ preventScroll: true });
   }
   let due = 0, busy = false;
   async function refresh() {
@@ -135,7 +210,7 @@
       if (busy) return refresh();
       busy = true;
       try { const thread = one("#thread"); await (thread ? tail(thread) : page()); says("live", "live"); }
-      catch { says("lost, trying again", "lost"); }
+      catch { says("disconnected", "lost"); }
       finally { busy = false; }
     }, 80);
   }
@@ -144,13 +219,14 @@
   function listen() {
     if (!source || !window.EventSource || document.hidden || stream) return;
     stream = new EventSource(source);
-    stream.onopen = () => says("live", "live");
+    stream.onopen = () => { says("live", "live"); reached(true); };
     stream.onerror = async () => {
-      says("lost, trying again", "lost");
+      says("disconnected", "lost");
       if (stream?.readyState !== EventSource.CLOSED) return; // else the browser tries again
       hush();
       setTimeout(listen, 5000);
       const answer = await fetch("/", { method: "HEAD" }).catch(() => null);
+      reached(answer !== null);
       if (answer?.status === 401) says("signed out: run thence serve", "lost");
     };
     for (const kind of ["event", "rewound", "agent", "ready", "pending", "changed", "standing"]) stream.addEventListener(kind, refresh);
@@ -161,31 +237,287 @@
   addEventListener("pageshow", listen);
   listen();
 
+  // -- finding in a session -----------------------------------------------------------------
+  // Words are marked by the browser's own highlights: the rows stay as they were sent.
+  let hits = null, terms = [];
+  const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\s+/g, "\\s+");
+  function ranges(root) {
+    if (!terms.length || !root) return [];
+    const find = new RegExp(terms.map(escaped).sort((a, b) => b.length - a.length).join("|"), "giu");
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, {
+      acceptNode: (node) => node.parentElement.closest(".acts, title, button") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT,
+    });
+    const nodes = [], starts = [];
+    let text = "";
+    while (walk.nextNode()) { nodes.push(walk.currentNode); starts.push(text.length); text += walk.currentNode.data; }
+    const place = (at, isEnd) => {
+      let low = 0, high = nodes.length - 1;
+      while (low < high) { const mid = (low + high + 1) >> 1; if (isEnd ? starts[mid] < at : starts[mid] <= at) low = mid; else high = mid - 1; }
+      return [nodes[low], at - starts[low]];
+    };
+    return [...text.matchAll(find)].slice(0, 2000).map((match) => {
+      const range = new Range();
+      range.setStart(...place(match.index, false));
+      range.setEnd(...place(match.index + match[0].length, true));
+      return range;
+    });
+  }
+  function paint(row, isResult = false) {
+    if (!window.Highlight) return null;
+    const list = ranges(one("#thread"));
+    CSS.highlights.set("found", new Highlight(...list));
+    const seen = row ? list.filter((range) => row.contains(range.startContainer) && range.startContainer.parentElement.checkVisibility()) : [];
+    const within = (range, selector) => range.startContainer.parentElement.closest(selector);
+    const best = (isResult && seen.find((range) => within(range, ".out"))) || (seen.find((range) => !within(range, "summary")) ?? seen[0]);
+    CSS.highlights.set("current", new Highlight(...(best ? [best] : [])));
+    return best ?? null;
+  }
+  function center(range) {
+    const rect = () => range.getBoundingClientRect();
+    for (let el = range.startContainer.parentElement; el && el !== document.body; el = el.parentElement) {
+      const style = getComputedStyle(el), box = el.getBoundingClientRect();
+      if (/auto|scroll/.test(style.overflowY) && el.scrollHeight > el.clientHeight) el.scrollTop += rect().top - box.top - el.clientHeight / 2;
+      if (/auto|scroll/.test(style.overflowX) && (rect().right > box.right || rect().left < box.left)) el.scrollLeft += rect().left - box.left - el.clientWidth / 2;
+    }
+    if (rect().top < 120 || rect().bottom > innerHeight - 60) scrollBy(0, rect().top - innerHeight * 0.4);
+  }
+  function reveal(row, isOwn) {
+    for (let el = row.parentElement; el; el = el.parentElement) if (el.matches("details")) el.open = true;
+    if (isOwn) all(":scope > .body > details, :scope > .body > details > .in > details.task", row).forEach((d) => { d.open = true; });
+  }
+  const waited = (ms) => new Promise((done) => setTimeout(done, ms));
+  // Shows a row that is on the page; false when the words are not to be seen in it.
+  async function arrive(row, isResult = false, isQuiet = false) {
+    all(".ev.hit").forEach((el) => { if (el !== row) el.classList.remove("hit"); });
+    row.classList.add("hit");
+    reveal(row, !one(":scope > .aside", row));
+    for (let i = 0; i < 40 && one("details[open] > .in > .unfetched", row); i++) await waited(50);
+    one(".cursor")?.classList.remove("cursor");
+    at = row;
+    const range = paint(row, isResult);
+    if (!isQuiet) {
+      const top = row.getBoundingClientRect().top;
+      if (top < 110 || top > innerHeight * 0.7) row.scrollIntoView({ block: "start" });
+      if (range) center(range);
+    }
+    return Boolean(range) || !terms.length;
+  }
+  const finder = one("#find"), count = one("#n-of");
+  const urlOf = (event, text) => `${one("#thread").dataset.base}?at=${event}${text ? `&q=${encodeURIComponent(text)}` : ""}#${event}`;
+  async function look() {
+    const text = finder.value.trim(), base = one("#thread").dataset.base;
+    if (!text) { hits = null; terms = []; paint(null); count.textContent = ""; one(".finder .steps").hidden = true; return; }
+    const answer = await (await asked(`${base}/find?q=${encodeURIComponent(text)}`)).json();
+    if (finder.value.trim() !== text) return;
+    hits = { text, list: answer.matches, at: -1 };
+    terms = answer.terms;
+    paint(null);
+    count.textContent = hits.list.length ? `${hits.list.length}` : "no match";
+    one(".finder .steps").hidden = !hits.list.length;
+  }
+  async function stepHit(by) {
+    if (!finder) return;
+    if (!hits && finder.value.trim()) {
+      const shown = one("#thread").dataset.target;
+      await look();
+      if (hits) hits.at = hits.list.findIndex(([event]) => event === shown);
+    }
+    if (!hits?.list.length) return toast(finder.value.trim() ? "No match" : "Press f and type what to find");
+    const number = hits.list.length;
+    hits.at = hits.at < 0 ? nearest(by) : (hits.at + by + number) % number;
+    const [event, name] = hits.list[hits.at];
+    count.textContent = `${hits.at + 1} of ${number}`;
+    history.replaceState(null, "", urlOf(event, hits.text));
+    const row = document.getElementById(name);
+    if (row && await arrive(row, event !== name)) return;
+    const fresh = one("#thread", await fetched(`${urlOf(event, hits.text).split("#")[0]}&whole=1`));
+    if (!fresh) return;
+    const node = document.importNode(fresh, true);
+    one("#thread").replaceWith(node);
+    window.htmx?.process(node);
+    all(":scope > .ev", node).forEach((el) => said.set(el, el.textContent.trim()));
+    const target = one(".ev.hit", node);
+    if (target) await arrive(target, event !== name);
+    soon();
+  }
+  // The first match is the one after what is in view, as in any editor.
+  function nearest(by) {
+    const shown = new Map(hits.list.map(([, row], index) => [row, index]));
+    for (const el of items()) if (el.getBoundingClientRect().bottom > 110 && shown.has(el.id)) return shown.get(el.id);
+    return by > 0 ? 0 : hits.list.length - 1;
+  }
+  if (finder) {
+    let later = 0;
+    finder.addEventListener("focus", () => asked(`${one("#thread").dataset.base}/find`).catch(() => {}), { once: true });
+    finder.addEventListener("input", () => { clearTimeout(later); later = setTimeout(() => look().catch(() => toast("Could not search")), 150); });
+    one(".finder").addEventListener("submit", async (ev) => {
+      ev.preventDefault();
+      if (hits?.text !== finder.value.trim()) await look();
+      stepHit(ev.submitter || !shifted ? 1 : -1);
+    });
+    let shifted = false;
+    finder.addEventListener("keydown", (ev) => {
+      shifted = ev.shiftKey;
+      if (ev.key === "Enter" && ev.shiftKey) { ev.preventDefault(); stepHit(-1); }
+      if (ev.key === "Escape") { ev.preventDefault(); finder.value = ""; look(); history.replaceState(null, "", location.pathname); finder.blur(); }
+    });
+  }
+  // Who comes by a link to an event sees it, whatever was folded over it.
+  const opened = one("#thread[data-target]");
+  if (opened) {
+    terms = JSON.parse(opened.dataset.terms || "[]");
+    const row = one(".ev.hit", opened), isBack = performance.getEntriesByType("navigation")[0]?.type === "back_forward";
+    if (row) {
+      const isResult = row.id !== opened.dataset.target;
+      arrive(row, isResult, isBack);
+      if (!isBack) addEventListener("load", () => requestAnimationFrame(() => arrive(row, isResult)));
+    }
+  }
+
+  // -- searching everywhere -----------------------------------------------------------------
+  const box = one("#q"), drop = one("#drop"), isList = document.body.dataset.page === "sessions" && one("#found");
+  let typing = false, pushed = false;
+  const listUrl = () => {
+    const fields = new URLSearchParams([...new FormData(box.form)].filter(([, value]) => value));
+    return `/sessions${fields.size ? `?${fields}` : ""}`;
+  };
+  async function relist(url, isTyped) {
+    const fresh = await fetched(isTyped ? `${url}${url.includes("?") ? "&" : "?"}typing=1` : url);
+    for (const id of ["lede", "controls", "found"]) {
+      const old = one(`#${id}`), made = one(`#${id}`, fresh);
+      if (old && made) replaced(old, document.importNode(made, true));
+    }
+  }
+  async function typed() {
+    const url = listUrl(), text = box.value;
+    if (!pushed) { history.pushState(null, "", url); pushed = true; } else history.replaceState(null, "", url);
+    await relist(url, Boolean(text) && !/\s$/.test(text));
+    typing = false;
+  }
+  async function suggest() {
+    const text = box.value;
+    const fresh = one("#drop", await fetched(`/suggest?q=${encodeURIComponent(text)}`));
+    typing = false;
+    if (!fresh || box.value !== text || document.activeElement !== box) return;
+    drop.replaceChildren(...[...fresh.childNodes].map((node) => document.importNode(node, true)));
+    drop.hidden = !drop.firstElementChild;
+  }
+  const shut = () => { if (drop) drop.hidden = true; };
+  if (box && drop) {
+    let later = 0;
+    const soonTyped = () => {
+      typing = true;
+      clearTimeout(later);
+      later = setTimeout(() => (isList ? typed() : suggest()).catch(() => { typing = false; toast("Could not search"); }), 120);
+    };
+    box.addEventListener("input", soonTyped);
+    box.addEventListener("focus", () => { if (!isList) soonTyped(); });
+    box.addEventListener("keydown", (ev) => {
+      if (ev.key === "Escape") {
+        ev.preventDefault();
+        const had = box.value;
+        box.value = "";
+        shut();
+        if (isList && had) soonTyped(); else box.blur();
+      }
+      if (ev.key === "ArrowDown" && !drop.hidden) { ev.preventDefault(); one("a", drop)?.focus(); }
+    });
+    drop.addEventListener("keydown", (ev) => {
+      const links = all("a", drop), index = links.indexOf(document.activeElement);
+      if (ev.key === "ArrowDown") { ev.preventDefault(); links[Math.min(index + 1, links.length - 1)]?.focus(); }
+      if (ev.key === "ArrowUp") { ev.preventDefault(); (links[index - 1] ?? box).focus(); }
+      if (ev.key === "Escape") { ev.preventDefault(); shut(); box.focus(); shut(); }
+      ev.stopPropagation();
+    });
+    document.addEventListener("focusin", (ev) => { if (!box.form.contains(ev.target)) shut(); });
+    document.addEventListener("pointerdown", (ev) => { if (!box.form.contains(ev.target)) shut(); });
+    if (isList) {
+      box.form.addEventListener("submit", (ev) => {
+        ev.preventDefault();
+        const url = listUrl();
+        if (location.pathname + location.search !== url) history.pushState(null, "", url);
+        pushed = false;
+        relist(url, false).catch(() => toast("Could not search"));
+      });
+      addEventListener("popstate", () => {
+        pushed = false;
+        box.value = new URLSearchParams(location.search).get("q") ?? "";
+        relist(location.href, false).catch(() => location.reload());
+      });
+      // A filter is a field of the same form: it keeps the words, and they keep it.
+      document.addEventListener("change", (ev) => { if (ev.target.closest("#controls")) box.form.requestSubmit(); });
+    }
+  }
+  for (const kind of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(kind, () => { if (kind === "htmx:sendError") reached(false); toast("Could not load this"); });
+
   // -- keys -----------------------------------------------------------------------------
   const press = (name) => one(`[data-act="${name}"]`)?.click();
+  const row = (name) => { const button = at && one(`:scope > .acts [data-act="${name}"]`, at); if (button) button.click(); };
   const keys = {
-    "/": () => { const field = one(".filters input[type=search]") || one("#q"); field.focus(); field.select(); },
+    "/": () => { box.focus(); box.select(); },
     "?": () => one("#help").showModal(),
     j: () => step(1), k: () => step(-1),
-    o: () => { const d = at && (at.matches("details") ? at : one("details", at)); if (d) d.open = !d.open; else one("a[href]", at ?? document)?.click(); },
+    o: () => { const d = at && (at.matches("details") ? at : one("details", at)); if (d) d.open = !d.open; else one(".title a, a[href]", at ?? one("main"))?.click(); },
     Enter: () => { if (document.activeElement === document.body) keys.o(); },
     b: () => press("branches"), t: () => press("tools"),
+    f: () => { if (finder) { finder.focus(); finder.select(); } },
+    n: () => stepHit(1), N: () => stepHit(-1),
+    y: () => row("copy-row"), v: () => row("raw"),
     e: () => jump(["error", "interrupted", "stop"], 1), E: () => jump(["error", "interrupted", "stop"], -1),
     c: () => jump(["correction"], 1), C: () => jump(["correction"], -1),
     x: () => jump(["test"], 1), X: () => jump(["test"], -1),
-    r: () => one("#resume")?.togglePopover(),
+    r: () => one("[popovertarget=resume]")?.click(),
+    "[": () => one("a[rel=prev]")?.click(), "]": () => one("a[rel=next]")?.click(),
+    G: () => { const link = one("#s-rows a[data-end]"); if (link) link.click(); else scrollTo({ top: document.body.scrollHeight }); },
     g: () => { go = true; },
   };
   addEventListener("keydown", (ev) => {
+    if ((ev.ctrlKey || ev.metaKey) && ev.key.toLowerCase() === "k" && box) { ev.preventDefault(); box.focus(); box.select(); return; }
     if (ev.ctrlKey || ev.metaKey || ev.altKey) return;
     if (ev.target.matches("input, select, textarea")) { if (ev.key === "Escape") ev.target.blur(); return; }
-    const to = go && { n: "/", s: "/sessions", c: "/costs", p: "/patterns", t: "/store" }[ev.key];
+    const to = go && { n: "/", s: "/sessions", c: "/costs", p: "/patterns", t: "/store", r: "/projects" }[ev.key];
+    const top = go && ev.key === "g";
     go = false;
     if (to) { location.href = to; return; }
+    if (top) { scrollTo({ top: 0 }); return; }
     const act = keys[ev.key];
     if (act) { if (ev.key !== "Enter") ev.preventDefault(); act(); }
   });
+  // Shows the text of a row as it was written, and back.
+  async function raw(button) {
+    const body = one(":scope > .body", button.closest(".ev")), old = one(":scope > .raw-text", body);
+    const isRaw = button.getAttribute("aria-pressed") !== "true";
+    if (isRaw && !old) {
+      const text = await (await asked(button.dataset.text)).text(), pre = document.createElement("pre");
+      pre.className = "out raw-text";
+      pre.tabIndex = 0;
+      pre.textContent = text;
+      body.append(pre);
+    }
+    button.setAttribute("aria-pressed", isRaw);
+    body.classList.toggle("is-raw", isRaw);
+  }
+  const sent = (url, data) => asked(url, { method: "POST", body: JSON.stringify(data), headers: { "Content-Type": "application/json", "HX-Request": "true" } });
+  async function dismiss(button) {
+    const todo = button.dataset.todo, item = button.closest("li"), after = item.nextElementSibling, list = item.parentElement;
+    await sent("/todos/dismissed", { todo, dismissed: true });
+    item.remove();
+    toast("Dismissed", async () => {
+      await sent("/todos/dismissed", { todo, dismissed: false });
+      if (list.isConnected) list.insertBefore(item, after?.isConnected ? after : null); else refresh();
+      toast("Shown again");
+    });
+  }
+  async function pin(button) {
+    const pinned = button.getAttribute("aria-pressed") !== "true";
+    await sent(button.dataset.url, { pinned });
+    button.setAttribute("aria-pressed", pinned);
+    button.textContent = pinned ? "Pinned" : "Pin";
+    toast(pinned ? "Pinned: storage limits do not remove it" : "Unpinned", () => pin(button));
+  }
   addEventListener("click", (ev) => {
+    const to = ev.target.closest("[data-step]");
+    if (to && finder) { ev.preventDefault(); stepHit(+to.dataset.step).catch(() => toast("Could not load this")); return; }
     const b = ev.target.closest("[data-act]");
     if (!b) return;
     if (b.dataset.act === "theme") {
@@ -193,7 +525,24 @@
       try { localStorage.setItem("theme", root.dataset.theme); } catch { /* private window */ }
     }
     const fold = { branches: ".branch", tools: ".call, .test", thinking: ".think" }[b.dataset.act];
-    if (fold) { const open = toggle(fold); b.setAttribute("aria-pressed", open); b.classList.toggle("on", open); }
-    if (b.dataset.act === "copy") navigator.clipboard?.writeText(b.previousElementSibling.textContent);
+    if (fold && !one(fold)) toast(one(".bound:not([open])") ? "None here; they may be inside a compacted part" : "None in this session");
+    else if (fold) { const open = toggle(fold); b.setAttribute("aria-pressed", open); b.classList.toggle("on", open); }
+    if (b.dataset.act === "copy") copied(b, b.previousElementSibling.textContent);
+    if (b.dataset.act === "copy-row") copied(b, asked(b.dataset.text).then((answer) => answer.text()));
+    if (b.dataset.act === "copy-code") copied(b, b.previousElementSibling.textContent);
+    if (b.dataset.act === "dismiss") dismiss(b).catch(() => toast("Could not change this"));
+    if (b.dataset.act === "pin") pin(b).catch(() => toast("Could not change this"));
+    if (b.dataset.act === "raw") raw(b).catch(() => toast("Could not load this"));
+  });
+  // A block of code under the pointer offers to be copied.
+  const copier = document.createElement("button");
+  copier.type = "button";
+  copier.className = "btn copier";
+  copier.dataset.act = "copy-code";
+  copier.textContent = "Copy";
+  copier.tabIndex = -1;
+  document.addEventListener("pointerover", (ev) => {
+    const pre = ev.target.closest?.("#thread pre, .say pre");
+    if (pre && pre.nextElementSibling !== copier) pre.after(copier);
   });
 })();

@@ -1,0 +1,155 @@
+"""Projects: what was done in each repository.
+
+A project is the folder that sessions work in; the work trees of a repository count as that
+repository.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from thence.format.figures import ago, clean, money, several
+from thence.format.joins import time_of
+from thence.format.normal import one_line
+from thence.memory.dismissals import dismissed_todos, todo_key
+from thence.memory.promised import promised
+from thence.memory.store import Filter, SessionRow, Total
+from thence.serve.cards import Card, card
+from thence.serve.clock import Clock
+from thence.serve.desk import Desk
+from thence.serve.head import address
+from thence.serve.labels import project_root, unique_labels
+
+LATEST: Final = 20
+"""Sessions of a project that are listed."""
+FILES: Final = 15
+TODOS: Final = 15
+TODO_MAX_AGE_S: Final = 14 * 86_400.0
+"""Seconds after which a to-do is no longer shown."""
+
+
+class Project(msgspec.Struct, frozen=True):
+    """One project of a list."""
+
+    path: str
+    label: str
+    sessions: int
+    cost: str
+    dead: str
+    age: str
+    folders: tuple[str, ...]
+    """The folders that count as it: its own, and those of its work trees."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file that sessions changed."""
+
+    path: str
+    sessions: int
+
+
+class Todo(msgspec.Struct, frozen=True):
+    """Something left to do."""
+
+    text: str
+    href: str
+    key: str
+    """Its name, to dismiss it by."""
+
+
+class ProjectPage(msgspec.Struct, frozen=True):
+    """What answers: how does this project stand."""
+
+    project: Project
+    lede: str
+    cards: list[Card]
+    models: list[tuple[str, str, str]]
+    """Model, how many sessions, what they cost."""
+    files: list[File]
+    todos: list[Todo]
+
+
+def projects(desk: Desk, clock: Clock) -> list[Project]:
+    """Return all projects, the one that was worked on last first."""
+    groups: dict[str, list[Total]] = {}
+    for total in desk.store.totals(["project"]):
+        groups.setdefault(project_root(total.key[0] or ""), []).append(total)
+    last: dict[str, str] = {}
+    for row in desk.store.sessions(Filter(order="recent")):
+        last.setdefault(project_root(row.session.cwd or ""), row.session.ended_at or "")
+    labels = unique_labels(list(groups))
+    now = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone)
+    known = sorted(groups, key=lambda path: last.get(path, ""), reverse=True)
+    ages = {path: ago(time_of(last.get(path)), now) for path in known}
+    return [_project(path, labels[path], groups[path], ages[path]) for path in known]
+
+
+def _project(path: str, label: str, totals: Sequence[Total], age: str) -> Project:
+    dead = sum(total.dead for total in totals)
+    unpriced = sum(total.unpriced for total in totals)
+    return Project(
+        path,
+        label or "no folder",
+        sum(total.sessions for total in totals),
+        money(sum(total.ticks for total in totals), unpriced),
+        money(dead) if dead else "",
+        age,
+        tuple(total.key[0] or "" for total in totals),
+    )
+
+
+def page(desk: Desk, path: str, clock: Clock) -> ProjectPage | None:
+    """Return how a project stands; None when no session works there."""
+    project = next((one for one in projects(desk, clock) if one.path == path), None)
+    if project is None or not path:
+        return None
+    rows = [
+        row
+        for row in desk.store.sessions(Filter(project=path))
+        if project_root(row.session.cwd or "") == path
+    ]
+    uids = tuple(row.session.session_uid for row in rows[:10_000])
+    wanted = Filter(uids=uids)
+    models = sorted(desk.store.totals(["model"], wanted), key=lambda total: -total.ticks)
+    return ProjectPage(
+        project,
+        f"{several(project.sessions, 'session')}, {project.cost}",
+        [card(desk, row, clock) for row in rows[:LATEST]],
+        [
+            (
+                clean(total.key[0] or "unknown"),
+                several(total.sessions, "session"),
+                money(total.ticks, total.unpriced),
+            )
+            for total in models
+            if total.sessions
+        ][:8],
+        _files(rows, path),
+        _todos(desk, wanted),
+    )
+
+
+def _files(rows: Sequence[SessionRow], path: str) -> list[File]:
+    """Return the files that most of the latest sessions changed."""
+    counts = Counter(file for row in rows[:200] for file in dict.fromkeys(row.files))
+    return [
+        File(clean(file.removeprefix(f"{path}/"))[-100:], number)
+        for file, number in counts.most_common(FILES)
+    ]
+
+
+def _todos(desk: Desk, wanted: Filter) -> list[Todo]:
+    after = int((desk.clock() - TODO_MAX_AGE_S) * 1000)
+    recent = msgspec.structs.replace(wanted, after=after)
+    found = promised(desk.store, recent, dismissed_todos(desk.home))
+    todos = []
+    for todo in found[:TODOS]:
+        event = todo["event_id"]
+        href = address(f"{todo['session_uid']}", event if isinstance(event, int) else None)
+        todos.append(Todo(clean(one_line(f"{todo['text']}", 140)), href, todo_key(todo)))
+    return todos

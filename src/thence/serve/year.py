@@ -1,0 +1,127 @@
+"""What a year looked like: a day a square, and the tools that were used lately."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from thence.format.figures import clean, money, several
+from thence.memory.bills import totals_by_day
+from thence.memory.store import Filter
+from thence.memory.zones import midnight, millis
+from thence.serve.clock import Clock
+from thence.serve.desk import Desk
+from thence.serve.texts import tool_name
+
+WEEKS: Final = 53
+SQUARE: Final = 13
+"""Units from one square to the next."""
+TOOLS: Final = 10
+TOOL_DAYS: Final = 30
+MAX_DIGESTS: Final = 500
+"""Sessions whose tools are counted, the latest."""
+MAX_AGE_S: Final = 60.0
+"""Seconds for which a year is shown again as it was."""
+
+
+class Square(msgspec.Struct, frozen=True):
+    """One day."""
+
+    x: int
+    y: int
+    heat: int
+    """How many sessions were at work, in six steps."""
+    text: str
+    href: str
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """How often a tool was called."""
+
+    name: str
+    calls: int
+    failed: int
+    share: float
+    """Of the tool that was called most."""
+
+
+class Year(msgspec.Struct, frozen=True):
+    """The days of a year, and the tools of the last ones."""
+
+    squares: list[Square]
+    months: list[tuple[int, str]]
+    summary: str
+    tools: list[Tool]
+
+
+_YEARS: WeakKeyDictionary[Desk, tuple[float, str, Year]] = WeakKeyDictionary()
+
+
+def year(desk: Desk, clock: Clock) -> Year:
+    """Return the last year in the zone of a clock; worked out at most once a minute."""
+    now, zone = time.monotonic(), f"{clock.zone}"
+    known = _YEARS.get(desk)
+    if known is None or now - known[0] > MAX_AGE_S or known[1] != zone:
+        known = now, zone, _year(desk, clock)
+        _YEARS[desk] = known
+    return known[2]
+
+
+def _year(desk: Desk, clock: Clock) -> Year:
+    today = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone).date()
+    first = today - timedelta(days=today.weekday() + 7 * (WEEKS - 1))
+    wanted = Filter(after=millis(midnight(first, clock.zone)))
+    totals = {total.key[0]: total for total in totals_by_day(desk.store, wanted, clock.zone)}
+    most = max((total.sessions for total in totals.values()), default=0) or 1
+    squares = []
+    for number in range((today - first).days + 1):
+        day = first + timedelta(days=number)
+        total = totals.get(day.isoformat())
+        sessions = total.sessions if total else 0
+        spent = f", {money(total.ticks, total.unpriced)}" if total and sessions else ""
+        heat = 0 if not sessions else min(1 + 4 * sessions // most, 5)
+        text = f"{day:%a} {day.day} {day:%b %Y}: {several(sessions, 'session')}{spent}"
+        next_day = day + timedelta(days=1)
+        href = f"/sessions?after={day}&before={next_day}" if sessions else ""
+        squares.append(Square(number // 7 * SQUARE, number % 7 * SQUARE, heat, text, href))
+    active = sum(1 for total in totals.values() if total.sessions)
+    return Year(squares, _months(first, today), several(active, "active day"), _tools(desk))
+
+
+def _months(first: date, today: date) -> list[tuple[int, str]]:
+    """Return where each month begins, and its name."""
+    months = []
+    for week in range(WEEKS):
+        days = [first + timedelta(days=7 * week + n) for n in range(7)]
+        begins = next((day for day in days if day.day == 1 and day <= today), None)
+        if begins is not None:
+            months.append((week * SQUARE, f"{begins:%b}"))
+    return months
+
+
+def _tools(desk: Desk) -> list[Tool]:
+    """Return the tools that sessions of the last days called most."""
+    after = int((desk.clock() - TOOL_DAYS * 86_400) * 1000)
+    calls: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for digest in desk.store.kept("digests", Filter(after=after, limit=MAX_DIGESTS)):
+        used = digest.get("tools")
+        for tool in used if isinstance(used, list) else ():
+            if isinstance(tool, dict) and isinstance(name := tool.get("tool"), str):
+                calls[name] += _number(tool.get("calls"))
+                failed[name] += _number(tool.get("failed"))
+    most = max(calls.values(), default=0) or 1
+    return [
+        Tool(clean(tool_name(name))[:40], number, failed[name], number / most)
+        for name, number in calls.most_common(TOOLS)
+        if number
+    ]
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

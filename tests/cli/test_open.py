@@ -1,0 +1,51 @@
+"""`thence open`: the viewer that runs, or one that is started, at the session that is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from thence.cli import madeup, serve
+
+
+@pytest.fixture
+def listed(looked_at: madeup.Homes, run: Run) -> dict[str, Any]:
+    """The newest session of the machine."""
+    del looked_at
+    session: dict[str, Any] = json.loads(run("ls", "--json").output)[0]
+    return session
+
+
+def test_it_opens_a_session_at_the_server_that_runs(
+    listed: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link signs in, once, and leads to the page of the session."""
+    monkeypatch.setattr(serve, "is_ours", lambda _gate: True)
+    uid = listed["session_uid"]
+    shown = json.loads(run("open", uid, "--json").output)
+    first = json.loads(run("open", "--json").output)
+
+    assert shown["running"]
+    assert f"&page=/sessions/{uid.replace(':', '%3A')}" in shown["url"]
+    assert "page=" not in first["url"]
+
+
+def test_it_starts_a_server_when_none_runs(
+    listed: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `thence serve` does, with the same session."""
+    started: list[dict[str, Any]] = []
+
+    def start(**how: object) -> int:
+        started.append(how)
+        return 0
+
+    monkeypatch.setattr(serve, "is_ours", lambda _gate: False)
+    monkeypatch.setattr(serve.command, "callback", start)
+    run("open", listed["session_uid"], "--no-open")
+
+    assert [f"/sessions/{listed['session_uid']}"] == [how["page"] for how in started]
+    assert started[0]["no_open"]

@@ -1,0 +1,95 @@
+"""Projects: one line for a repository, whatever its folders are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.serve import browser as browsers
+from tests.serve.conftest import House
+from thence.serve.clock import Clock
+from thence.serve.labels import project_label, project_root, unique_labels
+from thence.serve.projects import projects
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    with browsers.launched() as made:
+        yield made
+
+
+def test_a_label_is_the_shortest_end_of_a_path_that_is_unique() -> None:
+    """Folders of one name are told apart."""
+    labels = unique_labels(["/a/one/cli", "/a/two/cli", "/b/web", "/", "C:\\x\\api"])
+
+    assert {
+        "/a/one/cli": "one/cli",
+        "/a/two/cli": "two/cli",
+        "/b/web": "web",
+        "/": "/",
+        "C:\\x\\api": "api",
+    } == labels
+
+
+@pytest.mark.parametrize(
+    ("folder", "root"),
+    [
+        ("/home/a/shop", "/home/a/shop"),
+        ("/home/a/shop/", "/home/a/shop"),
+        ("/home/a/shop/.claude/worktrees/fix-1", "/home/a/shop"),
+        ("/home/a/shop/.worktrees/2", "/home/a/shop"),
+        ("C:\\src\\shop\\.worktrees\\2", "C:\\src\\shop"),
+        ("/", "/"),
+        ("", ""),
+    ],
+)
+def test_worktrees_are_folded_into_their_repository(folder: str, root: str) -> None:
+    """By their path alone: no folder that a log names is looked at."""
+    assert root == project_root(folder)
+
+
+def test_a_session_is_named_after_its_repository(house: House) -> None:
+    """In lists as on the page of projects; without a folder it has no project."""
+    for row in house.store.sessions():
+        label = project_label(house.desk, row.session.cwd)
+        assert label == (row.session.cwd or "").rpartition("/")[2]
+    assert "" == project_label(house.desk, None)
+
+
+def test_every_session_is_in_one_project(house: House) -> None:
+    """Their numbers and costs sum up to those of the store."""
+    known = projects(house.desk, Clock())
+    total = house.store.totals()[0]
+
+    assert total.sessions == sum(project.sessions for project in known)
+    assert len(known) == len({project.label for project in known})
+
+
+@pytest.mark.slow
+def test_a_project_has_a_page_of_its_own(browser: Browser, house: House) -> None:
+    """From the list to its sessions, costs, files and to-dos, at every width."""
+    for width, dark in ((1440, False), (390, True)):
+        with browsers.tab(browser, house, width=width, dark=dark) as tab:
+            page = tab.go("/projects")
+            assert tab.fits()
+            assert [] == tab.complaints()
+            page.get_by_role("link", name="harbour-books").click()
+            expect(page.locator("h1")).to_have_text("harbour-books")
+            expect(page.locator(".srow").first).to_be_visible()
+            for row in page.locator(".srow .name").all():
+                assert "harbour-books" == row.inner_text()
+            assert tab.fits()
+            assert [] == tab.complaints()
+            assert [] == tab.errors
+
+
+def test_no_project_is_a_page_that_says_so(house: House) -> None:
+    """Whatever is asked for."""
+    for path in ("/nowhere", "", "<script>"):
+        answer = house.ask(f"/projects/one?path={quote(path)}", headers={"Accept": "text/html"})
+
+        assert 404 == answer.status
