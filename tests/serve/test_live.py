@@ -22,9 +22,9 @@ from tests.serve.streams import Listener
 from thence.cli import nudge
 from thence.cli.madeup import made_id
 from thence.format import layout
+from thence.format.whole import events_along
 from thence.journal import Journal
 from thence.memory import nudges
-from thence.memory.recall import along
 from thence.memory.store import Filter
 from thence.memory.watching import changes
 from thence.serve import clients, live, sweeper
@@ -85,7 +85,7 @@ def test_who_comes_late_gets_the_line_and_then_what_comes(
     client = listen()
     ready = client.wait_for("ready")
     whole = own_house.desk.whole(own_house.desk.row(UID)).whole
-    line = [e.event_id for e in along(whole, whole.graph.chain(boundaries=False))]
+    line = [e.event_id for e in events_along(whole, whole.graph.chain(boundaries=False))]
 
     assert (line, len(line)) == (client.line, ready.data["events"])
     assert {"live"} == {one.data["state"] for one in client.of("event")}

@@ -131,9 +131,9 @@ def events(loaded: Loaded, to: int | None = None, *, own: bool = False) -> JSON:
     """
     from collections import Counter
 
-    from thence.format.normal import numbered
+    from thence.format.normal import event_object, numbered
+    from thence.format.whole import events_along
     from thence.memory.notes import note_events
-    from thence.memory.recall import along, event_object
 
     whole, notes = loaded.whole, _notes(loaded)
     inherited = [] if own else whole.inherited(to, boundaries=False)
@@ -154,7 +154,7 @@ def events(loaded: Loaded, to: int | None = None, *, own: bool = False) -> JSON:
             {
                 "session_uid": part.whole.uid,
                 "messages": part.messages,
-                "events": list(map(event_object, along(part.whole, part.places))),
+                "events": list(map(event_object, events_along(part.whole, part.places))),
             }
             for part in inherited
         ],

@@ -23,8 +23,9 @@ from thence.format.facts import TYPED
 from thence.format.figures import several, short_id
 from thence.format.graph import State
 from thence.format.joins import time_of
+from thence.format.normal import event_object
 from thence.format.records import text_of
-from thence.memory.recall import along, event_object
+from thence.format.whole import events_along
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
@@ -153,7 +154,7 @@ def _event(kind: str, ts: str, uuid: str, before: str | None, payload: JSON) -> 
 def pieces(whole: Whole, branch: Branch = LIVE) -> Iterator[Piece]:
     """Give what was said and done on a line, compacted parts included; or on all of them."""
     for part in () if branch.own else whole.inherited(branch.to, boundaries=False):
-        events = along(part.whole, part.places)
+        events = events_along(part.whole, part.places)
         yield from (piece for event in events if (piece := _piece(event)) and piece.text.strip())
         words = f"{short_id(part.whole.native)}, {several(part.messages, 'message')}"
         yield Piece(BORDER, "Continued from", words)

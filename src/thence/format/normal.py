@@ -199,6 +199,22 @@ def one_line(text: str, length: int = SUMMARY_LENGTH) -> str:
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
 
+_CONTRACT = frozenset(
+    {"seq", "parent_seq", "ts", "role", "tool", "summary", "payload_ref", "tokens", "is_sidechain"}
+)
+"""Fields of an event that every reader may count on."""
+
+
+def event_object(event: SessionEvent) -> dict[str, JSON]:
+    """Return an event under the names of its fields; those of the contract are never left out."""
+    plain: dict[str, JSON] = msgspec.to_builtins(event)
+    return {
+        name: plain.get(name, getattr(event, name))
+        for name in event.__struct_fields__
+        if name in plain or name in _CONTRACT
+    }
+
+
 # -- numbers for the eye --------------------------------------------------------------------
 
 

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from thence.errors import NotReadable, SessionNotFound, ThenceError
 from thence.format.figures import argument, project, short_id
-from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.records import Notice
 
@@ -29,10 +27,6 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Sessions that are named when a prefix fits several."""
-_CONTRACT = frozenset(
-    {"seq", "parent_seq", "ts", "role", "tool", "summary", "payload_ref", "tokens", "is_sidechain"}
-)
-"""Fields of an event that every reader may count on."""
 _CONTINUES = ("adopt", "resume", "fork")
 """Ties to the session that another one continues."""
 NEAR = 40
@@ -86,33 +80,6 @@ def _no_event(whole: Whole, wanted: str) -> SessionNotFound:
     return SessionNotFound(
         f"no event {wanted[:80]!r} in {whole.uid}", hint="thence search names the events it finds"
     )
-
-
-def along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
-    """Give the events of records in the order of these, books left out."""
-    events: dict[str, list[SessionEvent]] = {}
-    for event in whole.events:
-        if event.state != State.INTERNAL:
-            events.setdefault(event.native_id, []).append(event)
-    return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
-
-
-def event_object(event: SessionEvent) -> dict[str, JSON]:
-    """Return an event under the names of its fields; those of the contract are never left out."""
-    plain: dict[str, JSON] = to_builtins(event)
-    return {
-        name: plain.get(name, getattr(event, name))
-        for name in event.__struct_fields__
-        if name in plain or name in _CONTRACT
-    }
-
-
-def inherited_events(
-    whole: Whole, to: int | None = None, *, boundaries: bool
-) -> list[SessionEvent]:
-    """Return the events of a line that stand in the sessions which this one continues."""
-    parts = whole.inherited(to, boundaries=boundaries)
-    return [event for part in parts for event in along(part.whole, part.places)]
 
 
 def notices_of(row: SessionRow) -> Iterator[Notice]:

@@ -30,6 +30,7 @@ from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
+from thence.format.whole import events_along, inherited_events
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By, with_dollars
 from thence.memory.notes import matching_notes, note_events
@@ -332,8 +333,8 @@ def branch(
     whole = charts_of(desk).get(desk, row).whole
     place = recall.place_of(whole, event)
     places = whole.graph.chain(place, boundaries=False)
-    before = recall.inherited_events(whole, place, boundaries=False)
-    found = [*before, *recall.along(whole, places)]
+    before = inherited_events(whole, place, boundaries=False)
+    found = [*before, *events_along(whole, places)]
     page = _events(desk, row, whole.outcomes, found, cursor=cursor, limit=limit)
     return msgspec.structs.replace(page, continued_from=_borders(before))
 

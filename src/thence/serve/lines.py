@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from thence.format.graph import State
-from thence.memory.recall import along, inherited_events, place_of
+from thence.format.whole import events_along, inherited_events
+from thence.memory.recall import place_of
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState
@@ -82,7 +83,7 @@ class Line:
     def _events_to(self, whole: Whole, end: int | None) -> list[SessionEvent]:
         """Return the events of a line; those of the sessions that it continues come first."""
         before = [] if self._own else inherited_events(whole, end, boundaries=False)
-        return before + along(whole, whole.graph.chain(end, boundaries=False))
+        return before + events_along(whole, whole.graph.chain(end, boundaries=False))
 
     def continued(self, window: Whole, state: FoldState, load: Callable[[], Whole]) -> Line | None:
         """Return the live line after new records, by the end of the session alone.
@@ -92,7 +93,7 @@ class Line:
         """
         anchors = {fact.node.id for fact in state.anchors}
         chain = window.graph.chain(boundaries=False)
-        new = [e for e in along(window, chain) if e.native_id not in anchors]
+        new = [e for e in events_along(window, chain) if e.native_id not in anchors]
         start = last_place(self._all, new[0].event_id) if new else None
         if start is None:
             return None

@@ -166,6 +166,11 @@ def page(desk: Desk, wanted: Wanted, clock: Clock, *, is_typing: bool = False) -
         return _page(desk, wanted, "", [], wrong=error)
     if query.match and not query.lists_sessions:
         cards, lede = _searched(desk, _narrowed(query, base), base, wanted, clock)
+        if not cards and not is_typing:
+            begins = _with_cost(parse(wanted.q[:400], prefix_last=True), wanted)
+            cards, lede = _searched(desk, _narrowed(begins, base), base, wanted, clock)
+            if cards:
+                remarks.append("No whole word matches. These are words that begin like it.")
         took = round(1000 * (time.monotonic() - began))
         days = [Day("", "", "", cards)] if cards else []
         made = _page(desk, wanted, f"{lede}, {took} ms", days, looking=True)

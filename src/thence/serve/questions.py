@@ -23,7 +23,7 @@ from thence.format.figures import money
 from thence.format.nodes import Is
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
-from thence.format.whole import Whole
+from thence.format.whole import Whole, events_along
 from thence.memory import patterns, recall, search
 from thence.memory.bills import Bill, By
 from thence.memory.notes import Note, matching_notes
@@ -320,7 +320,7 @@ class Questions:
         whole = recall.light(self._store, held, None)
         for part in whole.inherited(boundaries=False):
             yield f"continued from {_name(part.whole.uid)}, {part.messages} messages"
-            yield from _named_prompts(recall.along(part.whole, part.places))
+            yield from _named_prompts(events_along(part.whole, part.places))
         said = list(_prompts_in(whole.events))
         yield f"prompts: {len(said)}"
         yield from _named_prompts(said)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from thence.format.fold import window_of
 from thence.format.sealing import View, log_of
-from thence.memory.recall import along, inherited_events
+from thence.format.whole import events_along, inherited_events
 from thence.serve.charts import charts_of
 from thence.serve.lines import agents_after, count_agents, last_place
 from thence.serve.shelf import Key, key_of
@@ -91,7 +91,7 @@ class Timeline:
         lines = []
         for before, boundaries in ((self.line, False), (self.seen, True)):
             places = window.graph.chain(boundaries=boundaries)
-            later = [e for e in along(window, places) if e.native_id not in anchors]
+            later = [e for e in events_along(window, places) if e.native_id not in anchors]
             joined = _joined(before, later) if anchors else later
             if joined is None:
                 return None
@@ -106,7 +106,9 @@ def timeline_of(whole: Whole) -> Timeline:
     """Return the timeline of a session that was put together."""
     view = View(whole, ())
     logs = None if view.rewritten else _by_file(view, range(len(whole.facts)))
-    line, seen = (along(whole, whole.graph.chain(boundaries=known)) for known in (False, True))
+    line, seen = (
+        events_along(whole, whole.graph.chain(boundaries=known)) for known in (False, True)
+    )
     outcomes = dict(whole.outcomes)
     for part in whole.inherited(boundaries=False):
         outcomes = part.whole.outcomes | outcomes
