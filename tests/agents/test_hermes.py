@@ -193,6 +193,8 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     ] == prompts
     answers = [e.summary for e in parent.events if e.kind == "assistant_msg"]
     assert ["It has no rule.", "No.", "Yes."] == answers
+    assert "Count the files" == child.title
+    assert {"2026-05-04"} == {(event.ts or "")[:10] for event in parent.events if event.usage}
     assert [("subagent", CHILD, "c2")] == [(e.link, e.session, e.call) for e in parent.edges]
     assert [("fork", PARENT)] == [(e.link, e.session) for e in branch.edges]
     assert ["replayed", "live"] == [str(e.state) for e in branch.events if e.kind == "user_msg"]

@@ -15,7 +15,7 @@ from typing import ClassVar
 import msgspec
 
 from thence.agents import File, Mark, Source
-from thence.agents.records import LineReader, Record, note
+from thence.agents.records import LineReader, Record, moment, note
 from thence.agents.sqlite_rows import Database, row
 from thence.format.codec import Found
 from thence.format.facts import Fact
@@ -118,7 +118,10 @@ class Totals(LineReader):
         name, counts = found.value["name"], found.value["counts"]
         node = Node(f"usage {name} {' '.join(map(str, counts))}", None, Is.INTERNAL)
         block = note("tokens so far", {"of": name, "tokens": sum(counts)})
-        made = self._fact(found, node, "usage", blocks=(block,), model=found.value["model"])
+        when = self._file.rows.modified if self._file.rows is not None else 0.0
+        model = found.value["model"]
+        more = {"blocks": (block,), "model": model, "ts": moment(when or None)}
+        made = self._fact(found, node, "usage", **more)
         # A model may be called anything: a name of a file is made of a hash of it.
         kind = blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest()
         file = f"{made.file}/{kind}"

@@ -344,6 +344,10 @@ class Messages(MessageRows):
         for name in ("cwd", "git_branch", "model"):
             if value := text(told.get(name)):
                 about[name] = value
+        if self._is_side and not title:
+            about |= (
+                {"title:summary": one_line(goal)} if (goal := self._goal(self._session)) else {}
+            )
         if self._is_side and "cwd" not in about:  # it works where it was asked to
             parent = word(told.get("parent_session_id"))
             for (cwd,) in self._database.select("sessions", ("cwd",), "WHERE id = ?", parent):
@@ -372,6 +376,12 @@ class Messages(MessageRows):
         else:
             yield Edge("resume", parent, "parent_session_id")
 
+    def _goal(self, session: str) -> str:
+        """Return the first prompt of a session."""
+        asked = "WHERE session_id = ? AND role = 'user' ORDER BY id LIMIT 1"
+        first = self._database.select("messages", ("content",), asked, session)
+        return next((_text_of(said) for (said,) in first), "")
+
     def _children(self) -> Iterator[Fact]:
         """Yield the sessions that calls started: the first prompt of each is the goal of a call."""
         if not self._waiting:
@@ -379,9 +389,7 @@ class Messages(MessageRows):
         where = "WHERE parent_session_id = ? AND source = 'subagent' ORDER BY started_at, id"
         known = self._children_known
         for (child,) in list(self._database.select("sessions", ("id",), where, self._session)):
-            asked = "WHERE session_id = ? AND role = 'user' ORDER BY id LIMIT 1"
-            first = self._database.select("messages", ("content",), asked, word(child))
-            goal = next((_text_of(said) for (said,) in first), "")
+            goal = self._goal(word(child))
             for name, (number, goals) in list(self._waiting.items()):
                 if goal and child not in known and any(g and g in goal for g in goals):
                     known.append(child)
