@@ -16,7 +16,7 @@ def test_now_says_who_waits_and_what_today_cost(house: House) -> None:
     made = page(house.desk, Clock())
     total = house.store.totals()[0]
 
-    assert made.heading.endswith("for you")
+    assert made.heading == "Nothing needs you"
     assert made.sessions == total.sessions
     assert len(made.columns) == 14
     assert made.week

@@ -119,7 +119,7 @@ def page(desk: Desk, clock: Clock) -> NowPage:
 def _heading(waiting: int) -> str:
     if not waiting:
         return "Nothing needs you"
-    return f"{several(waiting, 'session')} {'waits' if waiting == 1 else 'wait'} for you"
+    return f"{several(waiting, 'session')} {'needs' if waiting == 1 else 'need'} you"
 
 
 def _lede(running: int, risks: int) -> str:
