@@ -2,8 +2,10 @@
 
 Three kinds are asked: sentences, keywords and texts of errors. A question is answered where one of
 its sessions is among the first one, five or ten sessions that a search gives. Answers were fixed by
-a literal text of the raw logs before anything was tuned; every other question is of a half that
-nothing was tuned by. Where agentsview is installed (`AGENTSVIEW=path`) it is asked the same.
+a literal text of the raw logs before anything was tuned. Every other question is of a half kept for
+checking: nothing is fitted to its single questions, but its figures were seen while limits were
+chosen. Sentences were written with the first prompts at hand, and share words with them. Where
+agentsview is installed (`AGENTSVIEW=path`) it is asked the same.
 """
 
 from __future__ import annotations
