@@ -132,7 +132,7 @@ def test_the_first_prompt_of_the_lineage_is_the_title(lineage: Lineage) -> None:
     page = lineage.house.ask(f"/sessions/thence:{lineage.third}").body.decode()
 
     assert ({PROMPTS[0]}, PROMPTS[0]) == (listed, one)
-    assert f"<h1>{PROMPTS[0]}</h1>" in page
+    assert f">{PROMPTS[0]}</h1>" in page
 
 
 def test_agents_are_told_the_lineage(lineage: Lineage) -> None:
