@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.copilot import Copilot
 from thence.agents.copilot.events import COMPACTION
+from thence.agents.copilot.reader import Copilot
 from thence.agents.sessions import load, read_all
 from thence.format.whole import NEVER_BILLED, Whole
 from thence.testing import AdapterSuite

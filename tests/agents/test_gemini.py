@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.gemini import Gemini
 from thence.agents.gemini.messages import COMPACTION
+from thence.agents.gemini.reader import Gemini
 from thence.agents.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.kimi import Kimi
+from thence.agents.kimi.reader import Kimi
 from thence.agents.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

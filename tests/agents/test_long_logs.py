@@ -13,11 +13,11 @@ from tests.agents import test_copilot, test_gemini, test_kimi, test_pi, test_qwe
 from tests.agents.agents import write_lines
 from tests.format.growing import Grown, differences
 from thence.agents import Adapter
-from thence.agents.copilot import Copilot
-from thence.agents.gemini import Gemini
-from thence.agents.kimi import Kimi
-from thence.agents.pi import Pi
-from thence.agents.qwen import Qwen
+from thence.agents.copilot.reader import Copilot
+from thence.agents.gemini.reader import Gemini
+from thence.agents.kimi.reader import Kimi
+from thence.agents.pi.reader import Pi
+from thence.agents.qwen.reader import Qwen
 from thence.agents.sessions import read_all
 
 TURNS = 30

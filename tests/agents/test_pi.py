@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.pi import Pi
 from thence.agents.pi.entries import COMPACTION, CUT_OFF
+from thence.agents.pi.reader import Pi
 from thence.agents.sessions import load
 from thence.format.facts import Edge
 from thence.testing import AdapterSuite

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.qwen import Qwen
+from thence.agents.qwen.reader import Qwen
 from thence.agents.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.agents import test_copilot, test_gemini, test_kimi, test_pi, test_qwen
-from thence.agents.profiles import PROFILED, profile_of
 
 FOLDERS = {
     "copilot": (".copilot", test_copilot),
@@ -49,12 +48,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         module.write(root)
     thence(folder, "sweep")
     return folder
-
-
-def test_every_agent_has_a_profile() -> None:
-    """The label, the command and the folder that the rest of the program asks for."""
-    assert sorted(FOLDERS) == sorted(PROFILED)
-    assert all(profile_of(name) is not None for name in PROFILED)
 
 
 def test_sessions_of_every_agent_are_listed(home: Path) -> None:

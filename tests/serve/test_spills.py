@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.serve.conftest import House
+from thence.agents.claude.sample import Transcript
 from thence.cli.madeup import token
-from thence.cli.madeup.claude import Transcript
 
 PREVIEW = (
     "<persisted-output>\nOutput too large (190 KB). Full output saved to: {path}\n\n"

@@ -423,11 +423,11 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hook import AGENTS, fix_of, status_of, told_of
+    from thence.cli.hook import fix_of, names, status_of, told_of
 
     now = present()
     roots = wiring.roots(known)
-    for agent in AGENTS:
+    for agent in names():
         if agent not in roots:
             continue
         try:

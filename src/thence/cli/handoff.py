@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence import __version__
-from thence.bridge.handoff import TARGETS, Handoff, carry_out, end_of, plan
+from thence.bridge.handoff import Handoff, carry_out, end_of, plan
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.completion import ids
@@ -32,7 +32,9 @@ REDACTED = "its source is gone: this is what was kept of it, secrets redacted"
     " it is. No permission goes along. Secrets are not redacted: a history goes on as it was.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=ids)
-@click.option("--to", "target", type=click.Choice(TARGETS), required=True, help="Which agent.")
+@click.option(
+    "--to", "target", type=options.AgentName("handoff"), required=True, help="Which agent."
+)
 @click.option("--at", "event", metavar="EVENT", help="Only what led to this event.")
 @click.option("--branch", metavar="EVENT", help="The branch that this event is on, to its end.")
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be written; write nothing.")
@@ -101,11 +103,10 @@ def prepared(
 
     name = event if event is not None else branch
     place = place_of(loaded.whole, name) if name is not None else None
-    roots = wiring.adapters()[target].roots(Path.home(), os.environ)
     return plan(
         loaded,
         target,
-        root=next((path for path in roots if path.is_dir()), roots[0]),
+        root=wiring.root_of(wiring.agents()[target]),
         session=uuid7(),
         at=datetime.now(UTC),
         here=str(Path.cwd()),

@@ -6,8 +6,12 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Gemini CLI",
+    reader="thence.agents.gemini.reader:Gemini",
+    usual_folders=(".gemini",),
     resume_option=("gemini", "--resume"),
     home_variable="GEMINI_CLI_HOME",
     rewind_hint="in Gemini CLI: /rewind, or press Esc twice",
     home_is_parent=True,
+    colours=("#2a5fc4", "#82aaff"),
+    newest_version="0.61.0",
 )

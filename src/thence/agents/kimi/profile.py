@@ -6,8 +6,13 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Kimi Code",
+    reader="thence.agents.kimi.reader:Kimi",
+    usual_folders=(".kimi-code",),
+    has_status=False,
     resume_option=("kimi", "--session"),
     home_variable="KIMI_CODE_HOME",
     id_prefix="session_",
     rewind_hint="in Kimi Code: /undo",
+    colours=("#7c6a12", "#cdb754"),
+    newest_version="2.1.0",
 )

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from thence.agents import File, Mark, Source
-from thence.agents.pi import session_in
+from thence.agents.pi.names import session_in
 from thence.agents.records import (
     LineReader,
     Record,

@@ -6,10 +6,15 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="pi",
+    reader="thence.agents.pi.reader:Pi",
+    usual_folders=(".pi",),
+    has_status=False,
     resume_option=("pi", "--session"),
     home_variable="PI_CODING_AGENT_DIR",
     more_variables=("PI_CODING_AGENT_SESSION_DIR",),
     rewind_hint="in pi: /tree",
     lost_on_resume="what extensions had in memory only",
     takes_equals=False,  # its parser takes the next word as it is
+    colours=("#8a3f6b", "#d183b0"),
+    newest_version="0.74.2",
 )

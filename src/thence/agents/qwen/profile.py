@@ -6,8 +6,13 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Qwen Code",
+    reader="thence.agents.qwen.reader:Qwen",
+    usual_folders=(".qwen",),
+    has_status=False,
     resume_option=("qwen", "--resume"),
     home_variable="QWEN_HOME",
     more_variables=("QWEN_RUNTIME_DIR",),
     rewind_hint="in Qwen Code: /rewind, or press Esc twice",
+    colours=("#5b4bb0", "#9d8fe8"),
+    newest_version="0.24.4",
 )
