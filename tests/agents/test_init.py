@@ -60,7 +60,7 @@ def test_another_package_comes_in_by_its_entry_point(installed: Callable[..., li
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("pathlib:Path", "docs/adapters.md"),
+        ("pathlib:Path", "docs/writing-agents.md"),
         ("no.such.module:Adapter", "ModuleNotFoundError"),
         (f"{__name__}:Nothing", "AttributeError"),
     ],

@@ -355,7 +355,7 @@ def _foreign(point: EntryPoint) -> Agent:
     is_profile = isinstance(there, Profile)
     made = (_object_at(there.reader) if is_profile else there)()
     if not isinstance(made, Adapter) or not isinstance(made.name, str):
-        raise TypeError("its reader lacks a method of the protocol; see docs/adapters.md")
+        raise TypeError("its reader lacks a method of the protocol; see docs/writing-agents.md")
     if is_profile and made.name != point.name:
         raise TypeError(f"its entry point is called {point.name}, its reader {made.name}")
     profile = msgspec.convert(msgspec.to_builtins(there), Profile) if is_profile else None
