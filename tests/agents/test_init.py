@@ -13,8 +13,8 @@ import pytest
 
 import thence.agents
 from thence.agents import Adapter, Batch, Cursor, File, Mark, Source, adapters, packages, profiles
-from thence.agents.native import Native
 from thence.agents.profiles import agents
+from thence.agents.thence.reader import Native
 from thence.format.records import Notice
 
 

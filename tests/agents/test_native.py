@@ -17,8 +17,8 @@ from tests.format.histories import scripts as histories
 from tests.journal.runs import Run, drawn, drop
 from tests.journal.runs import scripts as runs
 from thence.agents import Batch, Cursor, Source, files
-from thence.agents.native import Native
 from thence.agents.sessions import Loaded, load
+from thence.agents.thence.reader import Native
 from thence.format import codec, layout, repair
 from thence.format.graph import State
 from thence.format.records import JSON, Event, Skipped
@@ -729,7 +729,7 @@ def test_the_history_is_what_the_journal_wrote(journal: Journal, home: Path) -> 
 
 def test_the_reader_does_not_know_the_writer() -> None:
     """The log has a reader that shares no code with its writer except the format."""
-    code = "import sys, thence.agents.native; print('thence.journal' in sys.modules)"
+    code = "import sys, thence.agents.thence.reader; print('thence.journal' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "False" == done.stdout.strip()

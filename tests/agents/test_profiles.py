@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from thence.agents.profiles import PARTS, Agent, Profile, agent_of, agents, folder_variables
+from thence.agents.sessions import read_all
 from thence.errors import BadConfig
+from thence.format.facts import Block, Fact
+from thence.format.nodes import Node
 
 ROOT = Path(__file__).parents[2]
 RESUMED = [name for name, agent in agents().items() if agent.offers("resume")]
@@ -92,3 +95,43 @@ def test_asking_what_an_agent_is_loads_no_reader() -> None:
 def test_every_agent_is_described(name: str) -> None:
     """Under the name that people know it by."""
     assert agents()[name].label in (ROOT / "docs" / "agents.md").read_text()
+
+
+def fact(type_: str, kind: str = "lifecycle") -> Fact:
+    """Return a record of a type."""
+    return Fact(Node("n", None, 0), type_, blocks=(Block(kind, "system", type_),))
+
+
+def test_a_record_of_a_type_that_nobody_knows_is_counted() -> None:
+    """One that has words was understood, and so is one of a family that is known."""
+    facts = [fact("assistant", "assistant_msg"), fact("system/new"), fact("zorp"), fact("zorp")]
+
+    assert {"zorp": 2} == agents()["claude"].unknown_records(facts)
+    assert {} == Agent("bare", Profile(label="x")).unknown_records(facts)
+
+
+SHARED = ROOT.parent / "shared" / "data"
+CLIENTS = {"claude": "claude-code", "codex": "codex", "grok": "grok"}
+PLANTED = {"(none)", "our-own-record", "future_thing", "response_item/hologram", "event_msg/zorp"}
+"""Records that were put into real logs on purpose."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in agents() if agents()[name].profile.records])
+def test_all_records_of_real_clients_are_known(name: str) -> None:
+    """Else every session of today would be said not to be understood."""
+    folder = SHARED / CLIENTS.get(name, f"agents/{name}")
+    if not folder.is_dir():
+        pytest.skip("no logs of real clients here")
+    reader = agents()[name].reader
+    sources = {
+        source.path: source for path in folder.rglob("*.jsonl") if (source := reader.at(path))
+    }
+    unknown = {
+        type_
+        for source in sources.values()
+        for type_ in agents()[name].unknown_records(read_all(reader, source)[0])
+    }
+
+    assert sources
+    assert set() == unknown - PLANTED

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.agents import adapters as installed
-from thence.agents.native import Native
+from thence.agents.thence.reader import Native
 from thence.cli import bar, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, watching

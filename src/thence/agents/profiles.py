@@ -10,7 +10,9 @@ Nothing outside this package knows an agent by name.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from thence.agents import Source
     from thence.agents.handoffs import Writer
     from thence.agents.samples import Machine
-    from thence.format.facts import Block
+    from thence.format.facts import Block, Fact
 
     SideFile = Callable[[Source, Block, Block], str | None]
     """Returns the path of the file with the whole output of a call, of the call and its result."""
@@ -139,6 +141,10 @@ class Profile(msgspec.Struct, frozen=True):
     """Its colour on light and on dark pages, as `#rrggbb`."""
     newest_version: str = ""
     """The newest version whose sessions were compared with what was billed."""
+
+    records: tuple[str, ...] = ()
+    """Types of records that are known, beside those with words, calls and results; `*` stands for
+    the rest of a type. Of any other it is said that it was not understood."""
 
     tools: dict[str, tuple[str, ...]] = {}
     """Names of its tools by kind, where `thence.format.kinds` does not know them already."""
@@ -263,6 +269,20 @@ class Agent:
         named = any(name in env for name in self.profile.variables)
         return named or any((home / place).is_dir() for place in self.profile.usual_folders)
 
+    def unknown_records(self, facts: Iterable[Fact]) -> Counter[str]:
+        """Count the records that are kept and were not understood, by type."""
+        unknown: Counter[str] = Counter()
+        if self.profile.records:
+            for fact in facts:
+                if not self._known.fullmatch(fact.type) and _is_kept_only(fact):
+                    unknown[fact.type] += 1
+        return unknown
+
+    @cached_property
+    def _known(self) -> re.Pattern[str]:
+        parts = (re.escape(name).replace(r"\*", ".*") for name in self.profile.records)
+        return re.compile("|".join(parts))
+
     def ask(self, part: Callable[..., Any], *given: Any) -> Any:
         """Return what a part of the agent gives; a part of another package may fail in any way."""
         if self._point is None:
@@ -279,6 +299,11 @@ class Agent:
 
     def _loaded(self, place: str) -> Any:
         return self.ask(_object_at, place) if place else None
+
+
+def _is_kept_only(fact: Fact) -> bool:
+    """Return whether a record says nothing that anybody asks for: it is shown as it is."""
+    return bool(fact.blocks) and all(block.kind == "lifecycle" for block in fact.blocks)
 
 
 def _object_at(place: str) -> Any:

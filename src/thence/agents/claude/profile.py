@@ -24,6 +24,13 @@ PROFILE = Profile(
     rewind_hint="in Claude Code: press Esc twice, or /rewind",
     colours=("#b4663c", "#d58a62"),
     newest_version="2.1.325",
+    records=(
+        *("user", "assistant", "summary", "system", "system/*", "attachment/*", "progress/*"),
+        *("queue-operation*", "api-request*", "file-history-*", "last-prompt", "cost-state"),
+        *("tools-used", "mode", "permission-mode", "pr-link", "worktree-state", "agent-name"),
+        *("custom-title", "ai-title", "frame-link", "started", "result", "relocated"),
+        *("bridge-session", "atis-latch", "tool_use", "tool_result", "thence-handoff"),
+    ),
     forms={
         "shell": ToolForm("Bash", {"command": "command"}),
         "read": ToolForm("Read", {"path": "file_path"}),

@@ -14,4 +14,8 @@ PROFILE = Profile(
     needs_equals=True,
     colours=("#2f6b3a", "#7cc08a"),
     newest_version="1.0.102",
+    records=(
+        *("abort", "hook.*", "tool.*", "assistant.*", "session.*", "system.*", "subagent.*"),
+        *("user.message", "permission.*", "human_response.recorded", "skill.invoked"),
+    ),
 )

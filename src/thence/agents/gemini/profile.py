@@ -14,4 +14,8 @@ PROFILE = Profile(
     home_is_parent=True,
     colours=("#2a5fc4", "#82aaff"),
     newest_version="0.61.0",
+    records=(
+        *("user", "gemini", "list", "list of *", "metadata", "session", "session context"),
+        *("info", "error", "warning"),
+    ),
 )

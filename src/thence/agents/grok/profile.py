@@ -19,6 +19,13 @@ PROFILE = Profile(
     rewind_hint="in Grok: /rewind",
     colours=("#6b6f76", "#a2a8b0"),
     newest_version="1.0.41",
+    records=(
+        *("task_completed", "session_*", "agent_message_chunk", "agent_thought_chunk"),
+        *("phase_changed", "loop_started", "hook_execution", "tool_*", "permission_*", "turn_*"),
+        *("first_token", "rewind_*", "background_tasks", "compaction_checkpoint"),
+        *("auto_compact_*", "subagent_*", "system", "user", "user_message_chunk", "assistant"),
+        *("retry_state", "plan", "mcp_*", "reasoning", "backend_tool_call"),
+    ),
     forms={
         "shell": ToolForm(
             "run_terminal_command",

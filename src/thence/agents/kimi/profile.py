@@ -15,4 +15,11 @@ PROFILE = Profile(
     rewind_hint="in Kimi Code: /undo",
     colours=("#7c6a12", "#cdb754"),
     newest_version="2.1.0",
+    records=(
+        *("metadata", "agent.*", "context.*", "file_history.*", "forked", "full_compaction.*"),
+        *("micro_compaction.*", "llm.*", "permission.*", "plugin.*", "profile.bind", "prompt.*"),
+        *("runtime.*", "step.*", "subagent.*", "token_counting.*", "turn.*", "usage.record"),
+        *("config.update", "skill.*", "goal.*", "plan.*", "task.*", "cron.*", "todo.*"),
+        *("tools.*", "hook.*"),
+    ),
 )

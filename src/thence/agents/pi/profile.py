@@ -17,4 +17,9 @@ PROFILE = Profile(
     takes_equals=False,  # its parser takes the next word as it is
     colours=("#8a3f6b", "#d183b0"),
     newest_version="0.74.2",
+    records=(
+        *("session", "message", "model_change", "thinking_level_change", "compaction"),
+        *("compaction/kept", "custom", "custom_message", "label", "session_info"),
+        *("branch_summary", "branchSummary", "compactionSummary"),
+    ),
 )

@@ -15,4 +15,10 @@ PROFILE = Profile(
     rewind_hint="in Qwen Code: /rewind, or press Esc twice",
     colours=("#5b4bb0", "#9d8fe8"),
     newest_version="0.24.4",
+    records=(
+        *("user", "assistant", "user/notification", "system/ui_telemetry"),
+        *("system/attribution_snapshot", "system/custom_title", "system/slash_command"),
+        *("system/rewind", "system/session_artifact_snapshot", "system/chat_compression"),
+        *("system/at_command",),
+    ),
 )

@@ -6,7 +6,7 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="journal",
-    reader="thence.agents.native:Native",
+    reader="thence.agents.thence.reader:Native",
     has_status=False,
     lost_on_resume="permissions: the ledger of a resumed session is empty",
 )
