@@ -51,6 +51,8 @@ class Writer(msgspec.Struct, frozen=True):
     `.json` has a single record; any other is a log of lines."""
     settings: Callable[[Path], Settings] | None = None
     """Reads the settings in the agent's folder."""
+    needs_uuid4: bool = False
+    """The client takes no id of a later version for one of a session."""
     is_folder: bool = False
     """A session is a folder of its own."""
     takes: tuple[str, ...] = ("image",)

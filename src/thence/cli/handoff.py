@@ -97,7 +97,9 @@ def prepared(
 ) -> Handoff:
     """Work out a handoff to an agent of this machine."""
     from datetime import UTC, datetime
+    from uuid import uuid4
 
+    from thence.bridge.portable import writer_of
     from thence.journal.ids import uuid7
     from thence.memory.recall import place_of
 
@@ -107,7 +109,7 @@ def prepared(
         loaded,
         target,
         root=wiring.root_of(wiring.agents()[target]),
-        session=uuid7(),
+        session=str(uuid4()) if writer_of(target).needs_uuid4 else uuid7(),
         at=datetime.now(UTC),
         here=str(Path.cwd()),
         event=end_of(loaded.whole, place, branch=branch is not None) if place is not None else None,

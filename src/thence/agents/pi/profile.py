@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ToolForm
 
 PROFILE = Profile(
     label="pi",
@@ -16,6 +16,13 @@ PROFILE = Profile(
     lost_on_resume="what extensions had in memory only",
     takes_equals=False,  # its parser takes the next word as it is
     colours=("#8a3f6b", "#d183b0"),
+    forms={
+        "shell": ToolForm("bash", {"command": "command"}),
+        "read": ToolForm("read", {"path": "path"}),
+        "write": ToolForm("write", {"path": "path", "content": "content"}),
+        "search": ToolForm("grep", {"pattern": "pattern"}),
+    },
+    handoff="thence.agents.pi.handoff:WRITER",
     newest_version="0.74.2",
     records=(
         *("session", "message", "model_change", "thinking_level_change", "compaction"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Qwen Code",
@@ -14,6 +14,15 @@ PROFILE = Profile(
     more_variables=("QWEN_RUNTIME_DIR",),
     rewind_hint="in Qwen Code: /rewind, or press Esc twice",
     colours=("#5b4bb0", "#9d8fe8"),
+    forms={
+        "shell": ToolForm("run_shell_command", {"command": "command"}, {"is_background": False}),
+        "read": ToolForm("read_file", {"path": "file_path"}),
+        "write": ToolForm("write_file", {"path": "file_path", "content": "content"}),
+        "edit": ToolForm("edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
+        "search": ToolForm("grep_search", {"pattern": "pattern"}),
+    },
+    servers=ServerFile("settings.json"),
+    handoff="thence.agents.qwen.handoff:WRITER",
     newest_version="0.24.4",
     records=(
         *("user", "assistant", "user/notification", "system/ui_telemetry"),
