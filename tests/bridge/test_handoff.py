@@ -384,6 +384,9 @@ def goes_on(made: Handoff, to: str) -> str:
         message = {"role": "user", "content": [{"type": "text", "text": said}]}
         new = {"type": "message", "id": "abcd0001", "parentId": rows[-1]["id"]}
         new |= {"timestamp": "2026-03-29T02:00:00.000Z", "message": message}
+    elif to == "copilot":
+        new = {"type": "user.message", "data": {"content": said}, "id": "own-1"}
+        new |= {"timestamp": "2026-03-29T02:00:00.000Z", "parentId": rows[-1]["id"]}
     elif to == "qwen":
         new = {name: value for name, value in rows[-1].items() if name != "forkedFrom"}
         new |= {"type": "user", "uuid": "own-1", "parentUuid": rows[-1]["uuid"]}

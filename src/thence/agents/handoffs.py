@@ -48,7 +48,7 @@ class Writer(msgspec.Struct, frozen=True):
 
     files: Callable[[Bound], dict[str, list[JSON]]]
     """Returns the records of each file by its place below the agent's folder. One that ends in
-    `.json` has a single record; any other is a log of lines."""
+    `.jsonl` is a log of lines; any other has a single record, written as JSON."""
     settings: Callable[[Path], Settings] | None = None
     """Reads the settings in the agent's folder."""
     needs_uuid4: bool = False

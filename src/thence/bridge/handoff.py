@@ -166,7 +166,7 @@ def _inside(root: Path, name: str) -> Path:
 
 def _body(path: str, rows: list[JSON]) -> bytes:
     """Write rows as lines; a card is one object."""
-    if path.endswith(".json"):
+    if not path.endswith(".jsonl"):
         return json.dumps(rows[0], indent=2).encode() + b"\n"
     return b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
 

@@ -192,7 +192,7 @@ def handing_over(agent: Agent) -> Iterator[str]:
 
 
 def _written(name: str, rows: list[JSON]) -> bytes:
-    if name.endswith(".json"):
+    if not name.endswith(".jsonl"):
         return json.dumps(rows[0]).encode()
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
