@@ -73,8 +73,7 @@ def _chosen(name: str, via: str | None) -> hooking.Place:
 
 def _wanted(agents: Sequence[str]) -> list[str]:
     """Give the agents that are asked for, else those that are on this machine."""
-    known = wiring.agents()
-    return list(agents or (name for name in names() if wiring.root_of(known[name]).is_dir()))
+    return list(agents or wiring.agents_here("hooks"))
 
 
 # -- changing -------------------------------------------------------------------------------
@@ -240,7 +239,7 @@ def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
 @options.utc
 def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     """Print how hooks stand."""
-    found = [_status_or_error(agent) for agent in agents or names()]
+    found = [_status_or_error(agent) for agent in _wanted(agents)]
     if json:
         say(as_json(found))
     else:

@@ -117,6 +117,12 @@ def place_of(name: str) -> registering.Place:
     return registering.Place(name, folder / file.path, file)
 
 
+def _present() -> list[str]:
+    """Return the agents that are on this machine."""
+    here = wiring.agents_here("servers")
+    return [name for name in names() if name in here or place_of(name).path.exists()]
+
+
 def _entry() -> dict[str, object]:
     return registering.entry(wiring.home(), Path.home() / ".thence")
 
@@ -195,7 +201,7 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
             "path": str(place_of(agent).path),
             "state": registering.state(place_of(agent), _entry()),
         }
-        for agent in agents or names()
+        for agent in agents or _present()
     ]
     if json:
         say(as_json(found))

@@ -18,7 +18,7 @@ from thence.errors import BadConfig, NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
-    from thence.agents.profiles import Agent
+    from thence.agents.profiles import Agent, Part
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
     from thence.memory.outcome import TaskPattern
@@ -165,6 +165,12 @@ def tellers() -> dict[str, Adapter]:
         for name, agent in agents().items()
         if agent.profile.has_status and agent.is_used(Path.home(), os.environ)
     }
+
+
+def agents_here(part: Part) -> list[str]:
+    """Return the agents that have a part and were used on this machine."""
+    known = agents().values()
+    return [a.name for a in known if a.offers(part) and root_of(a).is_dir()]
 
 
 def root_of(agent: Agent) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import HookFile, Profile, ServerFile
 
 PROFILE = Profile(
     label="Gemini CLI",
@@ -13,6 +13,14 @@ PROFILE = Profile(
     rewind_hint="in Gemini CLI: /rewind, or press Esc twice",
     home_is_parent=True,
     colours=("#2a5fc4", "#82aaff"),
+    hooks=(
+        HookFile(
+            "settings.json",
+            ("SessionStart", "AfterAgent", "PreCompress", "SessionEnd"),
+            timeout=3000,  # milliseconds
+        ),
+    ),
+    servers=ServerFile("settings.json"),
     newest_version="0.61.0",
     records=(
         *("user", "gemini", "list", "list of *", "metadata", "session", "session context"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ServerFile
 
 PROFILE = Profile(
     label="Kimi Code",
@@ -14,6 +14,7 @@ PROFILE = Profile(
     id_prefix="session_",
     rewind_hint="in Kimi Code: /undo",
     colours=("#7c6a12", "#cdb754"),
+    servers=ServerFile("mcp.json"),
     newest_version="2.1.0",
     records=(
         *("metadata", "agent.*", "context.*", "file_history.*", "forked", "full_compaction.*"),

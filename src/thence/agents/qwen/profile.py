@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+
+EVENTS = ("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact", "Stop", "SessionEnd")
 
 PROFILE = Profile(
     label="Qwen Code",
@@ -21,6 +23,7 @@ PROFILE = Profile(
         "edit": ToolForm("edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
         "search": ToolForm("grep_search", {"pattern": "pattern"}),
     },
+    hooks=(HookFile("settings.json", EVENTS),),
     servers=ServerFile("settings.json"),
     handoff="thence.agents.qwen.handoff:WRITER",
     newest_version="0.24.4",
