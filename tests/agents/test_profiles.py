@@ -13,6 +13,7 @@ from thence.agents.sessions import read_all
 from thence.errors import BadConfig
 from thence.format.facts import Block, Fact
 from thence.format.nodes import Node
+from thence.format.normal import Kind
 
 ROOT = Path(__file__).parents[2]
 RESUMED = [name for name, agent in agents().items() if agent.offers("resume")]
@@ -97,7 +98,7 @@ def test_every_agent_is_described(name: str) -> None:
     assert agents()[name].label in (ROOT / "docs" / "agents.md").read_text()
 
 
-def fact(type_: str, kind: str = "lifecycle") -> Fact:
+def fact(type_: str, kind: Kind = "lifecycle") -> Fact:
     """Return a record of a type."""
     return Fact(Node("n", None, 0), type_, blocks=(Block(kind, "system", type_),))
 

@@ -204,7 +204,7 @@ def _read_back(agent: Agent, root: Path, messages: list[JSON]) -> Iterator[str]:
         return
     loaded = load_source(agent.reader, found[0])
     if loaded.skipped:
-        yield f"the reader skips lines of it: {loaded.skipped[0].reason}"
+        yield f"the reader skips lines of it: {loaded.skipped[0].why}"
     if (got := _said(loaded.whole.messages().messages)) != _said(messages):
         yield f"it reads back as {got}"
 
