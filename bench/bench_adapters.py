@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.corpus import write_claude
 from bench.measure import seconds, verdict
 from thence.agents import Source
-from thence.agents.claude import Claude
+from thence.agents.claude.reader import Claude
 from thence.agents.sessions import read_all
 from thence.format import codec
 from thence.format.facts import Fact

@@ -18,7 +18,7 @@ from thence.journal import Journal
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "examples" / "tiny_harness.py"
-TEMPLATE = ROOT / "examples" / "adapter-template"
+TEMPLATE = ROOT / "examples" / "agent-template"
 
 SAID = [
     "agent  It says goodbye now.",

@@ -381,7 +381,7 @@ def _names(value: object) -> dict[str, str]:
 def _paths(value: object) -> dict[str, list[str]]:
     if isinstance(value, dict):
         return {name: _texts(one) for name, one in value.items()}
-    raise ValueError(f"not a table of paths: {value!r}", 'write claude = ["~/.claude"] below it')
+    raise ValueError(f"not a table of paths: {value!r}", 'write AGENT = ["~/folder"] below it')
 
 
 def _tasks(value: object) -> list[dict[str, str]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from thence.agents import Cursor, Source
-from thence.agents.grok import Grok
 from thence.agents.grok.folder import source_of
+from thence.agents.grok.reader import Grok
 from thence.agents.sessions import Loaded, load_source
 from thence.format.facts import Fact
 from thence.format.whole import Whole

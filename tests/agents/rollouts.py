@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from thence.agents.codex import Codex
+from thence.agents.codex.reader import Codex
 from thence.agents.sessions import Loaded, load
 
 A = "01a00000-0000-7000-8000-00000000000a"

@@ -25,7 +25,8 @@ from tests.agents.transcripts import (
     write,
 )
 from thence.agents import Adapter, Cursor, adapters
-from thence.agents.claude import KEPT_DAYS, Claude, spilled
+from thence.agents.claude.reader import KEPT_DAYS, Claude
+from thence.agents.claude.spills import spilled
 from thence.agents.sessions import read_all
 from thence.format.facts import WHOLE_OUTPUT, Fact
 from thence.format.graph import State

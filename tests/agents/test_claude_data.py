@@ -14,7 +14,8 @@ import pytest
 from tests.agents.transcripts import kinds, said, states
 from tests.independent import tool
 from thence.agents import Cursor, File, Source
-from thence.agents.claude import Claude, spilled
+from thence.agents.claude.reader import Claude
+from thence.agents.claude.spills import spilled
 from thence.agents.sessions import Loaded, load, load_source, read_all
 from thence.format import joins, lineage
 from thence.format.facts import MIRRORED

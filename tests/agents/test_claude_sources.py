@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents.transcripts import PROJECT, A, B, Script, found, read, said, text, usage, write
 from thence.agents import Source
-from thence.agents.claude import Claude
+from thence.agents.claude.reader import Claude
 from thence.agents.claude.sources import HEAD, is_claudes
 from thence.format.turn import TurnState
 

@@ -19,7 +19,7 @@ from tests.agents.agents import (
     write_all,
     write_document,
 )
-from thence.agents.cline import Cline
+from thence.agents.cline.reader import Cline
 from thence.agents.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

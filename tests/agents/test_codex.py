@@ -32,7 +32,7 @@ from tests.agents.rollouts import (
     user,
 )
 from thence.agents import Adapter, Cursor, files
-from thence.agents.codex import Codex
+from thence.agents.codex.reader import Codex
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.graph import State

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from thence.agents import Cursor, File, Source
-from thence.agents.codex import Codex
+from thence.agents.codex.reader import Codex
 from thence.agents.codex.records import NO_USAGE
 from thence.agents.sessions import Loaded, load_source, read_all
 from thence.format import joins

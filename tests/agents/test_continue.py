@@ -20,8 +20,8 @@ from tests.agents.agents import (
     write_all,
     write_document,
 )
-from thence.agents.continue_ import Continue
 from thence.agents.continue_.history import NOT_BILLED
+from thence.agents.continue_.reader import Continue
 from thence.agents.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.copilot import Copilot
 from thence.agents.copilot.events import COMPACTION
+from thence.agents.copilot.reader import Copilot
+from thence.agents.profiles import agents
 from thence.agents.sessions import load, read_all
 from thence.format.whole import NEVER_BILLED, Whole
-from thence.testing import AdapterSuite
+from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
 SESSION = "22222222-0000-4000-8000-00000000000a"
@@ -156,7 +157,7 @@ def test_public_logs_of_old_versions_are_read(shared: Path) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Copilot(), write, rounds=20).complaints(check)
+    assert [] == AgentSuite(agents()["copilot"], write, rounds=20).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

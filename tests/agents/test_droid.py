@@ -22,8 +22,8 @@ from tests.agents.agents import (
     write_document,
     write_lines,
 )
-from thence.agents.droid import Droid
 from thence.agents.droid.lines import NO_TOTAL
+from thence.agents.droid.reader import Droid
 from thence.agents.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

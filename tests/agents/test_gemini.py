@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.gemini import Gemini
 from thence.agents.gemini.messages import COMPACTION
+from thence.agents.gemini.reader import Gemini
+from thence.agents.profiles import agents
 from thence.agents.sessions import load
-from thence.testing import AdapterSuite
+from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
 SESSION = "33333333-0000-4000-8000-00000000000a"
@@ -181,7 +182,7 @@ def test_real_outcomes(shared: Path) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Gemini(), write, rounds=20).complaints(check)
+    assert [] == AgentSuite(agents()["gemini"], write, rounds=20).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

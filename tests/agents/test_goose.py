@@ -10,7 +10,7 @@ import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes
 from tests.agents.databases import Step, at_once, grown, insert, run, said
-from thence.agents.goose import Goose
+from thence.agents.goose.reader import Goose
 from thence.agents.goose.rows import KILLED, TITLE
 from thence.format.whole import Whole
 from thence.testing import AdapterSuite

@@ -10,7 +10,7 @@ import pytest
 
 from tests.agents.groks import ONE, THREE, TWO, Folder
 from thence.agents import Live, Prompt
-from thence.agents.grok import Grok, spilled
+from thence.agents.grok.reader import Grok, spilled
 from thence.agents.sessions import load
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.agents.groks import Folder, Growing, log_lines, told
 from thence.agents import Source
-from thence.agents.grok import Grok, spilled
 from thence.agents.grok.chat import NO_BILLS
+from thence.agents.grok.reader import Grok, spilled
 from thence.agents.grok.updates import COMPACTION, KILLED
 from thence.agents.sessions import load, load_source, read_all
 from thence.format import joins, lineage

@@ -4,71 +4,89 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import thence.agents
-from thence.agents import Adapter, Batch, Cursor, File, Mark, Source, adapters, packages
+from thence.agents import Adapter, Batch, Cursor, File, Mark, Source, adapters, packages, profiles
+from thence.agents.profiles import agents
+from thence.agents.thence.reader import Native
 from thence.format.records import Notice
 
 
-def test_built_in_adapters_are_found_through_the_door() -> None:
-    """They are entry points like other people's, and named as they are."""
-    found = adapters()
+def test_built_in_readers_are_named_as_their_agents() -> None:
+    """A session's uid leads back to its agent."""
+    known = adapters()
 
-    assert {"claude", "codex", "grok", "thence"} <= set(found)
-    assert all(isinstance(one, Adapter) for one in found.values())
-    assert list(found) == [one.name for one in found.values()]
-
-
-def installed(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    """Pretend that nothing but some other package is installed."""
-    points = EntryPoints(EntryPoint("other", value, thence.agents.GROUP) for value in values)
-    monkeypatch.setattr(thence.agents, "entry_points", lambda group: points)
+    assert {"claude", "codex", "grok", "thence"} <= set(known)
+    assert all(isinstance(one, Adapter) for one in known.values())
+    assert list(known) == [one.name for one in known.values()]
 
 
-def test_another_package_comes_in_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+class Elsewhere(Native):
+    """A reader of another package."""
+
+    name = "elsewhere"
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]:
+    """Pretend that another package offers something; returns the readers besides ours."""
+
+    def offers(*values: str) -> list[str]:
+        points = [EntryPoint("elsewhere", value, thence.agents.GROUP) for value in values]
+        monkeypatch.setattr(profiles, "others_offer", lambda _group: True)
+        monkeypatch.setattr(
+            profiles, "entry_points", lambda group: points if group == thence.agents.GROUP else []
+        )
+        profiles._others.cache_clear()
+        return [name for name in adapters() if name not in profiles._folders()]
+
+    monkeypatch.setattr(packages, "_PROBLEMS", {})
+    yield offers
+    profiles._others.cache_clear()
+
+
+def test_another_package_comes_in_by_its_entry_point(installed: Callable[..., list[str]]) -> None:
     """Nothing but the name of the group is known of it."""
-    installed(monkeypatch, "thence.agents.native:Native")
-
-    assert ["thence"] == list(adapters())
+    assert ["elsewhere"] == installed(f"{__name__}:Elsewhere")
+    assert "elsewhere" == agents()["elsewhere"].label
 
 
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("pathlib:Path", "docs/adapters.md"),
+        ("pathlib:Path", "docs/writing-agents.md"),
         ("no.such.module:Adapter", "ModuleNotFoundError"),
-        ("thence.agents.native:Nothing", "AttributeError"),
+        (f"{__name__}:Nothing", "AttributeError"),
     ],
 )
 def test_what_is_no_adapter_is_left_out_and_named(
-    monkeypatch: pytest.MonkeyPatch, value: str, why: str
+    installed: Callable[..., list[str]], value: str, why: str
 ) -> None:
     """Whoever installed it learns which package it is, and what is wrong with it."""
-    installed(monkeypatch, value)
-    usable = adapters()
+    usable = installed(value)
     [problem] = packages.problems()
 
-    assert {} == usable
-    assert ("thence.agents", "other", value) == (problem.group, problem.name, problem.package)
+    assert [] == usable
+    assert ("thence.agents", "elsewhere", value) == (problem.group, problem.name, problem.package)
     assert why in problem.why
 
 
-def test_of_two_adapters_of_one_name_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of them reads a log must not depend on chance; the same one twice does no harm."""
-    native, other = "thence.agents.native:Native", "thence.agents.grok:Grok"
-    installed(monkeypatch, native, native)
-    twice = list(adapters()), packages.problems()
-    monkeypatch.setattr("thence.agents.grok.Grok.name", "thence")
-    installed(monkeypatch, native, other)
+def test_of_two_readers_of_one_name_one_is_used(
+    installed: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of them reads a log must not depend on chance; ours are never replaced."""
+    monkeypatch.setattr(Elsewhere, "name", "grok")
+    others = installed(f"{__name__}:Elsewhere")
 
-    assert (["thence"], []) == twice
-    assert ["Native"] == [type(one).__name__ for one in adapters().values()]
-    assert [True] == ["is called thence" in problem.why for problem in packages.problems()]
+    assert [] == others
+    assert "Grok" == type(adapters()["grok"]).__name__
+    assert [True] == ["is called grok" in problem.why for problem in packages.problems()]
 
 
 def test_a_session_is_named_by_its_agent_and_stands_for_its_first_file() -> None:

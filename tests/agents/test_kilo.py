@@ -9,8 +9,8 @@ import pytest
 from tests.agents import test_opencode
 from tests.agents.databases import OPENCODE, run
 from tests.agents.test_opencode import steps
-from thence.agents.kilo import Kilo
-from thence.agents.opencode import OpenCode
+from thence.agents.kilo.reader import Kilo
+from thence.agents.opencode.reader import OpenCode
 from thence.testing.readers import CHECKS, AdapterSuite
 
 PARENT = test_opencode.PARENT

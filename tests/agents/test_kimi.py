@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.kimi import Kimi
+from thence.agents.kimi.reader import Kimi
+from thence.agents.profiles import agents
 from thence.agents.sessions import load
-from thence.testing import AdapterSuite
+from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
 PARENT = "44444444-0000-4000-8000-00000000000a"
@@ -193,7 +194,7 @@ def test_a_real_killed_call_has_no_result(shared: Path) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Kimi(), write, rounds=20).complaints(check)
+    assert [] == AgentSuite(agents()["kimi"], write, rounds=20).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

@@ -23,16 +23,16 @@ from tests.agents import (
 from tests.agents.agents import write_lines
 from tests.format.growing import Grown, differences
 from thence.agents import Adapter, Cursor
-from thence.agents.cline import Cline
-from thence.agents.continue_ import Continue
-from thence.agents.copilot import Copilot
-from thence.agents.droid import Droid
-from thence.agents.gemini import Gemini
-from thence.agents.kimi import Kimi
-from thence.agents.pi import Pi
-from thence.agents.qwen import Qwen
+from thence.agents.cline.reader import Cline
+from thence.agents.continue_.reader import Continue
+from thence.agents.copilot.reader import Copilot
+from thence.agents.droid.reader import Droid
+from thence.agents.gemini.reader import Gemini
+from thence.agents.kimi.reader import Kimi
+from thence.agents.pi.reader import Pi
+from thence.agents.qwen.reader import Qwen
 from thence.agents.sessions import read_all
-from thence.agents.vibe import Vibe
+from thence.agents.vibe.reader import Vibe
 
 TURNS = 30
 """Far more than what is looked at again when a record is added."""

@@ -17,8 +17,8 @@ from tests.format.histories import scripts as histories
 from tests.journal.runs import Run, drawn, drop
 from tests.journal.runs import scripts as runs
 from thence.agents import Batch, Cursor, Source, files
-from thence.agents.native import Native
 from thence.agents.sessions import Loaded, load
+from thence.agents.thence.reader import Native
 from thence.format import codec, layout, repair
 from thence.format.facts import whole_output
 from thence.format.graph import State
@@ -730,7 +730,7 @@ def test_the_history_is_what_the_journal_wrote(journal: Journal, home: Path) -> 
 
 def test_the_reader_does_not_know_the_writer() -> None:
     """The log has a reader that shares no code with its writer except the format."""
-    code = "import sys, thence.agents.native; print('thence.journal' in sys.modules)"
+    code = "import sys, thence.agents.thence.reader; print('thence.journal' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "False" == done.stdout.strip()
@@ -765,7 +765,7 @@ def test_a_log_that_names_a_side_file_for_ever_is_read_in_bounded_time(
     home: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that are read together have a bound, also when the log is read bit by bit."""
-    monkeypatch.setattr("thence.agents.native.SPILLED_TOGETHER", 250_000)
+    monkeypatch.setattr("thence.agents.thence.reader.SPILLED_TOGETHER", 250_000)
     session = journal.create(session="s1")
     for number in range(10):
         result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "x" * 60_000}

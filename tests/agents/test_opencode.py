@@ -20,9 +20,9 @@ from tests.agents.databases import (
     run,
     said,
 )
-from thence.agents.kilo import Kilo
-from thence.agents.opencode import OpenCode
+from thence.agents.kilo.reader import Kilo
 from thence.agents.opencode.messages import KILLED, TITLE
+from thence.agents.opencode.reader import OpenCode
 from thence.agents.sessions import load
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

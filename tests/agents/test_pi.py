@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.pi import Pi
 from thence.agents.pi.entries import COMPACTION, CUT_OFF
+from thence.agents.pi.reader import Pi
+from thence.agents.profiles import agents
 from thence.agents.sessions import load
 from thence.format.facts import Edge
-from thence.testing import AdapterSuite
+from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
 PARENT = "01a1e59e-0000-7000-8000-00000000000a"
@@ -158,7 +159,7 @@ def test_public_logs_of_old_versions_are_read(shared: Path) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Pi(), write, rounds=20).complaints(check)
+    assert [] == AgentSuite(agents()["pi"], write, rounds=20).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
-from thence.agents.qwen import Qwen
+from thence.agents.profiles import agents
+from thence.agents.qwen.reader import Qwen
 from thence.agents.sessions import load
-from thence.testing import AdapterSuite
+from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
 PARENT = "11111111-0000-4000-8000-00000000000a"
@@ -213,7 +214,7 @@ def test_real_outcomes(shared: Path) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Qwen(), write, rounds=20).complaints(check)
+    assert [] == AgentSuite(agents()["qwen"], write, rounds=20).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.agents.databases import OPENCODE, insert, only, run, state
 from tests.agents.test_opencode import steps
 from thence.agents import files, sqlite_rows
 from thence.agents.guard import GuardedAdapter
-from thence.agents.opencode import OpenCode
+from thence.agents.opencode.reader import OpenCode
 from thence.agents.row_sources import sources_at
 from thence.agents.sqlite_rows import Database, UnreadableError, look
 

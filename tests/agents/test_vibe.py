@@ -21,7 +21,7 @@ from tests.agents.agents import (
     write_all,
     write_document,
 )
-from thence.agents.vibe import Vibe
+from thence.agents.vibe.reader import Vibe
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 

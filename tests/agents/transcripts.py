@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from thence.agents import File, Source
-from thence.agents.claude import Claude
+from thence.agents.claude.reader import Claude
 from thence.agents.sessions import Loaded, load_source
 from thence.format.graph import State
 from thence.format.whole import Whole

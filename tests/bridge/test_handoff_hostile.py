@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from thence.agents.sessions import Loaded, load
-from thence.bridge.handoff import TARGETS, Handoff, carry_out, plan
+from thence.bridge.handoff import Handoff, carry_out, plan, targets
 from thence.errors import ThenceError
 from thence.format.repair import problems
 
@@ -66,7 +66,7 @@ def test_every_hostile_session_is_handed_over_whole(corpus: Path, tmp_path: Path
     for number, path in enumerate(sorted((corpus / "files").iterdir())):
         if path.stat().st_size > SMALL or (session := told(path)) is None:
             continue
-        for to in TARGETS:
+        for to in targets():
             root = tmp_path / f"{number}-{to}"
             made = plan(session, to, root=root, session=NEW, at=AT, here="/home/dev")
             carry_out(made)

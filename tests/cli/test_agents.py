@@ -25,7 +25,6 @@ from tests.agents import (
     test_qwen,
 )
 from tests.agents.databases import state
-from thence.agents.profiles import PROFILED, profile_of
 
 FOLDERS = {
     "copilot": (".copilot", test_copilot),
@@ -69,12 +68,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         module.write(root)
     thence(folder, "sweep")
     return folder
-
-
-def test_every_agent_has_a_profile() -> None:
-    """The label, the command and the folder that the rest of the program asks for."""
-    assert set(FOLDERS) <= set(PROFILED)
-    assert all(profile_of(name) is not None for name in PROFILED)
 
 
 def test_sessions_of_every_agent_are_listed(home: Path) -> None:

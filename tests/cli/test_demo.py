@@ -147,7 +147,12 @@ def test_one_moment_writes_the_same_bytes(tmp_path: Path) -> None:
     wrote = []
     for _ in range(2):
         homes = madeup.write(tmp_path / "here", MOMENT)
-        files = [path for part in homes[:3] for path in sorted(part.rglob("*")) if path.is_file()]
+        files = [
+            path
+            for part in (homes.claude, homes.codex, homes.grok)
+            for path in sorted(part.rglob("*"))
+            if path.is_file()
+        ]
         wrote.append({path: path.read_bytes() for path in files})
 
     assert wrote[0] == wrote[1]

@@ -266,3 +266,22 @@ def test_bad_settings_and_no_store_are_findings_too(
 
     assert 1 == code
     assert "nobody knows this setting" in worst(found, "setup")
+
+
+def test_agents_are_listed_with_their_versions_and_what_is_known_of_them(
+    machine: Homes, run: Run
+) -> None:
+    """A record that a newer client writes is counted by session, and kept as it is."""
+    path = next(machine.claude.rglob(f"{IMPORT}.jsonl"))
+    with path.open("a") as log:
+        log.write('{"type": "zorp", "uuid": "z1", "sessionId": "x", "n": 1}\n')
+    _, found = examined(run)
+    agents = {one["agent"]: one for one in found if one["topic"] == "agents"}
+
+    assert {"claude", "codex", "grok", "thence"} == set(agents)
+    assert ["resume", "hooks", "servers", "handoff"] == agents["codex"]["offers"]
+    assert ["0.130.0"] == agents["codex"]["versions"]
+    assert {"zorp": 1} == agents["claude"]["not_understood"]
+    assert {f"claude:{IMPORT}": 1} == agents["claude"]["not_understood_by_session"]
+    assert "1 record not understood: zorp" in worst(found, "agents")
+    assert "records not understood: 1, kept as they are: zorp 1" in run("show", str(path)).stdout

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.desk import Desk, windows
 from thence.agents.sessions import load
-from thence.bridge.handoff import TARGETS
+from thence.bridge.handoff import targets
 from thence.cli.madeup import Homes, made_id, token
 from thence.format.repair import problems
 
@@ -43,7 +43,7 @@ def texts(messages: list[dict[str, Any]], role: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize("to", targets())
 def test_every_session_can_be_handed_to_every_agent(looked_at: Homes, run: Run, to: str) -> None:
     """Of every agent and state: it reads back whole, what was there before is untouched."""
     before = bodies(looked_at.work.parent)

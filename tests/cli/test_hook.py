@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.agents.transcripts import Script, write
+from thence.agents.claude.profile import EVENTS
 from thence.cli import thence
-from thence.cli.hooking import EVENTS, MARK
+from thence.cli.hooking import MARK
 from thence.config import settings
 from thence.memory import nudges
 

@@ -17,9 +17,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(tmp_path, monkeypatch)
 
 
+NAMES = ("claude", "codex", "grok")
+
+
 def states(desk: Desk) -> dict[str, str]:
     """Give how it stands with each agent."""
-    return {one["agent"]: one["state"] for one in desk.run("mcp", "status", "--json").json}
+    return {one["agent"]: one["state"] for one in desk.run("mcp", "status", *NAMES, "--json").json}
 
 
 def test_installing_shows_the_change_and_asks(desk: Desk) -> None:
@@ -71,8 +74,17 @@ def test_uninstall_of_everything_takes_the_server_out(desk: Desk) -> None:
 def test_the_status_is_told_in_words(desk: Desk) -> None:
     """One line for each agent."""
     desk.run("mcp", "install", "grok", "--yes")
-    lines = desk.run("mcp", "status").lines
+    lines = desk.run("mcp", "status", *NAMES).lines
 
     assert ["claude", "codex", "grok"] == [line.split()[0] for line in lines]
     assert "not installed" in lines[0]
     assert " installed " in lines[2]
+
+
+def test_status_lists_the_agents_of_this_machine(desk: Desk) -> None:
+    """Of agents that were never used here there is nothing to say."""
+    (desk.user / ".qwen").mkdir()
+    listed = [one["agent"] for one in desk.run("mcp", "status", "--json").json]
+
+    assert "qwen" in listed
+    assert "kimi" not in listed

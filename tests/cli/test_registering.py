@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thence.agents.profiles import ServerFile, agents
 from thence.cli.hooking import Refused
 from thence.cli.registering import Place, carry_out, entry, install, state, uninstall
 
@@ -53,10 +54,12 @@ FILES = [("claude", body) for body in CLAUDE] + [
 
 def put(folder: Path, agent: str, body: str | None) -> Place:
     """Have an agent with these settings."""
-    path = folder / (".claude.json" if agent == "claude" else "config.toml")
+    file = agents()[agent].profile.servers
+    assert file is not None
+    path = folder / file.path
     if body is not None:
         path.write_bytes(body.replace("SECRET", SECRET).encode())
-    return Place(agent, path)
+    return Place(agent, path, file)
 
 
 def read(place: Place) -> dict[str, Any]:
@@ -215,7 +218,7 @@ def test_any_settings_hold_our_entry_or_are_refused(data: dict[str, Any], indent
     if isinstance(servers, dict):
         servers.pop("thence", None)
     with tempfile.TemporaryDirectory() as folder:
-        place = Place("claude", Path(folder) / "c.json")
+        place = Place("claude", Path(folder) / "c.json", ServerFile("c.json"))
         place.path.write_text(json.dumps(data, indent=indent))
         try:
             carry_out(install(place, ENTRY))

@@ -17,7 +17,8 @@ import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.agents import adapters as installed
-from thence.agents.native import Native
+from thence.agents import profiles
+from thence.agents.thence.reader import Native
 from thence.cli import bar, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, watching
@@ -90,7 +91,11 @@ def test_our_own_adapters_are_those_of_the_packages_files(
 
     assert own == {name: type(one) for name, one in installed().items()}
     monkeypatch.syspath_prepend(tmp_path)
-    assert [*own, "silent"] == list(wiring.adapters())
+    profiles._others.cache_clear()
+    there = list(wiring.adapters())
+    profiles._others.cache_clear()
+
+    assert [*own, "silent"] == there
 
 
 class Silent(Native):

@@ -507,3 +507,16 @@ def test_what_holds_no_texts_changes_nothing(args: object) -> None:
     """A shape that nobody knows is no change."""
     for tool in ("Edit", "Write", "apply_patch", "Bash", "Read", ""):
         assert kinds.changes(tool, args) == []
+
+
+def test_names_that_an_agent_adds_are_known_and_change_none_that_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tools by kind, and the arguments that hold scripts and paths."""
+    for name in ("_COMMANDS", "_PATHS"):
+        monkeypatch.setattr(kinds, name, [*getattr(kinds, name)])
+    kinds.learn({"shell": ["made_up_run", "Read"]}, commands=["script"], paths=["place"])
+
+    assert ("shell", "read") == (kinds.tool_kind("made_up_run"), kinds.tool_kind("Read"))
+    assert "ls" == kinds.command("made_up_run", {"script": "ls"})
+    assert ["a.py"] == kinds.paths("Read", {"place": "a.py"})

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from thence.format.todos import Step, Todo, pending, todos
+from thence.format.todos import Step, Todo, learn, pending, todos
 
 PLANTED = Path(__file__).parents[1] / "data" / "todos" / "planted.json"
 STATUSES = {"pending", "in_progress", "done", "dropped"}
@@ -813,3 +813,12 @@ def test_real_sessions_of_strangers_give_well_formed_todos(shared: Path) -> None
         assert ids | {None} >= {todo.closed_by for todo in got}
 
     assert found > 0
+
+
+def test_a_list_of_a_tool_that_an_agent_names_is_known() -> None:
+    """An agent of another package says which tool holds its list, and in which field."""
+    learn("made_up_list", "rows")
+    rows = [{"content": "Mend the gauge", "status": "pending"}]
+    step = Step("e1", "assistant", tool="made_up_list", input={"rows": rows})
+
+    assert ["Mend the gauge"] == [todo.text for todo in pending([step])]

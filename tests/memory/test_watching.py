@@ -193,7 +193,7 @@ def test_only_the_sessions_of_the_files_are_found(tmp_path: Path) -> None:
 def test_a_write_ahead_log_leads_to_all_sessions_of_its_database(tmp_path: Path) -> None:
     """The client writes there first; which of them changed their versions tell."""
     from tests.agents import test_opencode
-    from thence.agents.opencode import OpenCode
+    from thence.agents.opencode.reader import OpenCode
 
     test_opencode.write(tmp_path)
     known = {"opencode": OpenCode()}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import pytest
 
-import thence.serve
-from thence.agents.profiles import PROFILED
-from thence.serve.agents import agent_class, agent_label
-
-STATIC = Path(thence.serve.__file__).parent / "web" / "static"
+from thence.agents.profiles import Agent, Profile, agents
+from thence.serve import agents as served
+from thence.serve.agents import agent_class, agent_label, stylesheet
 
 
 def test_every_agent_has_its_name_and_its_colour() -> None:
     """The name people use, and a colour of its own in lists and charts."""
-    style = (STATIC / "viewer.css").read_text() + (STATIC / "tokens.css").read_text()
-    labels = {name: agent_label(name) for name in PROFILED}
+    style = stylesheet().decode()
+    labels = {name: agent_label(name) for name in agents()}
 
     assert "Copilot CLI" == labels["copilot"]
-    assert "Qwen Code" == labels["qwen"]
-    for name in ("claude", "codex", "grok", *PROFILED):
+    assert "Claude Code" == labels["claude"]
+    for name in agents().keys() - {"thence"}:
         assert name == agent_class(name)
         assert f'data-agent="{name}"' in style
         assert f".f-{name} " in style
@@ -28,3 +26,17 @@ def test_every_agent_has_its_name_and_its_colour() -> None:
 def test_an_unknown_agent_goes_by_the_name_of_its_adapter() -> None:
     """Cleaned, for anybody may have chosen it."""
     assert ("notes", "own") == (agent_label("notes"), agent_class("notes"))
+
+
+@pytest.mark.parametrize(
+    ("name", "colours"),
+    [("x} * {", ("#112233", "#445566")), ("fine", ("red; } * {", "#445566")), ("none", None)],
+)
+def test_what_is_no_name_or_colour_stays_out_of_the_style(
+    monkeypatch: pytest.MonkeyPatch, name: str, colours: tuple[str, str] | None
+) -> None:
+    """Another package chose them."""
+    agent = Agent(name, Profile(label="x", colours=colours))
+    monkeypatch.setattr(served, "agents", lambda: {name: agent})
+
+    assert b"" == stylesheet.__wrapped__()

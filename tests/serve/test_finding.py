@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, empty
 from tests.serve.test_pages import goes_on, tides, uid_of
-from thence.cli.madeup.claude import Transcript
+from thence.agents.claude.sample import Transcript
 from thence.memory.dismissals import dismissed_todos
 from thence.memory.promised import promised
 from thence.memory.search import parse

@@ -22,8 +22,8 @@ from playwright.sync_api import Browser
 from tests import hostile as hosts
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
+from thence.agents.claude.sample import Transcript
 from thence.cli.madeup import Record, homes, made_id
-from thence.cli.madeup.claude import Transcript
 from thence.memory.store import Filter
 from thence.serve.markdown import render
 

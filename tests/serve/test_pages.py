@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, built
-from thence.cli.madeup.claude import Transcript
+from thence.agents.claude.sample import Transcript
 from thence.memory.store import Filter
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.serve.conftest import House
+from thence.agents.claude.sample import Transcript
 from thence.cli.madeup import token
-from thence.cli.madeup.claude import Transcript
 from thence.journal.journal import Journal
 
 PREVIEW = (

@@ -11,9 +11,9 @@ import pytest
 
 from tests.pace import grows_linearly
 from tests.serve.conftest import House
+from thence.agents.claude.sample import Transcript
 from thence.agents.sessions import load
 from thence.cli import madeup
-from thence.cli.madeup.claude import Transcript
 from thence.format.graph import State
 from thence.format.nodes import Is
 from thence.format.whole import Whole

@@ -10,22 +10,23 @@ import msgspec
 import pytest
 
 from tests.testing import samples
-from thence.agents import Adapter, Batch, Cursor, File, Mark, Source, adapters, files
+from thence.agents import Adapter, Batch, Cursor, File, Mark, Source, files
+from thence.agents.profiles import agents
 from thence.format import codec
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Node
 from thence.format.records import JSON
-from thence.testing import AdapterSuite
+from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", samples.WRITERS)
-def test_built_in_adapters_pass(tmp_path: Path, name: str, check: str) -> None:
+def test_built_in_agents_pass(tmp_path: Path, name: str, check: str) -> None:
     """They come through the same door and stand the same checks as other people's."""
-    suite = AdapterSuite(
-        adapters()[name],
+    suite = AgentSuite(
+        agents()[name],
         samples.WRITERS[name],
         folder=tmp_path,
         rounds=20,
@@ -38,10 +39,7 @@ def test_built_in_adapters_pass(tmp_path: Path, name: str, check: str) -> None:
 
 def test_every_check_is_a_method_that_says_what_it_checks() -> None:
     """The list and the class agree."""
-    assert all((getattr(AdapterSuite, name).__doc__ or "").strip() for name in CHECKS)
-
-
-OURS = "thence.agents."
+    assert all((getattr(AgentSuite, name).__doc__ or "").strip() for name in CHECKS)
 
 
 # -- bad ones -------------------------------------------------------------------------------
@@ -132,7 +130,7 @@ class Records:
 
 def complaints(adapter: Adapter, *checks: str) -> set[str]:
     """The checks that an adapter does not stand."""
-    found = AdapterSuite(adapter, write_notes, rounds=20, bytewise=100).complaints(*checks)
+    found = AgentSuite(adapter, write_notes, rounds=20, bytewise=100).complaints(*checks)
     return {complaint.partition(":")[0] for complaint in found}
 
 
@@ -273,9 +271,9 @@ def test_one_that_touches_its_sources_is_found_out() -> None:
 
 def test_all_of_ours_are_among_them() -> None:
     """What is proven here is what is installed."""
-    built_in = {name for name, one in adapters().items() if type(one).__module__.startswith(OURS)}
+    built_in = set(agents())
 
-    tested = {name for name in built_in if "AdapterSuite(" in own_tests(name)}
+    tested = {name for name in built_in if "Suite(" in own_tests(name)}
 
     assert built_in == tested | set(samples.WRITERS)
 

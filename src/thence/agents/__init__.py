@@ -1,13 +1,14 @@
-"""The readers of other people's logs, one module per agent, and the protocol they share.
+"""The agents, one folder each, and the protocol that the readers of their logs share.
 
-An adapter finds sessions and turns their records into `Fact`s; it knows nothing of other
-sessions, of stores or of the journal. Invariants: sources are opened for reading only, links are
+What an agent is to the rest of the program stands in `profiles`. An adapter finds sessions and
+turns their records into `Fact`s; it knows nothing of other sessions, of stores or of the journal.
+Invariants: sources are opened for reading only, links are
 not followed, nothing but regular files is opened, credentials never; content of a log is never
 used as a path, except inside the session's own folder; nothing in a log raises. What could not
 be read is told with file, line and reason.
 
-Adapters are found through the entry point group `thence.agents` (and its earlier name
-`thence.adapters`), the built-in ones as well.
+Each folder with a `profile` is an agent. Those of other packages are found through the entry point
+group `thence.agents` (and its earlier name `thence.adapters`).
 """
 
 from __future__ import annotations
@@ -18,13 +19,6 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from thence.agents.packages import (
-    ForeignFailure,
-    entry_points,
-    foreign,
-    is_ours,
-    note_problem,
-)
 from thence.format.facts import Fact
 from thence.format.normal import session_uid
 from thence.format.records import JSON, Notice, Skipped
@@ -191,27 +185,7 @@ class Adapter(Protocol):
 
 
 def adapters() -> dict[str, Adapter]:
-    """Return all adapters that are installed and can be used, by name.
+    """Return the readers of all agents that are installed and can be used, by name."""
+    from thence.agents.profiles import agents
 
-    One of somebody else that cannot be loaded, lacks a method or has the name of another is left
-    out and noted (`packages.problems`).
-    """
-    from thence.agents.guard import GuardedAdapter
-
-    out: dict[str, Adapter] = {}
-    whose: dict[str, str] = {}
-    points = [*entry_points(GROUP), *entry_points(OLD_GROUP)]
-    for point in sorted(points, key=lambda point: not is_ours(point)):
-        try:
-            with foreign():
-                made = point.load()()
-                if not isinstance(made, Adapter) or not isinstance(made.name, str):
-                    raise TypeError("it lacks a method of the protocol; see docs/adapters.md")
-                name = made.name
-                if whose.setdefault(name, point.value) != point.value:
-                    raise TypeError(f"another adapter is called {name}: {whose[name]}")
-        except ForeignFailure as error:
-            note_problem(point, str(error))
-            continue
-        out[name] = made if is_ours(point) else GuardedAdapter(made, point)
-    return out
+    return {name: agent.reader for name, agent in agents().items()}

@@ -1,34 +1,116 @@
-"""How the rest of the program names and resumes an agent: data from the agent's own folder.
+"""What an agent is to the rest of the program: one `Agent` object per agent.
 
-Each agent's package has a `PROFILE`. It is imported when somebody asks for that agent.
+Each agent has a folder here, or a package by somebody else, with a `Profile`: plain data, and the
+places of its larger parts. An `Agent` has the profile and loads a part when somebody asks for it.
+A part that an agent does not have is None, and `Agent.required` says so in words.
+
+Nothing outside this package knows an agent by name.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, cached_property
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-PROFILED: Final = (
-    *("cline", "continue", "copilot", "droid", "gemini", "goose", "hermes", "kilo", "kimi"),
-    *("opencode", "pi", "qwen", "vibe"),
+from thence.agents import GROUP, OLD_GROUP, Adapter
+from thence.agents.packages import (
+    ForeignFailure,
+    entry_points,
+    foreign,
+    is_ours,
+    note_problem,
+    others_offer,
 )
-"""Agents whose folder has a profile, by the name of their adapter."""
+from thence.errors import BadConfig, NotReadable
+from thence.format.records import JSON
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from importlib.metadata import EntryPoint
+
+    from thence.agents import Source
+    from thence.agents.handoffs import Writer
+    from thence.agents.samples import Machine
+    from thence.format.facts import Block, Fact
+
+    SideFile = Callable[[Source, Block, Block], str | None]
+    """Returns the path of the file with the whole output of a call, of the call and its result."""
+    Sample = Callable[[Machine, datetime], None]
+    """Writes made-up sessions, as of a time."""
+
+Part = Literal["resume", "hooks", "servers", "handoff", "side_file", "sample"]
+
+PARTS: Mapping[Part, str] = {
+    "resume": "has no command that resumes a session",
+    "hooks": "has no hooks that thence can use; thence sweep reads its sessions",
+    "servers": "has no settings in which thence could enter its MCP server",
+    "handoff": "cannot be given a session of another agent",
+    "side_file": "keeps no outputs beside its logs",
+    "sample": "has no made-up sessions",
+}
+"""The parts that an agent may lack, and what is said when it does."""
+
+
+class HookFile(msgspec.Struct, frozen=True):
+    """A file of settings in which an agent is told which command to run when a session goes on."""
+
+    path: str
+    """Below the agent's folder."""
+    events: tuple[str, ...] = ()
+    form: Literal["hooks", "notify"] = "hooks"
+    """Lists of commands by event in JSON, or one program named `notify` in TOML."""
+    timeout: int = 3
+    """How long the agent waits for the command at most, in the agent's own unit. Codex takes no
+    more than 3 seconds at the end of a session: it would say so, as an error, in every one."""
+    is_own_file: bool = False
+    """It holds nothing but our lines, and so may the folder that it is in."""
+
+
+class ServerFile(msgspec.Struct, frozen=True):
+    """A file of settings in which an agent is told of MCP servers."""
+
+    path: str
+    """Below the agent's folder."""
+    form: Literal["json", "toml"] = "json"
+    key: str = "mcpServers"
+    is_beside: bool = False
+    """While no variable names the agent's folder, it lies beside that folder, not in it."""
+    more: dict[str, JSON] = {}
+    """What an entry says besides the command: how long to wait for the server, say. On a busy
+    machine the package that speaks MCP takes longer to load than the ten seconds that are usual."""
+
+
+class ToolForm(msgspec.Struct, frozen=True):
+    """A tool by its name, and the names of its arguments by what they hold."""
+
+    tool: str
+    arguments: dict[str, str]
+    more: dict[str, JSON] = {}
+    """Arguments that a call must have besides."""
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What is particular to an agent beyond the format of its logs."""
+    """What is particular to an agent, beyond the format of its logs. All but the label is optional.
+
+    Larger parts are named by their place, `package.module:object`, and loaded when needed.
+    """
 
     label: str
     """What people call it."""
-    resume_option: tuple[str, ...]
+    resume_option: tuple[str, ...] = ()
     """The program and the option that takes a session id."""
-    home_variable: str
+    home_variable: str = ""
     """The variable that names its folder."""
-    rewind_hint: str
+    rewind_hint: str = ""
     """How a person goes back in a session, in the agent itself."""
     home_is_parent: bool = False
     """The variable names the folder above the agent's own."""
@@ -43,21 +125,72 @@ class Profile(msgspec.Struct, frozen=True):
     """What a resumed session does not get back, where that is not its permissions."""
     needs_equals: bool = False
     """The value of the option may be left out, so it must stand in the same word."""
+    is_positional: bool = False
+    """The id stands by itself, after the words of `resume_option`."""
+    long_option: str = ""
+    """The option for an id that begins with a dash, where `resume_option` has a short one."""
+
+    start_command: tuple[str, ...] = ()
+    """What begins a new session; where that is not the program of `resume_option` alone."""
+    reader: str = ""
+    """The class that reads its logs, by its place."""
+    usual_folders: tuple[str, ...] = ()
+    """Where the agent may keep its things, below the user's home."""
+    has_status: bool = True
+    """The reader knows which sessions run, or after how many days the agent deletes old ones."""
+    colours: tuple[str, str] | None = None
+    """Its colour on light and on dark pages, as `#rrggbb`."""
+    newest_version: str = ""
+    """The newest version whose sessions were compared with what was billed."""
+
+    records: tuple[str, ...] = ()
+    """Types of records that are known, beside those with words, calls and results; `*` stands for
+    the rest of a type. Of any other it is said that it was not understood."""
+
+    tools: dict[str, tuple[str, ...]] = {}
+    """Names of its tools by kind, where `thence.format.kinds` does not know them already."""
+    forms: dict[str, ToolForm] = {}
+    """How it calls tools that other agents have too: `shell` (command), `read` (path), `write`
+    (path, content), `edit` (path, old, new), `search` (pattern), `todos` (items, text, status)
+    and `server` (name, input) for tools of MCP servers."""
+    hooks: tuple[HookFile, ...] = ()
+    """Where it is told of commands to run; the first is the usual one."""
+    servers: ServerFile | None = None
+    handoff: str = ""
+    """The `Writer` of sessions that come from other agents, by its place."""
+    side_file: str = ""
+    """The function that finds an output kept beside the log, by its place."""
+    sample: str = ""
+    """The function that writes made-up sessions, by its place."""
 
     def resume_command(self, session: str) -> list[str]:
         """Return the command line that resumes a session.
 
-        An id may begin with a dash. It is then passed so that it cannot be taken for an option.
+        An id is the name of a file that anybody may have written. One that begins with a dash is
+        passed so that it cannot be taken for an option, such as one that grants all permissions.
         """
-        *before, option = self.resume_option
         session = f"{self.id_prefix}{session}"
-        if self.needs_equals or (session.startswith("-") and self.takes_equals):
-            return [*before, f"{option}={session}"]
+        is_option = session.startswith("-")
+        if self.is_positional:
+            return [*self.resume_option, *(["--"] if is_option else []), session]
+        *before, option = self.resume_option
+        if self.needs_equals or (is_option and self.takes_equals):
+            return [*before, f"{self.long_option or option}={session}"]
         return [*before, option, session]
 
     def home_of(self, root: Path) -> str:
         """Return the value that the variable must have for this folder."""
         return str(root.parent if self.home_is_parent else root)
+
+    @property
+    def program(self) -> str:
+        """The program that runs the agent; empty for one that we cannot start."""
+        return (self.start_command or self.resume_option or ("",))[0]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """All variables that say where its sessions lie."""
+        return tuple(filter(None, (self.home_variable, *self.more_variables)))
 
     @property
     def not_restored(self) -> str:
@@ -66,20 +199,206 @@ class Profile(msgspec.Struct, frozen=True):
         return self.lost_on_resume or usual
 
 
+class Agent:
+    """One agent: its profile, and its parts, each loaded when it is first asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        profile: Profile,
+        *,
+        point: EntryPoint | None = None,
+        reader: Adapter | None = None,
+    ) -> None:
+        self.name = name
+        self.profile = profile
+        self._point = point
+        """Where it comes from, if it is another package's."""
+        if reader is not None:
+            self.__dict__["reader"] = reader
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.profile.label
+
+    @cached_property
+    def reader(self) -> Adapter:
+        """What finds and reads its sessions; from here on its tools are known."""
+        _teach(self.profile)
+        made: Adapter = self._loaded(self.profile.reader)()
+        return made
+
+    @property
+    def writer(self) -> Writer | None:
+        """What writes a session that comes from another agent."""
+        made: Writer | None = self._loaded(self.profile.handoff)
+        return made
+
+    @property
+    def side_file(self) -> SideFile | None:
+        """What finds an output that lies beside the log."""
+        find: SideFile | None = self._loaded(self.profile.side_file)
+        return find
+
+    @property
+    def sample(self) -> Sample | None:
+        """What writes made-up sessions."""
+        write: Sample | None = self._loaded(self.profile.sample)
+        return write
+
+    def offers(self, part: Part) -> bool:
+        """Return whether it has a part, without loading it."""
+        name = "resume_option" if part == "resume" else part
+        return bool(getattr(self.profile, name))
+
+    def required(self, part: Part) -> None:
+        """Raise what a person is told when the agent lacks a part that was asked for."""
+        if not self.offers(part):
+            others = ", ".join(agent.name for agent in agents().values() if agent.offers(part))
+            raise BadConfig(f"{self.label} {PARTS[part]}", hint=f"these can: {others or 'none'}")
+
+    def root(self, home: Path, env: Mapping[str, str]) -> Path:
+        """Return the folder of the agent: the first that is there, else the first of all."""
+        roots = self.reader.roots(home, env)
+        return next((path for path in roots if path.is_dir()), roots[0])
+
+    def is_used(self, home: Path, env: Mapping[str, str]) -> bool:
+        """Return whether the agent has a folder here, without loading its reader."""
+        if not self.profile.usual_folders:
+            return True  # only its reader knows
+        named = any(name in env for name in self.profile.variables)
+        return named or any((home / place).is_dir() for place in self.profile.usual_folders)
+
+    def unknown_records(self, facts: Iterable[Fact]) -> Counter[str]:
+        """Count the records that are kept and were not understood, by type."""
+        unknown: Counter[str] = Counter()
+        if self.profile.records:
+            for fact in facts:
+                if not self._known.fullmatch(fact.type) and _is_kept_only(fact):
+                    unknown[fact.type] += 1
+        return unknown
+
+    @cached_property
+    def _known(self) -> re.Pattern[str]:
+        parts = (re.escape(name).replace(r"\*", ".*") for name in self.profile.records)
+        return re.compile("|".join(parts))
+
+    def ask(self, part: Callable[..., Any], *given: Any) -> Any:
+        """Return what a part of the agent gives; a part of another package may fail in any way."""
+        if self._point is None:
+            return part(*given)
+        try:
+            with foreign():
+                return part(*given)
+        except ForeignFailure as error:
+            note_problem(self._point, str(error))
+            raise NotReadable(
+                f"the package of {self.name} failed: {error}",
+                hint="update or uninstall its package",
+            ) from error
+
+    def _loaded(self, place: str) -> Any:
+        return self.ask(_object_at, place) if place else None
+
+
+def _is_kept_only(fact: Fact) -> bool:
+    """Return whether a record says nothing that anybody asks for: it is shown as it is."""
+    return bool(fact.blocks) and all(block.kind == "lifecycle" for block in fact.blocks)
+
+
+def _object_at(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+# -- which there are ------------------------------------------------------------------------
+
+
+def agents() -> dict[str, Agent]:
+    """Return all agents that are installed and can be used, by name, sorted; ours come first.
+
+    One of somebody else that cannot be loaded, lacks something or has the name of another is left
+    out and noted (`packages.problems`).
+    """
+    return {name: _own(name) for name in _folders()} | _others()
+
+
+def agent_of(name: str) -> Agent | None:
+    """Return an agent by its name; None if there is none."""
+    return _own(name) if name in _folders() else _others().get(name)
+
+
 def folder_variables() -> tuple[str, ...]:
-    """Return all variables that name folders of agents with a profile."""
-    known = [profile for name in PROFILED if (profile := profile_of(name)) is not None]
-    return tuple(
-        variable
-        for profile in known
-        for variable in (profile.home_variable, *profile.more_variables)
-    )
+    """Return all variables that name folders of agents."""
+    return tuple(name for agent in agents().values() for name in agent.profile.variables)
 
 
-def profile_of(agent: str) -> Profile | None:
-    """Return the profile of an agent; None if it has none."""
-    if agent not in PROFILED:
-        return None
-    folder = f"{agent}_" if iskeyword(agent) else agent
+@cache
+def _folders() -> tuple[str, ...]:
+    """Return the names of our own agents: each is a folder with a profile."""
+    here = Path(__file__).parent
+    names = (name for name in os.listdir(here) if (here / name / "profile.py").is_file())  # noqa: PTH208
+    return tuple(sorted(name.removesuffix("_") for name in names))
+
+
+@cache
+def _own(name: str) -> Agent:
+    folder = f"{name}_" if iskeyword(name) else name
     profile = import_module(f"thence.agents.{folder}.profile").PROFILE
-    return profile if isinstance(profile, Profile) else None
+    assert isinstance(profile, Profile)  # noqa: S101 - ours, and tested
+    return Agent(name, profile)
+
+
+@cache
+def _others() -> dict[str, Agent]:
+    """Return the agents of other packages."""
+    known: dict[str, Agent] = {}
+    if not others_offer(GROUP) and not others_offer(OLD_GROUP):
+        return known
+    for point in (*entry_points(GROUP), *entry_points(OLD_GROUP)):
+        if is_ours(point):
+            continue
+        try:
+            with foreign():
+                agent = _foreign(point)
+                if agent.name in _folders() or agent.name in known:
+                    raise TypeError(f"another agent is called {agent.name}")
+        except ForeignFailure as error:
+            note_problem(point, str(error))
+            continue
+        known[agent.name] = agent
+    return known
+
+
+def _foreign(point: EntryPoint) -> Agent:
+    """Return the agent of another package; raises whatever is wrong with it.
+
+    The entry point names a `Profile`, or, as in earlier versions, the class of a reader.
+    """
+    from thence.agents.guard import GuardedAdapter
+
+    there = point.load()
+    is_profile = isinstance(there, Profile)
+    made = (_object_at(there.reader) if is_profile else there)()
+    if not isinstance(made, Adapter) or not isinstance(made.name, str):
+        raise TypeError("its reader lacks a method of the protocol; see docs/writing-agents.md")
+    if is_profile and made.name != point.name:
+        raise TypeError(f"its entry point is called {point.name}, its reader {made.name}")
+    profile = msgspec.convert(msgspec.to_builtins(there), Profile) if is_profile else None
+    reader = GuardedAdapter(made, point)
+    agent = Agent(made.name, profile or Profile(label=made.name), point=point, reader=reader)
+    _teach(agent.profile)
+    return agent
+
+
+def _teach(profile: Profile) -> None:
+    """Let the tools of an agent be known wherever calls are looked at."""
+    from thence.format import kinds, todos
+
+    arguments = [pair for form in profile.forms.values() for pair in form.arguments.items()]
+    commands = [name for what, name in arguments if what == "command"]
+    paths = [name for what, name in arguments if what == "path"]
+    kinds.learn(profile.tools, commands=commands, paths=paths)
+    if (form := profile.forms.get("todos")) is not None:
+        todos.learn(form.tool, form.arguments["items"])

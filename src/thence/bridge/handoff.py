@@ -13,15 +13,15 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from thence.bridge import portable, to_claude, to_codex, to_grok
-from thence.bridge.portable import Bound
+from thence.agents.handoffs import Bound, Settings
+from thence.agents.profiles import agents
+from thence.bridge import portable
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
 from thence.format import repair, spills
 from thence.format.nodes import Is
@@ -32,14 +32,17 @@ if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
     from thence.format.whole import Whole
 
-TARGETS: Final = ("claude", "codex", "grok")
-
 NOT_HANDED: Final = (
     "permissions: the new agent asks anew",
     "saved files and what subagents said among themselves",
     "the bill: it stays with the session that ran it up",
 )
 """What never goes along, whatever the session holds."""
+
+
+def targets() -> list[str]:
+    """Return the agents that can be given a session."""
+    return [name for name, agent in agents().items() if agent.offers("handoff")]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -77,20 +80,6 @@ class Handoff(msgspec.Struct, frozen=True):
     report: Report
 
 
-class _Writer(msgspec.Struct, frozen=True):
-    files: Callable[[Bound], dict[str, list[JSON]]]
-    resume: Callable[[Bound], list[str]]
-    of_its_own: bool = False
-    """A session is a folder of its own."""
-
-
-_WRITERS: Final[dict[str, _Writer]] = {
-    "claude": _Writer(to_claude.files, to_claude.resume),
-    "codex": _Writer(to_codex.files, to_codex.resume),
-    "grok": _Writer(to_grok.files, to_grok.resume, of_its_own=True),
-}
-
-
 def plan(
     loaded: Loaded,
     to: str,
@@ -116,6 +105,8 @@ def plan(
         )
     outputs = spills.texts([*whole.before.facts, *whole.facts])
     said = spills.inlined(mended.messages, outputs)
+    writer, target = portable.writer_of(to), agents()[to]
+    settings = target.ask(writer.settings, root) if writer.settings is not None else Settings()
     messages, account = portable.carried(said, agent, to)
     last = whole.facts[event].node.id if event is not None else None
     end = event if event is not None else whole.graph.end
@@ -133,13 +124,14 @@ def plan(
             "at": at.isoformat(),
         },
         _one_line(whole.title),
-        known.model if agent == to else to_grok.usual_model(root) if to == "grok" else None,
+        known.model if agent == to else settings.model,
         known.git_branch,
-        to_codex.configured_provider(root) if to == "codex" else None,
+        settings.provider,
     )
-    writer = _WRITERS[to]
-    written = {str(root / name): rows for name, rows in writer.files(bound).items()}
-    argv = writer.resume(bound)
+    written = {
+        str(_inside(root, name)): rows for name, rows in target.ask(writer.files, bound).items()
+    }
+    argv = target.profile.resume_command(session)
     report = Report(
         whole.uid,
         agent,
@@ -162,13 +154,21 @@ def plan(
         [*notes, *moved],
     )
     bodies = {path: _body(path, rows) for path, rows in written.items()}
-    folder = str(Path(next(iter(bodies))).parent) if writer.of_its_own else None
+    folder = str(Path(next(iter(bodies))).parent) if writer.is_folder else None
     return Handoff(bodies, folder, report)
+
+
+def _inside(root: Path, name: str) -> Path:
+    """Return the path of a file; a writer has nothing to write outside its agent's folder."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise BadConfig(f"not below {root}: {name}", hint="update the package of that agent")
+    return root / path
 
 
 def _body(path: str, rows: list[JSON]) -> bytes:
     """Write rows as lines; a card is one object."""
-    if path.endswith(".json"):
+    if not path.endswith(".jsonl"):
         return json.dumps(rows[0], indent=2).encode() + b"\n"
     return b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-import msgspec
-
+from thence.agents.handoffs import Writer
+from thence.agents.profiles import ToolForm, agents
+from thence.errors import BadConfig
 from thence.format import kinds, repair
 from thence.format.facts import recorded
 from thence.format.records import JSON, blocks, word
@@ -32,27 +32,6 @@ DEEPEST: Final = 60
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONE: Final = re.compile("[\ud800-\udfff]")
 _FENCE: Final = re.compile("`{3,}")
-
-_SHELLS: Final = {
-    "claude": ("Bash", "command"),
-    "codex": ("exec_command", "cmd"),
-    "grok": ("run_terminal_command", "command"),
-}
-_FORMS: Final[dict[str, dict[str, tuple[str, dict[str, str]]]]] = {
-    "claude": {
-        "read": ("Read", {"path": "file_path"}),
-        "write": ("Write", {"path": "file_path", "content": "content"}),
-        "edit": ("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
-        "search": ("Grep", {"pattern": "pattern"}),
-    },
-    "grok": {
-        "read": ("read_file", {"path": "target_file"}),
-        "write": ("write", {"path": "file_path", "content": "content"}),
-        "edit": ("search_replace", {"path": "file_path", "old": "old_string", "new": "new_string"}),
-        "search": ("grep", {"pattern": "pattern"}),
-    },
-}
-"""Tools that say the same under other names; a call with any further argument is none of them."""
 
 _STEPS: Final = frozenset({"pending", "in_progress", "completed"})
 
@@ -74,31 +53,23 @@ _ATTACHED: Final = re.compile(
     r"<system-reminder>\n((?:Called the|Result of calling the) \w+ tool.*)\n</system-reminder>",
     re.DOTALL,
 )
-"""How Claude Code tells of a file that a prompt names."""
+"""How a client tells of a file that a prompt names."""
 _IMAGE_LABEL: Final = re.compile(r"<image(?: [^>\n]*)?>|</image>")
-"""What Codex puts around an image."""
+"""What a client puts around an image."""
 _USER_INFO: Final = "<user_info>"
 
 
-class Bound(msgspec.Struct, frozen=True):
-    """A history on its way to one agent: all that its writer needs to know."""
-
-    session: str
-    """The new session's id."""
-    messages: list[JSON]
-    cwd: str
-    at: datetime
-    provenance: dict[str, JSON]
-    title: str | None = None
-    model: str | None = None
-    git_branch: str | None = None
-    provider: str | None = None
-    """The model provider of the target's settings, where its sessions name one."""
-
-    def time(self, after: int) -> str:
-        """Give a time so many milliseconds after this one, as every agent writes it."""
-        moment = self.at + timedelta(milliseconds=after)
-        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+def writer_of(target: str) -> Writer:
+    """Return what writes sessions for an agent; says so where nothing does."""
+    agent = agents().get(target)
+    if agent is None:
+        raise BadConfig(f"no agent {target!r}", hint=f"one of {', '.join(agents())}")
+    agent.required("handoff")
+    agent.required("resume")
+    writer = agent.writer
+    if not isinstance(writer, Writer):
+        raise BadConfig(f"{agent.label}: its package offers no writer", hint="update the package")
+    return writer
 
 
 class Account:
@@ -134,7 +105,7 @@ class _Carrying:
 
     def __init__(self, source: str, target: str) -> None:
         self.same = source == target
-        self.source, self.target = source, target
+        self.source, self.target, self.writer = source, target, writer_of(target)
         self.results: dict[str, Block] = {}
         self.stays: dict[str, str] = {}
         """Calls that stay calls: their id, and their id from now on."""
@@ -164,7 +135,7 @@ class _Carrying:
             return self._call(block)
         if kind in ("thinking", "redacted_thinking"):
             signed = block.get("signature") or block.get("data")
-            if self.same and self.target == "claude" and isinstance(signed, str):
+            if self.same and self.writer.takes_signed_thoughts and isinstance(signed, str):
                 return block
             self._left("thinking")
             return None
@@ -233,8 +204,7 @@ class _Carrying:
 
     def _goes_along(self, block: Block) -> bool:
         """Whether a block that is no text stays as it is."""
-        kinds_kept = ("image", "document") if self.target == "claude" else ("image",)
-        return block.get("type") in kinds_kept and isinstance(block.get("source"), dict)
+        return block.get("type") in self.writer.takes and isinstance(block.get("source"), dict)
 
     def _words(self, text: str) -> Block | None:
         """Give a text of the user's side; what the user did not write is marked as such."""
@@ -263,7 +233,7 @@ class _Carrying:
         out = {"type": "tool_result", "tool_use_id": new, "content": content}
         if block.get("is_error") is not True:
             return out
-        if self.target != "claude":
+        if not self.writer.takes_failures:
             self._left("mark of a failed result")  # its text still says so
         return {**out, "is_error": True}
 
@@ -283,60 +253,76 @@ def mapped(name: str, given: JSON, target: str) -> tuple[str, Block] | None:
     """Give a call as the target knows it; None when it has nothing that says the same."""
     if not isinstance(given, dict):
         return None
+    forms = agents()[target].profile.forms
     script = kinds.command(name, given) if kinds.tool_kind(name) == "shell" else None
-    if script is not None and target in _SHELLS:
-        tool, argument = _SHELLS[target]
+    if script is not None and "shell" in forms:
         # Only the script: what else was asked for may be a permission.
-        more = {"description": "run by another agent"} if target == "grok" else {}
-        return tool, {argument: script, **more}
+        return _called(forms["shell"], {"command": script})
     server = _of_a_server(name, given)
     if server is not None:
-        return _to_a_server(*server, target)
-    if target == "codex":
-        return _plan(name, given)
-    return _form(name, given, target)
+        return _to_a_server(*server, forms.get("server"))
+    plan = _plan(name, given, forms["todos"]) if "todos" in forms else None
+    return plan or _form(name, given, forms)
 
 
-def _form(name: str, given: Block, target: str) -> tuple[str, Block] | None:
+def _called(form: ToolForm, values: dict[str, JSON]) -> tuple[str, Block]:
+    """Give a call with these values, by what they are."""
+    return form.tool, {form.arguments[what]: value for what, value in values.items()} | form.more
+
+
+_SAME: Final = ("read", "write", "edit", "search")
+"""Tools that say the same under other names; a call with any further argument is none of them."""
+
+
+def _form(name: str, given: Block, forms: Mapping[str, ToolForm]) -> tuple[str, Block] | None:
     given = {name: value for name, value in given.items() if value not in (False, None)}
-    for forms in _FORMS.values():
-        for kind, (tool, fields) in forms.items():
-            if tool != name or given.keys() != set(fields.values()):
+    for agent in agents().values():
+        for kind in _SAME:
+            known = agent.profile.forms.get(kind)
+            if known is None or known.tool != name or kind not in forms:
                 continue
-            other, theirs = _FORMS[target][kind]
-            return other, {theirs[what]: given[mine] for what, mine in fields.items()}
+            if given.keys() == set(known.arguments.values()):
+                values = {what: given[mine] for what, mine in known.arguments.items()}
+                return _called(forms[kind], values)
     return None
 
 
 def _of_a_server(name: str, given: Block) -> tuple[str, str, JSON] | None:
     """Give server, tool and arguments of a call to an MCP server, whoever made it."""
     arguments: JSON = given
-    if name == "use_tool":
-        name, arguments = f"mcp__{word(given.get('tool_name'))}", given.get("tool_input")
+    for agent in agents().values():
+        door = agent.profile.forms.get("server")
+        if door is not None and door.tool == name:
+            name = f"mcp__{word(given.get(door.arguments['name']))}"
+            arguments = given.get(door.arguments["input"])
+            break
     prefix, _, rest = name.partition("__")
     server, _, tool = rest.partition("__")
     return (server, tool, arguments) if prefix == "mcp" and server and tool else None
 
 
-def _to_a_server(server: str, tool: str, given: JSON, target: str) -> tuple[str, Block] | None:
-    if target == "grok":
-        return "use_tool", {"tool_name": f"{server}__{tool}", "tool_input": given}
+def _to_a_server(
+    server: str, tool: str, given: JSON, door: ToolForm | None
+) -> tuple[str, Block] | None:
+    if door is not None:
+        return _called(door, {"name": f"{server}__{tool}", "input": given})
     return (f"mcp__{server}__{tool}", given) if isinstance(given, dict) else None
 
 
-def _plan(name: str, given: Block) -> tuple[str, Block] | None:
-    """Give a list of todos as Codex has it."""
+def _plan(name: str, given: Block, form: ToolForm) -> tuple[str, Block] | None:
+    """Give a list of todos as another agent has it."""
     todos = given.get("todos")
     if kinds.tool_kind(name) != "plan" or not isinstance(todos, list):
         return None
-    plan = [
-        {"step": todo["content"], "status": todo["status"]}
+    text, status = form.arguments["text"], form.arguments["status"]
+    items = [
+        {text: todo["content"], status: todo["status"]}
         for todo in todos
         if isinstance(todo, dict)
         and isinstance(todo.get("content"), str)
         and todo.get("status") in _STEPS
     ]
-    return ("update_plan", {"plan": plan}) if len(plan) == len(todos) else None
+    return (form.tool, {form.arguments["items"]: items}) if len(items) == len(todos) else None
 
 
 # -- texts ----------------------------------------------------------------------------------

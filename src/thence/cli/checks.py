@@ -6,7 +6,9 @@ A finding is ok, a note (worth knowing, nothing wrong), a warning (something to 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import stat
 import time
 from collections import Counter
@@ -23,6 +25,7 @@ from thence.format.figures import argument
 
 if TYPE_CHECKING:
     from thence.agents import Adapter, File, Source
+    from thence.agents.profiles import Agent, Part
     from thence.format.records import JSON
     from thence.memory.store import Inventory, Known, SessionRow, Store
 
@@ -40,6 +43,17 @@ LOW_DISK_SHARE: Final = 0.05
 """A disk with less free than both, in bytes and as a share of all, is nearly full."""
 FAR: Final = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "glusterfs", "vboxsf")
 """Kinds of file systems that do not lock or sync as a store needs it."""
+
+
+NEWEST: Final = 2
+"""Sessions of each agent, the newest, that are read to see what its client writes today."""
+CAN: Final[dict[Part, str]] = {
+    "resume": "resume",
+    "hooks": "hooks",
+    "servers": "MCP",
+    "handoff": "handoff",
+}
+"""What a person can do with an agent, in a word."""
 
 
 class Finding(NamedTuple):
@@ -149,6 +163,57 @@ def _seen(seen: Seen, wide: int) -> tuple[Level, str, str | None]:
         return "note", start + ", ".join([words, *parts]), "thence sweep"
     words = ", ".join(["all kept or listed", *parts])
     return "ok", start + words, None
+
+
+def clients(known: dict[str, Adapter], *, deep: bool) -> Iterator[Finding]:
+    """Tell which agents are here, in which versions, and what of them is known."""
+    for name, places in wiring.roots(known).items():
+        sources = [source for place in places for source in known[name].find(place)]
+        if sources:
+            latest = sorted(sources, key=_changed_at, reverse=True)
+            yield _client(wiring.agents()[name], latest if deep else latest[:NEWEST])
+
+
+def _changed_at(source: Source) -> float:
+    with contextlib.suppress(OSError):
+        return os.lstat(source.path).st_mtime
+    return 0.0
+
+
+def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
+    """Read some sessions of an agent, up to a piece of each, and say what was met in them."""
+    versions: set[str] = set()
+    unknown: Counter[str] = Counter()
+    per_session: dict[str, int] = {}
+    for source in sources:
+        facts = agent.reader.read(source).events
+        versions |= {f"{fact.about['version']}" for fact in facts if fact.about.get("version")}
+        if found := agent.unknown_records(facts):
+            unknown += found
+            per_session[source.uid] = found.total()
+    newest = max(versions, key=_numbers, default="")
+    tried = agent.profile.newest_version
+    is_newer = bool(newest and tried) and _numbers(newest)[:2] > _numbers(tried)[:2]
+    words = [newest or "version not in its logs", *([f"tried up to {tried}"] if is_newer else [])]
+    if unknown:
+        types = ", ".join(name for name, _ in unknown.most_common(3))
+        words.append(f"{several(unknown.total(), 'record')} not understood: {types}")
+    words += [can for part, can in CAN.items() if agent.offers(part)]
+    told: dict[str, JSON] = {
+        "agent": agent.name,
+        "versions": sorted(versions, key=_numbers),
+        "newest_tried": tried or None,
+        "offers": [part for part in CAN if agent.offers(part)],
+        "looked_at": len(sources),
+        "not_understood": dict(unknown),
+        "not_understood_by_session": per_session,
+    }
+    level: Level = "note" if unknown or is_newer else "ok"
+    return Finding("agents", level, clean(f"{agent.name:7} {', '.join(words)}"), None, told)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(digits[:9]) for digits in re.findall(r"\d+", version)[:4])
 
 
 def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Finding]:
@@ -444,11 +509,11 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hook import AGENTS, fix_of, status_of, told_of
+    from thence.cli.hook import fix_of, names, status_of, told_of
 
     now = present()
     roots = wiring.roots(known)
-    for agent in AGENTS:
+    for agent in names():
         if agent not in roots:
             continue
         try:
@@ -518,7 +583,7 @@ def cadence(store: Store | None) -> Iterator[Finding]:
 
 def journals(store: Store | None) -> Iterator[Finding]:
     """Name journals that projects keep with themselves and of which sessions are not stored."""
-    from thence.agents.native import Native
+    from thence.agents.thence.reader import Native
 
     stored = store.known().sessions if store is not None else {}
     known = wiring.local_journals(store) if store is not None else []
@@ -603,7 +668,9 @@ def everything(*, deep: bool) -> list[Finding]:
             return [Finding("setup", "bad", error.message, error.hint), *_run(_homely(home, 0))]
         read = list(_run([("sources", lambda: sources(store, known))]))
         unread = sum(finding.told.get("unread", 0) for finding in read)
-        checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = []
+        checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
+            ("agents", lambda: clients(known, deep=deep))
+        ]
         if store is not None:
             held = store
             checks += [

@@ -126,13 +126,13 @@ def made(folder: Path | None) -> Homes:
 
 def _live_there(homes: Homes) -> None:
     """Let this process find the made-up agents only."""
-    os.environ.update(homes.env | {"HOME": str(homes.work.parent)})
     for name in _unset():
         os.environ.pop(name, None)
+    os.environ.update(homes.env | {"HOME": str(homes.work.parent)})
 
 
 def _unset() -> tuple[str, ...]:
-    """Return the variables that lead elsewhere: to other stores, and to agents not made up."""
+    """Return the variables that lead elsewhere: to other stores, and to other folders of agents."""
     from thence.agents.profiles import folder_variables
 
     return (*OVERRIDES, *folder_variables())

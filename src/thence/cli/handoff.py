@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence import __version__
-from thence.bridge.handoff import TARGETS, Handoff, carry_out, end_of, plan
+from thence.bridge.handoff import Handoff, carry_out, end_of, plan
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.completion import ids
@@ -34,7 +34,9 @@ REDACTED = "its source is gone: this is what was kept of it, secrets redacted"
     " it is. No permission goes along. Secrets are not redacted: a history goes on as it was.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=ids)
-@click.option("--to", "target", type=click.Choice(TARGETS), required=True, help="Which agent.")
+@click.option(
+    "--to", "target", type=options.AgentName("handoff"), required=True, help="Which agent."
+)
 @click.option("--at", "event", metavar="EVENT", help="Only what led to this event.")
 @click.option("--branch", metavar="EVENT", help="The branch that this event is on, to its end.")
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be written; write nothing.")
@@ -99,18 +101,19 @@ def prepared(
 ) -> Handoff:
     """Work out a handoff to an agent of this machine."""
     from datetime import UTC, datetime
+    from uuid import uuid4
 
+    from thence.bridge.portable import writer_of
     from thence.journal.ids import uuid7
     from thence.memory.recall import place_of
 
     name = event if event is not None else branch
     place = place_of(loaded.whole, name) if name is not None else None
-    roots = wiring.adapters()[target].roots(Path.home(), os.environ)
     return plan(
         loaded,
         target,
-        root=next((path for path in roots if path.is_dir()), roots[0]),
-        session=uuid7(),
+        root=wiring.root_of(wiring.agents()[target]),
+        session=str(uuid4()) if writer_of(target).needs_uuid4 else uuid7(),
         at=datetime.now(UTC),
         here=str(Path.cwd()),
         event=end_of(loaded.whole, place, branch=branch is not None) if place is not None else None,

@@ -381,13 +381,10 @@ def _since(seen: datetime, at: datetime) -> str:
 
 def _whose(risks: Iterable[Risk]) -> str:
     """Name the agents that delete sessions, as people call them."""
-    from thence.agents.profiles import profile_of
+    from thence.agents.profiles import agent_of
 
-    labels = {
-        agent: profile.label if (profile := profile_of(agent)) else agent
-        for agent in sorted({risk.source.adapter for risk in risks})
-    }
-    return " and ".join((labels | {"claude": "Claude Code"})[agent] for agent in labels)
+    names = sorted({risk.source.adapter for risk in risks})
+    return " and ".join(agent.label if (agent := agent_of(name)) else name for name in names)
 
 
 def _about(much: int) -> str:

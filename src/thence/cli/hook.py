@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from thence.format.records import JSON
 
-AGENTS = ("claude", "codex", "grok")
 OWN = "thence"
 """Whose file of settings our own is, where agents are named."""
 SOON = 3.0
@@ -33,13 +32,13 @@ SOON = 3.0
 LATE_S = 120.0
 """Seconds after which a nudge that no sweep has taken shows that none was started."""
 
-_agents = click.argument("agents", nargs=-1, type=click.Choice(AGENTS))
+_NAMES = options.AgentName("hooks")
+_agents = click.argument("agents", nargs=-1, type=_NAMES)
 _via = click.option(
     "--via",
-    type=click.Choice(get_args(hooking.Way)),
-    default="notify",
-    show_default=True,
-    help="Codex: a line in config.toml, or hooks.json, which it asks you to trust.",
+    type=click.Choice(["notify", "hooks"]),
+    help="Where an agent can be told in two ways: the program that it notifies, which is usual, or"
+    " hooks, which it asks you to trust.",
 )
 
 
@@ -54,20 +53,27 @@ def command() -> None:
     """Group what is done about hooks."""
 
 
-def place_of(agent: str, via: str = "notify") -> hooking.Place:
-    """Give where an agent of this machine is told whom to call."""
-    roots = wiring.adapters()[agent].roots(Path.home(), os.environ)
-    root = next((path for path in roots if path.is_dir()), roots[0])
-    return hooking.places(root, agent, hooks=via == "hooks")
+def names() -> list[str]:
+    """Return the agents that can be told to call us."""
+    return _NAMES.names()
+
+
+def places_of(name: str) -> list[hooking.Place]:
+    """Return where an agent of this machine is told whom to call, the usual place first."""
+    agent = wiring.agents()[name]
+    root = wiring.root_of(agent)
+    return [hooking.place_in(root, name, file) for file in agent.profile.hooks]
+
+
+def _chosen(name: str, via: str | None) -> hooking.Place:
+    """Return the place for a form, else the usual one."""
+    places = places_of(name)
+    return next((place for place in places if place.file.form == via), places[0])
 
 
 def _wanted(agents: Sequence[str]) -> list[str]:
     """Give the agents that are asked for, else those that are on this machine."""
-    return list(agents or (a for a in AGENTS if _root_of(place_of(a)).is_dir()))
-
-
-def _root_of(place: hooking.Place) -> Path:
-    return place.path.parent.parent if place.agent == "grok" else place.path.parent
+    return list(agents or wiring.agents_here("hooks"))
 
 
 # -- changing -------------------------------------------------------------------------------
@@ -83,14 +89,16 @@ def _root_of(place: hooking.Place) -> Path:
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.as_json
-def install(agents: tuple[str, ...], via: str, *, dry_run: bool, yes: bool, json: bool) -> int:
+def install(
+    agents: tuple[str, ...], via: str | None, *, dry_run: bool, yes: bool, json: bool
+) -> int:
     """Install the hooks of agents."""
     names = _wanted(agents)
     if not names:
-        tell(["no agent found on this machine", "  thence hook install claude makes its settings"])
+        tell(["no agent found on this machine", "  thence hook install AGENT makes its settings"])
         return 0
     home = wiring.home()
-    edits = [(agent, hooking.install(place_of(agent, via), home)) for agent in names]
+    edits = [(agent, hooking.install(_chosen(agent, via), home)) for agent in names]
     own, missing = _sweeps_on_hook(home)
     if own is not None:
         edits.append((OWN, own))
@@ -127,7 +135,7 @@ def _sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the hooks of agents out."""
-    edits = removals(agents or AGENTS)
+    edits = removals(agents or names())
     return _change(edits, dry_run=dry_run, yes=yes, json=json, keep=False)
 
 
@@ -136,10 +144,9 @@ def removals(agents: Sequence[str]) -> list[tuple[str, hooking.Edit]]:
     home = wiring.home()
     out = []
     for agent in agents:
-        ways = get_args(hooking.Way) if agent == "codex" else ("hooks",)
-        edits = [hooking.uninstall(place_of(agent, way), home) for way in ways]
-        out += [(agent, edit) for edit in edits if edit.changes] or [(agent, edits[-1])]
-    if not any(_calls_us(agent) for agent in AGENTS if agent not in agents):
+        edits = [hooking.uninstall(place, home) for place in places_of(agent)]
+        out += [(agent, edit) for edit in edits if edit.changes] or [(agent, edits[0])]
+    if not any(_calls_us(agent) for agent in names() if agent not in agents):
         path = home / config.FILE
         own = own_settings.without_sweeps_on_hook(path, hooking.body_of(path))
         out += [(OWN, own)] if own.changes else []
@@ -182,9 +189,15 @@ def apply(edits: Sequence[tuple[str, hooking.Edit]], *, keep: bool) -> None:
         config.make_private(wiring.home() / "queue")
     for agent, edit in edits:
         hooking.carry_out(edit, keep=keep and agent != OWN)
-        if agent == "grok" and edit.after is None:
+        if edit.after is None and _is_own_file(agent, edit.path):
             with contextlib.suppress(OSError):
                 edit.path.parent.rmdir()  # a folder that held our file only
+
+
+def _is_own_file(agent: str, path: Path) -> bool:
+    """Return whether a file, and perhaps its folder, is there for our lines only."""
+    places = places_of(agent) if agent != OWN else []
+    return any(place.path == path and place.file.is_own_file for place in places)
 
 
 def show(edits: Sequence[tuple[str, hooking.Edit]], already: str) -> None:
@@ -226,7 +239,7 @@ def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
 @options.utc
 def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     """Print how hooks stand."""
-    found = [_status_or_error(agent) for agent in agents or AGENTS]
+    found = [_status_or_error(agent) for agent in _wanted(agents)]
     if json:
         say(as_json(found))
     else:
@@ -248,10 +261,8 @@ def _status_or_error(agent: str) -> dict[str, JSON]:
 def status_of(agent: str) -> dict[str, JSON]:
     """Give how an agent's hook stands, and when it was last heard."""
     home = wiring.home()
-    ways = get_args(hooking.Way) if agent == "codex" else ("hooks",)
-    places = [place_of(agent, way) for way in ways]
-    states = [(place, hooking.state(place, home)) for place in places]
-    place, state = next((one for one in states if one[1].installed), states[-1])
+    states = [(place, hooking.state(place, home)) for place in places_of(agent)]
+    place, state = next((one for one in states if one[1].installed), states[0])
     seen = last_nudge(home, agent)
     waiting = _waiting(home, agent)
     return {

@@ -1,7 +1,7 @@
 """Our lines in the agents' own settings: put in, found again, taken out.
 
-Claude Code, Grok and Codex's `hooks.json` share one form: lists of commands by event. Codex also
-has `notify`, one program in `config.toml`; a program that stands there already is run after ours.
+An agent's profile names its files (`HookFile`). Most have lists of commands by event; one form is
+`notify`, a program in a TOML file; a program that stands there already is run after ours.
 
 Invariants: a change is an `Edit`, made before anything is written, so that it can be shown; what
 others put there stays; a file that says something we do not understand is refused, not mended.
@@ -22,29 +22,17 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from thence.cli import json_text
 from thence.errors import BadConfig
 
+if TYPE_CHECKING:
+    from thence.agents.profiles import HookFile
+
 BACKUP: Final = ".before-thence"
 MARK: Final = "thence/cli/nudge.py"
 """What our commands are known by."""
-TIMEOUT: Final = 3
-"""Seconds that an agent waits for the hook at most. Codex takes no more at the end of a session:
-it would say so, as an error, in every one."""
-
-Way = Literal["hooks", "notify"]
-
-EVENTS: Final = (
-    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
-    *("Notification", "Stop", "SessionEnd"),
-)
-"""Of the nine events that every version of Claude Code knows. An older client that meets one it
-does not know drops the whole file. The two around each tool call are left out: the log is written
-without them, and they would cost a process per call."""
-
-CODEX_EVENTS: Final = tuple(event for event in EVENTS if event != "Notification")
 
 
 class Refused(BadConfig):
@@ -57,9 +45,18 @@ class Place(NamedTuple):
     """Where an agent is told whom to call."""
 
     agent: str
-    way: Way
     path: Path
-    events: tuple[str, ...] = EVENTS
+    file: HookFile
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The events at which it is to call us."""
+        return self.file.events
+
+    @property
+    def is_notify(self) -> bool:
+        """Whether it is told of one program, whatever happens."""
+        return self.file.form == "notify"
 
 
 class Edit(NamedTuple):
@@ -86,15 +83,9 @@ def _lines(body: bytes | None) -> list[str]:
     return (body or b"").decode("utf-8", "replace").splitlines()
 
 
-def places(root: Path, agent: str, *, hooks: bool = False) -> Place:
-    """Give where an agent whose folder this is reads what to call."""
-    if agent == "claude":
-        return Place(agent, "hooks", root / "settings.json")
-    if agent == "grok":
-        return Place(agent, "hooks", root / "hooks" / "thence.json")
-    if hooks:
-        return Place(agent, "hooks", root / "hooks.json", CODEX_EVENTS)
-    return Place(agent, "notify", root / "config.toml")
+def place_in(root: Path, agent: str, file: HookFile) -> Place:
+    """Return where an agent whose folder this is reads what to call."""
+    return Place(agent, root / file.path, file)
 
 
 def program(agent: str, home: Path) -> list[str]:
@@ -124,7 +115,7 @@ def state(place: Place, home: Path) -> State:
     if body is None:
         return State(installed=False)
     wanted = _command(place, home)
-    if place.way == "notify":
+    if place.is_notify:
         told = toml_of(place.path, body).get("notify") or []
         ours = _is_ours(told)
         same = ours and told == [*_notify(place, home, _then(told)), *_then(told)]
@@ -151,12 +142,12 @@ def install(place: Place, home: Path) -> Edit:
     now = state(place, home)
     if now.installed and not now.missing and not now.elsewhere:
         return Edit(place.path, body, body)
-    if place.way == "notify":
+    if place.is_notify:
         return Edit(place.path, body, _with_notify(place, body or b"", home))
     data = json_of(place.path, body) if body is not None else {}
     cleared = _text_without(place.path, body) if body and now.installed else body
     _without(place.path, data)
-    entry = {"type": "command", "command": _command(place, home), "timeout": TIMEOUT}
+    entry = {"type": "command", "command": _command(place, home), "timeout": place.file.timeout}
     steps = list(_insertions(place, data, {"hooks": [entry]}))
     hooks = data.setdefault("hooks", {})
     for event in place.events:
@@ -170,7 +161,7 @@ def uninstall(place: Place, home: Path) -> Edit:
     if body is None or not state(place, home).installed:
         return Edit(place.path, body, body)
     before = body_of(_backup(place.path))
-    if place.way == "notify":
+    if place.is_notify:
         return Edit(place.path, body, _without_notify(place, body, before))
     data = json_of(place.path, body)
     _without(place.path, data)
@@ -416,7 +407,7 @@ def toml_of(path: Path, body: bytes) -> dict[str, Any]:
 def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
     """Return our part of `notify`: the whole of it, or what stands before the user's own program.
 
-    Codex gives what it says as the last argument. A shell runs our program and then becomes the
+    The agent gives what it says as the last argument. A shell runs our program and then becomes the
     user's own, which so does not depend on whether this Python is still there.
     """
     ours = program(place.agent, home)

@@ -13,7 +13,7 @@ import click
 from thence import __version__
 from thence.cli import options, registering, wiring
 from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
-from thence.cli.hook import AGENTS, confirm
+from thence.cli.hook import confirm
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PORT = 7332
 
-_agents = click.argument("agents", nargs=-1, type=click.Choice(AGENTS))
+_NAMES = options.AgentName("servers")
+_agents = click.argument("agents", nargs=-1, type=_NAMES)
 
 
 @click.group(
@@ -94,15 +95,28 @@ def _listen(made: object, port: int) -> None:
 # -- telling agents -------------------------------------------------------------------------
 
 
-def place_of(agent: str) -> registering.Place:
-    """Give where an agent of this machine is told of servers."""
-    if agent == "claude":
-        told = os.environ.get("CLAUDE_CONFIG_DIR", "").partition(",")[0].strip()
-        folder = Path(told).expanduser() if told else Path.home()
-        return registering.Place(agent, folder / ".claude.json")
-    roots = wiring.adapters()[agent].roots(Path.home(), os.environ)
-    root = next((path for path in roots if path.is_dir()), roots[0])
-    return registering.Place(agent, root / "config.toml")
+def names() -> list[str]:
+    """Return the agents that can be told of the server."""
+    return _NAMES.names()
+
+
+def place_of(name: str) -> registering.Place:
+    """Return where an agent of this machine is told of servers."""
+    profile = wiring.agents()[name].profile
+    file = profile.servers
+    assert file is not None  # noqa: S101 - only such agents are named
+    if file.is_beside:
+        named = os.environ.get(profile.home_variable, "").partition(",")[0].strip()
+        folder = Path(named).expanduser() if named else Path.home()
+    else:
+        folder = wiring.root_of(wiring.agents()[name])
+    return registering.Place(name, folder / file.path, file)
+
+
+def _present() -> list[str]:
+    """Return the agents that are on this machine."""
+    here = wiring.agents_here("servers")
+    return [name for name in names() if name in here or place_of(name).path.exists()]
 
 
 def _entry() -> dict[str, object]:
@@ -116,8 +130,8 @@ def _entry() -> dict[str, object]:
 @options.as_json
 def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Put the server into agents' settings."""
-    names = list(agents) or [name for name in AGENTS if place_of(name).path.exists()]
-    changes = [(name, registering.install(place_of(name), _entry())) for name in names]
+    wanted = list(agents) or [name for name in names() if place_of(name).path.exists()]
+    changes = [(name, registering.install(place_of(name), _entry())) for name in wanted]
     return _change(changes, "installed", dry_run=dry_run, yes=yes, json=json)
 
 
@@ -128,7 +142,7 @@ def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) ->
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the server out of agents' settings."""
-    return _change(removals(agents or AGENTS), "taken out", dry_run=dry_run, yes=yes, json=json)
+    return _change(removals(agents or names()), "taken out", dry_run=dry_run, yes=yes, json=json)
 
 
 def removals(agents: Sequence[str]) -> list[tuple[str, registering.Change]]:
@@ -150,7 +164,7 @@ def _change(
             same = [f"{agent}: nothing to change in {tilde(str(change.path))}"]
             tell([clean(line) for line in change.diff()] if change.changes else same)
         if not changes:
-            tell(["no agent found on this machine: thence mcp install claude names one"])
+            tell(["no agent found on this machine: thence mcp install AGENT names one"])
     if due and not dry_run:
         confirm(yes=yes, json=json, what="write this" if len(due) == 1 else "write these")
         for _, change in due:
@@ -183,7 +197,7 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
             "path": str(place_of(agent).path),
             "state": registering.state(place_of(agent), _entry()),
         }
-        for agent in agents or AGENTS
+        for agent in agents or _present()
     ]
     if json:
         say(as_json(found))

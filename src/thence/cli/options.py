@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from thence.agents.profiles import Part
 
 as_json = click.option("--json", "json", is_flag=True, help="Print JSON.")
 utc = click.option("--utc", is_flag=True, help="Tell times in UTC.")
@@ -16,3 +22,52 @@ agent = click.option("--agent", help="Only sessions of this agent.")
 project = click.option("--project", help="Only sessions whose folder has this in its path.")
 model = click.option("--model", help="Only sessions whose model has this in its name.")
 since = click.option("--since", metavar="WHEN", help="A date such as 2026-01-31, or 7d ago.")
+
+
+class AgentName(click.ParamType[str]):
+    """The name of an agent that has a part; of one that lacks it, it is said what that means.
+
+    Agents are asked when a name was given or help is printed, not when a command is loaded.
+    """
+
+    name = "agent"
+
+    def __init__(self, part: Part) -> None:
+        self._part: Part = part
+
+    def names(self) -> list[str]:
+        """Return the agents that have the part."""
+        from thence.agents.profiles import agents
+
+        return [name for name, agent in agents().items() if agent.offers(self._part)]
+
+    def get_metavar(
+        self,
+        param: click.Parameter,
+        ctx: click.Context,  # noqa: ARG002 - click's
+    ) -> str:
+        """Return the names, as click writes choices."""
+        joined = "|".join(self.names())
+        is_bare = param.required and param.param_type_name == "argument"
+        return f"{{{joined}}}" if is_bare else f"[{joined}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name as it is, or say why it cannot be."""
+        from thence.agents.profiles import PARTS, agent_of
+
+        agent = agent_of(str(value))
+        names = ", ".join(self.names())
+        if agent is None:
+            self.fail(f"{value!r} is no agent. Choose from {names}.", param, ctx)
+        if not agent.offers(self._part):
+            self.fail(f"{agent.label} {PARTS[self._part]}. Choose from {names}.", param, ctx)
+        return agent.name
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the names that begin like this."""
+        return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]

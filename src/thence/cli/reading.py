@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from thence.agents.profiles import agent_of
 from thence.agents.sessions import Loaded
 from thence.cli.terminal import clean, columns, cut, several, size
 from thence.errors import SKIPS
@@ -28,7 +29,19 @@ def notices(loaded: Loaded) -> list[Notice]:
     """Give all that a reader of a session should be told, each kind once."""
     whole = loaded.whole
     links = (Notice(f"{b.what} link", f"{b.wanted}") for b in whole.graph.breaks)
-    return list(grouped([*loaded.notices, *links, *whole.unbilled]))
+    unknown = _not_understood(loaded.source.adapter, whole)
+    return [*grouped([*loaded.notices, *links, *whole.unbilled]), *unknown]
+
+
+def _not_understood(name: str, whole: Whole) -> list[Notice]:
+    """Return what is said of records that nobody knows, as a newer client may write them."""
+    agent = agent_of(name)
+    unknown = agent.unknown_records(whole.facts) if agent is not None else None
+    if not unknown:
+        return []
+    types = ", ".join(f"{one} {number}" for one, number in unknown.most_common(5))
+    more = f", {several(len(unknown) - 5, 'more type')}" if len(unknown) > 5 else ""
+    return [Notice("records not understood", f"{unknown.total()}, kept as they are: {types}{more}")]
 
 
 def grouped(found: Iterable[Notice]) -> Iterable[Notice]:

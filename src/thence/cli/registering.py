@@ -1,8 +1,8 @@
 """Our MCP server in the agents' own settings: put in, found again, taken out.
 
-Claude Code has servers in its `.claude.json`, Codex and Grok in `config.toml`. These files hold
-more than settings: so only our own lines are ever shown, no copy is left lying about, and the text
-around our entry stays byte for byte. A change is made of the text, read back, and must then say
+An agent's profile names its file (`ServerFile`), JSON or TOML. These files hold more than
+settings: so only our own lines are ever shown, no copy is left lying about, and the text around our
+entry stays byte for byte. A change is made of the text, read back, and must then say
 what it should and nothing else; a file in which that cannot be done is refused, not mended.
 """
 
@@ -13,18 +13,16 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from thence.cli import hooking, processes
 from thence.cli.hooking import Refused
 
+if TYPE_CHECKING:
+    from thence.agents.profiles import ServerFile
+
 NAME: Final = "thence"
-PATIENCE: Final = 60
-"""Seconds that an agent waits for the server, where it lets itself be told: on a busy machine the
-package that speaks MCP takes longer to load than the ten that are usual."""
-_TABLE: Final = re.compile(rf"^[ \t]*\[mcp_servers\.{NAME}\][ \t]*$", re.MULTILINE)
 _ENTRY: Final = re.compile(rf'"{NAME}"[ \t\r\n]*:[ \t\r\n]*(?=\{{)')
-_SERVERS: Final = re.compile(r'"mcpServers"[ \t\r\n]*:[ \t\r\n]*\{')
 
 
 class Place(NamedTuple):
@@ -32,11 +30,17 @@ class Place(NamedTuple):
 
     agent: str
     path: Path
+    file: ServerFile
 
     @property
     def key(self) -> str:
         """The name under which servers stand there."""
-        return "mcpServers" if self.agent == "claude" else "mcp_servers"
+        return self.file.key
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is written in JSON; else in TOML."""
+        return self.file.form == "json"
 
 
 class Change(NamedTuple):
@@ -131,9 +135,7 @@ def carry_out(change: Change) -> None:
 def _read(place: Place, body: bytes | None) -> dict[str, Any]:
     if not (body or b"").strip():
         return {}
-    return (hooking.json_of if place.agent == "claude" else hooking.toml_of)(
-        place.path, body or b""
-    )
+    return (hooking.json_of if place.is_json else hooking.toml_of)(place.path, body or b"")
 
 
 def _servers(place: Place, data: dict[str, Any]) -> dict[str, Any]:
@@ -152,41 +154,43 @@ def _with(place: Place, body: bytes | None, told: dict[str, Any]) -> tuple[bytes
     A file that ends without a newline still does, and one that was empty: so that it can be told
     from one that was not there.
     """
-    if place.agent != "claude":
-        told = {**told, "startup_timeout_sec": PATIENCE}
+    told = {**told, **place.file.more}
     data = _read(place, body)
     wanted = {**data, place.key: {**_servers(place, data), NAME: told}}
     text = (body or b"").decode()
     end = "\n" if body is None or text.endswith("\n") else ""
-    if place.agent == "claude":
+    if place.is_json:
         shown = json.dumps({NAME: told}, indent=2).splitlines()[1:-1]
-        tries = _into_json(text, told, end)
+        tries = _into_json(place.key, text, told, end)
     else:
-        shown = _table(told)
+        shown = _table(place.key, told)
         gap = "" if not text.strip() else "\n" if end else "\n\n"
         tries = iter([text + gap + "\n".join(shown) + end])
     return _checked(place, tries, wanted), shown
 
 
-def _into_json(text: str, told: dict[str, Any], end: str) -> Iterator[str]:
+def _into_json(key: str, text: str, told: dict[str, Any], end: str) -> Iterator[str]:
     entry_ = f'"{NAME}": {json.dumps(told)}'
     if not text.strip():
-        yield f'{{\n  "mcpServers": {{\n    {entry_}\n  }}\n}}{end}'
+        yield f'{{\n  "{key}": {{\n    {entry_}\n  }}\n}}{end}'
         return
-    for found in _SERVERS.finditer(text):
+    for found in _servers_in(key).finditer(text):
         rest = text[found.end() :]
         comma = "" if rest.lstrip().startswith("}") else ","
         yield f"{text[: found.end()]}\n    {entry_}{comma}{rest}"
     first = text.index("{") + 1
     comma = "" if text[first:].lstrip().startswith("}") else ","
-    yield f'{text[:first]}\n  "mcpServers": {{\n    {entry_}\n  }}{comma}{text[first:]}'
+    yield f'{text[:first]}\n  "{key}": {{\n    {entry_}\n  }}{comma}{text[first:]}'
 
 
-def _table(told: dict[str, Any]) -> list[str]:
-    out = [f"[mcp_servers.{NAME}]"]
-    out += [
-        f"{name} = {json.dumps(told[name])}" for name in ("command", "args", "startup_timeout_sec")
-    ]
+def _servers_in(key: str) -> re.Pattern[str]:
+    """Return what matches the beginning of the object with the servers."""
+    return re.compile(rf'"{re.escape(key)}"[ \t\r\n]*:[ \t\r\n]*\{{')
+
+
+def _table(key: str, told: dict[str, Any]) -> list[str]:
+    out = [f"[{key}.{NAME}]"]
+    out += [f"{name} = {json.dumps(value)}" for name, value in told.items() if name != "env"]
     if env := told.get("env"):
         pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
         out.append(f"env = {{ {pairs} }}")
@@ -200,7 +204,7 @@ def _without(place: Place, body: bytes | None) -> bytes | None:
     """Return the text without our entry; None for a file in which nothing else ever was."""
     entry_ = _found(place)
     if isinstance(entry_, dict) and {"command", "args"} <= entry_.keys():
-        ours = {name: told for name, told in entry_.items() if name != "startup_timeout_sec"}
+        ours = {name: told for name, told in entry_.items() if name not in place.file.more}
         for was in (None, b""):
             if body == _with(place, was, ours)[0]:
                 return was
@@ -209,16 +213,16 @@ def _without(place: Place, body: bytes | None) -> bytes | None:
     wanted = {**data, place.key: rest}
     bare = {name: told for name, told in data.items() if name != place.key}
     text = (body or b"").decode()
-    tries = list(_out_of_json(text) if place.agent == "claude" else _out_of_toml(text))
+    tries = list((_out_of_json if place.is_json else _out_of_toml)(place.key, text))
     return _checked(place, iter(tries), *([wanted, bare] if not rest else [wanted]))
 
 
-def _out_of_json(text: str) -> Iterator[str]:
+def _out_of_json(key: str, text: str) -> Iterator[str]:
     """Give the text without an entry of our name: with what was made for it, or only itself."""
     for found in _ENTRY.finditer(text):
         _, end = json.JSONDecoder().raw_decode(text, found.end())
         before, after = text[: found.start()], text[end:]
-        alone = _SERVERS.search(before)
+        alone = _servers_in(key).search(before)
         if alone and not before[alone.end() :].strip() and after.lstrip().startswith("}"):
             head, tail = before[: alone.start()].rstrip(), after.lstrip()[1:]
             tail = tail.removeprefix(",")
@@ -229,12 +233,13 @@ def _out_of_json(text: str) -> Iterator[str]:
         yield before.rstrip().removesuffix(",") + after
 
 
-def _out_of_toml(text: str) -> Iterator[str]:
-    for found in _TABLE.finditer(text):
+def _out_of_toml(key: str, text: str) -> Iterator[str]:
+    table = rf"^[ \t]*\[{re.escape(key)}\.{NAME}\][ \t]*$"
+    for found in re.finditer(table, text, re.MULTILINE):
         end = len(text)
         for line in re.finditer(r"^[ \t]*\[", text[found.end() :], re.MULTILINE):
             start = found.end() + line.start()
-            if not re.match(rf"[ \t]*\[mcp_servers\.{NAME}\.", text[start:]):
+            if not re.match(rf"[ \t]*\[{re.escape(key)}\.{NAME}\.", text[start:]):
                 end = start
                 break
         before = text[: found.start()]
@@ -249,7 +254,7 @@ def _checked(place: Place, tries: Iterator[str], *wanted: dict[str, Any]) -> byt
     for text in tries:
         try:
             bare = text.removeprefix(hooking.BOM)
-            data = json.loads(bare or "{}") if place.agent == "claude" else tomllib.loads(bare)
+            data = json.loads(bare or "{}") if place.is_json else tomllib.loads(bare)
         except ValueError:
             continue
         if any(data == one for one in wanted):

@@ -30,7 +30,7 @@ from thence.cli.columns import (
 )
 from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, cut, padded, say, several, width
-from thence.errors import NotReadable, SessionNotFound
+from thence.errors import NotReadable, SessionNotFound, ThenceError
 from thence.format.figures import argument
 
 if TYPE_CHECKING:
@@ -41,16 +41,10 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.memory.store import SessionRow, Store
 
+OURS = "thence"
+"""The agent whose sessions a program that embeds us resumes."""
 LISTED = 20
 PICKED_FROM = 500
-
-_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME", "grok": "GROK_HOME"}
-_NOT_BACK = {
-    "claude": "permissions granted for that session only; Claude Code asks again",
-    "codex": "approvals granted for that session only; Codex asks again",
-    "grok": "permissions granted for that session only; Grok asks again",
-    "thence": "permissions: the ledger of a resumed session is empty",
-}
 
 
 class Way(NamedTuple):
@@ -60,6 +54,8 @@ class Way(NamedTuple):
     argv: list[str]
     env: dict[str, str]
     cwd: str | None
+    is_handed: bool = False
+    """Another agent goes on with a copy of it."""
 
     @property
     def line(self) -> str:
@@ -93,7 +89,7 @@ class Way(NamedTuple):
 @click.option(
     "--with",
     "other",
-    type=click.Choice(list(_HOMES)),
+    type=options.AgentName("handoff"),
     help="Hand it over to this agent, which goes on with it: see thence handoff.",
 )
 @options.agent
@@ -144,63 +140,65 @@ def command(
 
 def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
     """Tell how a session is gone on with."""
+    from thence.agents.profiles import agent_of
+
     session = row.session
-    name, flavor = session.native_session_id, session.flavor
-    argv = _argv(flavor, name)
-    if argv is None:
+    name, agent = session.native_session_id, agent_of(session.flavor)
+    if agent is not None and agent.offers("resume"):
+        argv = agent.profile.resume_command(name)
+    elif session.flavor != OURS:
+        raise _no_way(session.flavor)
+    else:
         opened = f"import thence; session = thence.Journal().resume({name!r})"
         argv = processes.python("-i", "-c", opened)
     return Way(row, argv, _env(row, known), session.cwd or None)
 
 
+def _no_way(name: str) -> ThenceError:
+    """Return what is said of an agent whose sessions cannot be resumed by a command."""
+    from thence.agents.profiles import PARTS, agent_of
+
+    agent = agent_of(name)
+    why = f"{agent.label} {PARTS['resume']}" if agent else f"no agent {name} is installed"
+    return NotReadable(why, hint="thence resume ID --with AGENT lets another agent go on with it")
+
+
+def _is_resumed(name: str) -> bool:
+    """Return whether a command resumes the sessions of an agent."""
+    from thence.agents.profiles import agent_of
+
+    agent = agent_of(name)
+    return name == OURS or (agent is not None and agent.offers("resume"))
+
+
 def _not_restored(agent: str) -> str:
     """Return what a resumed session of an agent does not get back."""
-    from thence.agents.profiles import profile_of
+    from thence.agents.profiles import agent_of
 
-    profile = profile_of(agent)
-    return profile.not_restored if profile else _NOT_BACK.get(agent, "permissions")
-
-
-def _argv(agent: str, session: str) -> list[str] | None:
-    """Return the command line that resumes a session; None for an agent that we do not know.
-
-    An id is the name of a file that anybody may have written: one that begins with a dash would be
-    an option, such as one that grants all permissions. It is passed as the value of its own option.
-    """
-    from thence.agents.profiles import profile_of
-
-    if (profile := profile_of(agent)) is not None:
-        return profile.resume_command(session)
-    is_option = session.startswith("-")
-    return {
-        "claude": ["claude", f"--resume={session}"]
-        if is_option
-        else ["claude", "--resume", session],
-        "codex": ["codex", "resume", *(["--"] if is_option else []), session],
-        "grok": ["grok", f"--resume={session}"] if is_option else ["grok", "-r", session],
-    }.get(agent)
+    known = agent_of(agent)
+    return known.profile.not_restored if known is not None else "permissions"
 
 
 def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
     """Hand a session over; gives how the other agent goes on with it."""
+    from thence.agents.profiles import agents
     from thence.cli.handoff import hand_over
 
-    if run and shutil.which(other) is None:
-        raise NotReadable(f"{other} is not installed", hint="is it on your PATH?")
+    program = agents()[other].profile.program
+    if run and shutil.which(program) is None:
+        raise NotReadable(f"{program} is not installed", hint="is it on your PATH?")
     report = hand_over(row.session.session_uid, other)
-    return Way(row, report.argv, {}, report.cwd)
+    return Way(row, report.argv, {}, report.cwd, is_handed=True)
 
 
 def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     """Give the variable that leads an agent to a folder that is not its usual one."""
-    from thence.agents.profiles import profile_of
+    from thence.agents.profiles import agent_of
     from thence.memory.fields import located
 
     flavor, path = row.session.flavor, row.session.source_path
-    profile = profile_of(flavor)
-    adapter = known.get(flavor)
-    variable = profile.home_variable if profile else _HOMES.get(flavor)
-    if adapter is None or variable is None or not path:
+    agent, adapter = agent_of(flavor), known.get(flavor)
+    if agent is None or adapter is None or not agent.profile.home_variable or not path:
         return {}
     source = adapter.at(Path(located(path)))
     if source is None or not source.root:
@@ -209,7 +207,7 @@ def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     usual = adapter.roots(Path.home(), os.environ)
     if root in usual or not root.is_dir():
         return {}
-    return {variable: profile.home_of(root) if profile else str(root)}
+    return {agent.profile.home_variable: agent.profile.home_of(root)}
 
 
 def _check(way: Way, *, run: bool) -> None:
@@ -220,8 +218,7 @@ def _check(way: Way, *, run: bool) -> None:
     name = session.native_session_id[:13]
     path = located(session.source_path or "")
     gone = way.row.gone or (path and not Path(path).exists())
-    handed = way.argv[0] in _HOMES and way.argv[0] != session.flavor
-    if gone and not handed:
+    if gone and not way.is_handed:
         raise SessionNotFound(
             f"{session.flavor} has deleted {name}, so it cannot go on with it",
             hint=f"what thence kept of it: thence show {argument(name)}",
@@ -266,7 +263,8 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
     from thence.memory.store import Filter
 
     rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
-    found = with_lineage(store, [row for row in rows if not row.gone])
+    resumable = [row for row in rows if not row.gone and _is_resumed(row.session.flavor)]
+    found = with_lineage(store, resumable)
     if not found:
         raise SessionNotFound("no session fits", hint="thence ls lists what is kept")
     return found

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from thence.journal.checkpoint import Change, Checkpoint
 
 OURS = "thence"
-_THEIRS = {
-    "claude": "in Claude Code: press Esc twice, or /rewind",
-    "codex": "in Codex: press Esc twice",
-    "grok": "in Grok: /rewind",
-}
 
 
 class NotOurs(ThenceError):
@@ -86,13 +81,13 @@ def _own(wanted: str) -> tuple[str, Path]:
     flavor, native = row.session.flavor, row.session.native_session_id
     if flavor == OURS:
         raise SessionNotFound(f"the files of {native} are not in this home", hint="thence show")
-    from thence.agents.profiles import profile_of
+    from thence.agents.profiles import agent_of
 
-    profile = profile_of(flavor)
-    usual = _THEIRS.get(flavor, f"rewind it in {flavor} itself")
+    agent = agent_of(flavor)
+    hint = agent.profile.rewind_hint if agent is not None else ""
     raise NotOurs(
         f"{short_id(native)} is {flavor}'s: thence reads it and never writes it",
-        hint=profile.rewind_hint if profile else usual,
+        hint=hint or f"rewind it in {flavor} itself",
     )
 
 

@@ -20,8 +20,8 @@ from thence.cli.hooking import Edit, Refused, carry_out
 Every = Literal["hourly", "daily", "weekly"]
 NAME: Final = "thence-sweep"
 MARK: Final = "# thence sweep"
-PASSED_ON: Final = ("THENCE_HOME", "THENCE_STORE", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME")
-"""Variables that a sweep needs and a timer does not have."""
+PASSED_ON: Final = ("THENCE_HOME", "THENCE_STORE")
+"""Variables that a sweep needs and a timer does not have, besides those of agents."""
 
 
 class Plan(NamedTuple):

@@ -319,7 +319,7 @@ def looked(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
     """Say where no session was found, and what would have been one."""
     yield "no agent's sessions found" + ("" if roots else " on this machine")
     yield from (f"  {line}" for line in empty(known, roots))
-    agent = clean(next(iter(roots), "claude"))
+    agent = clean(next(iter(roots or known), "AGENT"))
     yield f"  thence sweep --root {agent}=PATH reads them from elsewhere"
 
 

@@ -19,9 +19,9 @@ from thence.cli.terminal import as_json, clean, say
 @options.as_json
 def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
-    edits = [(agent, edit) for agent, edit in hook.removals(hook.AGENTS) if edit.changes]
+    edits = [(agent, edit) for agent, edit in hook.removals(hook.names()) if edit.changes]
     timers = [(way, way.uninstall()) for way in scheduling.installed()]
-    servers = [(agent, one) for agent, one in mcp.removals(hook.AGENTS) if one.changes]
+    servers = [(agent, one) for agent, one in mcp.removals(mcp.names()) if one.changes]
     files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
     shown: list[tuple[str, hooking.Edit | registering.Change]] = [*files, *servers]
     if not json:

@@ -19,6 +19,7 @@ from thence.errors import BadConfig, NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
+    from thence.agents.profiles import Agent, Part
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
     from thence.memory.outcome import TaskPattern
@@ -142,75 +143,40 @@ def let_go(opened: Store, redacted: Collection[str] = ()) -> None:
 
 
 def adapters() -> dict[str, Adapter]:
-    """Give the adapters that are installed.
+    """Return the readers of all agents that are installed."""
+    from thence.agents import adapters as installed
 
-    Asking all packages takes as long as a sweep with nothing new: our own are known, unless a look
-    at the packages' files shows others.
-    """
-    from thence.agents import GROUP
-    from thence.agents.packages import others_offer
+    return installed()
 
-    if others_offer(GROUP):
-        from thence.agents import adapters as installed
 
-        return installed()
-    from thence.agents.claude import Claude
-    from thence.agents.cline import Cline
-    from thence.agents.codex import Codex
-    from thence.agents.continue_ import Continue
-    from thence.agents.copilot import Copilot
-    from thence.agents.droid import Droid
-    from thence.agents.gemini import Gemini
-    from thence.agents.goose import Goose
-    from thence.agents.grok import Grok
-    from thence.agents.hermes import Hermes
-    from thence.agents.kilo import Kilo
-    from thence.agents.kimi import Kimi
-    from thence.agents.native import Native
-    from thence.agents.opencode import OpenCode
-    from thence.agents.pi import Pi
-    from thence.agents.qwen import Qwen
-    from thence.agents.vibe import Vibe
+def agents() -> dict[str, Agent]:
+    """Return the agents that are installed."""
+    from thence.agents.profiles import agents as installed
 
-    own = (
-        *(Claude(), Cline(), Codex(), Continue(), Copilot(), Droid(), Gemini(), Goose(), Grok()),
-        *(Hermes(), Kilo(), Kimi(), OpenCode(), Pi(), Qwen(), Native(), Vibe()),
-    )
-    return {adapter.name: adapter for adapter in own}
+    return installed()
 
 
 def tellers() -> dict[str, Adapter]:
-    """Return the adapters of agents that list running sessions, or that delete old ones.
+    """Return the readers of agents that list running sessions, or that delete old ones.
 
     The others, and those of agents that were never used here, need not be imported.
     """
-    from thence.agents import GROUP
-    from thence.agents.packages import others_offer
-
-    if others_offer(GROUP):
-        return adapters()
-    from thence.agents.claude import Claude
-    from thence.agents.grok import Grok
-
-    known: dict[str, Adapter] = {adapter.name: adapter for adapter in (Claude(), Grok())}
-    if _is_used(".cline", "CLINE_DIR"):
-        from thence.agents.cline import Cline
-
-        known[Cline.name] = Cline()
-    if _is_used(".copilot", "COPILOT_HOME"):
-        from thence.agents.copilot import Copilot
-
-        known[Copilot.name] = Copilot()
-    if _is_used(".gemini", "GEMINI_CLI_HOME"):
-        from thence.agents.gemini import Gemini
-
-        known[Gemini.name] = Gemini()
-    return known
+    return {
+        name: agent.reader
+        for name, agent in agents().items()
+        if agent.profile.has_status and agent.is_used(Path.home(), os.environ)
+    }
 
 
-def _is_used(folder: str, variable: str) -> bool:
-    """Return whether an agent has a folder here: its usual one, or one that a variable names."""
-    return variable in os.environ or (Path.home() / folder).is_dir()
+def agents_here(part: Part) -> list[str]:
+    """Return the agents that have a part and were used on this machine."""
+    known = agents().values()
+    return [a.name for a in known if a.offers(part) and root_of(a).is_dir()]
+
+
+def root_of(agent: Agent) -> Path:
+    """Return the folder of an agent of this machine."""
+    return agent.root(Path.home(), os.environ)
 
 
 def roots(

@@ -5,8 +5,9 @@ text it must match and one it must not, and the tests run over the rows themselv
 only read the tables, so a new tool is one more row.
 
 Invariants: nothing raises, whatever the shape of its arguments; time is linear, as far as shell
-reads a script and output reads a result; no files, no clock, no state. What is not evident is left
-out: a path held in a variable is no touch, a text without a known shape has no error shape.
+reads a script and output reads a result; no files, no clock; no state but the names that agents
+add to the tables (`learn`), of which none that is there changes. What is not evident is left out:
+a path held in a variable is no touch, a text without a known shape has no error shape.
 
 Never here: test runs (see testruns), events (see joins), the reading of logs (see adapters).
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -133,8 +134,9 @@ TOOLS = (
 )
 """Kind of tool, and the names agents give it, lower case and without an MCP server's prefix."""
 
-_PATHS = ("file_path", "path", "target_file", "notebook_path", "filePath", "absolute_path",
-          "filepath")
+_COMMANDS = ["command", "cmd"]
+_PATHS = ["file_path", "path", "target_file", "notebook_path", "filePath", "absolute_path",
+          "filepath"]
 _OF_FILES = frozenset({"read", "write", "edit", "patch"})
 _CONTENTS = ("content", "contents", "file_text")
 _OLD = ("old_string", "old_str", "oldString", "oldText", "old_text", "before")
@@ -311,7 +313,7 @@ def _command(tool: str, kind: str, args: object) -> str | None:
         action = args.get("action")
         args = action if isinstance(action, dict) else args
         several = args.get("commands")
-        args = args.get("command", args.get("cmd"))
+        args = next((args[name] for name in _COMMANDS if name in args), None)
         if args is None and isinstance(several, list):
             args = "\n".join(line for line in several if isinstance(line, str))
     elif isinstance(args, str) and args.lstrip()[:1] in ("{", "["):
@@ -492,6 +494,21 @@ def tool_kind(tool: str) -> str:
     return _kind(tool)
 
 
+def learn(
+    tools: Mapping[str, Iterable[str]], *, commands: Iterable[str] = (), paths: Iterable[str] = ()
+) -> None:
+    """Let more names be known: tools by kind, arguments that hold scripts and paths of files.
+
+    What the tables here say stays. An agent is taught before its first record is read.
+    """
+    for kind, names in tools.items():
+        for name in names:
+            _KINDS.setdefault(_name(name), kind)
+    _COMMANDS.extend(name for name in commands if name not in _COMMANDS)
+    _PATHS.extend(name for name in paths if name not in _PATHS)
+    _short_kind.cache_clear()
+
+
 def _name(tool: object) -> str:
     return tool.rsplit("__", 1)[-1].lower() if isinstance(tool, str) else ""
 
@@ -512,7 +529,7 @@ def _short_kind(tool: str) -> str:
 def _unfold(tool: object, input: object) -> tuple[str, object]:
     """Give the tool really called and its arguments, decoded when they are JSON text."""
     args = _decoded(input) if isinstance(input, str) else input
-    if tool == "use_tool" and isinstance(args, dict):  # Grok's door to MCP servers
+    if tool == "use_tool" and isinstance(args, dict):  # a door to MCP servers
         tool, args = args.get("tool_name"), _decoded(args.get("tool_input"))
     return tool if isinstance(tool, str) else "", args
 
@@ -526,7 +543,7 @@ def _decoded(value: object) -> object:
     return value
 
 
-def _pick(args: object, names: tuple[str, ...]) -> str | None:
+def _pick(args: object, names: Sequence[str]) -> str | None:
     """Give the first of these arguments that is a text."""
     if isinstance(args, dict):
         for name in names:

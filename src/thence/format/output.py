@@ -54,25 +54,25 @@ class Table(tuple[Row, ...]):  # noqa: SLOT001 - it keeps its compiled patterns
 # The table keeps a row to a line or two; the formatter would give every cell its own.
 # fmt: off
 ENVELOPES = Table(Row(*row) for row in (
-    ("codex", (r"(?:(?:Command|Chunk ID|Wall time)\b[^\n]*\n){0,4}(?:Process exited with code |"
+    ("chunk", (r"(?:(?:Command|Chunk ID|Wall time)\b[^\n]*\n){0,4}(?:Process exited with code |"
                r"Exit code: )(-?\d{1,9})\b[^\n]*(?:\n(?:Wall time|Original token count|Total output"
                r" lines)\b[^\n]*)*(?:\nOutput:)?(?:\n(?:Total output lines|Warning: truncated "
                r"output)[^\n]*)*\n?"),
      "Chunk ID: 4e7e75\nWall time: 0.0 seconds\nProcess exited with code 1\nOutput:\nx",
      "It said: Process exited with code 1"),
-    ("codex sandbox", (r"failed in sandbox \w+ with execution error: sandbox denied exec error, "
-                       r"exit code: (-?\d{1,9}), stdout: (?:, stderr: )?"),
+    ("sandbox", (r"failed in sandbox \w+ with execution error: sandbox denied exec error, "
+                 r"exit code: (-?\d{1,9}), stdout: (?:, stderr: )?"),
      ("failed in sandbox LinuxSeccomp with execution error: sandbox denied exec error, "
       "exit code: 1, stdout: , stderr: x"),
      "failed in sandbox None with execution error: command timed out"),
-    ("claude", r"(?:Error: )?Exit code (-?\d{1,9})(?:\n|$)", "Exit code 2\nuse", "Exit code 2 is"),
-    ("grok", r"exit: (-?\d{1,9})(?: \[truncated[^\n]*)?(?:\n|$)", "exit: 1\nTrace", "exit: 1st"),
+    ("code", r"(?:Error: )?Exit code (-?\d{1,9})(?:\n|$)", "Exit code 2\nuse", "Exit code 2 is"),
+    ("exit", r"exit: (-?\d{1,9})(?: \[truncated[^\n]*)?(?:\n|$)", "exit: 1\nTrace", "exit: 1st"),
 ))
 """Texts clients put before an output; the first group is the exit code."""
 # fmt: on
 
 MARKS = ("Err", "Error", "NoMatchesFound", "FileNotFound")
-"""Variants whose mere presence in a structured result is a failure (Codex, Grok)."""
+"""Variants whose mere presence in a structured result is a failure."""
 
 _TEXTS = ("text", "output_for_prompt", "output", "content", "stdout", "stderr", "message", *MARKS)
 _PREFACE = expression(

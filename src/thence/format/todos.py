@@ -134,20 +134,20 @@ _ALIKE: Final = 0.6  # share of their terms that two open todos have in common w
 
 
 # --- what the tools hold ---
-# Tool -> field with the list, family of lists it belongs to, does it merge unless told otherwise.
-# Grok's client fills in merge=true where the model left it out, and repeats the list as a plan.
+# Tool -> field with the list, the tool whose list it is, does it merge unless told otherwise.
+# One client fills in merge=true where the model left it out, and repeats the list as a plan.
 _LISTS: Final = {
-    "TodoWrite": ("todos", "claude", False),
-    "todo_write": ("todos", "grok", True),
-    "plan": ("entries", "grok", False),
-    "update_plan": ("plan", "codex", False),
-    "write_todos": ("todos", "gemini", False),
-    "TodoList": ("todos", "kimi", False),
-    "todowrite": ("todos", "opencode", False),
-    "todo": ("todos", "hermes", False),
+    "TodoWrite": ("todos", "TodoWrite", False),
+    "todo_write": ("todos", "todo_write", True),
+    "plan": ("entries", "todo_write", False),
+    "update_plan": ("plan", "update_plan", False),
+    "write_todos": ("todos", "write_todos", False),
+    "TodoList": ("todos", "TodoList", False),
+    "todowrite": ("todos", "todowrite", False),
+    "todo": ("todos", "todo", False),
 }
 _TASKS: Final = frozenset({"TaskCreate", "TaskUpdate", "TaskList", "TaskGet"})
-_PLANS: Final = expression(f"^(?:{'|'.join((*_LISTS, *_TASKS))})$", re.IGNORECASE)
+_PLANS: Final = {name.lower() for name in (*_LISTS, *_TASKS)}
 _PATHS: Final = ("file_path", "path", "notebook_path")
 _TASK_MADE: Final = expression(r"Task #(\w{1,64}) created")
 _TASK_LINE: Final = expression(r"#(?P<id>\w{1,64}) \[(?P<status>\w{1,32})\] (?P<subject>\S.*)")
@@ -157,6 +157,12 @@ _STATUS: Final = {
     **dict.fromkeys(("completed", "complete", "done", "finished", "resolved"), "done"),
     **dict.fromkeys(("cancelled", "canceled", "deleted", "dropped", "skipped"), "dropped"),
 }
+
+
+def learn(tool: str, field: str) -> None:
+    """Let the list that a tool holds in a field be known; what the table says stays."""
+    _LISTS.setdefault(tool, (field, tool, False))
+    _PLANS.add(tool.lower())
 
 
 def _string(value: Any) -> str:
@@ -324,7 +330,7 @@ class _Ledger:
             fields = value if isinstance(value, dict) else {}
             paths = (_string(fields.get(key)) for key in _PATHS)
             text = _flat(value, _EVIDENCE)
-            call = called(tool, text, paths, plans=bool(_PLANS.search(tool)))
+            call = called(tool, text, paths, plans=tool.lower() in _PLANS)
             for item in due:
                 fits = item.turn == self.turn and call.fits(item.terms)
                 near = item.due == NEXT and (item is self.fresh or item.terms.looks)

@@ -86,7 +86,7 @@ class Table(NamedTuple):
 
 _WHOSE = (
     Column("session_uid", TEXT, "the session: `agent:id`"),
-    Column("agent", TEXT, "whose: claude, codex, grok, thence, …"),
+    Column("agent", TEXT, "whose: the name of the agent"),
     Column("project", TEXT, "last part of the folder it worked in"),
 )
 _TOKENS = (

@@ -43,7 +43,7 @@ from thence.errors import (
 )
 from thence.memory.sqlite import ANEW, BROKEN
 from thence.memory.store import StoreDamaged, StoreLocked
-from thence.serve import api, live, pages
+from thence.serve import agents, api, live, pages
 from thence.serve import hosted as writing
 from thence.serve.desk import Desk
 from thence.serve.gate import ASGIApp, Gate, Message, Receive, Scope, Send
@@ -244,11 +244,13 @@ def routes(
 @get("/static/{name:str}", include_in_schema=False, sync_to_thread=True)
 def static(name: FromPath[str]) -> Response[bytes]:
     """Give one of our own files."""
-    # A name that is in the folder is no path; what is not there is not looked for.
+    headers = {"cache-control": "private, no-cache"}
     kind = KINDS.get(Path(name).suffix)
+    if name == agents.STYLESHEET:
+        return Response(agents.stylesheet(), media_type=kind, headers=headers)
+    # A name that is in the folder is no path; what is not there is not looked for.
     if kind is None or name not in {path.name for path in STATIC.glob("*") if path.is_file()}:
         raise NotFoundException(f"no such file: {name}")
-    headers = {"cache-control": "private, no-cache"}
     return Response((STATIC / name).read_bytes(), media_type=kind, headers=headers)
 
 

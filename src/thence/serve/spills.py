@@ -7,10 +7,12 @@ What our own sessions spilled was kept with the session: the store has it.
 
 from __future__ import annotations
 
+import os
 import secrets
 from typing import Final
 
-from thence.agents import File, Source, claude, grok
+from thence.agents import File, Source, files
+from thence.agents.profiles import agent_of
 from thence.format.facts import Block
 from thence.format.spills import spilled_in, text_in
 from thence.memory.fields import located
@@ -29,15 +31,7 @@ _KEY: Final = secrets.token_bytes(32)
 
 def offered(row: SessionRow, chart: Chart, name: str) -> bool:
     """Whether more of a call's result lies beside the log."""
-    found = _found(chart, name) if row.session.source_path else None
-    if found is None:
-        return False
-    call, result = found
-    if row.session.flavor == NATIVE:
-        return bool(_texts(chart, call, result))
-    if row.session.flavor == "claude":
-        return claude.spilled(_source(row), chart.filled(result), MOST) is not None
-    return row.session.flavor == "grok" and bool(grok.spilled(_source(row), call.call or "", 1))
+    return bool(_output(row, chart, name, 1))
 
 
 def text(row: SessionRow, chart: Chart, name: str) -> str | None:
@@ -45,14 +39,7 @@ def text(row: SessionRow, chart: Chart, name: str) -> str | None:
 
     Secrets of the built-in rules are gone; whoever shows it applies the user's own as well.
     """
-    found = _found(chart, name) if row.session.source_path else None
-    body = None
-    if found is not None and row.session.flavor == "claude":
-        body = claude.spilled(_source(row), chart.filled(found[1]), MOST)
-    elif found is not None and row.session.flavor == "grok":
-        body = grok.spilled(_source(row), found[0].call or "", MOST)
-    elif found is not None and row.session.flavor == NATIVE:
-        body = "\n".join(_texts(chart, *found)).encode("utf-8", "replace")
+    body = _output(row, chart, name, MOST)
     if not body:
         return None
     return Redactor(key=_KEY).redact(body.decode("utf-8", "replace"))
@@ -71,6 +58,36 @@ def _texts(chart: Chart, call: Block, result: Block) -> list[str]:
     ]
     found = (text_in(payload, name) for name in names for payload in notes)
     return [text for text in found if text is not None]
+
+
+def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | None:
+    """Return the output of a call that its log does not hold, up to so many bytes.
+
+    It lies in a file beside the log, or, of sessions of our own, with the stored session.
+    """
+    found = _found(chart, name) if row.session.source_path else None
+    if found is None:
+        return None
+    if texts := _texts(chart, *found):
+        return "\n".join(texts).encode("utf-8", "replace")[:limit]
+    agent = agent_of(row.session.flavor)
+    find = agent.side_file if agent is not None else None
+    if agent is None or find is None:
+        return None
+    call, result = found
+    path: str | None = agent.ask(find, _source(row), call, chart.filled(result))
+    if path is None:
+        return None
+    try:
+        handle = files.open_regular(path)
+    except OSError:
+        return None
+    try:
+        return files.Plain(handle).piece(0, limit)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def _source(row: SessionRow) -> Source:

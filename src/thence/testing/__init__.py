@@ -4,8 +4,8 @@
 runs give the same bytes. `sample` is the session that ships with thence: it holds one of
 everything a log can hold (a rewind, parallel calls, a compaction, a subagent, a crash).
 
-`CrashSuite` kills, cuts and crowds any store of events; `AdapterSuite` puts any reader of logs
-through what logs do: grow, tear, move, lie.
+`CrashSuite` kills, cuts and crowds any store of events; `AgentSuite` puts any agent's reader
+through what logs do (grow, tear, move, lie), and tries whatever else the agent offers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from thence.format import codec, schema
 from thence.format.records import JSON, Event
 from thence.format.repair import Block
 from thence.testing.crashes import SAMPLE_SESSION, CrashSuite, JournalSubject, Report
-from thence.testing.readers import AdapterSuite
+from thence.testing.readers import AdapterSuite, AgentSuite
 
 __all__ = [
     "SAMPLE_SESSION",
     "AdapterSuite",
+    "AgentSuite",
     "CrashSuite",
     "Draft",
     "JournalSubject",

@@ -1,7 +1,9 @@
-"""What every adapter must stand, ours and other people's.
+"""What every agent must stand, ours and other people's: its reader, and whatever else it offers.
 
-    suite = AdapterSuite(MyAgent(), write)    # `write(root)` puts sample sessions under a folder
-    assert [] == suite.complaints()           # or one check by its name, see CHECKS
+    suite = AgentSuite(Agent("mine", PROFILE), write)   # or the reader alone: MyReader()
+    assert [] == suite.complaints()                     # or one check by its name, see CHECKS
+
+`write(root)` puts sample sessions under a folder.
 
 The suite copies the samples and does to the copies what happens to logs: they grow by lines and
 by bytes, are torn, rewritten and moved, hold garbage and lies. After each it reads them and says
@@ -23,12 +25,13 @@ from pathlib import Path
 import msgspec
 
 from thence.agents import Adapter, Cursor, File, Source
+from thence.agents.profiles import Agent, Profile
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.whole import REWRITTEN, Whole
-from thence.testing import rows
+from thence.testing import offers, rows
 
 Write = Callable[[Path], object]
 
@@ -48,8 +51,15 @@ CHECKS = (
     "hostile_lines",
     "hostile_values",
     "no_trace",
+    "labelling",
+    "resuming",
+    "tool_forms",
+    "settings",
+    "handing_over",
+    "made_up",
 )
-"""The checks, each a method that gives its complaints."""
+"""The checks, each a method that gives its complaints. Those of parts that an agent does not have
+have none."""
 
 _BAD = (
     b"",
@@ -84,12 +94,12 @@ _LIES: tuple[JSON, ...] = (
 )
 
 
-class AdapterSuite:
-    """An adapter, and sample sessions of its agent."""
+class AgentSuite:
+    """An agent, or its reader alone, and sample sessions."""
 
     def __init__(
         self,
-        adapter: Adapter,
+        agent: Agent | Adapter,
         write: Write,
         *,
         seed: int = 0,
@@ -98,14 +108,17 @@ class AdapterSuite:
         mirrors: Sequence[str] = (),
         folder: Path | None = None,
     ) -> None:
-        """Take an adapter and what writes its samples.
+        """Take an agent and what writes samples of its logs.
 
         `rounds` is how often chance is tried, `bytewise` up to which size of a log it grows byte
         by byte (larger ones in as many steps). `mirrors` are names of files that only repeat
         what stands in others: of them not every line has to be told. A `write` that yields after
         each step of a client shows how documents come to be, which are written anew each time.
         """
-        self.adapter = adapter
+        if not isinstance(agent, Agent):
+            agent = Agent(agent.name, Profile(label=agent.name), reader=agent)
+        self.agent = agent
+        self.adapter = agent.reader
         self._write = write
         self._seed = seed
         self._rounds = rounds
@@ -191,6 +204,32 @@ class AdapterSuite:
         for file in _logs(source):
             if self.adapter.at(Path(file.path)) != source:
                 yield f"at() does not lead from {_name(file)} to {source.uid}"
+
+    # -- what else it offers ------------------------------------------------------------
+
+    def labelling(self) -> Iterator[str]:
+        """It has a name, a label and colours that pages can show."""
+        yield from offers.labelling(self.agent)
+
+    def resuming(self) -> Iterator[str]:
+        """Its command resumes a session, and no id can be taken for an option."""
+        yield from offers.resuming(self.agent)
+
+    def tool_forms(self) -> Iterator[str]:
+        """Its tools are known for what they are, with the arguments that are needed."""
+        yield from offers.tool_forms(self.agent)
+
+    def settings(self) -> Iterator[str]:
+        """Our hooks and our server go into its settings and out again, byte for byte."""
+        yield from offers.settings(self.agent)
+
+    def handing_over(self) -> Iterator[str]:
+        """A session written for it is read back by its own reader, word for word."""
+        yield from offers.handing_over(self.agent)
+
+    def made_up(self) -> Iterator[str]:
+        """Its made-up sessions are found, and always the same."""
+        yield from offers.made_up(self.agent)
 
     # -- growing ------------------------------------------------------------------------
 
@@ -473,6 +512,10 @@ class AdapterSuite:
 
 
 # -- sessions -------------------------------------------------------------------------------
+
+
+AdapterSuite = AgentSuite
+"""Its earlier name."""
 
 
 def _logs(source: Source) -> list[File]:

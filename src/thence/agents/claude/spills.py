@@ -29,6 +29,16 @@ def spilled(source: Source, block: Block | SessionEvent, limit: int = SPILL_LIMI
 
     None when there is none, it is not there any more, or it is larger than the limit.
     """
+    path = _path_of(source, block)
+    return files.read_small(path, limit) if path is not None else None
+
+
+def side_file(source: Source, _call: Block, result: Block) -> str | None:
+    """Return the path of the file with the whole output of a call; None when there is none."""
+    return _path_of(source, result)
+
+
+def _path_of(source: Source, block: Block | SessionEvent) -> str | None:
     name = spill_name(block.payload)
     log = next((file.path for file in source.files if file.key == "main"), None)
     if name is None or log is None:
@@ -36,7 +46,7 @@ def spilled(source: Source, block: Block | SessionEvent, limit: int = SPILL_LIMI
     folder = f"{log.removesuffix('.jsonl')}/tool-results"
     if os.path.islink(folder) or os.path.islink(os.path.dirname(folder)):  # noqa: PTH114, PTH120
         return None
-    return files.read_small(f"{folder}/{name}", limit)
+    return f"{folder}/{name}"
 
 
 def with_whole(detail: JSON, body: bytes) -> dict[str, JSON]:

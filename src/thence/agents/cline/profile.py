@@ -6,6 +6,10 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Cline",
+    reader="thence.agents.cline.reader:Cline",
+    usual_folders=(".cline",),
+    colours=("#5b4bb0", "#a99bf0"),
+    newest_version="3.0.65",
     resume_option=("cline", "--id"),
     home_variable="CLINE_DIR",
     more_variables=("CLINE_DATA_DIR", "CLINE_SESSION_DATA_DIR"),

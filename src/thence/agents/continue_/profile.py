@@ -6,6 +6,11 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Continue",
+    reader="thence.agents.continue_.reader:Continue",
+    usual_folders=(".continue",),
+    has_status=False,
+    colours=("#a3335f", "#f08fb4"),
+    newest_version="1.5.47",
     resume_option=("cn", "--fork"),  # `--resume` takes no id: it is always the last session
     home_variable="CONTINUE_GLOBAL_DIR",
     rewind_hint="in Continue: start a new session",

@@ -32,7 +32,7 @@ from thence.agents.records import (
     usage_with_cache,
 )
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -101,6 +101,8 @@ class Events(LineReader):
         return Node(text(event.get("id")) or self._name(found), PREVIOUS, flags, **more)
 
     def _event(self, found: Found, event: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+        if tie := handed(event.get("handedFrom"), None):
+            more["origin"] = tie[0].session  # counted where it was said
         return self._fact(
             found,
             node,
@@ -267,12 +269,14 @@ class Events(LineReader):
         }
         parent = text(data.get("detachedFromSpawningParentSessionId"))
         how = "detachedFromSpawningParentSessionId"
+        source = fields(data.get("thenceHandoff"))
+        edges = handed(source.get("from"), source.get("event"))
         return self._noted(
             found,
             event,
             word(event.get("type")),
             about={name: value for name, value in about.items() if value},
-            edges=(Edge("subagent", parent, how),) if parent else (),
+            edges=(Edge("subagent", parent, how),) if parent else edges,
         )
 
     def _subagent(self, found: Found, event: Record, data: Record) -> list[Fact]:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Copilot CLI",
+    reader="thence.agents.copilot.reader:Copilot",
+    usual_folders=(".copilot",),
     resume_option=("copilot", "--resume"),
     home_variable="COPILOT_HOME",
     rewind_hint="in Copilot CLI: /rewind",
     needs_equals=True,
+    colours=("#2f6b3a", "#7cc08a"),
+    forms={
+        "shell": ToolForm("bash", {"command": "command"}, {"description": "run by another agent"}),
+        "read": ToolForm("view", {"path": "path"}),
+        "write": ToolForm("create", {"path": "path", "content": "file_text"}),
+        "edit": ToolForm("edit", {"path": "path", "old": "old_str", "new": "new_str"}),
+        "search": ToolForm("grep", {"pattern": "pattern"}),
+    },
+    servers=ServerFile("mcp-config.json", more={"type": "local", "tools": ["*"]}),
+    handoff="thence.agents.copilot.handoff:WRITER",
+    newest_version="1.0.102",
+    records=(
+        *("abort", "hook.*", "tool.*", "assistant.*", "session.*", "system.*", "subagent.*"),
+        *("user.message", "permission.*", "human_response.recorded", "skill.invoked"),
+    ),
 )

@@ -6,6 +6,11 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Droid",
+    reader="thence.agents.droid.reader:Droid",
+    usual_folders=(".factory",),
+    has_status=False,
+    colours=("#8a4b1f", "#dd9b6a"),
+    newest_version="0.225",
     resume_option=("droid", "--resume"),
     home_variable="FACTORY_HOME_OVERRIDE",
     home_is_parent=True,

@@ -6,6 +6,11 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="goose",
+    reader="thence.agents.goose.reader:Goose",
+    usual_folders=(".local/share/goose",),
+    has_status=False,
+    colours=("#7a5c1e", "#d1ab63"),
+    newest_version="1.34",
     resume_option=("goose", "session", "--resume", "--session-id"),
     home_variable="XDG_DATA_HOME",
     rewind_hint="goose has no command for it: edit the message in its desktop app",

@@ -6,6 +6,11 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Hermes",
+    reader="thence.agents.hermes.reader:Hermes",
+    usual_folders=(".hermes",),
+    has_status=False,
+    colours=("#2c6e77", "#7cc5cf"),
+    newest_version="0.19",
     resume_option=("hermes", "--resume"),
     home_variable="HERMES_HOME",
     rewind_hint="in Hermes: /undo",

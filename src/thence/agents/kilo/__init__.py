@@ -1,15 +1,1 @@
-"""Sessions of Kilo Code's client: a fork of OpenCode that keeps the same tables in `kilo.db`."""
-
-from __future__ import annotations
-
-from thence.agents.opencode import OpenCode
-
-
-class Kilo(OpenCode):
-    """The reader of Kilo's sessions."""
-
-    name = "kilo"
-    looks_for = "kilo.db"
-    pattern = "kilo*.db"
-    folder = ".local/share/kilo"
-    variable = "KILO_DB"
+"""Kilo: `profile` says what there is of it; the rest is loaded when somebody asks for it."""

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ServerFile
 
 PROFILE = Profile(
     label="Kimi Code",
+    reader="thence.agents.kimi.reader:Kimi",
+    usual_folders=(".kimi-code",),
+    has_status=False,
     resume_option=("kimi", "--session"),
     home_variable="KIMI_CODE_HOME",
     id_prefix="session_",
     rewind_hint="in Kimi Code: /undo",
+    colours=("#7c6a12", "#cdb754"),
+    servers=ServerFile("mcp.json"),
+    newest_version="2.1.0",
+    records=(
+        *("metadata", "agent.*", "context.*", "file_history.*", "forked", "full_compaction.*"),
+        *("micro_compaction.*", "llm.*", "permission.*", "plugin.*", "profile.bind", "prompt.*"),
+        *("runtime.*", "step.*", "subagent.*", "token_counting.*", "turn.*", "usage.record"),
+        *("config.update", "skill.*", "goal.*", "plan.*", "task.*", "cron.*", "todo.*"),
+        *("tools.*", "hook.*"),
+    ),
 )

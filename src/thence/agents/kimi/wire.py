@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from thence.agents import File, Mark, Source, files
-from thence.agents.kimi import CARD, MAIN, session_id
+from thence.agents.kimi.names import CARD, MAIN, session_id
 from thence.agents.records import (
     LineReader,
     Record,

@@ -6,6 +6,11 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="OpenCode",
+    reader="thence.agents.opencode.reader:OpenCode",
+    usual_folders=(".local/share/opencode",),
+    has_status=False,
+    colours=("#4a5a6a", "#a3b4c6"),
+    newest_version="1.18",
     resume_option=("opencode", "--session"),
     home_variable="XDG_DATA_HOME",
     rewind_hint="in OpenCode: /undo",

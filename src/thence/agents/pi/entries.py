@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from thence.agents import File, Mark, Source
-from thence.agents.pi import session_in
+from thence.agents.pi.names import session_in
 from thence.agents.records import (
     LineReader,
     Record,
@@ -32,7 +32,7 @@ from thence.agents.records import (
     thought,
 )
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed
 from thence.format.nodes import PREVIOUS, Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -89,6 +89,8 @@ class Entries(LineReader):
         when = message.get("timestamp") or entry.get("timestamp")
         own = text(entry.get("id"))
         key = f"{own}:{when}" if own else blake2b(found.raw.strip(), digest_size=12).hexdigest()
+        if tie := handed(entry.get("handedFrom"), None):
+            more["origin"] = tie[0].session  # counted where it was said
         return self._fact(
             found,
             node,
@@ -120,6 +122,7 @@ class Entries(LineReader):
         self._parent = session_in(parent)
         self._created = word(entry.get("timestamp"))
         about = {"cwd": text(entry.get("cwd")), "model": text(entry.get("modelId"))}
+        source = fields(entry.get("thenceHandoff"))
         node = Node(self._name(found), None, Is.INTERNAL)
         return (
             self._fact(
@@ -129,6 +132,7 @@ class Entries(LineReader):
                 ts=moment(entry.get("timestamp")),
                 blocks=(note("session", entry),),
                 about={name: value for name, value in about.items() if value},
+                edges=handed(source.get("from"), source.get("event")),
             ),
         )
 

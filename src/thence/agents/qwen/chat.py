@@ -38,7 +38,7 @@ from thence.agents.records import (
     text,
 )
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, word
@@ -143,7 +143,10 @@ class Chat(LineReader):
             return []
         self._forked = origin
         node = Node(f"{self._file.key}#forked {origin}", flags=Is.INTERNAL)
-        return [self._fact(found, node, "forkedFrom", edges=(Edge("fork", origin, "forkedFrom"),))]
+        source = fields(record.get("forkedFrom"))
+        edges = handed(source.get("from"), source.get("event"))
+        edges = edges or (Edge("fork", origin, "forkedFrom"),)
+        return [self._fact(found, node, "forkedFrom", edges=edges)]
 
     # -- conversation -------------------------------------------------------------------
 

@@ -6,6 +6,11 @@ from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Mistral Vibe",
+    reader="thence.agents.vibe.reader:Vibe",
+    usual_folders=(".vibe",),
+    has_status=False,
+    colours=("#b5440c", "#ff9a5c"),
+    newest_version="3.0",
     resume_option=("vibe", "--resume"),
     home_variable="VIBE_HOME",
     rewind_hint="in Mistral Vibe: start a new session",

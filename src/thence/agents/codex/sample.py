@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from thence.cli.madeup import Clock, Homes, Record, made_id, put, timed_id
+from thence.agents.samples import Clock, Machine, Record, made_id, put, timed_id
 
 MODEL = "gpt-5.5"
 VERSION = "0.130.0"
@@ -117,14 +117,14 @@ class Rollout:
         put(root / "sessions" / day / f"rollout-{at}-{self.id}.jsonl", self.records)
 
 
-def write(homes: Homes, now: datetime) -> None:
+def write(machine: Machine, now: datetime) -> None:
     """Write the threads of Codex."""
-    tidepool, books = homes.work / "tidepool", homes.work / "harbour-books"
-    _alerts(homes, tidepool, now - timedelta(days=1, hours=5))
-    _books(homes, books, now - timedelta(minutes=50))
+    tidepool, books = machine.work / "tidepool", machine.work / "harbour-books"
+    _alerts(machine, tidepool, now - timedelta(days=1, hours=5))
+    _books(machine, books, now - timedelta(minutes=50))
 
 
-def _alerts(homes: Homes, cwd: Path, start: datetime) -> None:
+def _alerts(machine: Machine, cwd: Path, start: datetime) -> None:
     """A turn that was taken back, and a helper with a thread of its own."""
     s = Rollout("alerts-twice", cwd, start)
     s.prompt("Alerts fire twice at the clock change.")
@@ -136,13 +136,13 @@ def _alerts(homes: Homes, cwd: Path, start: datetime) -> None:
     s.prompt("Use UTC in the key.")
     s.patch("tidepool/alerts.py", "key = local_hour", "key = utc_hour")
     s.run("pytest -q tests/alerts", "15 passed in 0.8s\n")
-    child = _reviewer(homes, s, cwd)
+    child = _reviewer(machine, s, cwd)
     s.run(f"codex review --thread {child}", "no findings\n", took=9)
     s.text("Each alert fires once now; 15 tests pass.")
-    s.save(homes.codex)
+    s.save(machine.home)
 
 
-def _reviewer(homes: Homes, parent: Rollout, cwd: Path) -> str:
+def _reviewer(machine: Machine, parent: Rollout, cwd: Path) -> str:
     spawn = {"parent_thread_id": parent.id, "depth": 1, "agent_role": "reviewer"}
     side = Rollout(
         "alerts-review",
@@ -154,15 +154,15 @@ def _reviewer(homes: Homes, parent: Rollout, cwd: Path) -> str:
     side.prompt("Review the change of the dedupe key.", wait=1)
     side.run("git diff --stat", " tidepool/alerts.py | 2 +-\n")
     side.text("No findings.")
-    side.save(homes.codex)
+    side.save(machine.home)
     return side.id
 
 
-def _books(homes: Homes, cwd: Path, start: datetime) -> None:
+def _books(machine: Machine, cwd: Path, start: datetime) -> None:
     """It asks something, and nobody has answered yet."""
     s = Rollout("books-export", cwd, start)
     s.prompt("Export the harbour dues as CSV, one file a month.")
     s.run("python -m books export --dry-run", "12 files\n")
     s.patch("books/export.py", "rows", "rows or [blank]")
     s.text("Done. Keep the trailing blank line, or drop it?")
-    s.save(homes.codex)
+    s.save(machine.home)

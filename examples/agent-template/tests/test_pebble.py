@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from thence_pebble import Pebble
+from thence_pebble import PROFILE
 
-from thence.agents import adapters
+from thence.agents.profiles import Agent, agents
 from thence.agents.sessions import load
-from thence.testing import AdapterSuite
+from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
 RECORDS = [
@@ -38,14 +38,16 @@ def write(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_the_adapter_stands_the_suite(tmp_path: Path, check: str) -> None:
-    """What every adapter of thence promises."""
-    assert AdapterSuite(Pebble(), write, folder=tmp_path).complaints(check) == []
+def test_the_agent_stands_the_suite(tmp_path: Path, check: str) -> None:
+    """What every agent of thence promises."""
+    suite = AgentSuite(Agent("pebble", PROFILE), write, folder=tmp_path)
+
+    assert suite.complaints(check) == []
 
 
 def test_thence_finds_it_by_its_entry_point() -> None:
     """Installed is all it has to be."""
-    assert Pebble.name == adapters()["pebble"].name
+    assert agents()["pebble"].label == "Pebble"
 
 
 def test_a_session_means_what_it_should(tmp_path: Path) -> None:

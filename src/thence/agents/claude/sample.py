@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from thence.cli.madeup import Clock, Homes, Record, folder_name, made_id, put, token
+from thence.agents.claude.handoff import folder_name
+from thence.agents.samples import Clock, Machine, Record, made_id, put, token
 
 VERSION = "2.1.325"
 MODEL = "claude-sonnet-4-5"
@@ -121,20 +122,20 @@ class Transcript:
 
     def save(self, root: Path, *, torn: bool = False) -> Path:
         """Write the file."""
-        path = root / "projects" / folder_name(Path(self._cwd)) / f"{self.id}.jsonl"
+        path = root / "projects" / folder_name(self._cwd) / f"{self.id}.jsonl"
         put(path, self.records, torn=torn)
         return path
 
 
-def write(homes: Homes, now: datetime) -> None:
+def write(machine: Machine, now: datetime) -> None:
     """Write the sessions of Claude Code, its prompt history and its settings."""
-    tidepool, lumen = homes.work / "tidepool", homes.work / "lumen"
-    main = _clock_change(homes, tidepool, now - timedelta(hours=5))
-    _fork(homes, main, tidepool)
-    _secret(homes, tidepool, now - timedelta(days=2, hours=3))
-    _question(homes, tidepool, now - timedelta(days=1, hours=2))
-    _crash(homes, lumen, now - timedelta(hours=1))
-    _old(homes, tidepool, now - timedelta(days=28, hours=4))
+    tidepool, lumen = machine.work / "tidepool", machine.work / "lumen"
+    main = _clock_change(machine, tidepool, now - timedelta(hours=5))
+    _fork(machine, main, tidepool)
+    _secret(machine, tidepool, now - timedelta(days=2, hours=3))
+    _question(machine, tidepool, now - timedelta(days=1, hours=2))
+    _crash(machine, lumen, now - timedelta(hours=1))
+    _old(machine, tidepool, now - timedelta(days=28, hours=4))
     history = [
         {"display": text, "timestamp": int((now - at).timestamp() * 1000), "project": str(tidepool)}
         for text, at in (
@@ -142,11 +143,11 @@ def write(homes: Homes, now: datetime) -> None:
             ("Good, that is the cause. Fix it now, smallest change.", timedelta(hours=4)),
         )
     ]
-    put(homes.claude / "history.jsonl", history)
-    (homes.claude / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 30}) + "\n")
+    put(machine.home / "history.jsonl", history)
+    (machine.home / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 30}) + "\n")
 
 
-def _clock_change(homes: Homes, cwd: Path, start: datetime) -> Transcript:
+def _clock_change(machine: Machine, cwd: Path, start: datetime) -> Transcript:
     """A bug found, mended wrongly, corrected by the user, compacted on the way, with a helper."""
     s = Transcript("clock-change", cwd, start, branch="fix/dst-gap")
     s.prompt(
@@ -174,14 +175,14 @@ def _clock_change(homes: Homes, cwd: Path, start: datetime) -> Transcript:
     s.bash("pytest -q tests/windows", "2 failed, 41 passed in 3.10s\n", code=1)
     s.edit("tidepool/feed.py", "key = hour", "key = (hour, fold)")
     s.bash("pytest -q tests/windows", "43 passed in 3.08s\n")
-    _helper(homes, s, cwd)
+    _helper(machine, s, cwd)
     todos = [
         {"content": "Add a test for Lord Howe", "status": "pending", "activeForm": "Adding"},
         {"content": "Cut windows in UTC", "status": "completed", "activeForm": "Cutting"},
     ]
     s.call("TodoWrite", {"todos": todos}, "Todos have been modified.")
     s.text("Windows are cut in UTC, labels are local. Shall I push the branch fix/dst-gap?")
-    s.save(homes.claude)
+    s.save(machine.home)
     return s
 
 
@@ -204,7 +205,7 @@ def _compact(s: Transcript) -> None:
     )
 
 
-def _helper(homes: Homes, s: Transcript, cwd: Path) -> None:
+def _helper(machine: Machine, s: Transcript, cwd: Path) -> None:
     """A subagent, in a file of its own."""
     agent = made_id("explorer").replace("-", "")[:17]
     side = Transcript("clock-change", cwd, s.clock.now, branch="fix/dst-gap", agent=agent)
@@ -218,13 +219,13 @@ def _helper(homes: Homes, s: Transcript, cwd: Path) -> None:
     }
     told = {"status": "completed", "agentId": agent, "totalDurationMs": 48_000}
     s.call("Task", given, "Three callers; only alerts.py:88 is at risk.", structured=told, took=48)
-    folder = homes.claude / "projects" / folder_name(cwd) / s.id / "subagents"
+    folder = machine.home / "projects" / folder_name(str(cwd)) / s.id / "subagents"
     put(folder / f"agent-{agent}.jsonl", side.records)
     meta = {"agentType": "explorer", "description": "find callers", "finished": True}
     (folder / f"agent-{agent}.meta.json").write_text(json.dumps(meta))
 
 
-def _fork(homes: Homes, origin: Transcript, cwd: Path) -> None:
+def _fork(machine: Machine, origin: Transcript, cwd: Path) -> None:
     """The same beginning under another id, and another way from there."""
     s = Transcript("clock-change-fork", cwd, origin.clock.now, branch="fix/dst-key")
     boundary = next(n for n, r in enumerate(origin.records) if r.get("subtype"))
@@ -236,10 +237,10 @@ def _fork(homes: Homes, origin: Transcript, cwd: Path) -> None:
     s.edit("tidepool/feed.py", "key = hour", "key = ordinal")
     s.bash("pytest -q tests", "311 passed, 2 skipped in 52.4s\n", took=52)
     s.text("The ordinal key works for both changes of clock.")
-    s.save(homes.claude)
+    s.save(machine.home)
 
 
-def _secret(homes: Homes, cwd: Path, start: datetime) -> None:
+def _secret(machine: Machine, cwd: Path, start: datetime) -> None:
     """Somebody prints a secret."""
     s = Transcript("gauge-import", cwd, start, branch="fix/import")
     s.prompt("The gauge import fails on empty rows. The feed needs the token from .env.")
@@ -248,18 +249,18 @@ def _secret(homes: Homes, cwd: Path, start: datetime) -> None:
     s.edit("tidepool/gauges.py", "for row in rows:", "for row in filter(any, rows):")
     s.bash("pytest -q tests/gauges", "28 passed in 1.9s\n")
     s.text("Empty rows are left out now; 28 tests pass.")
-    s.save(homes.claude)
+    s.save(machine.home)
 
 
-def _question(homes: Homes, cwd: Path, start: datetime) -> None:
+def _question(machine: Machine, cwd: Path, start: datetime) -> None:
     s = Transcript("what-does-clock-do", cwd, start)
     s.prompt("What does clock.py do?")
     s.call("Read", {"file_path": f"{cwd}/tidepool/clock.py"}, "class Clock: …")
     s.text("It gives the time of a gauge, with the offset of its station.")
-    s.save(homes.claude)
+    s.save(machine.home)
 
 
-def _crash(homes: Homes, cwd: Path, start: datetime) -> None:
+def _crash(machine: Machine, cwd: Path, start: datetime) -> None:
     """Killed while a command ran, and while a line was written."""
     s = Transcript("colour-index", cwd, start, branch="colour-index")
     s.prompt("Speed up the colour index; it takes 40 s for ten thousand images.")
@@ -267,15 +268,15 @@ def _crash(homes: Homes, cwd: Path, start: datetime) -> None:
     s.edit("lumen/index.py", "histogram(image)", "histogram(image.thumbnail(64))")
     s.call("Bash", {"command": "pytest -q tests/index"}, None, say="Now the whole suite.")
     s.chained("attachment", attachment={"type": "task_reminder", "rendered": []})
-    s.save(homes.claude, torn=True)
+    s.save(machine.home, torn=True)
 
 
-def _old(homes: Homes, cwd: Path, start: datetime) -> None:
+def _old(machine: Machine, cwd: Path, start: datetime) -> None:
     """One that Claude Code is about to delete."""
     import os
 
     s = Transcript("alert-rules", cwd, start)
     s.prompt("Sketch rules for alerts when a gauge falls silent.")
     s.text("Three rules: silent for 2 h, silent for a tide, silent while its neighbours report.")
-    path = s.save(homes.claude)
+    path = s.save(machine.home)
     os.utime(path, (s.clock.now.timestamp(),) * 2)

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.bridge.portable import Bound
+from thence.agents.handoffs import Bound, Writer
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
@@ -48,11 +48,6 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     """Give the file of a session, by its place below the client's folder."""
     path = f"projects/{folder_name(bound.cwd)}/{bound.session}.jsonl"
     return {path: list(_records(bound))}
-
-
-def resume(bound: Bound) -> list[str]:
-    """Give the command that goes on with it."""
-    return ["claude", "--resume", bound.session]
 
 
 def _records(bound: Bound) -> Iterator[JSON]:
@@ -117,3 +112,8 @@ def _message(message: JSON, name: str, model: str | None) -> JSON:
         # Paid for where it was said: here it costs nothing a second time.
         "usage": {"input_tokens": 0, "output_tokens": 0},
     }
+
+
+WRITER: Final = Writer(
+    files, takes=("image", "document"), takes_signed_thoughts=True, takes_failures=True
+)

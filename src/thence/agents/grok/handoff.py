@@ -14,9 +14,10 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
-from thence.bridge.portable import Bound
+from thence.agents.handoffs import Bound, Settings, Writer
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
@@ -37,11 +38,6 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
         f"{folder}/chat_history.jsonl": chat,
         f"{folder}/updates.jsonl": updates,
     }
-
-
-def resume(bound: Bound) -> list[str]:
-    """Give the command that goes on with it."""
-    return ["grok", "-r", bound.session]
 
 
 def usual_model(root: Path) -> str | None:
@@ -222,3 +218,8 @@ def _ended(block: JSON) -> JSON:
 
 def _chunk(whose: str, content: JSON) -> JSON:
     return {"sessionUpdate": f"{whose}_message_chunk", "content": content}
+
+
+WRITER: Final = Writer(
+    files, settings=lambda root: Settings(model=usual_model(root)), is_folder=True
+)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from thence.bridge.portable import Bound
+from thence.agents.handoffs import Bound, Settings, Writer
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
@@ -31,11 +31,6 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     here = bound.at.astimezone()  # names are in local time, as the client's own
     path = f"sessions/{here:%Y/%m/%d}/rollout-{here:%Y-%m-%dT%H-%M-%S}-{bound.session}.jsonl"
     return {path: list(_lines(bound))}
-
-
-def resume(bound: Bound) -> list[str]:
-    """Give the command that goes on with it."""
-    return ["codex", "resume", bound.session]
 
 
 def configured_provider(root: Path) -> str:
@@ -160,3 +155,6 @@ def _shown(item: JSON) -> JSON | None:
     if item["role"] == "assistant":
         return {"type": "agent_message", "message": said}
     return {"type": "user_message", "message": said}
+
+
+WRITER: Final = Writer(files, settings=lambda root: Settings(provider=configured_provider(root)))

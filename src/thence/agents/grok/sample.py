@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from thence.cli.madeup import Clock, Homes, Record, made_id, put, timed_id
+from thence.agents.samples import Clock, Machine, Record, made_id, put, timed_id
 
 MODEL = "grok-4-fast"
 
@@ -160,9 +160,9 @@ class Folder:
             (folder / "usage.json").write_text(json.dumps({**usage, "turns": self._turns}))
 
 
-def write(homes: Homes, now: datetime) -> None:
+def write(machine: Machine, now: datetime) -> None:
     """Write the sessions of Grok."""
-    cwd = homes.work / "tidepool"
+    cwd = machine.work / "tidepool"
     s = Folder("rename", cwd, now - timedelta(hours=3), "Rename Station to Gauge everywhere")
     s.prompt("Rename Station to Gauge everywhere.")
     s.bash("grep -rl Station . | wc -l", "58\n")
@@ -181,4 +181,4 @@ def write(homes: Homes, now: datetime) -> None:
     s.bash("pytest -q", "311 passed in 47.1s\n")
     s.says("Station is Gauge in 57 files; vendor/ is as it was. All tests pass.")
     s.end()
-    s.save(homes.grok)
+    s.save(machine.home)

@@ -1,0 +1,25 @@
+"""Pebble, an agent that does not exist, for thence: what there is of it.
+
+Only data here: thence loads the reader and the other parts when it needs them.
+"""
+
+from __future__ import annotations
+
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+
+PROFILE = Profile(
+    label="Pebble",
+    reader="thence_pebble.reader:Pebble",
+    usual_folders=(".pebble",),
+    has_status=False,
+    home_variable="PEBBLE_HOME",
+    colours=("#7a5c2e", "#cfa96a"),
+    resume_option=("pebble", "--resume"),
+    rewind_hint="in Pebble: /back",
+    tools={"shell": ("pebble_run",)},
+    forms={"shell": ToolForm("pebble_run", {"command": "script"})},
+    hooks=(HookFile("settings.json", ("SessionStart", "Stop")),),
+    servers=ServerFile("servers.json"),
+    handoff="thence_pebble.handoff:WRITER",
+    sample="thence_pebble.sample:write",
+)

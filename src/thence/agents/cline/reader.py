@@ -1,0 +1,104 @@
+"""Sessions of Cline's command line client: a folder each, with a document per agent.
+
+`sessions/<id>/<id>.messages.json` is the conversation and `<id>.json` the card of a session;
+`agent_<…>.messages.json` are the conversations of its subagents. All of them are written anew at
+every step. Databases, settings and secrets are never opened. Cline deletes nothing by age. What its
+extension for VS Code keeps is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from thence.agents import Batch, Cursor, File, Live, Source, files
+from thence.agents.records import QuietAgent, is_running, roots_of, subfolders, text
+
+MESSAGES, COMPACTION = ".messages.json", ".compaction.json"
+
+_RUNS_DAYS = 7  # a session that runs was written to in the last days
+
+
+class Cline(QuietAgent):
+    """The reader of Cline's sessions."""
+
+    name = "cline"
+    looks_for = "data/sessions/ID/ID.messages.json"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return the folders that variables name, and the usual one."""
+        named = [env.get(name) for name in ("CLINE_SESSION_DATA_DIR", "CLINE_DATA_DIR")]
+        own = [Path(folder).expanduser() for folder in named if folder]
+        return list(dict.fromkeys([*own, *roots_of(home, env, "CLINE_DIR", ".cline")]))
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions: in Cline's folder, in its folder of data, or in that of sessions."""
+        for folder in _folders(root):
+            if (source := _source(folder, str(root))) is not None:
+                yield source
+
+    def at(self, path: Path) -> Source | None:
+        """Return the session of a folder, or of a file in it."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
+        if path.is_symlink():
+            return None
+        folder = path if path.is_dir() else path.parent
+        source = _source(folder, _root_of(folder))
+        if source is None:
+            return None
+        own = {name for file in source.files for name in (file.path, *file.beside)}
+        return source if path == folder or str(path) in own else None
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor."""
+        from thence.agents.cline.messages import opened
+
+        return files.read(source, cursor, opened)
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Yield the sessions whose card names a process that runs."""
+        since = time.time() - _RUNS_DAYS * 86_400
+        for folder in _folders(root):
+            path = folder / f"{folder.name}.json"
+            try:
+                is_old = path.lstat().st_mtime < since
+            except OSError:
+                continue
+            card = {} if is_old else files.document(str(path))
+            if card.get("status") == "running" and is_running(pid := card.get("pid")):
+                yield Live(folder.name, pid, "running", cwd=text(card.get("cwd")))
+
+
+def _folders(root: Path) -> list[Path]:
+    for base in (root / "data" / "sessions", root / "sessions"):
+        if base.is_dir():
+            return subfolders(base)
+    return subfolders(root)
+
+
+def _source(folder: Path, root: str) -> Source | None:
+    """Return the session in a folder: its conversation, those of its subagents, and its card."""
+    session = folder.name
+    own: list[File] = []
+    for entry in files.walk(str(folder), 0):
+        if entry.name == f"{session}{MESSAGES}":
+            summary = str(folder / f"{session}{COMPACTION}")
+            own.append(File(entry.path, "main", whole=True, beside=(summary,)))
+        elif entry.name.endswith(MESSAGES):
+            agent = entry.name.removesuffix(MESSAGES)
+            own.append(File(entry.path, f"side/{agent}", f"agent:{agent}", whole=True))
+        elif entry.name == f"{session}.json":
+            own.append(File(entry.path, "state", whole=True))
+    if all(file.key != "main" for file in own):
+        return None
+    own.sort(key=lambda file: file.key)
+    return Source(Cline.name, session, tuple(own), root)
+
+
+def _root_of(folder: Path) -> str:
+    base = folder.parent
+    if base.name != "sessions":
+        return str(base)
+    return str(base.parent.parent if base.parent.name == "data" else base.parent)

@@ -1,0 +1,266 @@
+"""Sessions of the Codex CLI: rollouts, of which one thread may have several.
+
+A session is a thread. Its files are named `rollout-<time>-<thread>[_<segment>].jsonl[.zst]`, below
+`sessions/` by day or flat in `archived_sessions/`; a rewind goes on in a new segment. The last
+uuid of a name is the file's key: it stays when the file is archived or packed, it sorts by age,
+and it is what other rollouts refer to. Of a plain file and a packed one with the same key the
+plain one is read.
+
+The SQLite files are caches of the rollouts and are not opened; nor is anything else but the
+prompt history and the index of names. Which sessions run now is not told anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from thence.agents import Batch, Cursor, File, Live, Prompt, Source, files
+from thence.agents.codex.items import Item
+from thence.agents.codex.meta import head_of
+from thence.agents.codex.records import Rollout, is_ours, is_record
+from thence.format import codec
+from thence.format.facts import Fact
+from thence.format.nodes import Node
+from thence.format.records import JSON, Skipped, time_text, word
+
+LOGS = ("sessions", "archived_sessions")
+"""Folders with rollouts, the one first whose file counts when both hold the same."""
+
+INDEX = "session_index.jsonl"
+HISTORY = "history.jsonl"
+
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_NAME = re.compile(rf"rollout-.*?({_UUID})(?:_({_UUID}))?\.jsonl(?:\.zst)?$")
+_PACKED = ".zst"
+_HEAD = 256 << 10  # bytes in which a log shows whose it is; the first line holds instructions
+_LINES = 16
+_DEPTH = 4  # year, month, day
+_MILLISECONDS = 10**11  # as seconds this is the year 5138
+
+
+class Codex:
+    """The reader of Codex's rollouts."""
+
+    name = "codex"
+    looks_for = "sessions/**/rollout-*.jsonl"
+
+    def __init__(self) -> None:
+        self._titles: dict[str, tuple[tuple[int, ...], dict[str, Fact]]] = {}
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Name the folder in which Codex keeps everything."""
+        given = env.get("CODEX_HOME")
+        return [Path(given) if given else home / ".codex"]
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Find all threads below Codex's folder, or in a folder of loose rollouts."""
+        threads: dict[str, dict[str, File]] = {}
+        for path in _rollouts(str(root)):
+            thread, key = _identity(path)
+            held = threads.setdefault(thread, {})
+            if key not in held or _before(path, held[key].path):
+                held[key] = File(path, key)
+        for thread, held in threads.items():
+            yield Source(self.name, thread, tuple(held[k] for k in sorted(held)), str(root))
+
+    def at(self, path: Path) -> Source | None:
+        """Give the thread that a file belongs to, with its other segments."""
+        if path.is_symlink() or not path.is_file():
+            return None
+        named = _NAME.fullmatch(path.name)
+        if named is None and not _shows(str(path)):
+            return None
+        thread, key = _identity(str(path))
+        root = _root(path)
+        if named is not None:
+            for source in _around(self, root, thread):
+                if any(file.path == str(path) for file in source.files):
+                    return source
+        return Source(self.name, thread, (File(str(path), key),), str(root))
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new in a thread's files; its name is looked up when there is something."""
+        moved = msgspec.structs.replace(source, files=tuple(map(_present, source.files)))
+        batch = files.read(moved, cursor, Rollout, is_record=is_record)
+        if batch.events and (title := self._titled(source)) is not None:
+            batch.events.append(title)
+        return batch
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Codex does not say which sessions run."""
+        del root
+        return iter(())
+
+    def prompts(self, root: Path) -> Iterator[Prompt]:
+        """Give the prompts typed at the terminal, oldest first; `codex exec` writes none."""
+        for value in _lines(str(root / HISTORY)):
+            text, thread = value.get("text"), word(value.get("session_id"))
+            if isinstance(text, str):
+                yield Prompt(text, _moment(value.get("ts")), thread or None)
+
+    def keeps_days(self, root: Path) -> int | None:
+        """Codex deletes no session; it only packs old ones."""
+        del root
+        return None
+
+    def titles(self, root: Path) -> dict[str, str]:
+        """Give the names that `/rename` gave to threads; the last one counts."""
+        facts = self._index(str(root))
+        return {thread: word(fact.about.get("title:custom")) for thread, fact in facts.items()}
+
+    def _titled(self, source: Source) -> Fact | None:
+        return self._index(source.root).get(source.session) if source.root else None
+
+    def _index(self, root: str) -> dict[str, Fact]:
+        """Read the index of names, again only when it has changed."""
+        path = Path(root, INDEX)
+        try:
+            status = path.lstat()
+        except (OSError, ValueError):
+            return {}
+        stamp = status.st_ino, status.st_size, status.st_mtime_ns
+        known = self._titles.get(root)
+        if known is None or known[0] != stamp:
+            known = self._titles[root] = stamp, _names(str(path))
+        return known[1]
+
+
+# -- names ----------------------------------------------------------------------------------
+
+
+def _identity(path: str) -> tuple[str, str]:
+    """Give the thread and the key of a file: by its name, else by its first line.
+
+    Names and first lines agree in every rollout that Codex writes, and a name costs nothing.
+    """
+    base = path.rpartition("/")[2]
+    if named := _NAME.search(base):
+        thread, segment = named.groups()
+        return thread.lower(), (segment or thread).lower()
+    plain = base.removesuffix(_PACKED).removesuffix(".jsonl")
+    head = next(filter(None, map(head_of, _first(path))), {})
+    thread = word(head.get("id")) or plain
+    return thread, thread
+
+
+def _before(path: str, other: str) -> bool:
+    """Whether of two files with one key this is the one to read."""
+    return _rank(path) < _rank(other)
+
+
+def _rank(path: str) -> tuple[bool, bool, str]:
+    return path.endswith(_PACKED), LOGS[1] in Path(path).parts, path
+
+
+def _present(file: File) -> File:
+    """Give a file where it lies now: it may have been packed, unpacked or archived meanwhile."""
+    path = file.path
+    if os.path.lexists(path):
+        return file
+    plain = path.removesuffix(_PACKED)
+    other = plain if path != plain else plain + _PACKED
+    archived = _root(Path(path)) / LOGS[1] / plain.rpartition("/")[2]
+    for place in (other, str(archived), f"{archived}{_PACKED}"):
+        if os.path.lexists(place):
+            return msgspec.structs.replace(file, path=place)
+    return file
+
+
+def _root(path: Path) -> Path:
+    """Give Codex's folder for one of its files; of a loose file the folder it lies in."""
+    for above in list(path.parents)[: _DEPTH + 1]:
+        if above.name in LOGS:
+            return above.parent
+    return path.parent
+
+
+def _rollouts(root: str) -> Iterator[str]:
+    """Give the paths of all rollouts; a folder that is none of Codex's is not searched deeper."""
+    folders = [str(made) for name in LOGS if (made := Path(root, name)).is_dir()]
+    for folder in folders or [root]:
+        for entry in files.walk(folder, _DEPTH if folders else 0):
+            if _NAME.fullmatch(entry.name):
+                yield entry.path
+
+
+def _around(adapter: Codex, root: Path, thread: str) -> Iterator[Source]:
+    return (source for source in adapter.find(root) if source.session == thread)
+
+
+# -- contents -------------------------------------------------------------------------------
+
+
+def _shows(path: str) -> bool:
+    """Whether the first lines of a file show that it is a rollout."""
+    return any(map(is_ours, _first(path)))
+
+
+def _first(path: str) -> list[Item]:
+    """Give the first few records of a file, whatever it is."""
+    try:
+        handle = files.open_regular(path)
+    except (OSError, ValueError):
+        return []
+    try:
+        packed = path.endswith(_PACKED)
+        head = files.Zstandard(handle).piece(0, _HEAD) if packed else os.pread(handle, _HEAD, 0)
+    except OSError:
+        return []
+    finally:
+        os.close(handle)
+    found: list[Item] = []
+    for raw in head.split(b"\n", _LINES)[:_LINES]:
+        try:
+            value = msgspec.json.decode(raw)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _lines(path: str) -> Iterator[Item]:
+    """Give the objects of a small log of Codex's own, such as its prompt history."""
+    try:
+        handle = files.open_regular(path)
+    except (OSError, ValueError):
+        return
+    try:
+        for found in codec.objects(files.Plain(handle, os.fstat(handle).st_size).chunks(0)):
+            if not isinstance(found, Skipped):
+                yield found.value
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+def _names(path: str) -> dict[str, Fact]:
+    """Give what the index says of each thread, as facts: the line that names it last."""
+    out: dict[str, Fact] = {}
+    for line, value in enumerate(_lines(path), 1):
+        thread, name = word(value.get("id")), value.get("thread_name")
+        if thread and isinstance(name, str):
+            about: dict[str, JSON] = {"title:custom": name}
+            node = Node(f"{INDEX}#{thread}")
+            out[thread] = Fact(
+                node,
+                INDEX,
+                word(value.get("updated_at")) or None,
+                file=INDEX,
+                line=line,
+                about=about,
+            )
+    return out
+
+
+def _moment(ts: JSON) -> str | None:
+    """Read a time of the history: seconds, or milliseconds, or text."""
+    number = isinstance(ts, (int, float)) and not isinstance(ts, bool)
+    per_second = 1000 if number and abs(ts) > _MILLISECONDS else 1
+    return word(time_text(ts, per_second=per_second)) or None

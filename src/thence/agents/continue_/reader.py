@@ -1,0 +1,57 @@
+"""Sessions of Continue: one document each, written anew at the end of every turn.
+
+They lie in `sessions/<uuid>.json`; `sessions/sessions.json` is a list of them, of which only the
+times are used. Settings and credentials are never opened. Continue deletes nothing by itself and
+does not list running sessions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from thence.agents import Batch, Cursor, File, Source, files
+from thence.agents.records import QuietAgent, roots_of
+
+LIST = "sessions.json"
+
+
+class Continue(QuietAgent):
+    """The reader of Continue's sessions."""
+
+    name = "continue"
+    looks_for = "sessions/ID.json"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return the folder that the variable names, and the usual one."""
+        return roots_of(home, env, "CONTINUE_GLOBAL_DIR", ".continue")
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions."""
+        for entry in files.walk(str(root / "sessions"), 0):
+            if entry.name.endswith(".json") and entry.name != LIST:
+                yield _source(Path(entry.path), str(root))
+
+    def at(self, path: Path) -> Source | None:
+        """Return the session that a document holds."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
+        if path.suffix != ".json" or path.name == LIST or path.is_symlink() or not path.is_file():
+            return None
+        if path.parent.name == "sessions" and path.parent.parent.name == ".continue":
+            return _source(path, str(path.parent.parent))
+        document = files.document(str(path), files.LIST_LIMIT)
+        if "sessionId" not in document or not isinstance(document.get("history"), list):
+            return None
+        above = path.parent
+        return _source(path, str(above.parent if above.name == "sessions" else above))
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor."""
+        from thence.agents.continue_.history import History
+
+        return files.read(source, cursor, History)
+
+
+def _source(path: Path, root: str) -> Source:
+    return Source(Continue.name, path.stem, (File(str(path), "main", whole=True),), root)

@@ -1,0 +1,125 @@
+"""A session of another agent as Copilot CLI writes its own: a folder with its log and its card.
+
+Turns with their messages, each call begun and ended, as the client writes them; no usage, for
+nothing was paid here. Each event says whose it is. Tried with version 1.0.102.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from thence.agents.handoffs import Bound, Writer
+from thence.format.facts import RECORDED
+from thence.format.records import JSON, blocks, text_of, word
+
+LIKE: Final = "1.0.102"
+"""The version whose events these are."""
+
+
+def files(bound: Bound) -> dict[str, list[JSON]]:
+    """Return the files of a session, by their place below the client's folder."""
+    folder = f"session-state/{bound.session}"
+    return {
+        f"{folder}/events.jsonl": list(_events(bound)),
+        f"{folder}/workspace.yaml": [_card(bound)],  # JSON is YAML
+    }
+
+
+def _card(bound: Bound) -> JSON:
+    now = bound.time(0)
+    return {
+        "id": bound.session,
+        "cwd": bound.cwd,
+        **({"branch": bound.git_branch} if bound.git_branch else {}),
+        "client_name": "github/cli",
+        "name": bound.title or "handed over",
+        "user_named": False,
+        "summary_count": 0,
+        "fork_count": 0,
+        "created_at": now,
+        "updated_at": now,
+    }
+
+
+def _events(bound: Bound) -> Iterator[JSON]:
+    branch = {"branch": bound.git_branch} if bound.git_branch else {}
+    start: JSON = {
+        "sessionId": bound.session,
+        "version": 1,
+        "producer": "copilot-agent",
+        "copilotVersion": LIKE,
+        "startTime": bound.time(0),
+        "context": {"cwd": bound.cwd, **branch},
+        "thenceHandoff": bound.provenance,
+    }
+    said = [event for message in bound.messages for event in _said(bound, message)]
+    parent: str | None = None
+    for number, (kind, data) in enumerate([("session.start", start), *said]):
+        name = _id(bound, f"event {number}")
+        yield {
+            "type": kind,
+            "data": data,
+            "id": name,
+            "timestamp": bound.time(number),
+            "parentId": parent,
+            **({"handedFrom": bound.provenance["from"]} if number else {}),
+        }
+        parent = name
+
+
+def _id(bound: Bound, what: str) -> str:
+    return str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{what}"))
+
+
+def _said(bound: Bound, message: JSON) -> Iterator[tuple[str, JSON]]:
+    """Yield the events of one message: type and data."""
+    given = blocks(message["content"])
+    if message["role"] == "assistant":
+        yield from _answer(bound, given)
+        return
+    for kind, run in groupby(given, key=_sort):
+        if kind == "result":
+            yield from (("tool.execution_complete", _result(block)) for block in run)
+            continue
+        text = "\n\n".join(word(block.get("text")) for block in run)
+        source = {"source": "system"} if kind == "recorded" else {}
+        yield "user.message", {"content": text, "transformedContent": text, **source}
+
+
+def _sort(block: JSON) -> str:
+    if block.get("type") == "tool_result":
+        return "result"
+    return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
+
+
+def _answer(bound: Bound, given: list[JSON]) -> Iterator[tuple[str, JSON]]:
+    text = "\n\n".join(word(b.get("text")) for b in given if b.get("type") == "text")
+    calls = [block for block in given if block.get("type") == "tool_use"]
+    requests = [
+        {
+            "toolCallId": call["id"],
+            "name": call["name"],
+            "arguments": call["input"],
+            "type": "function",
+        }
+        for call in calls
+    ]
+    name = _id(bound, f"message {text} {[call['id'] for call in calls]}")
+    yield "assistant.message", {"messageId": name, "content": text, "toolRequests": requests}
+    for call in calls:
+        begun = {"toolCallId": call["id"], "toolName": call["name"], "arguments": call["input"]}
+        yield "tool.execution_start", begun
+
+
+def _result(block: JSON) -> JSON:
+    text = text_of(block.get("content"))
+    ended = {"toolCallId": block["tool_use_id"], "success": block.get("is_error") is not True}
+    if not ended["success"]:
+        return {**ended, "error": {"message": text, "code": "failure"}}
+    return {**ended, "result": {"content": text}}
+
+
+WRITER: Final = Writer(files, is_folder=True, takes=(), takes_failures=True)

@@ -1,0 +1,130 @@
+"""Sessions of GitHub Copilot CLI: a folder each, with a log of events.
+
+`session-state/<id>/events.jsonl` is the log, `workspace.yaml` beside it has the title, and
+`inuse.<pid>.hold` says which process has it open. `config.json`, `mcp-config.json` and the
+databases are never opened. A rewind takes events out of the log. Copilot deletes nothing by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from thence.agents import Batch, Cursor, File, Live, Source, files
+from thence.agents.records import (
+    QuietAgent,
+    Record,
+    first_records,
+    is_running,
+    roots_of,
+    subfolders,
+    text,
+)
+from thence.format.facts import Fact
+from thence.format.nodes import Is, Node
+
+LOG = "events.jsonl"
+SESSIONS = "session-state"
+CARD = "workspace.yaml"
+
+_KEY = "events"
+_HOLD = re.compile(r"inuse\.(\d{1,10})\.hold")
+_LINE = re.compile(r"^(name|user_named): *(.*?) *$", re.MULTILINE)
+_CARD_BYTES = 64 << 10
+
+
+class Copilot(QuietAgent):
+    """The reader of Copilot CLI's sessions."""
+
+    name = "copilot"
+    looks_for = "session-state/ID/events.jsonl"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return the folder that the variable names, and the usual one."""
+        return roots_of(home, env, "COPILOT_HOME", ".copilot")
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions: folders with a log, and logs of older versions beside them."""
+        base = root / SESSIONS
+        logs = {folder.name: folder / LOG for folder in subfolders(base)}
+        for entry in files.walk(str(base), 0):
+            if entry.name.endswith(".jsonl"):
+                logs.setdefault(entry.name.removesuffix(".jsonl"), Path(entry.path))
+        for session, log in sorted(logs.items()):
+            if log.is_file() and not log.is_symlink():
+                yield _source(session, log, root)
+
+    def at(self, path: Path) -> Source | None:
+        """Return the session of a log, or of the folder that it lies in."""
+        log = path / LOG if path.is_dir() and not path.is_symlink() else path
+        if log.suffix != ".jsonl" or log.is_symlink() or not log.is_file():
+            return None
+        records = first_records(str(log))
+        if not any(map(_is_ours, records[:1])):
+            return None
+        if log.name == LOG:
+            above = log.parent.parent
+            root = above.parent if above.name == SESSIONS else log.parent
+            return _source(log.parent.name, log, root)
+        if log.parent.name == SESSIONS:
+            return _source(log.stem, log, log.parent.parent)
+        named = (text(record["data"].get("sessionId")) for record in records[:1])
+        return _source(next(named, None) or log.stem, log, log.parent)
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor; the title is looked up when there is something."""
+        from thence.agents.copilot.events import Events, is_record
+
+        batch = files.read(source, cursor, Events, is_record=is_record)
+        if batch.events and (title := _title_of(source)) is not None:
+            batch.events.append(title)
+        return batch
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Yield sessions whose process runs; what a killed one left behind is passed over."""
+        for folder in subfolders(root / SESSIONS):
+            for entry in files.walk(str(folder), 0):
+                match = _HOLD.fullmatch(entry.name)
+                if match and is_running(int(match[1])):
+                    yield Live(folder.name, int(match[1]), "running")
+
+
+def _source(session: str, log: Path, root: Path) -> Source:
+    return Source(Copilot.name, session, (File(str(log), _KEY),), str(root))
+
+
+def _is_ours(value: Record) -> bool:
+    """Return whether a record is the first one of a log of Copilot's."""
+    data = value.get("data")
+    if value.get("type") != "session.start" or not isinstance(data, dict):
+        return False
+    return "producer" in data or "copilotVersion" in data or "sessionId" in data
+
+
+def _title_of(source: Source) -> Fact | None:
+    """Return the title in the card beside a log, which is rewritten at will."""
+    log = Path(source.path)
+    raw = files.read_small(str(log.parent / CARD), _CARD_BYTES) if log.name == LOG else None
+    if not raw:
+        return None
+    told = {found[1]: found[2] for found in _LINE.finditer(raw.decode("utf-8", "replace"))}
+    name = _unquoted(told.get("name", ""))
+    if not name:
+        return None
+    kind = "custom" if told.get("user_named") == "true" else "ai"
+    node = Node(f"{CARD}#{source.session}", flags=Is.INTERNAL)
+    return Fact(node, CARD, file=CARD, about={f"title:{kind}": name})
+
+
+def _unquoted(value: str) -> str:
+    """Return a plain or quoted word of YAML; nothing for a text of several lines."""
+    if value[:1] in ("|", ">"):
+        return ""
+    if value[:1] == '"':
+        try:
+            return str(json.loads(value))
+        except (ValueError, RecursionError):
+            return value.strip('"')
+    return value[1:-1].replace("''", "'") if value[:1] == "'" else value

@@ -1,0 +1,82 @@
+"""Sessions of Droid, Factory's command line client: a log each, and a document with its totals.
+
+Logs lie in `sessions/<folder of the project>/<uuid>.jsonl`, some of them directly in `sessions`;
+`<uuid>.settings.json` beside a log has what the session took. Credentials and the settings of the
+home are never opened. Droid deletes nothing by age and does not list running sessions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from thence.agents import Batch, Cursor, File, Source, files
+from thence.agents.records import QuietAgent, Record, first_records, text
+
+HOME = ".factory"
+
+_LOG, _TOTALS = ".jsonl", ".settings.json"
+_DEPTH = 1
+
+
+class Droid(QuietAgent):
+    """The reader of Droid's sessions."""
+
+    name = "droid"
+    looks_for = "sessions/*/ID.jsonl"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return Droid's folder in the home that the variable names, and the usual one."""
+        named = env.get("FACTORY_HOME_OVERRIDE")
+        homes = [*([Path(named).expanduser()] if named else []), home]
+        return list(dict.fromkeys(folder / HOME for folder in homes))
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions; one whose log lies in several folders is one."""
+        sessions: dict[str, dict[str, File]] = {}
+        for entry in files.walk(str(root / "sessions"), _DEPTH):
+            if entry.name.endswith(_LOG):
+                own = sessions.setdefault(entry.name.removesuffix(_LOG), {})
+                _add(own, Path(entry.path))
+        for session, own in sorted(sessions.items()):
+            yield Source(self.name, session, tuple(own[key] for key in sorted(own)), str(root))
+
+    def at(self, path: Path) -> Source | None:
+        """Return the session of a log, or of the document beside it."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
+        if path.name.endswith(_TOTALS):
+            path = path.with_name(path.name.removesuffix(_TOTALS) + _LOG)
+        if path.suffix != _LOG or path.is_symlink() or not path.is_file():
+            return None
+        if not any(map(_is_start, first_records(str(path))[:1])):
+            return None
+        session = path.name.removesuffix(_LOG)
+        root = next((above.parent for above in path.parents[:2] if above.name == "sessions"), None)
+        for source in self.find(root) if root is not None else ():
+            if source.session == session and any(f.path == str(path) for f in source.files):
+                return source
+        own: dict[str, File] = {}
+        _add(own, path)
+        return Source(self.name, session, tuple(own.values()), str(root or path.parent))
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor."""
+        from thence.agents.droid.lines import is_record, opened
+
+        return files.read(source, cursor, opened, is_record=is_record)
+
+
+def _is_start(value: Record) -> bool:
+    return value.get("type") == "session_start" and text(value.get("id")) is not None
+
+
+def _add(own: dict[str, File], log: Path) -> None:
+    """Add a log and its totals to the files of a session."""
+    place = ""
+    while f"main{place}" in own:
+        place = f"{place}@{log.parent.name}"
+    own[f"main{place}"] = File(str(log), f"main{place}")
+    totals = log.with_name(log.name.removesuffix(_LOG) + _TOTALS)
+    if totals.is_file() and not totals.is_symlink():
+        own[f"totals{place}"] = File(str(totals), f"totals{place}", whole=True)

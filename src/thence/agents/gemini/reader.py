@@ -1,0 +1,140 @@
+"""Sessions of Gemini CLI: logs of messages, and a folder with the logs of subagents.
+
+Logs lie in `tmp/<project>/chats/session-<time>-<start of the id>.jsonl`, those of subagents in
+`tmp/<project>/chats/<session>/`. A session may have several logs. `.project_root` beside them has
+the folder of the project. Accounts, tokens and settings are never opened, but for how long the
+client keeps sessions. Sessions that versions before 0.40 wrote as one JSON document are not read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from thence.agents import Batch, Cursor, File, Source, files
+from thence.agents.records import QuietAgent, Record, fields, subfolders, text
+from thence.format.facts import Fact
+from thence.format.nodes import Is, Node
+
+KEPT_DAYS = 30
+"""After how many days the client deletes sessions, unless its settings say otherwise."""
+
+_NAME = re.compile(r"session-.*-([0-9a-fA-F]{8})\.jsonl")
+_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+_PROJECT = ".project_root"
+_LOG = ".jsonl"
+_HEAD_BYTES = 4096
+_AGE = re.compile(r"(\d{1,6})([hdwm])")
+_DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30}
+
+
+class Gemini(QuietAgent):
+    """The reader of Gemini CLI's sessions."""
+
+    name = "gemini"
+    looks_for = "tmp/*/chats/session-*.jsonl"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return `.gemini` in the folder that the variable names, and in the home."""
+        named = env.get("GEMINI_CLI_HOME")
+        above = [Path(named).expanduser()] if named else []
+        return list(dict.fromkeys(folder / ".gemini" for folder in (*above, home)))
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions, project by project."""
+        sessions: dict[str, list[Path]] = {}
+        for project in subfolders(root / "tmp"):
+            for entry in files.walk(str(project / "chats"), 0):
+                if _NAME.fullmatch(entry.name) and (session := _session_of(entry.path)):
+                    sessions.setdefault(session, []).append(Path(entry.path))
+        for session, logs in sorted(sessions.items()):
+            yield _source(session, logs, str(root))
+
+    def at(self, path: Path) -> Source | None:
+        """Return the session that a log belongs to: its own, or that of a subagent."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
+        if path.suffix != _LOG or path.is_symlink() or not path.is_file():
+            return None
+        session = _session_of(str(path))
+        if session is None:
+            return None
+        root = _root_of(path)
+        for source in self.find(root) if root is not None else ():
+            if any(file.path == str(path) for file in source.files):
+                return source
+        return _source(session, [path], str(root or path.parent))
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor; the project is looked up when there is something."""
+        from thence.agents.gemini.messages import Messages, is_record
+
+        batch = files.read(source, cursor, Messages, is_record=is_record)
+        if batch.events and (project := _project_of(source)) is not None:
+            batch.events.append(project)
+        return batch
+
+    def keeps_days(self, root: Path) -> int | None:
+        """Return after how many days the client deletes a session."""
+        general = fields(files.document(str(root / "settings.json")).get("general"))
+        retention = fields(general.get("sessionRetention"))
+        if retention.get("enabled") is False:
+            return None
+        age = _AGE.fullmatch(text(retention.get("maxAge")) or "")
+        return int(int(age[1]) * _DAYS[age[2]]) if age else KEPT_DAYS
+
+
+def _session_of(path: str) -> str | None:
+    """Return the id in the first line of a log; None if it is none of Gemini CLI's."""
+    start = files.start_of(path, _HEAD_BYTES) or b""
+    try:
+        header = msgspec.json.decode(start.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return None
+    return text(header.get("sessionId")) if _is_header(header) else None
+
+
+def _is_header(value: Record) -> bool:
+    return isinstance(value, dict) and "projectHash" in value and "startTime" in value
+
+
+def _source(session: str, logs: list[Path], root: str) -> Source:
+    """Return a session: its logs, and those of its subagents."""
+    own: dict[str, File] = {}
+    for log in logs:
+        key = log.name.removesuffix(_LOG)
+        while key in own:
+            key = f"{key}@{log.parent.parent.name}"
+        own[key] = File(str(log), key)
+    if _ID.fullmatch(session):  # as a name of a folder it is what the log says
+        for folder in dict.fromkeys(log.parent for log in logs):
+            for entry in files.walk(str(folder / session), 0):
+                if entry.name.endswith(_LOG):
+                    agent = entry.name.removesuffix(_LOG)
+                    file = File(entry.path, f"side/{agent}", f"agent:{agent}")
+                    own.setdefault(file.key, file)
+    return Source(Gemini.name, session, tuple(own[key] for key in sorted(own)), root)
+
+
+def _root_of(path: Path) -> Path | None:
+    """Return the client's folder for one of its logs; None for a log that lies elsewhere."""
+    for above in path.parents[:5]:
+        if above.name == "tmp" and path.is_relative_to(above):
+            return above.parent
+    return None
+
+
+def _project_of(source: Source) -> Fact | None:
+    """Return the folder of the project, as the client noted it beside the logs."""
+    main = next((file for file in source.files if file.channel == "main"), None)
+    if main is None:
+        return None
+    raw = files.read_small(str(Path(main.path).parent.parent / _PROJECT), _HEAD_BYTES)
+    cwd = raw.decode("utf-8", "replace").strip() if raw else ""
+    if not cwd:
+        return None
+    node = Node(f"{_PROJECT}#{source.session}", flags=Is.INTERNAL)
+    return Fact(node, _PROJECT, file=_PROJECT, about={"cwd": cwd})

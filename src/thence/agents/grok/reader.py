@@ -1,0 +1,203 @@
+"""Sessions of Grok's command line client ("Grok Build").
+
+A session is a folder: `updates.jsonl` is its log, the files beside it say more about it. Other
+tools keep their own things in `~/.grok`; what does not have this layout is not claimed. The
+client deletes nothing by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+
+from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents.grok.chat import ChatLog, Mirror
+from thence.agents.grok.folder import LOG, is_session, names, source_of, within
+from thence.agents.grok.reading import text
+from thence.agents.grok.sides import (
+    Child,
+    ChildUsage,
+    Context,
+    RewindPoints,
+    Signals,
+    Summary,
+    Telemetry,
+    UsageDocument,
+)
+from thence.agents.grok.updates import Updates
+from thence.format import codec
+from thence.format.facts import Block
+from thence.format.records import JSON
+
+UP = 4
+"""How many folders above a file its session is looked for."""
+
+SPILLED = 4 << 20
+"""How much of a command's whole output is read, in bytes."""
+
+_ROWS = {"system", "user", "assistant", "reasoning", "tool_result", "backend_tool_call", "tool"}
+_READERS: dict[str, files.Opened] = {
+    "2-events": Telemetry,
+    "3-rewind": RewindPoints,
+    "4-chat": Mirror,
+    "5-summary": Summary,
+    "6-usage": UsageDocument,
+    "7-signals": Signals,
+    "8-context": Context,
+}
+
+
+class Grok:
+    """The reader."""
+
+    name = "grok"
+    looks_for = "sessions/*/ID"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """`$GROK_HOME` and `~/.grok`."""
+        told = env.get("GROK_HOME")
+        found = [Path(told)] if told else []
+        return list(dict.fromkeys([*found, home / ".grok"]))
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Find all sessions, project by project."""
+        base = _sessions(root)
+        for group in names(base, may_be_link=True):
+            for name in names(base / group):
+                if is_session(base / group / name):
+                    yield source_of(base / group / name, str(root))
+
+    def at(self, path: Path) -> Source | None:
+        """Give the session of a folder, or of any file in it."""
+        folder = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
+        for place in (folder, *folder.parents[: UP - 1]):
+            if not place.is_symlink() and place.is_dir() and is_session(place):
+                above = place.parent.parent
+                return source_of(place, str(above.parent) if above.name == "sessions" else "")
+        return None
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new."""
+        return files.read(source, cursor, _opened, is_record=_is_record)
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Tell which sessions are open: those whose process still runs."""
+        raw = files.read_small(str(root / "active_sessions.json"))
+        try:
+            rows = msgspec.json.decode(raw) if raw else []
+        except (ValueError, RecursionError):
+            return
+        for row in rows if isinstance(rows, list) else ():
+            session = text(row.get("session_id")) if isinstance(row, dict) else None
+            if session is None or not _runs(row.get("pid")):
+                continue
+            since = text(row.get("started_at")) or text(row.get("opened_at"))
+            yield Live(session, row["pid"], "running", None, text(row.get("cwd")), since)
+
+    def prompts(self, root: Path) -> Iterator[Prompt]:
+        """Give the prompts of all projects; commands to the client are not among them."""
+        base = _sessions(root)
+        found: list[Prompt] = []
+        for group in names(base, may_be_link=True):
+            path = within(base / group, "prompt_history.jsonl")
+            if path is not None:
+                found += _prompts(path, _cwd(base / group))
+        yield from sorted(found, key=lambda prompt: prompt.ts or "")
+
+    def keeps_days(self, _root: Path) -> int | None:
+        """It keeps sessions for ever."""
+        return None
+
+
+def spilled(source: Source, call: str, limit: int = SPILLED) -> bytes | None:
+    """Read the whole output of a command from the session's own folder, up to a limit."""
+    path = _output_of(source, call)
+    if path is None:
+        return None
+    try:
+        handle = files.open_regular(str(path))
+    except OSError:
+        return None
+    try:
+        return files.Plain(handle).piece(0, limit)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+
+
+def side_file(source: Source, call: Block, _result: Block) -> str | None:
+    """Return the path of the file with the whole output of a call; None when there is none."""
+    path = _output_of(source, call.call or "")
+    return str(path) if path is not None else None
+
+
+def _output_of(source: Source, call: str) -> Path | None:
+    if not source.files:
+        return None
+    return within(Path(source.files[0].path).parent, "terminal", f"{call}.log")
+
+
+def _sessions(root: Path) -> Path:
+    return root if root.name == "sessions" else root / "sessions"
+
+
+def _opened(source: Source, file: File, mark: Mark) -> files.Records:
+    if file.key == "1-log":
+        is_log = Path(file.path).name == LOG
+        return Updates(source, file, mark) if is_log else ChatLog(source, file, mark)
+    if file.key.startswith("9-child-"):
+        return Child(source, file, mark)
+    return _READERS.get(file.key, ChildUsage)(source, file, mark)
+
+
+def _is_record(value: dict[str, JSON]) -> bool:
+    """Whether an object found in a damaged line is a record of one of these files."""
+    if "method" in value or "prompt_index" in value:
+        return "params" in value or "created_at" in value
+    if "ts" in value:
+        return isinstance(value.get("type"), str)
+    kind = value.get("type", value.get("role"))
+    return isinstance(kind, str) and kind in _ROWS and ("content" in value or "summary" in value)
+
+
+def _runs(pid: JSON) -> bool:
+    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's process: it runs
+        return True
+    return True
+
+
+def _prompts(path: Path, cwd: str) -> Iterator[Prompt]:
+    try:
+        handle = files.open_regular(str(path))
+    except OSError:
+        return
+    try:
+        for found in codec.objects(files.Plain(handle).chunks(0)):
+            if isinstance(found, codec.Found) and (said := text(found.value.get("prompt"))):
+                value = found.value
+                when, session = text(value.get("timestamp")), text(value.get("session_id"))
+                yield Prompt(said, when, session, cwd)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+def _cwd(group: Path) -> str:
+    """The project a folder is for: words for the eye, never a path to go to."""
+    told = within(group, ".cwd")
+    raw = files.read_small(str(told), 1 << 16) if told else None
+    if raw:
+        return raw.decode("utf-8", "replace").strip()
+    return unquote(group.name, errors="replace")

@@ -1,0 +1,147 @@
+"""A session of another agent as pi writes its own: one log, below the folder of its project.
+
+A linear tree of entries. Every answer names an API, a provider and a model, which the client needs
+to read it: those of the user's settings. Nothing was paid here, so usage is zero. Each entry says
+whose it is; the client passes over what it does not know. Tried with version 0.74.2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from thence.agents.handoffs import Bound, Settings, Writer
+from thence.format.facts import RECORDED
+from thence.format.records import JSON, blocks, word
+
+API: Final = "openai-completions"
+PROVIDER, MODEL = "thence", "handed-over"
+"""What stands for a model that nobody named; the client then takes its usual one."""
+_NO_USAGE: Final = {
+    **dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "totalTokens"), 0),
+    "cost": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "total"), 0),
+}
+
+
+def folder_name(cwd: str) -> str:
+    """Return the name of a project's folder, as the client spells it."""
+    return "--" + cwd.removeprefix("/").replace("/", "-").replace(":", "-") + "--"
+
+
+def files(bound: Bound) -> dict[str, list[JSON]]:
+    """Return the file of a session, by its place below the client's folder."""
+    stamp = bound.time(0).replace(":", "-").replace(".", "-")
+    return {
+        f"sessions/{folder_name(bound.cwd)}/{stamp}_{bound.session}.jsonl": list(_entries(bound))
+    }
+
+
+def settings(root: Path) -> Settings:
+    """Return the provider and the model of the client's settings."""
+    try:
+        named: JSON = json.loads((root / "settings.json").read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return Settings()
+    if not isinstance(named, dict):
+        return Settings()
+    return Settings(word(named.get("defaultModel")) or None, word(named.get("defaultProvider")))
+
+
+def _entries(bound: Bound) -> Iterator[JSON]:
+    start = bound.time(0)
+    header = {"type": "session", "version": 3, "id": bound.session, "timestamp": start}
+    yield {**header, "cwd": bound.cwd, "thenceHandoff": bound.provenance}
+    parent: str | None = None
+    tools = {
+        block["id"]: block["name"]
+        for message in bound.messages
+        for block in blocks(message["content"])
+        if block.get("type") == "tool_use"
+    }
+    said = [entry for message in bound.messages for entry in _said(bound, message, tools)]
+    if bound.title:
+        said.append({"type": "session_info", "name": bound.title})
+    for number, entry in enumerate(said):
+        name = blake2b(f"{bound.session}:{number}".encode(), digest_size=4).hexdigest()
+        place = {"id": name, "parentId": parent, "timestamp": bound.time(number)}
+        yield {**entry, **place, "handedFrom": bound.provenance["from"]}
+        parent = name
+
+
+def _said(bound: Bound, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
+    """Yield the entries of one message."""
+    given = blocks(message["content"])
+    if message["role"] == "assistant":
+        yield _message(bound, _answer(bound, given))
+        return
+    for kind, run in groupby(given, key=_sort):
+        if kind == "words":
+            yield _message(bound, {"role": "user", "content": _parts(run)})
+        for block in run if kind != "words" else ():
+            if kind == "result":
+                yield _message(bound, _result(block, tools))
+            else:  # the model sees it; it is no prompt of the user's
+                custom = {"type": "custom_message", "customType": "thence", "display": True}
+                yield {**custom, "content": block["text"]}
+
+
+def _sort(block: JSON) -> str:
+    if block.get("type") == "tool_result":
+        return "result"
+    return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
+
+
+def _message(bound: Bound, message: JSON) -> JSON:
+    return {
+        "type": "message",
+        "message": {**message, "timestamp": int(bound.at.timestamp() * 1000)},
+    }
+
+
+def _answer(bound: Bound, given: list[JSON]) -> JSON:
+    is_call = any(block.get("type") == "tool_use" for block in given)
+    return {
+        "role": "assistant",
+        "content": [_spoken(block) for block in given],
+        "api": API,
+        "provider": bound.provider or PROVIDER,
+        "model": bound.model or MODEL,
+        "usage": _NO_USAGE,
+        "stopReason": "toolUse" if is_call else "stop",
+    }
+
+
+def _spoken(block: JSON) -> JSON:
+    if block.get("type") == "tool_use":
+        arguments = {"name": block["name"], "arguments": block["input"]}
+        return {"type": "toolCall", "id": block["id"], **arguments}
+    return {"type": "text", "text": word(block.get("text"))}
+
+
+def _result(block: JSON, tools: dict[str, str]) -> JSON:
+    call = block["tool_use_id"]
+    named = {"toolCallId": call, "toolName": tools.get(call, "")}
+    content = _parts(blocks(block.get("content"))) or [{"type": "text", "text": ""}]
+    is_error = block.get("is_error") is True
+    return {"role": "toolResult", **named, "content": content, "isError": is_error}
+
+
+def _parts(given: Iterable[JSON]) -> list[JSON]:
+    return [_part(block) for block in given]
+
+
+def _part(block: JSON) -> JSON:
+    source = block.get("source")
+    if block.get("type") != "image" or not isinstance(source, dict):
+        return {"type": "text", "text": word(block.get("text"))}
+    if source.get("type") == "url":  # there is no room for an address
+        return {"type": "text", "text": f"[image: {word(source.get('url'))}]"}
+    data, media = word(source.get("data")), word(source.get("media_type"))
+    return {"type": "image", "data": data, "mimeType": media}
+
+
+WRITER: Final = Writer(files, settings=settings, takes_failures=True)

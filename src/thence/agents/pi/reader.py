@@ -1,0 +1,97 @@
+"""Sessions of pi: one log per session, a tree of entries.
+
+Logs lie in `sessions/<folder of the project>/<time>_<uuid>.jsonl`, or flat in a folder of the
+user's own. The uuid in the name is the session. A log appears with the first answer of the model:
+a prompt that was never answered leaves nothing. `auth.json`, `models.json` and `settings.json`
+are never opened. pi deletes nothing by itself and does not list running sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from thence.agents import Batch, Cursor, Source, files
+from thence.agents.pi.names import session_in
+from thence.agents.records import (
+    QuietAgent,
+    Record,
+    first_records,
+    named_sources,
+    roots_of,
+    text,
+)
+
+SESSIONS = "sessions"
+
+_DEPTH = 2
+
+
+class Pi(QuietAgent):
+    """The reader of pi's sessions."""
+
+    name = "pi"
+    looks_for = "sessions/*/TIME_ID.jsonl"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return pi's own folder, and the one that its users may have named for sessions."""
+        usual = roots_of(home, env, "PI_CODING_AGENT_DIR", ".pi/agent")
+        named = env.get("PI_CODING_AGENT_SESSION_DIR")
+        return list(dict.fromkeys([*usual, *([Path(named).expanduser()] if named else [])]))
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions below pi's folder, or in a folder of logs."""
+        base = root / SESSIONS
+        found = list(_logs(base, _DEPTH)) if base.is_dir() else list(_logs(root, _DEPTH - 1))
+        return named_sources(self.name, found, str(root))
+
+    def at(self, path: Path) -> Source | None:
+        """Return the session that a log belongs to, wherever it lies."""
+        if path.suffix != ".jsonl" or path.is_symlink() or not path.is_file():
+            return None
+        if not any(map(_is_header, first_records(str(path))[:1])):
+            return None
+        root = _root_of(path)
+        session = _session_of(path)
+        if root is not None:
+            for source in self.find(root):
+                if source.session == session and any(f.path == str(path) for f in source.files):
+                    return source
+        return next(named_sources(self.name, [(session, str(path))], str(root or path.parent)))
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor."""
+        from thence.agents.pi.entries import Entries, is_record
+
+        return files.read(source, cursor, Entries, is_record=is_record)
+
+
+def _logs(folder: Path, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield session and path of each log in a folder; names decide, else the first line."""
+    for entry in files.walk(str(folder), depth):
+        if not entry.name.endswith(".jsonl"):
+            continue
+        if session_in(entry.name) or any(map(_is_header, first_records(entry.path)[:1])):
+            yield _session_of(Path(entry.path)), entry.path
+
+
+def _session_of(path: Path) -> str:
+    if named := session_in(path.name):
+        return named
+    header = next(iter(first_records(str(path))), {})
+    return text(header.get("id")) or path.stem
+
+
+def _is_header(value: Record) -> bool:
+    """Return whether a record is the first one of a log of pi's."""
+    if value.get("type") != "session" or not isinstance(value.get("timestamp"), str):
+        return False
+    return isinstance(value.get("cwd"), str) or isinstance(value.get("id"), str)
+
+
+def _root_of(path: Path) -> Path | None:
+    """Return pi's folder for one of its logs; of a log elsewhere the folder it lies in."""
+    for above in path.parents[: _DEPTH + 1]:
+        if above.name == SESSIONS:
+            return above.parent
+    return path.parent

@@ -1,0 +1,111 @@
+"""A session of another agent as Qwen Code writes its own: one log, in the folder of its project.
+
+A linear chain of records, all marked by the client's own word for a copy, so that they count where
+they were said. No usage: nothing was paid here. Tried with version 0.24.4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from thence.agents.handoffs import Bound, Writer
+from thence.format.facts import RECORDED
+from thence.format.records import JSON, blocks, text_of, word
+
+LIKE: Final = "0.24.4"
+"""The version whose records these are."""
+
+
+def files(bound: Bound) -> dict[str, list[JSON]]:
+    """Return the file of a session, by its place below the client's folder."""
+    project = re.sub(r"[^A-Za-z0-9]", "-", bound.cwd)
+    return {f"projects/{project}/chats/{bound.session}.jsonl": list(_records(bound))}
+
+
+def _records(bound: Bound) -> Iterator[JSON]:
+    uid, event = bound.provenance["from"], bound.provenance["event"]
+    origin = {"sessionId": uid.partition(":")[2], "from": uid, "event": event}
+    tools = {
+        block["id"]: block["name"]
+        for message in bound.messages
+        for block in blocks(message["content"])
+        if block.get("type") == "tool_use"
+    }
+    said = [one for message in bound.messages for one in _said(bound, message, tools)]
+    parent: str | None = None
+    for number, record in enumerate(said):
+        name = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{number}"))
+        yield {
+            "uuid": name,
+            "parentUuid": parent,
+            "sessionId": bound.session,
+            "timestamp": bound.time(number),
+            "cwd": bound.cwd,
+            "version": LIKE,
+            **({"gitBranch": bound.git_branch} if bound.git_branch else {}),
+            **record,
+            "forkedFrom": origin,
+        }
+        parent = name
+
+
+def _said(bound: Bound, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
+    """Yield the records of one message, without their frame."""
+    given = blocks(message["content"])
+    if message["role"] == "assistant":
+        model = {"model": bound.model} if bound.model else {}
+        parts = [_spoken(block) for block in given]
+        yield {"type": "assistant", "provenance": "assistant_output", **model} | _message(
+            "model", parts
+        )
+        return
+    for kind, run in groupby(given, key=_sort):
+        if kind == "tool_result":
+            yield from (_result(block, tools) for block in run)
+        else:
+            yield {"type": "user", "provenance": kind} | _message("user", _texts(run))
+
+
+def _sort(block: JSON) -> str:
+    """Return where a block comes from, in the client's words: a prompt is `real_user`."""
+    if block.get("type") == "tool_result":
+        return "tool_result"
+    return "system" if word(block.get("text")).startswith(RECORDED) else "real_user"
+
+
+def _message(role: str, parts: list[JSON]) -> JSON:
+    return {"message": {"role": role, "parts": parts}}
+
+
+def _texts(run: Iterable[JSON]) -> list[JSON]:
+    return [{"text": word(block.get("text"))} for block in run]
+
+
+def _spoken(block: JSON) -> JSON:
+    if block.get("type") == "tool_use":
+        return {"functionCall": {"id": block["id"], "name": block["name"], "args": block["input"]}}
+    return {"text": word(block.get("text"))}
+
+
+def _result(block: JSON, tools: dict[str, str]) -> JSON:
+    call, text = block["tool_use_id"], text_of(block.get("content"))
+    is_error = block.get("is_error") is True
+    response = {
+        "id": call,
+        "name": tools.get(call, ""),
+        "response": {"error" if is_error else "output": text},
+    }
+    ended = {"callId": call, "status": "error" if is_error else "success", "resultDisplay": text}
+    return {
+        "type": "tool_result",
+        "provenance": "tool_result",
+        **_message("user", [{"functionResponse": response}]),
+        "toolCallResult": ended,
+    }
+
+
+WRITER: Final = Writer(files, needs_uuid4=True, takes=(), takes_failures=True)

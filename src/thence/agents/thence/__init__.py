@@ -1,0 +1,1 @@
+"""Our own journal, an agent like the others: `profile` says what there is of it."""

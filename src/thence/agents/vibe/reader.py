@@ -1,0 +1,70 @@
+"""Sessions of Mistral Vibe 3: a folder each, with a snapshot per turn and a journal since.
+
+`logs/session/unified/<uuid>/CURRENT` names the snapshot in `generations/`, whose lists lie in
+`chunks/`; `journal/` has what came after it. At the end of a turn the client writes a new snapshot
+and drops the journal. `meta.json` has folder and title. Settings and credentials are never opened.
+Vibe deletes no session by age and does not list running ones. Those of Vibe 1 and 2 are not read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from thence.agents import Batch, Cursor, File, Source, files
+from thence.agents.records import QuietAgent, roots_of, subfolders
+
+CURRENT, CARD, JOURNAL = "CURRENT", "meta.json", "journal"
+SESSIONS = Path("logs", "session", "unified")
+
+_DEPTH = 3  # folders that a file of a session lies in
+
+
+class Vibe(QuietAgent):
+    """The reader of Mistral Vibe's sessions."""
+
+    name = "vibe"
+    looks_for = "logs/session/unified/ID/CURRENT"
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return the folder that the variable names, and the usual one."""
+        return roots_of(home, env, "VIBE_HOME", ".vibe")
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions."""
+        for folder in subfolders(root / SESSIONS):
+            if (source := _source(folder, str(root))) is not None:
+                yield source
+
+    def at(self, path: Path) -> Source | None:
+        """Return the session of a folder, or of a file in it."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
+        if path.is_symlink():
+            return None
+        for folder in (path, *path.parents[:_DEPTH]):
+            above = folder.parents
+            is_usual = above[0].parts[-len(SESSIONS.parts) :] == SESSIONS.parts if above else False
+            root = above[len(SESSIONS.parts)] if is_usual else folder.parent
+            if (source := _source(folder, str(root))) is not None:
+                return source
+        return None
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor."""
+        from thence.agents.vibe.entries import opener
+
+        return files.read(source, cursor, opener())
+
+
+def _source(folder: Path, root: str) -> Source | None:
+    """Return the session in a folder: what was said, its card, and its total."""
+    current, card = folder / CURRENT, folder / CARD
+    if current.is_symlink() or not current.is_file():
+        return None
+    journals = tuple(entry.path for entry in files.walk(str(folder / JOURNAL), 0))
+    own = [File(str(current), "main", whole=True, beside=journals)]
+    if card.is_file() and not card.is_symlink():
+        own.append(File(str(card), "state", whole=True))
+    own.append(File(str(current), "total", whole=True, beside=journals))
+    return Source(Vibe.name, folder.name, tuple(own), root)
