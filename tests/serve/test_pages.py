@@ -259,6 +259,7 @@ def test_a_long_session_comes_as_one_reads_on(browser: Browser, own_house: House
         page = tab.go(f"/sessions/claude:{long.id}")
         rows = page.locator("#thread > .ev[id]")
         assert 200 == rows.count()
+        assert [] == tab.complaints()
         expect(page.locator("#thread > .more-rows")).to_contain_text("100 events after")
         page.locator("#thread > .more-rows").scroll_into_view_if_needed()
         expect(rows).to_have_count(300)
