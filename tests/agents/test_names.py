@@ -16,6 +16,7 @@ OURS = "thence"
 ALLOWED = {
     "cli/exec.py": "an example in its help",
     "cli/search.py": "an example in its help",
+    "serve/list_page.py": "an example in its help",
     "cli/nudge.py": "agents run it as a file, without any import: one runs the hooks of another",
     "format/counts.py": "the words that the contract has for two families of logs",
     "format/wording.py": "a heading that stands in logs",
@@ -26,6 +27,7 @@ ALLOWED = {
 _THEIRS = [agent for agent in agents().values() if agent.name != OURS]
 _SHORT = {agent.name for agent in _THEIRS if len(agent.name) < 3}
 _WORDS = {word for agent in _THEIRS for word in (agent.name, agent.label) if len(word) > 2}
+_WORDS -= {"continue", "Continue"}  # a plain word of English as well
 _NAMED = re.compile(
     rf"(?<![\w/.-])(?:{'|'.join(map(re.escape, sorted(_WORDS)))})(?![\w-])", re.IGNORECASE
 )

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -600,7 +601,7 @@ def journals(store: Store | None) -> Iterator[Finding]:
 
 def other_layouts(known: Mapping[str, Adapter]) -> Iterator[Finding]:
     """Tell of logs in `projects/ID/sessions`, which no client that we know writes."""
-    for root in wiring.roots(known).get("claude", ()):
+    for root in chain.from_iterable(wiring.roots(known).values()):
         logs = sorted(str(path) for path in root.glob("projects/*/sessions/*.jsonl"))
         if logs:
             words = f"{several(len(logs), 'log')} in projects/*/sessions below {tilde(str(root))}"

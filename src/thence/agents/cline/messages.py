@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from thence.agents import File, Mark, Source, files
-from thence.agents.cline.reader import COMPACTION, MESSAGES
+from thence.agents.cline.names import COMPACTION, MESSAGES
 from thence.agents.documents import ListReader, listed, version_name
 from thence.agents.parts import summary_blocks
 from thence.agents.records import (

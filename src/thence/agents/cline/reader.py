@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Live, Source, files
+from thence.agents.cline.names import COMPACTION, MESSAGES
 from thence.agents.records import QuietAgent, is_running, roots_of, subfolders, text
-
-MESSAGES, COMPACTION = ".messages.json", ".compaction.json"
 
 _RUNS_DAYS = 7  # a session that runs was written to in the last days
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from thence.agents import File, Mark, Source, files
-from thence.agents.continue_.reader import LIST
+from thence.agents.continue_.names import LIST
 from thence.agents.documents import ListReader, listed
 from thence.agents.records import (
     Record,

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Source, files
+from thence.agents.continue_.names import LIST
 from thence.agents.records import QuietAgent, roots_of
-
-LIST = "sessions.json"
 
 
 class Continue(QuietAgent):

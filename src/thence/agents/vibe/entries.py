@@ -34,7 +34,7 @@ from thence.agents.records import (
     thought,
     usage_with_cache,
 )
-from thence.agents.vibe.reader import CARD, JOURNAL
+from thence.agents.vibe.names import CARD, JOURNAL
 from thence.format import codec
 from thence.format.codec import Found
 from thence.format.facts import Block, Edge, Fact, Told

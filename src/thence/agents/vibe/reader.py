@@ -14,8 +14,8 @@ from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Source, files
 from thence.agents.records import QuietAgent, roots_of, subfolders
+from thence.agents.vibe.names import CARD, CURRENT, JOURNAL
 
-CURRENT, CARD, JOURNAL = "CURRENT", "meta.json", "journal"
 SESSIONS = Path("logs", "session", "unified")
 
 _DEPTH = 3  # folders that a file of a session lies in

@@ -1,0 +1,5 @@
+"""Names that Continue gives to its files and lists."""
+
+from __future__ import annotations
+
+LIST = "sessions.json"
