@@ -28,7 +28,7 @@ from thence.format.facts import Block, Edge, Fact, is_line_name
 from thence.format.graph import State
 from thence.format.kinds import tool_kind
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
-from thence.format.normal import Session, SessionEvent, event_ids, implied_bits, in_order
+from thence.format.normal import Session, SessionEvent, event_ids, in_order
 from thence.format.records import JSON, Usage
 from thence.format.sealing import (
     OFF_LINE,
@@ -41,6 +41,7 @@ from thence.format.sealing import (
     may_seal,
     named_by,
 )
+from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
 from thence.format.whole import (
     NEVER_BILLED,
     UNDERSTATED,
@@ -53,7 +54,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 5
+VERSION = 6
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -113,10 +114,6 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     """Events of each subagent, book-keeping left out."""
 
 
-Row = tuple[str | None, str, str, str | None, int, int]
-"""What of an event may change: time, kind, state, tool, tokens, and the kinds derived from it."""
-
-
 class FoldState(msgspec.Struct, omit_defaults=True):
     """All that a fold needs to go on; plain data of bounded size."""
 
@@ -127,8 +124,8 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     """The window, as the readers give facts, without payloads."""
     anchors: list[Fact] = []
     """Per log the sealed record that the window continues."""
-    rows: dict[int, Row] = {}
-    """Events of the window as last returned."""
+    rows: dict[int, int] = {}
+    """Fingerprints of the events of the window as last returned, by their ids."""
     sealed: Sums = Sums()
     ongoing: joins.Ongoing = joins.Ongoing()
     """What the sealed part leaves for derived events of the window."""
@@ -163,8 +160,8 @@ class Delta(msgspec.Struct):
     """New ones, in reading order."""
     altered: list[SessionEvent]
     vanished: list[int]
-    implied: dict[int, int]
-    """The kinds of what is derived from events of the window, as `normal.implied_bits`."""
+    rows: dict[int, StoredEvent]
+    """All events of the window with what was derived of them, by their ids."""
     sums: Sums
     session: Session
     title: str | None
@@ -229,12 +226,20 @@ class Fold:
             torn=torn,
         )
         view = View(whole, {fact.node.id for fact in state.anchors})
-        implied = implied_bits(self._derived(view))
-        after, sealed = self._seal(view, window, implied)
+        rows = self._rows(view)
+        prints = {at: fingerprint(row) for at, row in rows.items()}
+        after, sealed = self._seal(view, window, prints)
         after.repeats, after.since = repeats, state.since
-        delta = self._delta(view, facts, after, sealed, implied)
+        delta = self._delta(view, facts, after, sealed, rows, prints)
         self.state = after
         return delta
+
+    def _rows(self, view: View) -> dict[int, StoredEvent]:
+        """Return the events of the window with what is derived of them."""
+        whole = view.whole
+        places = [(whole.facts[place], view.events[place]) for place in view.own]
+        places += gone_places(whole, view.rewritten)
+        return stored_events(places, whole.calls, whole.bills, self._derived(view))
 
     def _derived(self, view: View) -> list[SessionEvent]:
         """Return the events that are derived from those of the window.
@@ -311,12 +316,13 @@ class Fold:
         new: Sequence[Fact],
         after: FoldState,
         sealed: Collection[int],
-        implied: dict[int, int],
+        rows: dict[int, StoredEvent],
+        prints: Mapping[int, int],
     ) -> Delta:
         """Return what changed; `sealed` are the places that this step has sealed."""
         state, whole = self.state, view.whole
-        rows = {event.event_id: event for place in view.own for event in view.events[place]}
-        rows |= {event.event_id: event for event in view.rewritten}
+        events = {event.event_id: event for place in view.own for event in view.events[place]}
+        events |= {event.event_id: event for event in view.rewritten}
         before = state.rows
         left = [place for place in view.own if place not in sealed]
         rewritten = () if sealed else view.rewritten
@@ -326,12 +332,10 @@ class Fold:
         gone = [event for place in sorted(sealed) for event in view.events[place]]
         gone += view.rewritten if sealed else ()
         return Delta(
-            [event for event in in_order(rows.values()) if event.event_id not in before],
-            [e for at, e in rows.items() if at in before and before[at] != row_of(e, implied)]
-            if before
-            else [],
-            [at for at in before if at not in rows],
-            implied,
+            [event for event in in_order(events.values()) if event.event_id not in before],
+            [e for at, e in events.items() if at in before and before[at] != prints[at]],
+            [at for at in before if at not in events],
+            rows,
             sums,
             _session(self.uid, sums),
             self._title(sums, view),
@@ -339,7 +343,7 @@ class Fold:
             list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
             _about(sums),
             _lower_bound(sums, view),
-            _bills_on(whole, (event for at in after.rows if (event := rows.get(at)))),
+            _bills_on(whole, (event for at in after.rows if (event := events.get(at)))),
             _bills_on(whole, gone),
             not before or all(fact.file >= state.last_file for fact in new if fact.blocks),
             whole,
@@ -358,7 +362,7 @@ class Fold:
     # -- sealing ------------------------------------------------------------------------
 
     def _seal(
-        self, view: View, window: list[Fact], implied: Mapping[int, int]
+        self, view: View, window: list[Fact], prints: Mapping[int, int]
     ) -> tuple[FoldState, set[int]]:
         """Seal what nothing can reach any more; return the new state and the places sealed."""
         state = self.state
@@ -400,7 +404,7 @@ class Fold:
         out.anchors = [_carry(anchor, out) for anchor in out.anchors]
         left = [event for place in view.own if place not in sealed for event in view.events[place]]
         left += () if cuts else view.rewritten
-        out.rows = {event.event_id: row_of(event, implied) for event in left}
+        out.rows = {event.event_id: prints[event.event_id] for event in left}
         return out, sealed
 
 
@@ -453,13 +457,6 @@ def is_resumable(state: FoldState) -> bool:
         and not any(map(place_of, state.lines))
         and not any(f.piece is not None or f.turn_bill is not None for f in state.facts)
     )
-
-
-def row_of(event: SessionEvent, implied: Mapping[int, int]) -> Row:
-    """Return what of an event may change when the session grows."""
-    state = event.state.value if event.state else ""
-    kinds = implied.get(event.event_id, 0)
-    return event.ts, event.kind, state, event.tool, event.tokens, kinds
 
 
 def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.Ongoing:
