@@ -15,7 +15,6 @@ from thence.agents import adapters, packages
 from thence.agents.packages import entry_points
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
-from thence.format.normal import KINDS
 from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory import digest as module
@@ -181,16 +180,6 @@ def test_files_are_told_as_seen_from_the_sessions_folder() -> None:
     assert "a/b.py" == relative("/w/x/a/b.py", "/w/x/")
     assert "a/b.py" == relative("./a/b.py", "/w/x")
     assert "/w/xy/b.py" == relative("/w/xy/b.py", "/w/x")
-
-
-def test_derived_events_become_rows() -> None:
-    """Test runs, edits and retries are events of the store, without tokens and payload."""
-    whole = Whole(UID, shipped())
-    rows = digest(whole, row_of(whole)).events
-
-    assert len(whole.derived) == len(rows)
-    assert {0} == {row.tokens for row in rows}
-    assert "test_run" in {KINDS[row.kind] for row in rows}
 
 
 def test_a_subagent_is_told_apart() -> None:

@@ -178,7 +178,7 @@ def test_a_damaged_or_strange_export_is_made_anew(kept: Path, tmp_path: Path) ->
     exported(kept, out)
     whole = manifest(out)
     rows = tables(out)
-    for body in (b"", b"[]", (out / MANIFEST).read_bytes().replace(b'"schema": 1', b'"schema": 0')):
+    for body in (b"", b"[]", (out / MANIFEST).read_bytes().replace(b'"schema": 2', b'"schema": 0')):
         (out / MANIFEST).write_bytes(body)
 
         assert exported(kept, out).whole

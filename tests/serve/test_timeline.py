@@ -40,9 +40,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
             made = timeline.continued(window_of(uid, grown.state), grown.state)
         out["continued" if made is not None else "anew"] += 1
         if made is not None:
-            assert anew.events == made.events
             assert (anew.line, anew.seen) == (list(made.line), list(made.seen))
-            assert (anew.outcomes, anew.agents) == (made.outcomes, made.agents)
         timeline = made or anew
     return out
 
@@ -90,6 +88,7 @@ def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
         house.swept()
         uid = f"claude:{script.session}"
         before = ask_events(house.desk, uid=uid, limit=20)
+        api.chain.fn(house.desk, uid=uid, limit=20)
         name = before.events[0].name
         grow_log(house.homes.claude, script)
         house.swept()

@@ -68,7 +68,7 @@ def command(
         message = "give the id of a session or the path of its file, or --sample"
         raise click.UsageError(message)
     from thence.cli.kept import around as near
-    from thence.cli.kept import end_of, named
+    from thence.cli.kept import end_of, named, seqs_of
 
     loaded = _sample() if path is None else named(path)
     every = branch == "all"
@@ -76,7 +76,7 @@ def command(
     if form == "messages":
         say(as_json(loaded.whole.messages(orphans, to=to).messages))
     elif form == "events" or (json and form == "text"):
-        say(as_json(events(loaded)))
+        say(as_json(events(loaded, seqs_of(path))))
     else:
         zone = present(utc=utc).tzinfo or UTC
         if form == "text":
@@ -109,7 +109,7 @@ def _sample() -> Loaded:
         return load(path)
 
 
-def events(loaded: Loaded) -> JSON:
+def events(loaded: Loaded, seqs: dict[int, int] | None = None) -> JSON:
     """Give every event with its number and state, those derived from them, and what was found."""
     from collections import Counter
 
@@ -129,5 +129,5 @@ def events(loaded: Loaded) -> JSON:
         "notes": _notes(loaded),
         "skipped": loaded.skipped,
         "notices": notices(loaded),
-        "events": numbered([*whole.events, *whole.derived]),
+        "events": numbered([*whole.events, *whole.derived], seqs),
     }

@@ -230,7 +230,7 @@ class Fold:
         prints = {at: fingerprint(row) for at, row in rows.items()}
         after, sealed = self._seal(view, window, prints)
         after.repeats, after.since = repeats, state.since
-        delta = self._delta(view, facts, after, sealed, rows, prints)
+        delta = self._delta(view, facts, after, sealed, (rows, prints))
         self.state = after
         return delta
 
@@ -316,10 +316,13 @@ class Fold:
         new: Sequence[Fact],
         after: FoldState,
         sealed: Collection[int],
-        rows: dict[int, StoredEvent],
-        prints: Mapping[int, int],
+        evaluated: tuple[dict[int, StoredEvent], Mapping[int, int]],
     ) -> Delta:
-        """Return what changed; `sealed` are the places that this step has sealed."""
+        """Return what changed; `sealed` are the places that this step has sealed.
+
+        `evaluated` are the events of the window and their fingerprints.
+        """
+        rows, prints = evaluated
         state, whole = self.state, view.whole
         events = {event.event_id: event for place in view.own for event in view.events[place]}
         events |= {event.event_id: event for event in view.rewritten}
@@ -611,12 +614,12 @@ def add_sums(
         due=due,
         overdue=_distinct(before.overdue, overdue),
         understated=before.understated + len(gather.understated((*own, *own_notes))),
-        channels=_channels(before.channels, events),
+        channels=count_channels(before.channels, events),
     )
 
 
-def _channels(before: Mapping[str, int], events: Iterable[SessionEvent]) -> dict[str, int]:
-    """Return how many events each subagent has."""
+def count_channels(before: Mapping[str, int], events: Iterable[SessionEvent]) -> dict[str, int]:
+    """Return how many events each subagent has, those counted before included."""
     out = dict(before)
     for event in events:
         if event.channel != "main" and event.state is not State.INTERNAL:

@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from thence.format.copies import name_in
 from thence.format.kinds import Effect
 from thence.format.normal import (
     DERIVED,
+    SEQ_STEP,
     Kind,
     SessionEvent,
     derived_id,
+    derived_seq,
+    event_ids,
     in_order,
     kind_bit,
 )
@@ -33,9 +37,6 @@ if TYPE_CHECKING:
     from thence.format.facts import Fact
     from thence.format.joins import Call
     from thence.format.whole import Whole
-
-SEQ_STEP = 16
-"""Between the numbers of two events that were read; more than an event can imply others."""
 
 
 class DerivedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -88,7 +89,7 @@ class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
         """Yield the events that this one implies, numbered after it."""
         base = self.event
         for one in self.derived:
-            seq = None if base.seq is None else base.seq + 1 + DERIVED.index(one.kind)
+            seq = None if base.seq is None else derived_seq(base.seq, one.kind)
             yield SessionEvent(
                 base.session_uid,
                 derived_id(base.session_uid, one.kind, base.event_id),
@@ -136,20 +137,24 @@ def stored_events(
     for fact, events in places:
         for event in events:
             at = event.event_id
-            pair = pairs.get(at)
+            asking = pairs.get(at)
             more = implied.get(at)
             out[at] = StoredEvent(
                 event if event.payload is None else msgspec.structs.replace(event, payload=None),
-                fact.file,
+                name_in(fact.file),
                 fact.line,
-                (pair.result.event_id if pair.result else None) if pair else asked.get(at),
-                pair.effect if pair else _file_effect(fact, event),
-                pair.outcome if pair else None,
+                _result_id(asking) if asking else asked.get(at),
+                asking.effect if asking else _file_effect(fact, event),
+                asking.outcome if asking else None,
                 at in bills,
                 None,
                 tuple(sorted(more, key=_slot)) if more else (),
             )
     return out
+
+
+def _result_id(pair: Call) -> int | None:
+    return pair.result.event_id if pair.result is not None else None
 
 
 def _slot(one: DerivedEvent) -> int:
@@ -196,31 +201,77 @@ def numbered_row(row: StoredEvent, seq: int) -> StoredEvent:
 # -- as bytes -------------------------------------------------------------------------------
 
 _FIELDS = msgspec.structs.fields(SessionEvent)[1:]
-_SEQ = [field.name for field in _FIELDS].index("seq")
-_Values = tuple[tuple(field.type for field in _FIELDS)]  # type: ignore[misc]
+_NAMES = [field.name for field in _FIELDS]
+_ID, _PARENT, _SEQ = (_NAMES.index(name) for name in ("event_id", "parent_id", "seq"))
+_NATIVE, _BLOCK, _REF = (_NAMES.index(name) for name in ("native_id", "block", "payload_ref"))
 _REST = msgspec.structs.fields(StoredEvent)[1:]
-_Stored = tuple[_Values, tuple[tuple(field.type for field in _REST)]]  # type: ignore[valid-type,misc]
+_TICKS = [field.name for field in _REST].index("ticks")
+_AS_BEFORE, _AS_NAMED = -1, -1
+"""In the place of a parent or a number: the event before it; of an id: made of the record's."""
+
 _ENCODER = msgspec.msgpack.Encoder()
-_PAGE = msgspec.msgpack.Decoder(list[_Stored])
 
 
-def encode_events(rows: Iterable[StoredEvent]) -> bytes:
-    """Return events of one session as bytes."""
-    return _ENCODER.encode([_values(row) for row in rows])
+def _decoder() -> msgspec.msgpack.Decoder[list[tuple[tuple[Any, ...], tuple[Any, ...]]]]:
+    """Return what reads rows as `encode_events` writes them: fields in their order."""
+    event = tuple.__class_getitem__(tuple(field.type for field in _FIELDS))
+    rest = tuple.__class_getitem__(tuple(field.type for field in _REST))
+    row: Any = tuple.__class_getitem__((event, rest))
+    return msgspec.msgpack.Decoder(list[row])
+
+
+_DECODER = _decoder()
+
+
+def encode_events(uid: str, rows: Iterable[StoredEvent]) -> bytes:
+    """Return events of one session as bytes; what follows from the others is left out."""
+    name = event_ids(uid)
+    out: list[tuple[list[Any], tuple[Any, ...]]] = []
+    before, last = None, None
+    for row in rows:
+        event, rest = _values(row)
+        at, seq = event[_ID], event[_SEQ]
+        if event[_PARENT] == before and before is not None:
+            event[_PARENT] = _AS_BEFORE
+        if last is not None and seq == last + SEQ_STEP:
+            event[_SEQ] = _AS_BEFORE
+        if name(event[_NATIVE], event[_BLOCK], 0) == at:
+            event[_ID] = _AS_NAMED
+        out.append((event, rest))
+        before, last = at, seq
+    return _ENCODER.encode(out)
 
 
 def decode_events(uid: str, body: bytes) -> list[StoredEvent]:
     """Return the events of a session that `encode_events` was given."""
-    return [StoredEvent(SessionEvent(uid, *event), *rest) for event, rest in _PAGE.decode(body)]
+    name = event_ids(uid)
+    out: list[StoredEvent] = []
+    before, last = 0, 0
+    for values, rest in _DECODER.decode(body):
+        event = list(values)
+        if event[_ID] == _AS_NAMED:
+            event[_ID] = name(event[_NATIVE], event[_BLOCK], 0)
+        if event[_PARENT] == _AS_BEFORE:
+            event[_PARENT] = before
+        if event[_SEQ] == _AS_BEFORE:
+            event[_SEQ] = last + SEQ_STEP
+        before, last = event[_ID], event[_SEQ]
+        out.append(StoredEvent(SessionEvent(uid, *event), *rest))
+    return out
 
 
-def fingerprint(row: StoredEvent) -> int:
-    """Return a hash over all that an event says, its number and its price left out: 63 bits."""
+def fingerprint(row: StoredEvent, *, with_ref: bool = True) -> int:
+    """Return a hash over all that an event says, its number and its price left out: 63 bits.
+
+    Without `with_ref` it is the same wherever the payload lies.
+    """
     event, rest = _values(row)
-    body = _ENCODER.encode(((*event[:_SEQ], None, *event[_SEQ + 1 :]), rest[:6], rest[7:]))
+    event[_SEQ] = None
+    if not with_ref:
+        event[_REF] = None
+    body = _ENCODER.encode((event, rest[:_TICKS], rest[_TICKS + 1 :]))
     return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
 
 
-def _values(row: StoredEvent) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    values = msgspec.structs.astuple(row)
-    return msgspec.structs.astuple(row.event)[1:], values[1:]
+def _values(row: StoredEvent) -> tuple[list[Any], tuple[Any, ...]]:
+    return list(msgspec.structs.astuple(row.event)[1:]), msgspec.structs.astuple(row)[1:]

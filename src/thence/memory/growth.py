@@ -14,21 +14,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from thence.agents import Cursor
+from thence.format import fold as session_fold
 from thence.format import joins
 from thence.format.facts import Block, Edge, Fact, Told
-from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
+from thence.format.fold import (
+    Fold,
+    FoldState,
+    Unfoldable,
+    count_channels,
+    is_resumable,
+)
 from thence.format.lineage import SHARED
-from thence.format.normal import KINDS, SessionEvent, implied_bits, in_order
 from thence.format.records import text_of
+from thence.format.stored import events_of_session
 from thence.format.whole import Whole, prompt_title
+from thence.memory.pages import priced
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
 from thence.memory.store import (
-    STATES,
     Change,
-    EventRow,
     Held,
     NothingStored,
-    Seen,
     SessionRow,
     Spend,
     Tail,
@@ -37,8 +42,6 @@ from thence.memory.store import (
     unpack_facts,
 )
 
-_KIND = {kind: at for at, kind in enumerate(KINDS)}
-_STATE = {state: at for at, state in enumerate(STATES)}
 _OUTCOME_CHARS = 2000  # of a call's outcome that are kept beside its record
 
 
@@ -50,7 +53,6 @@ class Growing:
         self.tail = tail
         self._load = load
         self._bodies: list[bytes] = []
-        self._changes: list[Change] = []
         self._events: set[int] = set()
         self._calls: set[int] = set()
         self._bills: set[str] = set()
@@ -77,32 +79,20 @@ class Growing:
         """Return all of the session: what is stored, and what was read since."""
         stored = self._load()
         tail = self.tail
-        out = stored or Held(tail.row, tail.cursor, [], {})
-        facts = [*out.facts]
+        facts = [*stored.facts] if stored else []
         for body in self._bodies:
             facts += unpack_facts(body)
-        events = dict(out.events)
-        for change in self._changes:
-            events |= {row.event_id: seen_of(row) for row in (*change.events, *change.altered)}
-            for gone in change.vanished:
-                events.pop(gone, None)
-        return Held(
-            *(tail.row, tail.cursor, facts, events),
-            *(tail.replayed, tail.billed, tail.ties, out.foreign),
-        )
+        foreign = stored.foreign if stored else frozenset[int]()
+        return Held(tail.row, tail.cursor, facts, tail.replayed, tail.billed, tail.ties, foreign)
 
     def after(self, tail: Tail, change: Change, facts: Iterable[Fact]) -> Growing:
         """Return the session as it is after a piece that is not stored yet."""
         self.tail = tail
         if change.facts:
             self._bodies.append(change.facts)
-        self._events.update(row.event_id for row in change.events)
+        self._events.update(row.event.event_id for row in change.events)
         self._calls.update(change.calls)
         self._bills.update(fact.usage_key for fact in facts if fact.usage_key is not None)
-        light = [msgspec.structs.replace(row, ref=None) for row in change.events]
-        self._changes.append(
-            Change(change.row, change.cursor, b"", light, change.altered, change.vanished)
-        )
         return self
 
 
@@ -170,20 +160,18 @@ class Growth:
             spend=spend,
             lower_bound=delta.lower_bound,
             states=delta.sums.states,
+            channels=delta.sums.channels,
         )
-        if self._stored is not None:
-            change = diff_rows(delta.events, delta.implied, self._stored, row)
-        else:
-            before = self.grown.tail.row.shuffled if self.grown is not None else False
-            row = msgspec.structs.replace(row, shuffled=before or not delta.in_sequence)
-            change = Change(
-                row,
-                Cursor(),
-                events=[event_row(event, delta.implied) for event in delta.events],
-                altered=[event_row(event, delta.implied) for event in delta.altered],
-                vanished=delta.vanished,
-            )
-        change.spend = spend
+        rows = delta.rows
+        change = Change(
+            row,
+            Cursor(),
+            events=[priced(rows[event.event_id]) for event in delta.events],
+            altered=[priced(rows[event.event_id]) for event in delta.altered],
+            vanished=delta.vanished,
+            spend=spend,
+            rebuilt=self._stored is not None,
+        )
         if self.grown is None or self.rebuilt is not None:
             self.state.since = row.change
         if is_resumable(self.state):
@@ -215,24 +203,6 @@ def _light_state(state: FoldState) -> FoldState:
     return msgspec.structs.replace(state, facts=[light(fact) for fact in state.facts])
 
 
-def diff_rows(
-    events: Sequence[SessionEvent], implied: Mapping[int, int], stored: Held, row: SessionRow
-) -> Change:
-    """Return what changes in the rows of a stored session that was put together anew."""
-    before = stored.events
-    rows = {event.event_id: event_row(event, implied) for event in events}
-    new = [made for at, made in rows.items() if at not in before]
-    stands = [at for at in before if at in rows] + [made.event_id for made in new]
-    shuffled = stored.row.shuffled or stands != list(rows)
-    return Change(
-        msgspec.structs.replace(row, shuffled=shuffled),
-        stored.cursor,
-        events=new,
-        altered=[made for at, made in rows.items() if at in before and before[at] != seen_of(made)],
-        vanished=[at for at in before if at not in rows],
-    )
-
-
 def _summed_row(
     row: SessionRow,
     *,
@@ -244,6 +214,7 @@ def _summed_row(
     spend: Sequence[Spend],
     lower_bound: tuple[str, ...],
     states: Mapping[str, int],
+    channels: Mapping[str, int],
 ) -> SessionRow:
     """Return the row of a session with what its events add up to."""
     ticks: dict[str, int] = {}
@@ -260,12 +231,14 @@ def _summed_row(
         unpriced=sum(part.unpriced for part in spend),
         lower_bound=lower_bound,
         states=dict(states),
+        channels=dict(channels),
         events=sum(states.values()),
+        fold=session_fold.VERSION,
     )
 
 
 def restated(whole: Whole, stored: Held | None, *, row: SessionRow) -> Change:
-    """Return the rows of a session as it stands now: new events, changed states, what it took."""
+    """Return all events of a session as it stands now, and what it took."""
     until = row.carried_until
     spend = spend_of(bills_of(whole.events, whole.bills))
     if until is not None:
@@ -282,13 +255,15 @@ def restated(whole: Whole, stored: Held | None, *, row: SessionRow) -> Change:
         spend=spend,
         lower_bound=tuple(sorted({notice.detail for notice in whole.unbilled})),
         states=states,
+        channels=count_channels({}, whole.events),
     )
-    before = stored or Held(row, Cursor(), [], {})
-    change = diff_rows(in_order(whole.events), implied_bits(whole.derived), before, row)
-    if stored is None:
-        change.row = row
-    change.spend = spend
-    return change
+    return Change(
+        row,
+        stored.cursor if stored else Cursor(),
+        events=[priced(event) for event in events_of_session(whole)],
+        spend=spend,
+        rebuilt=stored is not None,
+    )
 
 
 def distinct_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
@@ -324,23 +299,3 @@ def shortened(status: Told) -> Told:
     if not isinstance(text, str) or (text is status.output and len(text) <= _OUTCOME_CHARS):
         return status
     return msgspec.structs.replace(status, output=text[:_OUTCOME_CHARS])
-
-
-def seen_of(row: EventRow) -> Seen:
-    """Return what of a row may change when the session grows."""
-    return Seen(row.ts, row.kind, row.state, row.tool, row.tokens, row.implied)
-
-
-def event_row(event: SessionEvent, implied: Mapping[int, int] | None = None) -> EventRow:
-    """Give an event as thin as the store keeps it, with the kinds derived from it."""
-    moment = joins.time_of(event.ts)
-    return EventRow(
-        event.event_id,
-        int(moment.timestamp() * 1000) if moment else 0,
-        _KIND[event.kind],
-        _STATE[event.state] if event.state else 0,
-        event.tool,
-        event.tokens,
-        event.payload_ref,
-        implied.get(event.event_id, 0) if implied else 0,
-    )

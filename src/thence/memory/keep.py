@@ -34,6 +34,7 @@ from thence.format.facts import (
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped
 from thence.format.sealing import all_calls
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
@@ -45,7 +46,6 @@ from thence.memory.redact import Redactor
 from thence.memory.search import meta
 from thence.memory.store import (
     Change,
-    EventRow,
     Held,
     Known,
     NothingStored,
@@ -92,6 +92,8 @@ class Kept(msgspec.Struct):
     skipped: list[Skipped] = []
     lines: int = 0
     bytes: int = 0
+
+    new_events: int = 0
 
     @property
     def more(self) -> bool:
@@ -233,6 +235,8 @@ class Keeper:
             )
         change = out.change = self._grown(growth, stored, row)
         change.cursor = self._clean_cursor(batch.cursor)
+        before = grown.tail.row.events if grown is not None else 0
+        out.new_events = max(change.row.events - before, 0)
         if not batch.done:
             tail = growth.tail(change)
             grown = grown or Growing(tail, lambda: None)
@@ -425,10 +429,8 @@ class Keeper:
         if growth.grown is not None:
             names = (fact.node.id for fact in stored.full if fact.blocks)
             change.records = [name for name in names if not is_line_name(name)]
-        events = growth.delta.events
-        wanted = {event.event_id for event in change.events}
-        new = [e for e in events if e.event_id in wanted]
-        change.words = list(_words(growth.uid, new, change.events))
+        # Of a session that was rebuilt the store leaves out what it has already.
+        change.words = list(_words(growth.uid, growth.delta.events, change.events))
         self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
         if growth.grown is not None and growth.grown.tail.state is None:
             # Without a state nobody knows whether the calls of earlier records are there.
@@ -439,9 +441,7 @@ class Keeper:
     def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
         change = restated(whole, held, row=row)
         change.fresh = held is None
-        wanted = {event.event_id for event in change.events}
-        events = [event for event in whole.events if event.event_id in wanted]
-        change.words = list(_words(whole.uid, events, change.events))
+        change.words = list(_words(whole.uid, whole.events, change.events))
         change.claims += _ties(whole.uid, change.row.edges, whole.about)
         return self._measured(change, stored, held.row if held else None)
 
@@ -450,7 +450,12 @@ class Keeper:
         change.facts = stored.body
         change.claims[:0] = claims(stored.full)
         change.calls = sorted(map(call_key, all_calls(stored.full)))
-        text = sum(len(w.body) for w in change.words) + (before.text_bytes if before else 0)
+        text = sum(len(w.body) for w in change.words)
+        if before is not None:
+            new = {fact.node.id for fact in stored.full}
+            added = {row.event.event_id for row in change.events if row.event.native_id in new}
+            text = sum(len(w.body) for w in change.words if w.event_id in added)
+            text += before.text_bytes
         packed = _packed(stored.full) + (before.pack_bytes if before else 0)
         size = packed + int(text * _INDEXED) + _ROW_BYTES * change.row.events
         redacted = dict(Counter(change.row.redacted) + Counter(stored.redacted))
@@ -662,13 +667,15 @@ def _packed(facts: Iterable[Fact]) -> int:
     return sum(int(length) for _, length, start, _ in refs if start == "0")
 
 
-def _words(uid: str, events: Iterable[SessionEvent], rows: Iterable[EventRow]) -> Iterable[Words]:
+def _words(
+    uid: str, events: Iterable[SessionEvent], rows: Iterable[StoredEvent]
+) -> Iterable[Words]:
     """Return the words of events, each with the tokens by which it can be filtered.
 
     What other events can be derived from has tokens without a word, too.
     """
     agent = uid.partition(":")[0]
-    implied = {row.event_id: row.implied for row in rows}
+    implied = {row.event.event_id: row.implied for row in rows}
     for event in events:
         body = ""
         if event.payload is not None:

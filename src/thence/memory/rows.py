@@ -15,10 +15,9 @@ import msgspec
 from thence.agents import Cursor
 from thence.format.facts import Edge
 from thence.format.joins import time_of
-from thence.format.normal import Session, in_order
-from thence.format.whole import Whole
+from thence.format.normal import Session
 from thence.memory.index import time_told
-from thence.memory.store import Change, Digested, Held, Inventory, Known, SessionRow, Spend
+from thence.memory.store import Change, Digested, Inventory, Known, SessionRow, Spend
 
 ROW: Final = msgspec.msgpack.Decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
@@ -41,7 +40,6 @@ PLACES: Final = ("live", "dead", "side")
 NAMES: Final[dict[str, tuple[str, ...]]] = {
     "digests": ("uid", "change", "at", "body"),
     "signals": ("uid", "kind", "body"),
-    "derived": ("uid", "event_id", "ts", "kind", "state", "tool", "tokens", "ref"),
     "spend": (
         *("uid", "agent", "project", "day", "model", "place", "input", "output"),
         *("cache_creation", "cache_read", "cache_1h", "searches", "responses", "ticks", "unpriced"),
@@ -150,12 +148,6 @@ def inventory(
         any(not name.startswith(FOR_LATER) for name in names),
         takes_older,
     )
-
-
-def numbers(uid: str, held: Held) -> dict[int, int]:
-    """Give the number that each event has when the session is shown."""
-    whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
-    return {event.event_id: seq for seq, event in enumerate(in_order(whole.events))}
 
 
 def now() -> int:

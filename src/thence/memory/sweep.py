@@ -454,7 +454,7 @@ class Sweep:
                     self._store.blobs.evict(source.uid)
                     yield Piece(Outcome(source.uid, path, "excluded"))
                     return
-                events = len(kept.change.events) if kept.change else 0
+                events = kept.new_events
                 made = None
                 if kept.change is not None and kept.whole is not None and self._digesting:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
@@ -636,7 +636,7 @@ class Sweep:
                 {k: v for k, v in redact(signal).items() if k != "uid"}
                 for signal in self._store.kept("signals", wanted)
             ]
-            made = Digested(uid, stored["change"], redact(body), signals, [], session.outcome)
+            made = Digested(uid, stored["change"], redact(body), signals, session.outcome)
             made.task_ref = session.task_ref and self._redactor.redact(session.task_ref)
             yield made
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -26,8 +26,8 @@ from thence.format import layout
 from thence.format.figures import TICKS
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
-from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
+from thence.format.stored import StoredEvent
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By
 from thence.memory.notes import matching_notes
@@ -61,7 +61,7 @@ from thence.serve.answers import (
 )
 from thence.serve.charts import charts_of
 from thence.serve.desk import AtDesk, Desk
-from thence.serve.timeline import Timeline, timelines_of
+from thence.serve.timeline import timelines_of
 
 PAGE: Final = 50
 LARGEST: Final = 200
@@ -248,8 +248,7 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     wanted = Filter(uids=(row.session.session_uid,))
     agents, notices = [], []
     if row.session.evicted_at is None:
-        row, timeline = timelines_of(desk).get(desk, row)
-        agents = agents_of(row, timeline.agents)
+        agents = agents_of(row)
         notices = [f"{one.what}: {one.detail}" for one in recall.notices_of(row)]
     ties = [
         Tie(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
@@ -259,11 +258,11 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     return SessionDetail(session_out(desk, row), row.change, ties, agents, digest, notices)
 
 
-def agents_of(row: SessionRow, counts: Mapping[str, int]) -> list[AgentOut]:
+def agents_of(row: SessionRow) -> list[AgentOut]:
     """Name the subagents of a session: channels of its own, and sessions below it."""
     own = [
         AgentOut(agent_name(channel), number, row.session.session_uid)
-        for channel, number in counts.items()
+        for channel, number in row.channels.items()
     ]
     below = (edge for edge in row.edges if edge.link == "subagent" and edge.child)
     return own + [AgentOut(e.session, 0, f"{row.session.flavor}:{e.session}") for e in below]
@@ -289,7 +288,7 @@ def chain(
     """The live chain: what the model sees; with `compacted=false` all that led to it."""
     row, timeline = timelines_of(desk).get(desk, desk.row(uid))
     found = timeline.seen if compacted else timeline.line
-    return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+    return _chain(desk, row, found, cursor=cursor, limit=limit)
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -306,7 +305,7 @@ def branch(
     whole = charts_of(desk).get(desk, row).whole
     places = whole.graph.chain(recall.place_of(whole, event), boundaries=False)
     found = recall.along(whole, places)
-    return _events(desk, row, whole.outcomes, found, cursor=cursor, limit=limit)
+    return _chain(desk, row, found, cursor=cursor, limit=limit)
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
@@ -320,18 +319,18 @@ def events(
     cursor: CursorText = None,
     limit: EventLimit = EVENTS,
 ) -> Events:
-    """All events in written order, dead ones and subagents' as well."""
-    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = timeline.events
-    if kind or became or channel:
-        found = [
-            event
-            for event in found
-            if kind in (None, event.kind)
-            and became in (None, event.state)
-            and channel in (None, event.channel, agent_name(event.channel))
-        ]
-    return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+    """All events in the order in which they were read, dead ones and subagents' as well."""
+    row = desk.row(uid)
+    if not (kind or became or channel):
+        return _range(desk, row, cursor, limit)
+    found = [
+        one
+        for one in desk.events(row)
+        if kind in (None, one.event.kind)
+        and became in (None, one.event.state)
+        and channel in (None, one.event.channel, agent_name(one.event.channel))
+    ]
+    return _range(desk, row, cursor, limit, found)
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
@@ -346,51 +345,52 @@ def messages(desk: AtDesk, uid: FromPath[str], at: Text = None) -> Messages:
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
 def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
     """One event, whole."""
-    found, timeline = _event(desk, uid, event)
-    return event_out(found, timeline.outcomes.get(found.event_id))
+    return event_out(desk, desk.event(desk.row(uid), event))
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
 def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[bytes]:
     """What an event holds, as it is kept: a file to save, never a page to show."""
-    found, _ = _event(desk, uid, event)
+    found = event_out(desk, desk.event(desk.row(uid), event))
     body = msgspec.json.format(msgspec.json.encode(found.payload), indent=2)
-    name = f"{recall.event_name(found.event_id)}.txt"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    headers = {"content-disposition": f'attachment; filename="{found.name}.txt"'}
     return Response(body, media_type="text/plain", headers=headers)
 
 
-def _event(desk: Desk, uid: str, wanted: str) -> tuple[SessionEvent, Timeline]:
-    """Return the event that a name means, with its payload."""
-    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = recall.find_event(timeline.events, wanted)
-    if found is None:  # the name of a derived event, or of none
-        found = recall.event_of(charts_of(desk).get(desk, row).whole, wanted)
-    return recall.with_body(desk.store.blobs, found), timeline
-
-
-def _events(
+def _range(
     desk: Desk,
     row: SessionRow,
-    outcomes: Mapping[int, CallOutcome],
-    found: Sequence[SessionEvent],
-    *,
     cursor: str | None,
     limit: int,
+    found: Sequence[StoredEvent] | None = None,
 ) -> Events:
-    """Return one page of events; only theirs are the payloads that are read."""
+    """Return a page of a session's events, or of those that were found among them."""
+    after = cursor_at(cursor).offset - 1
+    if found is None:
+        later = list(desk.events(row, after=after, limit=limit + 1))
+        total = row.events
+    else:
+        later = [one for one in found if one.seq > after][: limit + 1]
+        total = len(found)
+    shown = later[:limit]
+    following = cursor_text(At(shown[-1].seq + 1)) if len(later) > limit else None
+    return Events([event_out(desk, one) for one in shown], total, row.change, following)
+
+
+def _chain(
+    desk: Desk, row: SessionRow, found: Sequence[SessionEvent], *, cursor: str | None, limit: int
+) -> Events:
+    """Return one page of a chain; only its events are those whose payloads are read."""
     shown, following = paged(found, cursor, limit)
-    out = [
-        event_out(recall.with_body(desk.store.blobs, event), outcomes.get(event.event_id))
-        for event in shown
-    ]
-    return Events(out, len(found), row.change, following)
+    rows = desk.events_with(row, [event.event_id for event in shown])
+    return Events([event_out(desk, one) for one in rows], len(found), row.change, following)
 
 
-def event_out(event: SessionEvent, outcome: CallOutcome | None = None) -> EventOut:
-    """Return an event as the API gives it; `outcome` is how it went if it is a call."""
+def event_out(desk: Desk, one: StoredEvent) -> EventOut:
+    """Return an event as the API gives it, with its payload."""
+    event = recall.with_body(desk.store.blobs, one.event)
     fields: dict[str, Any] = msgspec.structs.asdict(event)
-    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=outcome)
+    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=one.outcome)
 
 
 @get("/api/projects/{project:str}/agent-sessions/{agent:str}", sync_to_thread=True)
@@ -403,10 +403,12 @@ def agent_session(
 ) -> AgentSession:
     """What one subagent of a project did, whichever session started it."""
     row, channel = _started(desk, project, agent)
-    row, timeline = timelines_of(desk).get(desk, row)
-    events = (e for e in timeline.events if channel in (None, e.channel))
-    own = [event for event in events if event.state != State.INTERNAL]
-    page = _events(desk, row, timeline.outcomes, own, cursor=cursor, limit=limit)
+    own = [
+        one
+        for one in desk.events(row)
+        if channel in (None, one.event.channel) and one.event.state != State.INTERNAL
+    ]
+    page = _range(desk, row, cursor, limit, own)
     uid = row.session.session_uid
     return AgentSession(project, agent, uid, page.events, page.total, page.cursor)
 
@@ -427,8 +429,7 @@ def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | No
     for row in rows:
         # Its file is called after it; a name is compared, never opened.
         if any(agent in Path(file).name for file in row.files[1:]):
-            channels = {event.channel for event in timelines_of(desk).get(desk, row)[1].events}
-            mine = next((c for c in channels if c != "main" and agent_name(c) == agent), None)
+            mine = next((c for c in row.channels if agent_name(c) == agent), None)
             if mine is not None:
                 return row, mine
     raise SessionNotFound(f"no agent {agent} in this project", hint=hint)

@@ -32,9 +32,10 @@ from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format.fold import window_of
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory import standing
-from thence.memory.recall import event_name, with_body
+from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.clients import Client, frame
@@ -343,7 +344,7 @@ class Hub:
         for at in range(start, end):
             yield frame(
                 "event",
-                event_out(with_body(self._desk.store.blobs, line.events[at])),
+                event_out(self._desk, StoredEvent(line.events[at])),
                 line.mark(at + 1),
             )
 
@@ -351,7 +352,7 @@ class Hub:
         """Say what may be on the line soon."""
         return frame(
             "pending",
-            [event_out(with_body(self._desk.store.blobs, event)) for event in line.pending],
+            [event_out(self._desk, StoredEvent(event)) for event in line.pending],
         )
 
 

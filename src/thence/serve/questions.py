@@ -16,11 +16,12 @@ import msgspec
 
 from thence.errors import ThenceError
 from thence.format import kinds
-from thence.format.facts import Block, Fact, words_of
+from thence.format.facts import words_of
 from thence.format.figures import money
-from thence.format.nodes import Is
+from thence.format.graph import State
+from thence.format.normal import SessionEvent
 from thence.format.records import JSON
-from thence.format.whole import Whole
+from thence.format.stored import StoredEvent
 from thence.memory import patterns, recall, search
 from thence.memory.bills import Bill, By
 from thence.memory.notes import Note, matching_notes
@@ -176,41 +177,27 @@ class Questions:
             offset, size = offset + size, 2 * size
 
     def _around(self, asked: Around) -> tuple[str, Iterable[str]]:
-        row, whole = self._whole(asked.session)
-        place = recall.place_of(whole, asked.event)
-        live = whole.graph.chain(boundaries=False)
-        line = live if place in live else whole.graph.chain(place, boundaries=False)
-        line = [one for one in line if one == place or not _is_book(whole.facts[one])]
-        at = line.index(place) if place in line else len(line) - 1
-        part = line[max(at - asked.before, 0) : at + asked.after + 1]
-        return _name(row.session.session_uid), self._facts(whole, part, place)
-
-    def _facts(self, whole: Whole, part: list[int], wanted: int) -> Iterator[str]:
-        names = {(e.native_id, e.kind, e.call): e.event_id for e in whole.events}
-        for place in part:
-            fact = whole.facts[place]
-            for block in fact.blocks:
-                event = names.get((fact.node.id, block.kind, block.call))
-                mark = " <- asked for" if place == wanted else ""
-                yield _head(fact, block, event, whole.states[place].value) + mark
-                yield from quoted(self._said(block), HIT if place == wanted else BESIDE)
-
-    def _said(self, block: Block) -> str:
-        """Give the text of a block that a store has taken out."""
-        if block.ref is None:
-            return block.summary
-        payload = recall.body(self._store.blobs, block.ref)
-        return words_of(msgspec.structs.replace(block, payload=payload)) or block.summary
-
-    def _whole(self, wanted: str) -> tuple[SessionRow, Whole]:
-        row = recall.session(self._store, wanted)
+        row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
-        held = self._store.held(uid)
-        if held is None:
+        if row.session.evicted_at is not None:
             raise BadQuestion(
                 f"{_name(uid)} was evicted: only its account is left", hint="outline gives that"
             )
-        return row, Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+        rows = list(self._store.events(uid))
+        wanted = recall.named_event(rows, uid, asked.event).event
+        records = list(_records(rows, wanted).items())
+        names = [name for name, _ in records]
+        at = names.index(wanted.native_id)
+        part = records[max(at - asked.before, 0) : at + asked.after + 1]
+        return _name(uid), self._said_in(part, wanted.native_id)
+
+    def _said_in(self, records: list[tuple[str, list[SessionEvent]]], wanted: str) -> Iterator[str]:
+        for name, events in records:
+            for event in events:
+                mark = " <- asked for" if name == wanted else ""
+                yield _head(event) + mark
+                said = words_of(recall.with_body(self._store.blobs, event)) or event.summary
+                yield from quoted(said, HIT if name == wanted else BESIDE)
 
     # -- one session --------------------------------------------------------------------
 
@@ -222,14 +209,13 @@ class Questions:
         return _name(uid), [*_about(row), *_account(digest), *notes, *self._prompts(uid)]
 
     def _prompts(self, uid: str) -> Iterator[str]:
-        held = self._store.held(uid)
-        if held is None:
+        events = [row.event for row in self._store.events(uid)]
+        if not events:
             yield "transcript: evicted"
             return
-        whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
         said = [
             event
-            for event in whole.events
+            for event in events
             if event.kind == "user_msg" and not event.is_sidechain and event.summary
         ]
         yield f"prompts: {len(said)}"
@@ -331,15 +317,44 @@ def _note(note: Note, query: search.Query | None = None) -> str:
     return f"{note.kind}{of} {_day(note.ts)}, {note.author}: {flat(said, 260)}"
 
 
-def _head(fact: Fact, block: Block, event: int | None, state: str) -> str:
-    name = recall.event_name(event) if event is not None else "-"
-    tool = f" {flat(block.tool, 60)}" if block.tool else ""
-    gone = "" if state == "live" else f" ({state})"
-    return f"{name} {(fact.ts or '')[:19]} {block.role} {block.kind}{tool}{gone}"
+def _head(event: SessionEvent) -> str:
+    name = recall.event_name(event.event_id)
+    # A result is told by the call that it follows.
+    tool = f" {flat(event.tool, 60)}" if event.tool and event.kind != "tool_result" else ""
+    gone = "" if event.state in (None, State.LIVE) else f" ({event.state})"
+    return f"{name} {(event.ts or '')[:19]} {event.role} {event.kind}{tool}{gone}"
 
 
-def _is_book(fact: Fact) -> bool:
-    return bool(fact.node.flags & Is.INTERNAL) or not fact.blocks
+def _records(rows: list[StoredEvent], wanted: SessionEvent) -> dict[str, list[SessionEvent]]:
+    """Return the events of the live line by their records, or of the line that leads to one."""
+    names = {
+        row.event.native_id
+        for row in rows
+        if row.event.state in _ON_LINE and not row.event.is_sidechain
+    }
+    if wanted.native_id not in names:
+        names = _names_above(rows, wanted)
+    out: dict[str, list[SessionEvent]] = {}
+    for row in rows:
+        if row.event.native_id in names:
+            out.setdefault(row.event.native_id, []).append(row.event)
+    return out
+
+
+def _names_above(rows: list[StoredEvent], wanted: SessionEvent) -> set[str]:
+    """Return the records that lead to an event, and the results of calls among them."""
+    by_id = {row.event.event_id: row for row in rows}
+    ids: set[int] = set()
+    at = by_id.get(wanted.event_id)
+    while at is not None and at.event.event_id not in ids:
+        ids.add(at.event.event_id)
+        at = by_id.get(at.event.parent_id or 0)
+    above = [row for row in rows if row.event.event_id in ids or (row.other or 0) in ids]
+    names = {row.event.native_id for row in above if row.event.state is not State.INTERNAL}
+    return names | {wanted.native_id}
+
+
+_ON_LINE: Final = (State.LIVE, State.ORPHANED, State.REPLAYED)
 
 
 def _about(row: SessionRow) -> Iterator[str]:
