@@ -93,7 +93,7 @@ class Grown:
             "edges": sorted(map(repr, delta.edges)),
             "lower bound": delta.lower_bound,
             "about": delta.about,
-            "session": _plain(delta.session),
+            "session": delta.session,
         }
 
 
@@ -110,13 +110,8 @@ def evaluated(uid: str, facts: Iterable[Fact]) -> dict[str, Any]:
         "edges": sorted(map(repr, whole.edges)),
         "lower bound": tuple(sorted({notice.detail for notice in whole.unbilled})),
         "about": whole.about,
-        "session": _plain(whole.session()),
+        "session": whole.session(),
     }
-
-
-def _plain(session: Any) -> Any:
-    """Leave out retries: they need the payloads of calls."""
-    return msgspec.structs.replace(session, cost=msgspec.structs.replace(session.cost, retries=0))
 
 
 def differences(grown: Grown) -> list[str]:

@@ -93,6 +93,7 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     """Earliest and latest time of the session's own events."""
     model: str | None = None
     turns: int = 0
+    retries: int = 0
     in_prompt: bool = False
     """The last event is a block of a prompt: the next block belongs to the same turn."""
     spent: joins.Spent = joins.Spent()
@@ -180,6 +181,10 @@ class Delta(msgspec.Struct):
     """The evaluated window, sealed records of this step included."""
 
 
+_Evaluated = tuple[dict[int, StoredEvent], Mapping[int, int]]
+"""The events of a window, and their fingerprints."""
+
+
 class Fold:
     """One session that grows."""
 
@@ -228,7 +233,7 @@ class Fold:
         view = View(whole, {fact.node.id for fact in state.anchors})
         rows = self._rows(view)
         prints = {at: fingerprint(row) for at, row in rows.items()}
-        after, sealed = self._seal(view, window, prints)
+        after, sealed = self._seal(view, window, (rows, prints))
         after.repeats, after.since = repeats, state.since
         delta = self._delta(view, facts, after, sealed, (rows, prints))
         self.state = after
@@ -316,12 +321,9 @@ class Fold:
         new: Sequence[Fact],
         after: FoldState,
         sealed: Collection[int],
-        evaluated: tuple[dict[int, StoredEvent], Mapping[int, int]],
+        evaluated: _Evaluated,
     ) -> Delta:
-        """Return what changed; `sealed` are the places that this step has sealed.
-
-        `evaluated` are the events of the window and their fingerprints.
-        """
+        """Return what changed; `sealed` are the places that this step has sealed."""
         rows, prints = evaluated
         state, whole = self.state, view.whole
         events = {event.event_id: event for place in view.own for event in view.events[place]}
@@ -331,7 +333,7 @@ class Fold:
         rewritten = () if sealed else view.rewritten
         kept = {id(fact) for fact in after.facts}
         notes = [note for note in view.notes if not sealed or id(note) in kept]
-        sums = add_sums(after.sealed, view, left, notes, rewritten)
+        sums = add_sums(after.sealed, view, left, notes, rewritten, rows)
         gone = [event for place in sorted(sealed) for event in view.events[place]]
         gone += view.rewritten if sealed else ()
         return Delta(
@@ -365,10 +367,10 @@ class Fold:
     # -- sealing ------------------------------------------------------------------------
 
     def _seal(
-        self, view: View, window: list[Fact], prints: Mapping[int, int]
+        self, view: View, window: list[Fact], evaluated: _Evaluated
     ) -> tuple[FoldState, set[int]]:
         """Seal what nothing can reach any more; return the new state and the places sealed."""
-        state = self.state
+        state, (rows, prints) = self.state, evaluated
         cuts = cuts_of(view) if may_seal(view) else {}
         sealed = {place for cut in cuts.values() for place in cut.sealed}
         starts = {log: cut.start for log, cut in cuts.items()}
@@ -392,7 +394,7 @@ class Fold:
             out.facts = [f for f in window if not is_before(f, starts) and id(f) not in gone]
             notes = [note for note in view.notes if is_before(note, starts)]
             # What was rewritten away never comes back but by a rebuild.
-            out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, view.rewritten)
+            out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, view.rewritten, rows)
             out.ongoing = _go_on(state.ongoing, view, sealed)
             _keep_bills(out, view, sealed)
             out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
@@ -570,14 +572,18 @@ def _links(node: Node) -> Iterator[str]:
 # -- sums -----------------------------------------------------------------------------------
 
 
-def add_sums(
+def add_sums(  # noqa: PLR0917 - the window, and what of it
     before: Sums,
     view: View,
     places: Sequence[int],
     notes: Sequence[Fact],
-    rewritten: Sequence[SessionEvent] = (),
+    rewritten: Sequence[SessionEvent],
+    rows: Mapping[int, StoredEvent],
 ) -> Sums:
-    """Return the sums of a part of a session and of what follows it in the window."""
+    """Return the sums of a part of a session and of what follows it in the window.
+
+    `rows` are the events of the window with what was derived of them.
+    """
     whole = view.whole
     facts = [whole.facts[place] for place in places]
     events = [event for place in places for event in view.events[place]]
@@ -602,6 +608,8 @@ def add_sums(
         last=last,
         model=models[-1] if models else before.model,
         turns=before.turns + turns,
+        retries=before.retries
+        + sum(rows[e.event_id].is_retry for e in events if not e.is_sidechain),
         in_prompt=in_prompt,
         spent=_added(before.spent, joins.spent(events, _bills(whole, events))),
         prompt=before.prompt or next(filter(None, prompts), None),
@@ -692,6 +700,7 @@ def _session(uid: str, sums: Sums) -> Session:
         first=first,
         last=last,
         turns=sums.turns,
+        retries=sums.retries,
         model=sums.model,
         known={name: value for name, value in named.items() if isinstance(value, str) and value},
     )

@@ -85,6 +85,11 @@ class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
             bits |= kind_bit(one.kind)
         return bits
 
+    @property
+    def is_retry(self) -> bool:
+        """Whether it is a call that tries again what had failed."""
+        return any(one.kind == "retry" for one in self.derived)
+
     def derived_events(self) -> Iterator[SessionEvent]:
         """Yield the events that this one implies, numbered after it."""
         base = self.event

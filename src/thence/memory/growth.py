@@ -8,7 +8,6 @@ state for the next time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -21,13 +20,11 @@ from thence.format.fold import (
     Fold,
     FoldState,
     Unfoldable,
-    count_channels,
     is_resumable,
 )
 from thence.format.lineage import SHARED
 from thence.format.records import text_of
-from thence.format.stored import events_of_session
-from thence.format.whole import Whole, prompt_title
+from thence.format.whole import prompt_title
 from thence.memory.pages import priced
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
 from thence.memory.store import (
@@ -96,17 +93,30 @@ class Growing:
         return self
 
 
+Shares = tuple[frozenset[str], frozenset[str], tuple[Edge, ...]]
+"""Records and bills that other sessions own, and the ties that were found with them."""
+
+
 class Growth:
     """New records folded into a session, or the session rebuilt where they cannot be."""
 
-    def __init__(self, uid: str, grown: Growing | None, new: Sequence[Fact], *, torn: bool) -> None:
+    def __init__(
+        self,
+        uid: str,
+        grown: Growing | None,
+        new: Sequence[Fact],
+        *,
+        torn: bool,
+        shares: Shares = (frozenset(), frozenset(), ()),
+    ) -> None:
+        """Fold records into a session; `shares` are those of one that is not `grown`."""
         self.uid = uid
         self.grown = grown
         self.rebuilt: str | None = None
         self._stored: Held | None = None
         tail = grown.tail if grown is not None else None
-        replayed = tail.replayed if tail else frozenset[str]()
-        billed = tail.billed if tail else frozenset[str]()
+        self._shares = (tail.replayed, tail.billed, tail.ties) if tail else shares
+        replayed, billed, _ = self._shares
         self._sealed: tuple[Spend, ...] = tail.spend if tail else ()
         if (
             grown is not None
@@ -135,28 +145,20 @@ class Growth:
         """All facts that were stored, of a session that was rebuilt; none of one that was not."""
         return self._stored.facts if self._stored is not None else ()
 
-    @property
-    def retries(self) -> int:
-        """Retries so far; of a session that grew, as its last digest counted them."""
-        if self.grown is not None:
-            return self.grown.tail.row.session.cost.retries
-        derived = self.delta.window.derived
-        return sum(event.kind == "retry" and not event.is_sidechain for event in derived)
-
     def change(self, row: SessionRow) -> Change:
         """Return the rows that changed, with the session's own row and the fold's new state."""
-        if row.carried_until is not None:
-            return self._carried(row)
-        delta = self.delta
-        ties = self.grown.tail.ties if self.grown is not None else ()
+        delta, until = self.delta, row.carried_until
         spend = merge_spend(self._sealed, spend_of(delta.window_bills))
+        if until is not None:  # only a digest remembers its beginning; it is never continued
+            later = [event for event in delta.events if (event.ts or "") > until]
+            spend = merge_spend(row.carried, spend_of(bills_of(later, joins.bills(later))))
         row = _summed_row(
             row,
             title=delta.title,
             prompt=delta.sums.prompt,
             turn=delta.turn,
-            edges=distinct_edges((*delta.edges, *ties)),
-            spent=delta.sums.spent,
+            edges=distinct_edges((*delta.edges, *self._shares[2])),
+            spent=delta.sums.spent if until is None else spent_of(spend),
             spend=spend,
             lower_bound=delta.lower_bound,
             states=delta.sums.states,
@@ -174,14 +176,9 @@ class Growth:
         )
         if self.grown is None or self.rebuilt is not None:
             self.state.since = row.change
-        if is_resumable(self.state):
+        if is_resumable(self.state) and until is None:
             change.fold = pack_fold(_light_state(self.state), self._sealed)
         return change
-
-    def _carried(self, row: SessionRow) -> Change:
-        """Return the change of a session whose beginning only a digest remembers."""
-        whole, stored = self.delta.window, self._stored
-        return restated(whole, stored, row=row)
 
     def tail(self, change: Change) -> Tail:
         """Return the end of the session as it is after a change."""
@@ -191,9 +188,7 @@ class Growth:
             change.cursor,
             _light_state(self.state) if change.fold else None,
             self._sealed,
-            before.replayed if before else frozenset(),
-            before.billed if before else frozenset(),
-            before.ties if before else (),
+            *self._shares,
             before.index if before else NothingStored(),
         )
 
@@ -237,33 +232,22 @@ def _summed_row(
     )
 
 
-def restated(whole: Whole, stored: Held | None, *, row: SessionRow) -> Change:
-    """Return all events of a session as it stands now, and what it took."""
-    until = row.carried_until
-    spend = spend_of(bills_of(whole.events, whole.bills))
-    if until is not None:
-        later = [event for event in whole.events if (event.ts or "") > until]
-        spend = merge_spend(row.carried, spend_of(bills_of(later, joins.bills(later))))
-    states = Counter(event.state.value for event in whole.events if event.state)
-    row = _summed_row(
-        row,
-        title=whole.title,
-        prompt=whole.first_prompt,
-        turn=whole.turn().state.value,
-        edges=distinct_edges((*whole.edges, *(stored.ties if stored else ()))),
-        spent=whole.spent if until is None else spent_of(spend),
-        spend=spend,
-        lower_bound=tuple(sorted({notice.detail for notice in whole.unbilled})),
-        states=states,
-        channels=count_channels({}, whole.events),
+def rebuild(uid: str, stored: Held) -> tuple[Growth, SessionRow]:
+    """Return a stored session put together anew from its facts, and its next row."""
+    tail = Tail(
+        *(stored.row, stored.cursor, None, ()),
+        *(stored.replayed, stored.billed, stored.ties, NothingStored()),
     )
-    return Change(
-        row,
-        stored.cursor if stored else Cursor(),
-        events=[priced(event) for event in events_of_session(whole)],
-        spend=spend,
-        rebuilt=stored is not None,
+    growth = Growth(uid, Growing(tail, lambda: stored), [], torn=stored.row.torn)
+    known = {name: getattr(stored.row.session, name) for name in _OF_SOURCE}
+    session = msgspec.structs.replace(growth.delta.session, **known)
+    return growth, msgspec.structs.replace(
+        stored.row, session=session, change=stored.row.change + 1
     )
+
+
+_OF_SOURCE = ("repo", "domain", "source_path", "source_bytes")
+"""What a session's source says of it and its facts do not."""
 
 
 def distinct_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:

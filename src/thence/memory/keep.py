@@ -39,7 +39,7 @@ from thence.format.whole import Whole
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
-from thence.memory.growth import Growing, Growth, light, restated, shortened
+from thence.memory.growth import Growing, Growth, light, rebuild, shortened
 from thence.memory.packs import Blobs, read_all
 from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
@@ -48,10 +48,8 @@ from thence.memory.store import (
     Change,
     Held,
     Known,
-    NothingStored,
     SessionRow,
     Spend,
-    Tail,
     Words,
     call_key,
     claims,
@@ -246,9 +244,8 @@ class Keeper:
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
         """Keep a session once more that is in the store alone, by the rules of today."""
         stored = self._stored(uid, clean_fields(facts, self._redactor), _Earlier(None))
-        whole = Whole(
-            uid, stored.full, replayed=held.replayed, billed=held.billed, torn=held.row.torn
-        )
+        shares = held.replayed, held.billed, held.ties
+        growth = Growth(uid, None, stored.full, torn=held.row.torn, shares=shares)
         redact = self._redactor.redact_json
         session = msgspec.convert(redact(msgspec.to_builtins(held.row.session)), Session)
         row = msgspec.structs.replace(
@@ -260,33 +257,14 @@ class Keeper:
             fold=self._fingerprint.fold,
             pack_bytes=0,
         )
-        change = self._change(whole, stored, None, row)
+        change = self._grown(growth, stored, row)
         change.cursor = self._clean_cursor(held.cursor)
         change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
         return change
 
     def rebuild(self, uid: str, stored: Held) -> Change:
         """Return the rows of a stored session as its facts, payloads included, give them today."""
-        tail = Tail(
-            *(stored.row, stored.cursor, None, ()),
-            *(stored.replayed, stored.billed, stored.ties, NothingStored()),
-        )
-        growth = Growth(uid, Growing(tail, lambda: stored), [], torn=stored.row.torn)
-        before = stored.row.session
-        session = msgspec.structs.replace(
-            growth.delta.session,
-            repo=before.repo,
-            domain=before.domain,
-            source_path=before.source_path,
-            source_bytes=before.source_bytes,
-            cost=msgspec.structs.replace(growth.delta.session.cost, retries=growth.retries),
-        )
-        row = msgspec.structs.replace(
-            stored.row,
-            session=session,
-            change=stored.row.change + 1,
-            fold=self._fingerprint.fold,
-        )
+        growth, row = rebuild(uid, stored)
         change = self._grown(growth, _Stored([], b"", {}), row)
         change.cursor = stored.cursor
         return change
@@ -438,13 +416,6 @@ class Keeper:
             change.calls = sorted({*earlier, *change.calls})
         return change
 
-    def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
-        change = restated(whole, held, row=row)
-        change.fresh = held is None
-        change.words = list(_words(whole.uid, whole.events, change.events))
-        change.claims += _ties(whole.uid, change.row.edges, whole.about)
-        return self._measured(change, stored, held.row if held else None)
-
     def _measured(self, change: Change, stored: _Stored, before: SessionRow | None) -> Change:
         """Add the facts of a change, and what it takes in the store."""
         change.facts = stored.body
@@ -480,7 +451,6 @@ class Keeper:
                 domain=self._domains.get(repo or ""),
                 source_path=clean_path(source.path, self._redactor, cwd),
                 source_bytes=size,
-                cost=msgspec.structs.replace(session.cost, retries=growth.retries),
             ),
             files=tuple(clean_path(file.path, self._redactor, cwd) for file in source.files),
             skipped=len(batch.skipped) + (before.skipped if before else 0),

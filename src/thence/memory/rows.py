@@ -95,11 +95,8 @@ def digest_version(one: Digested) -> int:
 
 
 def judged(session: Session, one: Digested) -> Session:
-    """What only the digest can tell of a session, as it has all payloads at hand."""
-    cost = session.cost
-    if one.retries is not None:
-        cost = msgspec.structs.replace(cost, retries=one.retries)
-    return msgspec.structs.replace(session, task_ref=one.task_ref, cost=cost)
+    """What only the digest can tell of a session."""
+    return msgspec.structs.replace(session, task_ref=one.task_ref)
 
 
 def with_marks(row: SessionRow, *marks: Any) -> SessionRow:

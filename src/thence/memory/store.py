@@ -317,8 +317,6 @@ class Digested(msgspec.Struct):
     outcome: str = "unknown"
     task_ref: str | None = None
     title: str | None = None
-    retries: int | None = None
-    """Counted with all payloads at hand, which a session that grew was not read with."""
 
 
 class Filter(msgspec.Struct, frozen=True):

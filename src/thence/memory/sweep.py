@@ -701,7 +701,6 @@ class Sweep:
             told = Outcome(uid, path, "undigested", why=_why(error))
             self.report.outcomes = [one for one in self.report.outcomes if one != told] + [told]
             return False
-        made.retries = whole.session().cost.retries
         self._digests.append(made)
         if len(self._digests) >= DIGESTS:
             self._put_digests()
