@@ -80,17 +80,20 @@ def calls(
     events: Sequence[SessionEvent],
     blocks: Mapping[int, Block] | None = None,
     told: Mapping[str, Told] | None = None,
+    *,
+    copies: bool = False,
 ) -> list[Call]:
     """Pair every call with its result, in written order; see `match_results`.
 
     `blocks` are those of the facts, by the id of their event: what is stored with them decides.
-    Without them payloads do. `told` is what other records tell of calls.
+    Without them payloads do. `told` is what other records tell of calls. Calls that are copies of
+    another session's are left out without `copies`.
     """
     blocks, told = blocks or {}, told or {}
     results: dict[str, list[tuple[int, bool]]] = {}
     asked: list[tuple[int, str | None]] = []
     for at, event in enumerate(events):
-        if event.kind not in _OF_CALLS or not _counts(event):
+        if event.kind not in _OF_CALLS or not (copies or _counts(event)):
             continue
         if event.kind == "tool_call":
             asked.append((at, event.call))
