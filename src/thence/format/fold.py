@@ -181,10 +181,6 @@ class Delta(msgspec.Struct):
     """The evaluated window, sealed records of this step included."""
 
 
-_Evaluated = tuple[dict[int, StoredEvent], Mapping[int, int]]
-"""The events of a window, and their fingerprints."""
-
-
 class Fold:
     """One session that grows."""
 
@@ -232,10 +228,9 @@ class Fold:
         )
         view = View(whole, {fact.node.id for fact in state.anchors})
         rows = self._rows(view)
-        prints = {at: fingerprint(row) for at, row in rows.items()}
-        after, sealed = self._seal(view, window, (rows, prints))
+        after, sealed = self._seal(view, window, rows)
         after.repeats, after.since = repeats, state.since
-        delta = self._delta(view, facts, after, sealed, (rows, prints))
+        delta = self._delta(view, facts, after, sealed, rows)
         self.state = after
         return delta
 
@@ -321,14 +316,17 @@ class Fold:
         new: Sequence[Fact],
         after: FoldState,
         sealed: Collection[int],
-        evaluated: _Evaluated,
+        rows: dict[int, StoredEvent],
     ) -> Delta:
         """Return what changed; `sealed` are the places that this step has sealed."""
-        rows, prints = evaluated
         state, whole = self.state, view.whole
         events = {event.event_id: event for place in view.own for event in view.events[place]}
         events |= {event.event_id: event for event in view.rewritten}
         before = state.rows
+
+        def print_of(at: int) -> int:
+            return after.rows[at] if at in after.rows else fingerprint(rows[at])
+
         left = [place for place in view.own if place not in sealed]
         rewritten = () if sealed else view.rewritten
         kept = {id(fact) for fact in after.facts}
@@ -338,7 +336,7 @@ class Fold:
         gone += view.rewritten if sealed else ()
         return Delta(
             [event for event in in_order(events.values()) if event.event_id not in before],
-            [e for at, e in events.items() if at in before and before[at] != prints[at]],
+            [e for at, e in events.items() if at in before and before[at] != print_of(at)],
             [at for at in before if at not in events],
             rows,
             sums,
@@ -367,10 +365,10 @@ class Fold:
     # -- sealing ------------------------------------------------------------------------
 
     def _seal(
-        self, view: View, window: list[Fact], evaluated: _Evaluated
+        self, view: View, window: list[Fact], rows: Mapping[int, StoredEvent]
     ) -> tuple[FoldState, set[int]]:
         """Seal what nothing can reach any more; return the new state and the places sealed."""
-        state, (rows, prints) = self.state, evaluated
+        state = self.state
         cuts = cuts_of(view) if may_seal(view) else {}
         sealed = {place for cut in cuts.values() for place in cut.sealed}
         starts = {log: cut.start for log, cut in cuts.items()}
@@ -409,7 +407,7 @@ class Fold:
         out.anchors = [_carry(anchor, out) for anchor in out.anchors]
         left = [event for place in view.own if place not in sealed for event in view.events[place]]
         left += () if cuts else view.rewritten
-        out.rows = {event.event_id: prints[event.event_id] for event in left}
+        out.rows = {event.event_id: fingerprint(rows[event.event_id]) for event in left}
         return out, sealed
 
 
