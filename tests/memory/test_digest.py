@@ -22,7 +22,7 @@ from thence.memory.account import LIMIT, SNIPPETS, Digest, account, noteworthy, 
 from thence.memory.course import Course, short
 from thence.memory.derivation import DIGEST
 from thence.memory.digest import BuiltIn, Part, digest, digesters
-from thence.memory.growth import restated
+from thence.memory.growth import Growth
 from thence.memory.outcome import TaskPattern
 from thence.memory.redact import Redactor
 from thence.memory.signals import Signal
@@ -42,7 +42,8 @@ def facts_of(draft: Draft) -> list[Fact]:
 def row_of(whole: Whole) -> SessionRow:
     """The row a sweep makes of a session."""
     session = whole.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
-    return restated(whole, None, row=SessionRow(session, change=3)).row
+    growth = Growth(whole.uid, None, [*whole.about_only, *whole.facts], torn=whole.torn)
+    return growth.change(SessionRow(session, change=3)).row
 
 
 def told(draft: Draft) -> Digest:

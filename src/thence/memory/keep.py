@@ -58,7 +58,7 @@ from thence.memory.store import (
 )
 
 _INDEXED = 0.35  # bytes of the index per byte of text
-_ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
+_ROW_BYTES = 170  # what an event takes: its row, its places in the indexes, its part of a page
 _TEXT = {"type", "text"}
 _RECALLED = 64 << 20  # bytes of payloads that are held at once, all of them, for a digest
 _END, _LEAST = 2000, 400  # characters of either end of a long result, where there are more

@@ -13,6 +13,7 @@ from thence.memory.store import Change, EventIds
 Db = psycopg.Connection[Any]
 
 _START = "SELECT max(first) FROM event_pages WHERE tenant=%s AND uid=%s AND first<="
+_TOGETHER = 8  # pages that are fetched at once
 _WRITE = (
     "INSERT INTO event_pages(tenant, machine, uid, first, body)"
     " SELECT %s, %s, uid, first, body FROM unnest(%s::text[], %s::bigint[], %s::bytea[])"
@@ -22,13 +23,21 @@ _WRITE = (
 
 
 def read_pages(db: Db, tenant: str, uid: str, after: int) -> Iterator[bytes]:
-    """Yield the pages of a session from the one on that holds a number."""
-    sql = (
-        "SELECT body FROM event_pages WHERE tenant=%s AND uid=%s"  # noqa: S608 - written above
-        f" AND first>=coalesce(({_START}%s), 0) ORDER BY first"
-    )
-    for (body,) in db.execute(sql, (tenant, uid, tenant, uid, max(after, 0))):
-        yield bytes(body)
+    """Yield the pages of a session from the one on that holds a number; a few at a time."""
+    who = tenant, uid
+    start = db.execute(f"{_START}%s", (*who, max(after, 0))).fetchone()
+    at = start[0] if start and start[0] is not None else 0
+    while True:
+        rows = db.execute(
+            "SELECT first, body FROM event_pages WHERE tenant=%s AND uid=%s AND first>=%s"
+            " ORDER BY first LIMIT %s",
+            (*who, at, _TOGETHER),
+        ).fetchall()
+        for _, body in rows:
+            yield bytes(body)
+        if len(rows) < _TOGETHER:
+            return
+        at = rows[-1][0] + 1
 
 
 def pages_with(db: Db, tenant: str, uid: str, ids: EventIds) -> Iterator[bytes]:

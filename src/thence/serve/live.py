@@ -335,8 +335,8 @@ class Hub:
         yield from self.told(line, step.start, len(line.events))
         if line.pending or before.pending:
             yield self.pending(line)
-        for channel, number in line.agents.items():
-            if number != before.agents.get(channel):
+        for channel, number in row.channels.items():
+            if number != stream.row.channels.get(channel):
                 yield _agent(agent_name(channel), row.session.session_uid, number)
 
     def told(self, line: Line, start: int, end: int) -> Iterator[bytes]:
@@ -440,7 +440,7 @@ class Live:
             yield self.hub.pending(line)
         uid = row.session.session_uid
         if step is None or mark != line.mark():
-            for channel, number in line.agents.items():
+            for channel, number in row.channels.items():
                 yield _agent(agent_name(channel), uid, number)
         told = {"change": row.change, "events": len(line.events), "turn": row.turn}
         yield frame("ready", told, line.mark())
