@@ -18,6 +18,7 @@ from thence.format.facts import Fact, fact_of
 from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory import digest as module
+from thence.memory import spelling
 from thence.memory.account import LIMIT, SNIPPETS, Digest, account, noteworthy, relative
 from thence.memory.course import Course, short
 from thence.memory.derivation import DIGEST
@@ -42,7 +43,8 @@ def facts_of(draft: Draft) -> list[Fact]:
 def row_of(whole: Whole) -> SessionRow:
     """The row a sweep makes of a session."""
     session = whole.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
-    growth = Growth(whole.uid, None, [*whole.about_only, *whole.facts], torn=whole.torn)
+    facts = [spelling.plain_fact(fact) for fact in (*whole.about_only, *whole.facts)]
+    growth = Growth(whole.uid, None, facts, torn=whole.torn)
     return growth.change(SessionRow(session, change=3)).row
 
 

@@ -274,7 +274,11 @@ def fingerprint(row: StoredEvent, *, with_ref: bool = True) -> int:
     event[_SEQ] = None
     if not with_ref:
         event[_REF] = None
-    body = _ENCODER.encode((event, rest[:_TICKS], rest[_TICKS + 1 :]))
+    told = (event, rest[:_TICKS], rest[_TICKS + 1 :])
+    try:
+        body = _ENCODER.encode(told)
+    except (UnicodeEncodeError, OverflowError):  # of facts that no store has cleaned
+        body = repr(told).encode("utf-8", "backslashreplace")
     return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
 
 
