@@ -113,6 +113,7 @@ class StoreSuite:
         prints = sorted(fingerprint(row, with_ref=False) for row in change.events)
         if _prints(store, "claude:one") != prints:
             yield "events are missing, or came back changed"
+        yield from self._ranges(store)
         bodies = [
             store.blobs.read(block.ref)
             for fact in held.facts
@@ -126,6 +127,20 @@ class StoreSuite:
             yield f"listed as {listed}"
         if store.known().sessions["claude:one"].cursor != change.cursor:
             yield "the inventory has another cursor"
+
+    def _ranges(self, store: Store) -> Iterator[str]:
+        """Read parts of a session of two events."""
+        rows = list(store.events("claude:one"))
+        first, last = rows[0].event.event_id, rows[-1].event.event_id
+        parts = [
+            list(store.events("claude:one", limit=1)),
+            list(store.events("claude:one", after=rows[0].seq)),
+            list(store.events("claude:one", after=rows[-1].seq)),
+            list(store.events("claude:one", ids=(last, last))),
+            list(store.events("claude:one", ids=(first, first), after=rows[0].seq)),
+        ]
+        if parts != [rows[:1], rows[1:], [], rows[1:], []]:
+            yield "a part of a session's events is another one than was asked for"
 
     def growth(self, store: Store) -> Iterator[str]:
         """A session that goes on keeps its events; changed states are changed; digests are due."""
