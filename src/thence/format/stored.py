@@ -81,38 +81,38 @@ class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     def implied(self) -> int:
         """The kinds of what is derived from it, as bits."""
         bits = 0
-        for one in self.derived:
-            bits |= kind_bit(one.kind)
+        for derived in self.derived:
+            bits |= kind_bit(derived.kind)
         return bits
 
     @property
     def is_retry(self) -> bool:
         """Whether it is a call that tries again what had failed."""
-        return any(one.kind == "retry" for one in self.derived)
+        return any(derived.kind == "retry" for derived in self.derived)
 
     def derived_events(self) -> Iterator[SessionEvent]:
         """Yield the events that this one implies, numbered after it."""
         base = self.event
-        for one in self.derived:
-            seq = None if base.seq is None else derived_seq(base.seq, one.kind)
+        for derived in self.derived:
+            seq = None if base.seq is None else derived_seq(base.seq, derived.kind)
             yield SessionEvent(
                 base.session_uid,
-                derived_id(base.session_uid, one.kind, base.event_id),
-                one.kind,
+                derived_id(base.session_uid, derived.kind, base.event_id),
+                derived.kind,
                 base.event_id,
                 seq,
                 base.seq,
                 base.ts,
                 base.role,
                 base.tool,
-                one.summary,
+                derived.summary,
                 is_sidechain=base.is_sidechain,
                 channel=base.channel,
                 state=base.state,
                 derived_from=base.event_id,
                 native_id=base.native_id,
                 call=base.call,
-                failed=one.failed,
+                failed=derived.failed,
             )
 
 
@@ -162,8 +162,8 @@ def _result_id(pair: Call) -> int | None:
     return pair.result.event_id if pair.result is not None else None
 
 
-def _slot(one: DerivedEvent) -> int:
-    return DERIVED.index(one.kind)
+def _slot(derived: DerivedEvent) -> int:
+    return DERIVED.index(derived.kind)
 
 
 def _file_effect(fact: Fact, event: SessionEvent) -> Effect | None:
@@ -171,23 +171,26 @@ def _file_effect(fact: Fact, event: SessionEvent) -> Effect | None:
     return fact.blocks[event.block].effect if fact.type == "file" else None
 
 
-def events_of_session(whole: Whole) -> list[StoredEvent]:
+def events_of_session(session: Whole) -> list[StoredEvent]:
     """Return all events of a session in the order in which they are read, not yet numbered."""
     from thence.format.sealing import View
 
-    view = View(whole, ())
-    places = [(whole.facts[at], view.events[at]) for at in view.own]
+    view = View(session, ())
+    places = [(session.facts[at], view.events[at]) for at in view.own]
     made = stored_events(
-        [*places, *gone_places(whole, view.rewritten)], whole.calls, whole.bills, whole.derived
+        [*places, *gone_places(session, view.rewritten)],
+        session.calls,
+        session.bills,
+        session.derived,
     )
-    return [made[event.event_id] for event in in_order(whole.events)]
+    return [made[event.event_id] for event in in_order(session.events)]
 
 
 def gone_places(
-    whole: Whole, rewritten: Iterable[SessionEvent]
+    session: Whole, rewritten: Iterable[SessionEvent]
 ) -> Iterator[tuple[Fact, list[SessionEvent]]]:
     """Yield the records that a rewritten log no longer holds, with their events."""
-    facts = {fact.node.id: fact for fact in whole.gone}
+    facts = {fact.node.id: fact for fact in session.gone}
     for event in rewritten:
         yield facts[event.native_id], [event]
 
@@ -274,11 +277,11 @@ def fingerprint(row: StoredEvent, *, with_ref: bool = True) -> int:
     event[_SEQ] = None
     if not with_ref:
         event[_REF] = None
-    told = (event, rest[:_TICKS], rest[_TICKS + 1 :])
+    content = (event, rest[:_TICKS], rest[_TICKS + 1 :])
     try:
-        body = _ENCODER.encode(told)
+        body = _ENCODER.encode(content)
     except (UnicodeEncodeError, OverflowError):  # of facts that no store has cleaned
-        body = repr(told).encode("utf-8", "backslashreplace")
+        body = repr(content).encode("utf-8", "backslashreplace")
     return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
 
 

@@ -112,18 +112,19 @@ def select_events(
 
 
 def derive_events(
-    uid: str, held: Held | None, *, after: int, limit: int | None, ids: EventIds | None
+    uid: str, stored: Held | None, *, after: int, limit: int | None, ids: EventIds | None
 ) -> list[StoredEvent]:
     """Return the same of a session that another version of the fold wrote, from its facts."""
-    if held is None:
+    if stored is None:
         return []
-    whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn)
-    return _selected(all_events(whole), after, limit, ids)
+    replayed, billed, torn = stored.replayed, stored.billed, stored.row.torn
+    session = Whole(uid, stored.facts, replayed=replayed, billed=billed, torn=torn)
+    return _selected(all_events(session), after, limit, ids)
 
 
-def all_events(whole: Whole) -> list[StoredEvent]:
+def all_events(session: Whole) -> list[StoredEvent]:
     """Return the events of a session as a store would have them that reads it at once."""
-    return number_events(map(priced, events_of_session(whole)), -1)
+    return number_events(map(priced, events_of_session(session)), -1)
 
 
 def _selected(
