@@ -60,7 +60,7 @@ from thence.memory.rows import (
     now,
     with_marks,
 )
-from thence.memory.search import Answer, Found, Query, as_asked
+from thence.memory.search import Answer, Query, as_asked
 from thence.memory.store import (
     DATA_LOSS,
     Change,
@@ -499,18 +499,7 @@ class Postgres:
         """Find events by their words, the newest first, within a budget of time."""
         with self._telling():
             answer, _ = search(self._db, self.tenant, query, limit, offset)
-            found = as_asked(self._numbered(answer.found), query)
-            return msgspec.structs.replace(answer, found=found)
-
-    def _numbered(self, found: list[Found]) -> list[Found]:
-        """Return hits with the numbers of their events."""
-        rows = [one.row for one in found if one.row is not None]
-        sql = "SELECT id, seq FROM events WHERE tenant=%s AND id=ANY(%s)"
-        numbers = dict(self._every(sql, self.tenant, rows)) if rows else {}
-        return [
-            one if one.row is None else msgspec.structs.replace(one, seq=numbers.get(one.row))
-            for one in found
-        ]
+            return msgspec.structs.replace(answer, found=as_asked(answer.found, query))
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""

@@ -570,6 +570,16 @@ MIGRATIONS: tuple[Migration, ...] = (
         PRIMARY KEY(tenant, uid, first)
     );
     ALTER TABLE event_pages ALTER body SET STORAGE EXTERNAL;
+    -- A search says the number that an event has, where it counted those before it.
+    DO $$
+    BEGIN
+        EXECUTE replace(replace(
+            pg_get_functiondef('looked'::regproc),
+            'b.ref, n.before, NULL::bytea', 'b.ref, e.seq, NULL::bytea'),
+            'JOIN numbered AS n ON n.id = b.id',
+            'JOIN events AS e ON e.tenant = in_tenant AND e.uid = b.uid'
+            ' AND e.event_id = b.event_id');
+    END $$;
     CREATE OR REPLACE FUNCTION removed() RETURNS trigger
         LANGUAGE plpgsql SET search_path = thence, pg_temp AS $$
     BEGIN

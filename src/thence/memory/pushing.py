@@ -475,7 +475,10 @@ class Pusher:
             mark = _MARK.decode(sent.mark)
             before = self.marks.get(uid)
             report.sessions += mark.change != 0
-            report.events += max(mark.events - (before.events if before else 0), 0)
+            new = len(sent.change.events)
+            if sent.change.rebuilt:
+                new = max(mark.events - (before.events if before else 0), 0)
+            report.events += new
             report.payload_bytes += max(mark.packed - (before.packed if before else 0), 0)
             report.digests += sent.digested is not None
             self.marks[uid] = mark
