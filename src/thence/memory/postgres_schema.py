@@ -571,15 +571,21 @@ MIGRATIONS: tuple[Migration, ...] = (
     );
     ALTER TABLE event_pages ALTER body SET STORAGE EXTERNAL;
     -- A search says the number that an event has, where it counted those before it.
-    DO $$
+    -- Planned each time, as below it: any index seems as good while a table is small.
+    DO $do$
     BEGIN
-        EXECUTE replace(replace(
+        EXECUTE regexp_replace(
             pg_get_functiondef('looked'::regproc),
-            'b.ref, n.before, NULL::bytea', 'b.ref, e.seq, NULL::bytea'),
-            'JOIN numbered AS n ON n.id = b.id',
-            'JOIN events AS e ON e.tenant = in_tenant AND e.uid = b.uid'
-            ' AND e.event_id = b.event_id');
-    END $$;
+            'RETURN QUERY\\s+WITH of_one.*n\\.id = b\\.id;',
+            $new$RETURN QUERY EXECUTE $q$
+            SELECT $1, $2, b.score, b.id, b.uid, b.event_id, b.ts, b.kind, b.state, b.ref, e.seq,
+                NULL::bytea
+            FROM unnest($3) AS b CROSS JOIN LATERAL (
+                SELECT o.seq FROM events AS o
+                WHERE o.tenant = $4 AND o.uid = b.uid AND o.event_id = b.event_id LIMIT 1
+            ) AS e $q$
+            USING capped, back_to, best, in_tenant;$new$);
+    END $do$;
     CREATE OR REPLACE FUNCTION removed() RETURNS trigger
         LANGUAGE plpgsql SET search_path = thence, pg_temp AS $$
     BEGIN
