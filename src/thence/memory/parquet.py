@@ -73,8 +73,6 @@ class Exported(msgspec.Struct):
     unchanged: int = 0
     removed: int = 0
     """Sessions of the last export that the store has no more."""
-    damaged: list[str] = []
-    """Sessions whose payloads could not be read: no derived events."""
     days: int = 0
     """Days of which files were written or removed."""
     files: int = 0
@@ -214,8 +212,6 @@ class _Export:
                 days = dict.fromkeys(told.day for told in one.rows)
                 held = any(told.table == "events" for told in one.rows)
                 state[one.uid] = Entry(stamps[one.uid], tuple(days), held)
-                if one.damaged:
-                    self._report.damaged.append(one.uid)
             done += len(some)
             self._told("sessions", done, len(uids))
         scratch.flush()
