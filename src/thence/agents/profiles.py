@@ -195,7 +195,7 @@ class Profile(msgspec.Struct, frozen=True):
     @property
     def not_restored(self) -> str:
         """What a resumed session does not get back."""
-        usual = f"permissions granted for that session only; {self.label} asks again"
+        usual = f"Permissions are not restored; {self.label} will ask."
         return self.lost_on_resume or usual
 
 
