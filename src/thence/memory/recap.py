@@ -194,7 +194,7 @@ def lines(page: Recap, tokens: int = TOKENS) -> list[str]:
     ]
     room -= sum(len(line) + 1 for line in out)
     if not page.sessions:
-        return [*out, "nothing found"] if not page.notes else out
+        return [*out, "no matches"] if not page.notes else out
     for left, session in zip(range(len(page.sessions), 0, -1), page.sessions, strict=True):
         some = _fitting(list(_session(session)), room // left)
         room -= sum(len(line) + 1 for line in some)
