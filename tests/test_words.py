@@ -78,6 +78,8 @@ OLD = (
     "nobody knows this setting",
     "no session fits",
     "nothing is kept yet",
+    "ratios slower or faster",
+    "is in no log",
 )
 """Phrases of the review's table, and some like them."""
 

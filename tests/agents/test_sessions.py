@@ -160,7 +160,7 @@ def test_a_link_is_told_with_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(target)
     error = raised(tmp_path / "link")
 
-    assert error.message.startswith("a link, and links are not followed")
+    assert error.message.startswith("symbolic links are not followed")
     assert f"name {target.resolve()}" == error.hint
 
 

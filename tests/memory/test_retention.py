@@ -124,7 +124,7 @@ def test_the_rule_is_one_sentence_for_all_places() -> None:
     told = rule(Policy())
 
     assert "after 45 days if the original log still exists" in told
-    assert "The only copy of a session is stored until all transcripts exceed 4 GiB" in told
+    assert "The only copy of a session is stored until all transcripts exceed 4.3 GB" in told
     assert "after" not in rule(Policy(raw_max_age_days=0))
 
 

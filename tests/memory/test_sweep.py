@@ -785,7 +785,7 @@ def test_unanalysed_go_only_when_analysis_failed(
     assert all(tried[uid] >= 2 for uid in lost)
     assert held <= cap
     assert [f"{DATA_LOSS}: {uid}" for uid in lost] == [
-        note.partition(": the")[0] for note in report.notes
+        note.partition(": transcripts")[0] for note in report.notes
     ]
     oldest = min(bad, key=lambda uid: (before[uid[7:]].session.ended_at, uid))
     assert {oldest} == lost

@@ -188,10 +188,10 @@ def lineage_of(own: Generation, find: Find, notices: list[Notice]) -> list[Gener
             break
         ancestor = find(out[-1], base)
         if ancestor is None:
-            notices.append(Notice("ancestor missing", f"goes on from {wanted}"))
+            notices.append(Notice("ancestor missing", f"continues {wanted}"))
             break
         if any(ancestor.uid == younger.uid for younger in out):
-            notices.append(Notice("ancestors in a circle", f"goes on from {wanted}"))
+            notices.append(Notice("ancestors in a circle", f"continues {wanted}"))
             break
         if base.event is not None and all(f.node.id != base.event for f in ancestor.facts):
             notices.append(Notice("ancestor damaged", f"no event {base.event} in {wanted}"))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"drop_unanalysed": "red", "alert": "yellow", "remove": "red", "prune": "red"}
 _LOSES = frozenset({"remove", "prune"})
-_WORDS = {"drop_unanalysed": "lose", "analyse": "analyse"}
+_WORDS = {"evict": "remove", "drop_unanalysed": "lose", "analyse": "analyse"}
 
 
 @click.command(

@@ -220,7 +220,7 @@ def _session(session: Recalled) -> Iterator[tuple[int, str]]:
     """Yield lines about a session, each with how much it matters: 0 most."""
     agent, _, native = session.session_uid.partition(":")
     day = (session.ended_at or "undated")[:10]
-    gone = ", evicted" if session.is_evicted else ""
+    gone = ", transcript removed" if session.is_evicted else ""
     folder = f" in {_flat(session.project, 60)}" if session.project else ""
     head = f"{agent}:{native[:NAME]} {day} {session.outcome}{gone}{folder}"
     yield 0, f"{head}: {_flat(session.title, 120)}"

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from thence.format.figures import size
+
 if TYPE_CHECKING:
     from thence.memory import store
 
@@ -49,7 +51,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 def rule(policy: Policy) -> str:
     """Return in words what goes when; the same wherever it is told."""
-    days, soft = policy.raw_max_age_days, _size(policy.raw_soft_cap_bytes)
+    days, soft = policy.raw_max_age_days, size(policy.raw_soft_cap_bytes)
     by_size = f"until all transcripts exceed {soft}"
     if days <= 0:
         return f"Transcripts are stored {by_size}; digests are never removed."

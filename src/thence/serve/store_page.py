@@ -21,9 +21,9 @@ from thence.serve.head import address, title_of
 
 SHOWN: Final = 40
 _ACTIONS: Final = {
-    "evict": "goes",
-    "drop_unanalysed": "is lost",
-    "analyse": "is analysed first",
+    "evict": "remove",
+    "drop_unanalysed": "lose",
+    "analyse": "analyse first",
     "alert": "alert",
 }
 
