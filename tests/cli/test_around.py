@@ -48,7 +48,7 @@ def test_exec_tells_how_the_command_died_and_sweeps_all_the_same(machine: Homes,
     result = run("exec", "--", sys.executable, "-c", "raise SystemExit(7)")
 
     assert 7 == result.return_value
-    assert "note: not swept" in result.stderr
+    assert "note: not imported" in result.stderr
     (machine.thence / "config.toml").unlink()
     with pytest.raises(NotReadable, match="cannot run"):
         run("exec", "--", str(machine.work / "nothing"))
@@ -132,7 +132,7 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
     assert [] == list(units.iterdir())
     assert "--user enable --now thence-sweep.timer" in told
     assert ["--user disable --now thence-sweep.timer", "--user daemon-reload"] == told[-2:]
-    assert "no sweep is scheduled" in run("schedule", "status").stdout
+    assert "no import is scheduled" in run("schedule", "status").stdout
 
 
 @pytest.mark.parametrize("before", ["", "# mine\n0 4 * * * backup\n", "0 4 * * * no-newline"])
@@ -176,7 +176,7 @@ def test_uninstall_takes_out_all_that_was_installed(tools: Path, run: Run) -> No
     run("schedule", "install", "--yes")
     shown = run("uninstall", "-n").stdout
 
-    assert "would be gone" in shown
+    assert "would be removed" in shown
     assert before != {name: (tools / name).read_bytes() for name in kept}
 
     run("uninstall", "--yes")
@@ -189,7 +189,7 @@ def test_uninstall_takes_out_all_that_was_installed(tools: Path, run: Run) -> No
 
     assert before == left
     assert (Path(os.environ["THENCE_HOME"]) / "queue").is_dir()
-    assert "none were there" in run("uninstall", "--yes").stdout
+    assert "none were installed" in run("uninstall", "--yes").stdout
 
 
 # -- completion -----------------------------------------------------------------------------

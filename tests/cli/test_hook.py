@@ -353,19 +353,19 @@ def test_status_tells_what_is_wrong(home: Path) -> None:
     run("install", "claude", "--yes")
     whole = path.read_text()
 
-    assert "✓ claude  installed, not heard yet" in run("status").output
+    assert "✓ claude  installed, no report yet" in run("status").output
 
     path.write_text(whole.replace(shlex.quote(sys.executable), "/gone/python"))
 
-    assert "▲ claude  installed for another place" in run("status").output
+    assert "▲ claude  installed for another thence" in run("status").output
 
     path.write_text(whole.replace('"SessionEnd"', '"Other"'))
 
-    assert "▲ claude  installed in part" in run("status").output
+    assert "▲ claude  partly installed" in run("status").output
 
     path.write_text(json.dumps(json.loads(whole) | {"disableAllHooks": True}))
 
-    assert "▲ claude  installed, but the agent" in run("status").output
+    assert "▲ claude  installed, but hooks are disabled" in run("status").output
 
 
 def test_installing_again_mends_a_hook_of_another_python(home: Path) -> None:
@@ -404,7 +404,7 @@ def test_a_session_is_stored_without_any_sweep_by_hand(home: Path) -> None:
     listed = CliRunner().invoke(thence, ["ls", "--json"], catch_exceptions=False)
 
     assert [SESSION] == [row["native_session_id"] for row in json.loads(listed.stdout)]
-    assert "✓ claude  installed, last heard just now" in run("status", "claude").output
+    assert "✓ claude  installed, last report just now" in run("status", "claude").output
 
 
 def test_install_says_that_hooks_start_sweeps(home: Path) -> None:
@@ -413,7 +413,7 @@ def test_install_says_that_hooks_start_sweeps(home: Path) -> None:
 
     assert f"+++ {home}/.thence/config.toml" in shown
     assert '+cadence = "on-hook"' in shown
-    assert "sessions are stored a few seconds after" in shown
+    assert "new activity is imported a few seconds after" in shown
 
 
 def test_a_cadence_that_was_chosen_stays_and_the_missing_line_is_named(home: Path) -> None:
@@ -486,8 +486,8 @@ def test_status_and_doctor_say_what_was_heard_and_not_stored(home: Path) -> None
     doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
 
     assert "▲ claude" in run("status", "claude").output
-    assert "heard 3, stored 0" in run("status", "claude").output
-    assert "heard 3, stored 0" in doctor.output
+    assert "reported 3, imported 0" in run("status", "claude").output
+    assert "reported 3, imported 0" in doctor.output
     assert "thence hook install claude" in doctor.output
 
 
@@ -500,5 +500,5 @@ def test_a_sweep_that_never_came_is_said(home: Path) -> None:
     os.utime(nudge, (1, 1))
     doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
 
-    assert "heard 1, stored 0: the sweep is late" in run("status", "grok").output
+    assert "reported 1, imported 0: the import is late" in run("status", "grok").output
     assert "thence sweep" in doctor.output

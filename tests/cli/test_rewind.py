@@ -103,7 +103,7 @@ def test_without_a_target_checkpoints_are_listed(own: Told, run: Run) -> None:
         run("rewind", own.id, "--files", "zzz", "-n")
     with pytest.raises(SessionNotFound, match="no event"):
         run("rewind", own.id, "--to", "zzz", "-n")
-    with pytest.raises(click.UsageError, match="one at a time"):
+    with pytest.raises(click.UsageError, match="not both"):
         run("rewind", own.id, "--to", own.first, "--files", own.saved)
 
 

@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 Part = Literal["resume", "hooks", "servers", "handoff", "side_file", "sample"]
 
 PARTS: Mapping[Part, str] = {
-    "resume": "has no command that resumes a session",
-    "hooks": "has no hooks that thence can use; thence sweep reads its sessions",
-    "servers": "has no settings in which thence could enter its MCP server",
-    "handoff": "cannot be given a session of another agent",
-    "side_file": "keeps no outputs beside its logs",
-    "sample": "has no made-up sessions",
+    "resume": "has no command to resume a session",
+    "hooks": "has no hooks that thence can use; thence sweep imports its sessions",
+    "servers": "has no settings for MCP servers that thence can change",
+    "handoff": "cannot continue sessions of other agents",
+    "side_file": "has no output files beside its logs",
+    "sample": "has no sample sessions",
 }
 """The parts that an agent may lack, and what is said when it does."""
 
@@ -195,7 +195,7 @@ class Profile(msgspec.Struct, frozen=True):
     @property
     def not_restored(self) -> str:
         """What a resumed session does not get back."""
-        usual = f"permissions granted for that session only; {self.label} asks again"
+        usual = f"Permissions are not restored; {self.label} will ask."
         return self.lost_on_resume or usual
 
 

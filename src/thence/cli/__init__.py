@@ -114,7 +114,7 @@ class Lazy(click.Group):
             known = [*COMMANDS, *ALIASES]
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             hint = f"Did you mean `thence {near[0]}`?" if near else "`thence help` lists commands."
-            raise UnknownCommand(f"there is no command {name!r}", hint=hint)
+            raise UnknownCommand(f"unknown command {name!r}", hint=hint)
         return super().resolve_command(ctx, args)
 
 
@@ -165,9 +165,9 @@ def _no_pager(_ctx: click.Context, _option: click.Parameter, told: bool) -> None
     type=click.Choice(get_args(screen.Colour)),
     default="auto",
     show_default=True,
-    help="Colours; auto: on a terminal, unless NO_COLOR is set, or where FORCE_COLOR is.",
+    help="Use colour; auto: on a terminal unless NO_COLOR is set, or if FORCE_COLOR is set.",
 )
-@click.option("--no-pager", is_flag=True, help="Print long answers without a pager.")
+@click.option("--no-pager", is_flag=True, help="Do not use a pager for long output.")
 @click.option("--json", "json", is_flag=True, help="Without a command: print JSON.")
 @click.option("--utc", is_flag=True, help="Without a command: show times in UTC.")
 @click.pass_context
@@ -207,7 +207,7 @@ def _of_the_system(error: OSError) -> ThenceError:
     if is_disk_full(error):
         return DiskFull(f"{error.filename or 'the answer'} cannot be written")
     where = f": {error.filename}" if error.filename else ""
-    hint = "is the disk full, the folder yours, the name right? THENCE_HOME names another home"
+    hint = "Check free space, permissions and the path. THENCE_HOME selects another folder."
     return ThenceError(f"{error.strerror or error}{where}", hint=hint)
 
 

@@ -31,9 +31,11 @@ MAX_HOOK_INPUT_CHARS = 1 << 20
 @click.option(
     "--tokens",
     type=click.IntRange(MIN_TOKENS, MAX_TOKENS),
-    help="How long the text may be.  [default: 800, or the setting brief.tokens]",
+    help="Maximum length of the text.  [default: 800, or the setting brief.tokens]",
 )
-@click.option("--hook", metavar="AGENT", hidden=True, help="Answer a hook; its input is on stdin.")
+@click.option(
+    "--hook", metavar="AGENT", hidden=True, help="Answer a hook; reads its input from stdin."
+)
 @options.as_json
 def command(folder: Path, *, tokens: int | None, hook: str | None, json: bool) -> int:
     """Print the brief of the repository that holds a folder."""

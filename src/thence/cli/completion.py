@@ -35,7 +35,7 @@ def command(shell: str, *, json: bool) -> int:
 
     made = get_completion_class(shell)
     if made is None:
-        message = f"no completion for {shell}"
+        message = f"no completion script for {shell}"
         raise click.UsageError(message)
     script = made(thence, {}, "thence", "_THENCE_COMPLETE").source()
     if json:

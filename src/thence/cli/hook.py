@@ -37,8 +37,8 @@ _agents = click.argument("agents", nargs=-1, type=_NAMES)
 _via = click.option(
     "--via",
     type=click.Choice(["notify", "hooks"]),
-    help="Where an agent can be told in two ways: the program that it notifies, which is usual, or"
-    " hooks, which it asks you to trust.",
+    help="For agents with two mechanisms: the notify program (default), or hooks, which the agent"
+    " asks you to trust.",
 )
 
 
@@ -48,7 +48,7 @@ class NotAnswered(ThenceError):
     exit_code = 2
 
 
-@click.group("hook", help="Install hooks: agents report new activity. Sweeps then find it at once.")
+@click.group("hook", help="Install hooks: agents report new activity. It is imported at once.")
 def command() -> None:
     """Group what is done about hooks."""
 
@@ -81,13 +81,13 @@ def _wanted(agents: Sequence[str]) -> list[str]:
 
 @command.command(
     "install",
-    help="Have agents' sessions stored as they go on: our lines come into the agents' settings, and"
-    " hooks may start sweeps. Shows the change and asks.",
+    help="Add our hooks to the agents' settings, so that new activity is imported at once."
+    " Shows the change and asks.",
 )
 @_agents
 @_via
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def install(
     agents: tuple[str, ...], via: str | None, *, dry_run: bool, yes: bool, json: bool
@@ -95,7 +95,7 @@ def install(
     """Install the hooks of agents."""
     names = _wanted(agents)
     if not names:
-        tell(["no agent found on this machine", "  thence hook install AGENT makes its settings"])
+        tell(["no agent found on this machine", "  thence hook install AGENT creates its settings"])
         return 0
     home = wiring.home()
     edits = [(agent, hooking.install(_chosen(agent, via), home)) for agent in names]
@@ -106,7 +106,7 @@ def install(
     if missing and not json:
         tell([missing])
     elif not json and not dry_run:
-        tell(["sessions are stored a few seconds after their agent says that they went on"])
+        tell(["new activity is imported a few seconds after the agent reports it"])
     return code
 
 
@@ -119,19 +119,19 @@ def _sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
     line = f'cadence = "on-hook" in [session_memory.retention] of {tilde(str(path))}'
     if origin != "default":
         return None, (
-            f'your settings say cadence = "{cadence}": sessions are stored by the next sweep.'
-            f" To have hooks start sweeps, write {line}"
+            f'your settings say cadence = "{cadence}": hooks do not start an import.'
+            f" To change that, write {line}"
         )
     try:
         return own_settings.with_sweeps_on_hook(path, hooking.body_of(path)), None
     except hooking.Refused:
-        return None, f"sessions are stored by the next sweep. To have hooks start sweeps: {line}"
+        return None, f"hooks do not start an import. To change that: {line}"
 
 
-@command.command("uninstall", help="Take our lines out again; the file is as it was before.")
+@command.command("uninstall", help="Remove our lines; the file is as it was before.")
 @_agents
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the hooks of agents out."""
@@ -177,7 +177,7 @@ def _change(
             )
         )
     elif due and not dry_run:
-        word = "installed" if keep else "taken out"
+        word = "installed" if keep else "removed"
         if names := [agent for agent, _ in due if agent != OWN]:
             tell([f"{word}: {', '.join(names)}"])
     return 0
@@ -204,7 +204,7 @@ def show(edits: Sequence[tuple[str, hooking.Edit]], already: str) -> None:
     """Show what would change, as a diff."""
     for agent, edit in edits:
         if not edit.changes:
-            tell([f"{agent}: {already} already, nothing to change in {tilde(str(edit.path))}"])
+            tell([f"{agent}: {already} already, no change in {tilde(str(edit.path))}"])
             continue
         colours = {"+": "green", "-": "red", "@": "cyan"}
         lines = map(clean, edit.diff())
@@ -216,7 +216,9 @@ def confirm(*, yes: bool, what: str, json: bool = False) -> None:
     if yes:
         return
     if json or not sys.stdin.isatty():
-        raise NotAnswered("nothing was done: nobody is there to be asked", hint="--yes says yes")
+        raise NotAnswered(
+            "nothing was changed: there is no terminal to ask on", hint="add --yes to confirm"
+        )
     click.confirm(f"{what}?", default=True, abort=True)
 
 
@@ -233,7 +235,7 @@ def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
 # -- looking --------------------------------------------------------------------------------
 
 
-@command.command("status", help="Say which agents call us, and when they last did.")
+@command.command("status", help="Show which agents have hooks, and when they last reported.")
 @_agents
 @options.as_json
 @options.utc
@@ -307,25 +309,25 @@ def told_of(one: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
     from thence.cli.columns import when
 
     seen = when(one["last_nudge"])
-    alive = f", last heard {_since(seen, now)}" if seen is not None else ", not heard yet"
+    alive = f", last report {_since(seen, now)}" if seen is not None else ", no report yet"
     if not one["installed"]:
         return "○", "not installed", None
     for name, words in (
-        ("off", "installed, but the agent is told to run no hooks"),
-        ("elsewhere", "installed for another place: install it again"),
-        ("missing", "installed in part: install it again"),
+        ("off", "installed, but hooks are disabled in the agent"),
+        ("elsewhere", "installed for another thence: install it again"),
+        ("missing", "partly installed: install it again"),
     ):
         if one[name]:
             return "▲", words, "red"
     if not one["heard"]:
         return "✓", f"installed{alive}", "green"
     stored = "unknown" if one["stored"] is None else one["stored"]
-    words = f"installed; heard {one['heard']}, stored {stored}"
+    words = f"installed; reported {one['heard']}, imported {stored}"
     if one["cadence"] != "on-hook":
         chosen = one["cadence_origin"] != "default"
-        words += ": no hook starts sweeps"
+        words += ": hooks do not start an import"
         return ("✓", words, "green") if chosen else ("▲", words, "red")
-    return ("▲", f"{words}: the sweep is late", "red") if one["late"] else ("✓", words, "green")
+    return ("▲", f"{words}: the import is late", "red") if one["late"] else ("✓", words, "green")
 
 
 def fix_of(one: dict[str, JSON]) -> str:

@@ -177,7 +177,7 @@ def carry_out(edit: Edit, *, keep: bool) -> None:
     path = edit.path.resolve()  # a link, as people have them to where they keep settings, stays one
     backup = _backup(edit.path)
     if body_of(edit.path) != edit.before:
-        raise Refused(f"{edit.path} was changed meanwhile", hint="do it again")
+        raise Refused(f"{edit.path} was changed by another program", hint="run the command again")
     if edit.after is None:
         path.unlink()
     else:
@@ -219,12 +219,16 @@ def body_of(path: Path) -> bytes | None:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise Refused(f"{path} is not a regular file", hint="put a file in its place")
+                raise Refused(
+                    f"{path} is not a regular file", hint="replace it with a regular file"
+                )
             return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}", hint="look at it") from error
+        raise Refused(
+            f"{path} cannot be read: {error.strerror}", hint="check its permissions"
+        ) from error
 
 
 # -- lists of commands by event -------------------------------------------------------------
@@ -248,11 +252,9 @@ def json_of(path: Path, body: bytes) -> dict[str, Any]:
     try:
         data = json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise Refused(
-            f"{path}: not JSON as we know it: {error}", hint="mend it, then try again"
-        ) from error
+        raise Refused(f"{path}: not valid JSON: {error}", hint="fix it, then try again") from error
     if not isinstance(data, dict):
-        raise Refused(f"{path}: not an object", hint="it should begin with {")
+        raise Refused(f"{path}: not an object", hint="it should start with {")
     return data
 
 
@@ -260,7 +262,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a name that stands twice: one of the two would be lost."""
     out = dict(pairs)
     if len(out) != len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("a name occurs twice in one object")
     return out
 
 
@@ -401,7 +403,7 @@ def toml_of(path: Path, body: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(body.decode().removeprefix(BOM))
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{path}: not TOML: {error}", hint="mend it, then try again") from error
+        raise Refused(f"{path}: not TOML: {error}", hint="fix it, then try again") from error
 
 
 def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
@@ -421,7 +423,7 @@ def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
     """Return the file with our program as `notify`, before one that is there already."""
     told = toml_of(place.path, body).get("notify")
     if told is not None and not _is_texts(told):
-        raise Refused(f"{place.path}: notify: not a list of texts", hint="mend it, then try again")
+        raise Refused(f"{place.path}: notify: not a list of strings", hint="fix it, then try again")
     if told and _is_ours(told):
         body = _cleared(place, body)
         told = _then(told)
@@ -464,8 +466,8 @@ def _edited(place: Place, body: bytes, value: list[str], tries: Iterator[str]) -
         except ValueError:
             continue
     raise Refused(
-        f"{place.path}: cannot tell where notify stands",
-        hint=f"write it yourself, above the first [table]: {line or 'no notify'}",
+        f"{place.path}: cannot find where notify is set",
+        hint=f"add it yourself, above the first [table]: {line or 'no notify'}",
     )
 
 

@@ -82,7 +82,7 @@ def _listen(made: object, port: int) -> None:
         [
             f"http://{gate.authority(HOST, guard.port)}{mcp.PATH}",
             f"Authorization: Bearer {guard.token}",
-            "it listens to this machine only; Ctrl-C stops it",
+            "this machine only; Ctrl-C stops it",
         ]
     )
     sys.stdout.flush()
@@ -123,10 +123,10 @@ def _entry() -> dict[str, object]:
     return registering.entry(wiring.home(), Path.home() / ".thence")
 
 
-@command.command("install", help="Tell agents of the server; shows the change and asks.")
+@command.command("install", help="Add the server to agents' settings; shows the change and asks.")
 @_agents
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Put the server into agents' settings."""
@@ -135,14 +135,14 @@ def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) ->
     return _change(changes, "installed", dry_run=dry_run, yes=yes, json=json)
 
 
-@command.command("uninstall", help="Take the server out of agents' settings again.")
+@command.command("uninstall", help="Remove the server from agents' settings.")
 @_agents
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the server out of agents' settings."""
-    return _change(removals(agents or names()), "taken out", dry_run=dry_run, yes=yes, json=json)
+    return _change(removals(agents or names()), "removed", dry_run=dry_run, yes=yes, json=json)
 
 
 def removals(agents: Sequence[str]) -> list[tuple[str, registering.Change]]:
@@ -161,10 +161,10 @@ def _change(
     due = [(agent, change) for agent, change in changes if change.changes]
     if not json:
         for agent, change in changes:
-            same = [f"{agent}: nothing to change in {tilde(str(change.path))}"]
+            same = [f"{agent}: no change in {tilde(str(change.path))}"]
             tell([clean(line) for line in change.diff()] if change.changes else same)
         if not changes:
-            tell(["no agent found on this machine: thence mcp install AGENT names one"])
+            tell(["no agent found on this machine; name one: thence mcp install AGENT"])
     if due and not dry_run:
         confirm(yes=yes, json=json, what="write this" if len(due) == 1 else "write these")
         for _, change in due:
@@ -186,7 +186,7 @@ def _told(agent: str, change: registering.Change, *, dry_run: bool) -> JSON:
     }
 
 
-@command.command("status", help="Say which agents know of the server.")
+@command.command("status", help="Show which agents use the server.")
 @_agents
 @options.as_json
 def status(agents: tuple[str, ...], *, json: bool) -> int:
@@ -205,7 +205,7 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
     told = {
         "none": Cell("not installed"),
         "installed": Cell("installed", "green"),
-        "elsewhere": Cell("installed for another place: install it again", "red"),
+        "elsewhere": Cell("installed for another thence: install it again", "red"),
     }
     rows = [
         [Cell(one["agent"]), told[one["state"]], Cell(tilde(one["path"]), DIM)] for one in found

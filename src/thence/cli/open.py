@@ -13,7 +13,7 @@ from thence.cli.completion import ids
 @click.command(
     "open",
     help="Open the viewer in the browser, at a session if one is named.",
-    epilog="A server that runs is used. If none runs, one is started here, as by thence serve.",
+    epilog="Uses the running server. If there is none, starts one, as thence serve does.",
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
 @click.option("--port", type=click.IntRange(1, 65535), default=serve.PORT, show_default=True)

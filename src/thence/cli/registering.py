@@ -118,7 +118,7 @@ def carry_out(change: Change) -> None:
     """Write a change whole or not at all."""
     path = change.path.resolve()
     if hooking.body_of(change.path) != change.before:
-        raise Refused(f"{change.path} was changed meanwhile", hint="do it again")
+        raise Refused(f"{change.path} was changed by another program", hint="run the command again")
     if not change.changes:
         return
     if change.after is None:
@@ -141,7 +141,7 @@ def _read(place: Place, body: bytes | None) -> dict[str, Any]:
 def _servers(place: Place, data: dict[str, Any]) -> dict[str, Any]:
     found = data.get(place.key, {})
     if not isinstance(found, dict):
-        raise Refused(f"{place.path}: {place.key}: no table", hint="mend it, then try again")
+        raise Refused(f"{place.path}: {place.key}: not a table", hint="fix it, then try again")
     return found
 
 
@@ -260,6 +260,6 @@ def _checked(place: Place, tries: Iterator[str], *wanted: dict[str, Any]) -> byt
         if any(data == one for one in wanted):
             return text.encode()
     raise Refused(
-        f"{place.path}: cannot tell where {place.key} stands",
-        hint=f"write or remove the entry {NAME!r} yourself",
+        f"{place.path}: cannot find where {place.key} is set",
+        hint=f"add or remove the entry {NAME!r} yourself",
     )

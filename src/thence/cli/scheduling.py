@@ -67,8 +67,8 @@ def means(name: str | None = None) -> Means:
         ways.append(Cron())
     if not ways:
         raise Refused(
-            "neither systemd for users nor cron is here",
-            hint='thence sweep --watch, or cadence = "on-hook" in config.toml, need neither',
+            "this machine has neither systemd user units nor cron",
+            hint='use thence sweep --watch, or cadence = "on-hook" in config.toml',
         )
     return ways[0]
 
@@ -119,12 +119,12 @@ class Systemd:
         env = "".join(f"Environment={_quoted(f'{n}={v}')}\n" for n, v in _env())
         run = " ".join(_quoted(word) for word in _program())
         service = (
-            "[Unit]\nDescription=Keep the sessions of coding agents\n\n"
+            "[Unit]\nDescription=Import the sessions of coding agents\n\n"
             f"[Service]\nType=oneshot\nWorkingDirectory=/\n{env}ExecStart={run}\n"
             "SuccessExitStatus=3 11\nNice=10\nIOSchedulingClass=idle\n"
         )
         timer = (
-            "[Unit]\nDescription=Keep the sessions of coding agents\n\n"
+            "[Unit]\nDescription=Import the sessions of coding agents\n\n"
             f"[Timer]\nOnCalendar={every}\nPersistent=true\nRandomizedDelaySec=10min\n\n"
             "[Install]\nWantedBy=timers.target\n"
         )
@@ -156,7 +156,7 @@ class Systemd:
             if done.returncode and not going:
                 raise Refused(
                     f"{shlex.join(words)}: {done.stderr.strip()}",
-                    hint="the files are written; run it yourself, or use --by cron",
+                    hint="the files are written; run the command yourself, or use --by cron",
                 )
 
     def where(self) -> str | None:

@@ -43,11 +43,16 @@ class PortTaken(ThenceError):
     " programs send the token of --token as Authorization: Bearer.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
-@click.option("--host", default=HOST, show_default=True, help="Listen here; elsewhere: --token.")
 @click.option(
-    "--store", "team", metavar="URL", help="Serve this store, a team's; sweep nothing into it."
+    "--host", default=HOST, show_default=True, help="Address; other than loopback needs --token."
 )
-@click.option("--token", is_flag=True, help="Print the token with which programs may ask.")
+@click.option(
+    "--store",
+    "team",
+    metavar="URL",
+    help="Serve this store, such as a team's; import nothing into it.",
+)
+@click.option("--token", is_flag=True, help="Print the access token for programs.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @options.as_json
 def command(
@@ -84,7 +89,8 @@ def command(
         _say(guard, link, token=token, json=json, loopback=gate.is_loopback(host))
         if is_read_only and team is None:
             click.echo(
-                f"note: {clean(tilde(str(home)))} is read-only: no new session is read", err=True
+                f"note: {clean(tilde(str(home)))} is read-only: no new sessions are imported",
+                err=True,
             )
         if not no_open and not json:
             threading.Thread(target=_open_browser, args=(guard, ticket, page), daemon=True).start()
@@ -128,13 +134,13 @@ def _check(host: str, *, token: bool, loopback: bool) -> None:
     """Refuse to listen where others can reach us, unless that is asked for twice."""
     if host in ANYWHERE:
         raise BadConfig(
-            f"--host {host}: that is every address of this machine",
-            hint="name one address; requests must name it too, whoever sends them",
+            f"--host {host}: this means every address of this machine",
+            hint="choose one address; requests must name it, too",
         )
     if not loopback and not token:
         raise BadConfig(
             f"--host {host}: other machines could read every session",
-            hint="add --token if you mean it: who has the token may ask",
+            hint="add --token to allow it: whoever has the token can read everything",
         )
 
 
@@ -146,7 +152,7 @@ def _listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise PortTaken(
             f"cannot listen on {host} port {port}: {error.strerror or error}",
-            hint="give another one with --port; 0 takes any that is free",
+            hint="choose another with --port; 0 takes any free port",
         ) from error
 
 
@@ -172,7 +178,7 @@ def open_again(guard: Gate, *, page: str = "", json: bool, opens: bool) -> int:
     if json:
         click.echo(dumps({"url": url, "running": True}))
         return 0
-    tell(["The viewer runs already. This link signs one more browser in, once.", "", f"  {url}"])
+    tell(["The viewer is already running. One-time link for another browser:", "", f"  {url}"])
     sys.stdout.flush()
     if opens:
         _open_browser(guard, ticket, page)
@@ -204,7 +210,7 @@ def _say(guard: Gate, url: str, *, token: bool, json: bool, loopback: bool) -> N
         tell(["Viewer on this machine only" if loopback else "Viewer"])
         if not loopback:
             tell(["warning: other machines can reach it, and the connection is not encrypted"])
-        tell(["", f"  {url}", "  one-time link: it signs one browser in"])
+        tell(["", f"  {url}", "  one-time link; it signs in one browser"])
         if token:
             tell([f"  Authorization: Bearer {guard.token}"])
         tell(["", "Ctrl-C stops it"])

@@ -12,10 +12,10 @@ from thence.cli.terminal import as_json, clean, say
 @click.command(
     "uninstall",
     help="Remove hooks, timers and MCP entries.",
-    epilog="The home and everything kept in it stays; it says how to remove that, too.",
+    epilog="Stored sessions stay; the command prints how to remove them, too.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
@@ -39,12 +39,12 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
         told = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
         say(as_json({"dry_run": dry_run, "changes": told, "home": str(wiring.home())}))
         return 0
-    word = "would be gone" if dry_run else "gone"
+    word = "would be removed" if dry_run else "gone"
     tell(
         [
-            f"hooks, timers and the server: {word if shown else 'none were there'}",
-            f"what is kept stays in {clean(home)}; to remove that, too: rm -r {clean(home)}",
-            "the program itself goes with pip uninstall thence",
+            f"hooks, timers and the server: {word if shown else 'none were installed'}",
+            f"stored sessions stay in {clean(home)}; to remove them, too: rm -r {clean(home)}",
+            "to remove the program: pip uninstall thence",
         ]
     )
     return 0

@@ -49,7 +49,7 @@ from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of, word
 
-COMPACTION = "the request that made the summary is in no log"
+COMPACTION = "the compaction request is not in the log"
 
 _CONTEXT, _SNAPSHOT = "<session_context>", "<state_snapshot>"
 _INJECTED = (_CONTEXT, _SNAPSHOT, "Please continue.", "<hook_context>")
