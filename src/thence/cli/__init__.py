@@ -75,6 +75,10 @@ ALIASES = {"list": "ls", "view": "serve", "pin": "keep", "import": "sweep"}
 """Names that people try first; they work and are listed nowhere."""
 
 
+QUIET = ("brief", "mcp", "completion")
+"""Commands that programs start: a person would not read a note there."""
+
+
 class Lazy(click.Group):
     """A group whose commands live in modules of the same name, imported when called."""
 
@@ -179,10 +183,29 @@ def thence(
     Without a command: a status summary. --color and --no-pager may also follow a command.
     """
     screen.wanted.colour, screen.wanted.pager = color, not no_pager
+    _refresh_launcher(ctx.invoked_subcommand, json=json or "--json" in sys.argv)
     if ctx.invoked_subcommand is None:
         from thence.cli.home import show
 
         show(json=json, utc=utc)
+
+
+def _refresh_launcher(command: str | None, *, json: bool) -> None:
+    """Write the launcher of the home anew if it is stale; tell once that hooks could not run."""
+    from thence import config
+
+    try:
+        home = config.home()
+    except ThenceError:  # who needs a home says so
+        return
+    if not (home / "bin").is_dir() or command in QUIET:
+        return
+    from thence.cli import launcher
+    from thence.cli.terminal import clean
+
+    news = launcher.refresh(home)
+    if news and not json:
+        click.echo(f"note: {clean(news)}", err=True)
 
 
 def _tell(error: ThenceError) -> None:

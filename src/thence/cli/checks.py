@@ -510,7 +510,7 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hook import fix_of, names, status_of, told_of
+    from thence.cli.hooks import fix_of, names, status_of, told_of
 
     now = present()
     roots = wiring.roots(known)

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
+from thence import config
 from thence.agents.profiles import folder_variables
-from thence.cli import processes
+from thence.cli import launcher
 from thence.cli.hooking import Edit, Refused, carry_out
 
 Every = Literal["hourly", "daily", "weekly"]
@@ -96,7 +97,7 @@ def _run(words: list[str], given: str | None = None) -> subprocess.CompletedProc
 
 
 def _program() -> list[str]:
-    return processes.thence("sweep")
+    return launcher.command(config.home(), "sweep")
 
 
 def _env() -> Iterator[tuple[str, str]]:
@@ -148,6 +149,8 @@ class Systemd:
         going = all(edit.after is None for edit in plan.edits)
         if going:
             _run(plan.commands[0])
+        else:
+            launcher.write(config.home())
         for edit in plan.edits:
             if edit.changes:
                 carry_out(edit, keep=False)
@@ -203,6 +206,8 @@ class Cron:
         """Hand the table over."""
         (edit,) = plan.edits
         body = (edit.after or b"").decode()
+        if MARK in body:
+            launcher.write(config.home())
         done = _run(["crontab", "-"], body) if body else _run(["crontab", "-r"])
         if done.returncode:
             raise Refused(f"crontab: {done.stderr.strip()}", hint="nothing was changed")

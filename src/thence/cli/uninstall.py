@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from thence.cli import hook, hooking, mcp, options, registering, scheduling, wiring
+from thence.cli import changes, hooking, hooks, launcher, options, registering, scheduling, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import as_json, clean, say
 
@@ -19,21 +19,24 @@ from thence.cli.terminal import as_json, clean, say
 @options.as_json
 def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
-    edits = [(agent, edit) for agent, edit in hook.removals(hook.names()) if edit.changes]
+    edits = [(agent, edit) for agent, edit in hooks.removals(hooks.names()) if edit.changes]
     timers = [(way, way.uninstall()) for way in scheduling.installed()]
-    servers = [(agent, one) for agent, one in mcp.removals(mcp.names()) if one.changes]
+    servers = [
+        (agent, one) for agent, one in registering.removals(registering.names()) if one.changes
+    ]
     files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
     shown: list[tuple[str, hooking.Edit | registering.Change]] = [*files, *servers]
     if not json:
-        hook.show(files, "gone")
+        changes.show(files, "gone")
         tell(clean(line) for _, one in servers for line in one.diff())
     if shown and not dry_run:
-        hook.confirm(yes=yes, json=json, what="write this" if len(shown) == 1 else "write these")
-        hook.apply(edits, keep=False)
+        changes.confirm(yes=yes, json=json, what="write this" if len(shown) == 1 else "write these")
+        hooks.apply(edits, keep=False)
         for way, plan in timers:
             way.carry_out(plan)
         for agent, _ in servers:  # planned anew: a hook may have been in the same file
-            registering.carry_out(registering.uninstall(mcp.place_of(agent)))
+            registering.carry_out(registering.uninstall(registering.place_of(agent)))
+        launcher.remove(wiring.home())
     home = tilde(str(wiring.home()))
     if json:
         told = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
