@@ -131,3 +131,17 @@ def test_a_nudge_goes_the_same_way(desk: Desk) -> None:
     subprocess.run(["sh", "-c", line], input=b'{"session_id": "s1"}', check=True)
 
     assert ["claude-s1.json"] == [path.name for path in (desk.home / "queue").iterdir()]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_notify_whose_program_is_gone_is_told(desk: Desk, *, own: bool) -> None:
+    """Whether it stands alone or before a program of the user's."""
+    desk.codex.mkdir()
+    (desk.codex / "config.toml").write_text('notify = ["bell"]\n' if own else "")
+    desk.run("hook", "install", "codex", "--yes")
+
+    assert "gone" not in desk.run("hook", "status", "codex").out
+
+    launcher.path_in(desk.home).unlink()
+
+    assert "a program that is gone: ~/.thence" in desk.run("hook", "status", "codex").out

@@ -38,6 +38,7 @@ COMMANDS = {
     "handoff": "Continue a session in another agent, with its history.",
     "rewind": "Rewind a session recorded by thence: its chain or its files.",
     "exec": "Run an agent and import its session.",
+    "setup": "Set everything up: hooks, brief, MCP, daily import, completion.",
     "hook": "Install hooks: agents report new activity.",
     "mcp": "Let agents search past sessions (MCP).",
     "schedule": "Import every day, by a systemd timer or by cron.",
@@ -63,7 +64,7 @@ COMMANDS = {
 
 
 GROUPS = {
-    "Start": ("serve", "demo", "hook", "mcp"),
+    "Start": ("setup", "serve", "open", "demo"),
     "Find": ("ls", "search", "ask", "files", "history", "todos"),
     "Read and continue": ("show", "export", "resume", "brief"),
     "Understand": ("cost", "patterns", "sql"),
@@ -203,8 +204,8 @@ def _refresh_launcher(command: str | None, *, json: bool) -> None:
     from thence.cli import launcher
     from thence.cli.terminal import clean
 
-    news = launcher.refresh(home)
-    if news and not json:
+    news = launcher.refresh(home, tells=not json)
+    if news:
         click.echo(f"note: {clean(news)}", err=True)
 
 

@@ -178,7 +178,7 @@ def _gone(command: str | list[str]) -> str:
     except ValueError:
         return ""
     if words[:2] == ["/bin/sh", "-c"]:
-        return _gone(words[2].split("; ")[2] if words[2].count("; ") > 1 else "")
+        return _gone(words[2].removeprefix(_SHELL_START))
     return words[0] if words and not os.access(words[0], os.X_OK) else ""
 
 
@@ -209,7 +209,7 @@ def uninstall(place: Place, home: Path) -> Edit:
     body = body_of(place.path)
     if body is None or not state(place, home).installed:
         return Edit(place.path, body, body)
-    before = body_of(_backup(place.path))
+    before = body_of(backup_of(place.path))
     if place.is_notify:
         return Edit(place.path, body, _without_notify(place, body, before))
     data = json_of(place.path, body)
@@ -230,7 +230,7 @@ def has_ours(body: bytes | None) -> bool:
 def carry_out(edit: Edit, *, keep: bool) -> None:
     """Write a change whole or not at all; `keep` says that the file as it was stays beside it."""
     path = edit.path.resolve()  # a link, as people have them to where they keep settings, stays one
-    backup = _backup(edit.path)
+    backup = backup_of(edit.path)
     if body_of(edit.path) != edit.before:
         raise Refused(f"{edit.path} was changed meanwhile", hint="do it again")
     if edit.after is None:
@@ -264,7 +264,8 @@ def write(path: Path, body: bytes, mode: int) -> None:
         ) from (error)
 
 
-def _backup(path: Path) -> Path:
+def backup_of(path: Path) -> Path:
+    """Return where a file lies as it was before our lines came."""
     return path.with_name(path.name + BACKUP)
 
 
@@ -459,6 +460,7 @@ def _written(data: dict[str, Any], like: bytes | None) -> bytes:
 
 _NOTIFY = re.compile(r"(?:^|(?<=\ufeff))[ \t]*notify[ \t]*=[ \t]*", re.MULTILINE)
 BOM: Final = "\ufeff"
+_SHELL_START: Final = "for said; do :; done; "
 THEN: Final = "--then"
 """What stands between our part of `notify` and the program that was there before."""
 
@@ -480,7 +482,7 @@ def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
     ours = program(place.agent, home)
     if not then:
         return ours
-    said = 'for said; do :; done; {} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
+    said = _SHELL_START + '{} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
     return ["/bin/sh", "-c", said.format(shlex.join(ours)), THEN]
 
 

@@ -135,19 +135,24 @@ def remove(home: Path) -> None:
         path_in(home).parent.rmdir()
 
 
-def refresh(home: Path) -> str | None:
-    """Write a stale launcher anew; return what a person is told of it, once."""
+def refresh(home: Path, *, tells: bool = True) -> str | None:
+    """Write a stale launcher anew; return what a person is told of it, once.
+
+    Who does not tell it leaves the mark to the next one.
+    """
+    missed = home / MISSED
     try:
         there = look(home)
+        if there.state == "dead" and not missed.exists():
+            missed.write_text(f"{there.python}\n", "utf-8")
+            missed.chmod(0o600)
         if there.state in ("old", "dead"):
             write(home)
-        missed = home / MISSED
-        gone = missed.read_text("utf-8", "replace").strip() if missed.exists() else ""
+        if not tells or not missed.exists():
+            return None
+        gone = missed.read_text("utf-8", "replace").strip()
         missed.unlink(missing_ok=True)
     except OSError:  # a home that is read-only: doctor tells of it
-        return None
-    gone = gone or (there.python if there.state == "dead" else "")
-    if not gone:
         return None
     return f"hooks could not run: {gone} is gone; they use this thence from now on"
 
