@@ -78,8 +78,7 @@ def _answer_hook(agent: str) -> int:
     previous = signal.signal(signal.SIGALRM, _end_silently)
     signal.alarm(MAX_HOOK_SECONDS)
     try:
-        # Grok and others run the hooks of Claude Code as well, and say who they are.
-        answer = _hook_answer("grok" if "GROK_HOOK_EVENT" in os.environ else agent)
+        answer = _hook_answer(agent)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, previous)

@@ -23,8 +23,8 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 @click.command(
     "setup",
-    help="Set everything up: hooks, the brief, MCP entries, a daily import, shell completion and,"
-    " if you want it, the viewer as a service. Shows each change and asks.",
+    help="Set everything up: hooks, brief, MCP, daily import, completion. Shows each change and"
+    " asks; the viewer as a service comes with --service.",
     epilog="--remove undoes what setup installed, and nothing else.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; the service only with --service.")
