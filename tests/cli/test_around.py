@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.cli import completion, scheduling, wiring
-from thence.cli.hook import NotAnswered
+from thence.cli.changes import NotAnswered
 from thence.cli.hooking import Refused
 from thence.cli.madeup import Homes, made_id
 from thence.errors import NotReadable
@@ -117,7 +117,7 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
 
     assert "+OnCalendar=weekly" in shown
     assert f'Environment="THENCE_HOME={tools}/home with 100%% room"' in service
-    assert f'ExecStart="{sys.executable}" "-E"' in service
+    assert f'ExecStart="{tools}/home with 100%% room/bin/thence" "sweep"' in service
     assert "already" in run("schedule", "install", "--yes", "--every", "weekly").stdout
     assert ["systemd"] == [
         one["by"] for one in json.loads(run("schedule", "status", "--json").stdout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -17,10 +16,12 @@ from click.testing import CliRunner, Result
 from tests.agents.transcripts import Script, write
 from thence.agents.claude.profile import EVENTS
 from thence.cli import thence
-from thence.cli.hooking import MARK
+from thence.cli.launcher import NUDGE
 from thence.config import settings
 from thence.memory import nudges
 
+MARK = f"bin/thence {NUDGE} "
+"""What a command of ours is known by."""
 NINE = {
     *("SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
     *("Stop", "SubagentStop", "PreCompact", "Notification"),
@@ -55,7 +56,11 @@ def run(*arguments: str) -> Result:
 
 def tree(folder: Path) -> dict[str, bytes]:
     """Every file of a folder."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    files = (
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.parent.name != "bin"  # the launcher stays
+    )
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -224,7 +229,7 @@ def test_a_notify_of_the_users_own_runs_whether_our_python_is_there_or_not(
     path.write_text(f'notify = ["{bell}", "loud \\"x\\""]\n')
     run("install", "codex", "--yes")
     if is_gone:
-        path.write_text(path.read_text().replace(sys.executable, "/gone/python"))
+        path.write_text(path.read_text().replace(str(home / ".thence/bin"), "/gone/bin"))
     said = json.dumps({"type": "agent-turn-complete", "thread-id": "t-1", "text": "it's $HOME"})
     command = [*tomllib.loads(path.read_text())["notify"], said]
     done = subprocess.run(command, check=False, capture_output=True)
@@ -241,7 +246,7 @@ def test_an_agent_hears_nothing_of_a_python_that_is_gone(home: Path, agent: str)
     run("install", agent, "--yes")
     path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
     line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
-    gone = line.replace(sys.executable, "/gone/python")
+    gone = line.replace(str(home / ".thence/bin"), "/gone/bin")
     done = subprocess.run(["sh", "-c", gone], input=b"{}", check=False, capture_output=True)
 
     assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
@@ -355,9 +360,11 @@ def test_status_tells_what_is_wrong(home: Path) -> None:
 
     assert "✓ claude  installed, no report yet" in run("status").output
 
-    path.write_text(whole.replace(shlex.quote(sys.executable), "/gone/python"))
+    path.write_text(whole.replace(str(home / ".thence/bin"), "/gone/bin"))
 
-    assert "▲ claude  installed for another thence" in run("status").output
+    assert (
+        "▲ claude  the hook starts a program that is gone: /gone/bin/thence" in run("status").output
+    )
 
     path.write_text(whole.replace('"SessionEnd"', '"Other"'))
 
@@ -373,10 +380,10 @@ def test_installing_again_mends_a_hook_of_another_python(home: Path) -> None:
     path = home / ".claude/settings.json"
     path.write_bytes(SETTINGS)
     run("install", "claude", "--yes")
-    path.write_text(path.read_text().replace(sys.executable, "/gone/python"))
+    path.write_text(path.read_text().replace(str(home / ".thence/bin"), "/gone/bin"))
     run("install", "claude", "--yes")
 
-    assert "/gone/python" not in path.read_text()
+    assert "/gone" not in path.read_text()
     assert len(EVENTS) == path.read_text().count(MARK)
 
     run("uninstall", "claude", "--yes")

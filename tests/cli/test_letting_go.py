@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from tests.cli.conftest import Run
 from thence.cli import forget, thence, wiring
+from thence.cli.changes import NotAnswered
 from thence.cli.evict import NotEvicted
-from thence.cli.hook import NotAnswered
 from thence.cli.madeup import Homes, made_id
 from thence.errors import NotReadable, SessionNotFound
 from thence.journal import Journal

@@ -189,7 +189,7 @@ def test_a_home_that_is_not_the_usual_one_is_named(tmp_path: Path) -> None:
     usual = entry(tmp_path, tmp_path)
 
     assert "mcp" == usual["args"][-1]
-    assert Path(usual["command"]).exists()
+    assert str(tmp_path / "bin" / "thence") == usual["command"]
     assert "env" not in usual
     assert {"THENCE_HOME": str(tmp_path)} == entry(tmp_path, tmp_path / "other")["env"]
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli.hook import NotAnswered
+from thence.cli.changes import NotAnswered
 from thence.cli.madeup import Homes, made_id
 from thence.cli.rewind import NotOurs
 from thence.errors import SessionNotFound

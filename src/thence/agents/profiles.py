@@ -60,6 +60,21 @@ PARTS: Mapping[Part, str] = {
 """The parts that an agent may lack, and what is said when it does."""
 
 
+class BriefHook(msgspec.Struct, frozen=True):
+    """How an agent is told to ask for the brief of a repository when a session begins.
+
+    The answer is `hookSpecificOutput.additionalContext`, as Claude Code has it.
+    """
+
+    event: str = "SessionStart"
+    matcher: str = ""
+    """In which cases; empty for all of them."""
+    timeout: int = 10
+    """How long the agent waits at most, in the agent's own unit."""
+    after_compaction: bool = True
+    """The event comes after a compaction too."""
+
+
 class HookFile(msgspec.Struct, frozen=True):
     """A file of settings in which an agent is told which command to run when a session goes on."""
 
@@ -73,6 +88,8 @@ class HookFile(msgspec.Struct, frozen=True):
     more than 3 seconds at the end of a session: it would say so, as an error, in every one."""
     is_own_file: bool = False
     """It holds nothing but our lines, and so may the folder that it is in."""
+    brief: BriefHook | None = None
+    """How the brief is asked for; None where what a hook prints does not reach the model."""
 
 
 class ServerFile(msgspec.Struct, frozen=True):

@@ -38,6 +38,7 @@ COMMANDS = {
     "handoff": "Continue a session in another agent, with its history.",
     "rewind": "Rewind a session recorded by thence: its chain or its files.",
     "exec": "Run an agent and import its session.",
+    "setup": "Set everything up: hooks, brief, MCP, daily import, completion.",
     "hook": "Install hooks: agents report new activity.",
     "mcp": "Let agents search past sessions (MCP).",
     "schedule": "Import every day, by a systemd timer or by cron.",
@@ -63,7 +64,7 @@ COMMANDS = {
 
 
 GROUPS = {
-    "Start": ("serve", "demo", "hook", "mcp"),
+    "Start": ("setup", "serve", "open", "demo"),
     "Find": ("ls", "search", "ask", "files", "history", "todos"),
     "Read and continue": ("show", "export", "resume", "brief"),
     "Understand": ("cost", "patterns", "sql"),
@@ -73,6 +74,10 @@ GROUPS = {
 
 ALIASES = {"list": "ls", "view": "serve", "pin": "keep", "import": "sweep"}
 """Names that people try first; they work and are listed nowhere."""
+
+
+QUIET = ("brief", "mcp", "completion")
+"""Commands that programs start: a person would not read a note there."""
 
 
 class Lazy(click.Group):
@@ -179,10 +184,29 @@ def thence(
     Without a command: a status summary. --color and --no-pager may also follow a command.
     """
     screen.wanted.colour, screen.wanted.pager = color, not no_pager
+    _refresh_launcher(ctx.invoked_subcommand, json=json or "--json" in sys.argv)
     if ctx.invoked_subcommand is None:
         from thence.cli.home import show
 
         show(json=json, utc=utc)
+
+
+def _refresh_launcher(command: str | None, *, json: bool) -> None:
+    """Write the launcher of the home anew if it is stale; tell once that hooks could not run."""
+    from thence import config
+
+    try:
+        home = config.home()
+    except ThenceError:  # who needs a home says so
+        return
+    if not (home / "bin").is_dir() or command in QUIET:
+        return
+    from thence.cli import launcher
+    from thence.cli.terminal import clean
+
+    news = launcher.refresh(home, tells=not json)
+    if news:
+        click.echo(f"note: {clean(news)}", err=True)
 
 
 def _tell(error: ThenceError) -> None:

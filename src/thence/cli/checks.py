@@ -513,7 +513,7 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hook import fix_of, names, status_of, told_of
+    from thence.cli.hooks import fix_of, names, status_of, told_of
 
     now = present()
     roots = wiring.roots(known)
@@ -546,6 +546,35 @@ def _silent(store: Store, agent: str, one: dict[str, JSON]) -> str | None:
         return None
     since = _ago(seen, present())
     return f"installed, last report {since} while {several(grown, 'session')} grew"
+
+
+def installed(home: Path) -> Iterator[Finding]:
+    """Tell whether what setup installed is there, and whether the viewer's program is this one."""
+    from thence import __version__
+    from thence.cli import background, launcher, parts
+
+    recorded = parts.recorded(home)
+    known = {part.name: part for part in parts.PARTS}
+    wrong = 0
+    for name, whose in recorded.items():
+        for one in whose:
+            if problem := known[name].problem(one):
+                wrong += 1
+                words = f"{name} of {one} {problem}"
+                told: dict[str, JSON] = {"part": name, "whose": one}
+                yield Finding("setup", "warning", clean(words), "thence setup", told)
+    missed = home / launcher.MISSED
+    if missed.exists():
+        gone = missed.read_text("utf-8", "replace").strip()
+        yield Finding("setup", "warning", clean(f"hooks could not run: {gone} is gone"), "thence")
+    elif recorded and not wrong:
+        yield Finding("setup", "ok", f"{', '.join(recorded)}: as thence setup left them")
+    server = background.running(home)
+    if server is not None and server.version != __version__:
+        words = f"the viewer runs version {server.version}, this is {__version__}"
+        yield Finding("viewer", "warning", clean(words), "thence serve --background")
+    elif server is not None:
+        yield Finding("viewer", "ok", f"runs in the background on port {server.port}")
 
 
 def waiting(home: Path) -> Iterator[Finding]:
@@ -688,6 +717,7 @@ def everything(*, deep: bool) -> list[Finding]:
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
+            ("setup", lambda: installed(home)),
             ("cadence", lambda: cadence(store)),
             ("journals", lambda: journals(store)),
             ("layout", lambda: other_layouts(known)),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, titled
 from thence.cli.completion import ids
-from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, cut, say, several, size, width
 from thence.errors import ThenceError

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from thence.cli import options, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, tilde, titled
 from thence.cli.completion import ids
-from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
 from thence.errors import SessionBusy, ThenceError

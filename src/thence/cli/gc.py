@@ -10,8 +10,8 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import DIM, Cell, Column, short_id, table, tell
-from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
 from thence.errors import SKIPS

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from thence import __version__
-from thence.cli import options, registering, wiring
+from thence.cli import launcher, options, registering, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
-from thence.cli.hook import confirm
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
 
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
 
 PORT = 7332
 
-_NAMES = options.AgentName("servers")
-_agents = click.argument("agents", nargs=-1, type=_NAMES)
+_agents = click.argument("agents", nargs=-1, type=registering.NAMES)
 
 
 @click.group(
@@ -95,34 +91,6 @@ def _listen(made: object, port: int) -> None:
 # -- telling agents -------------------------------------------------------------------------
 
 
-def names() -> list[str]:
-    """Return the agents that can be told of the server."""
-    return _NAMES.names()
-
-
-def place_of(name: str) -> registering.Place:
-    """Return where an agent of this machine is told of servers."""
-    profile = wiring.agents()[name].profile
-    file = profile.servers
-    assert file is not None  # noqa: S101 - only such agents are named
-    if file.is_beside:
-        named = os.environ.get(profile.home_variable, "").partition(",")[0].strip()
-        folder = Path(named).expanduser() if named else Path.home()
-    else:
-        folder = wiring.root_of(wiring.agents()[name])
-    return registering.Place(name, folder / file.path, file)
-
-
-def _present() -> list[str]:
-    """Return the agents that are on this machine."""
-    here = wiring.agents_here("servers")
-    return [name for name in names() if name in here or place_of(name).path.exists()]
-
-
-def _entry() -> dict[str, object]:
-    return registering.entry(wiring.home(), Path.home() / ".thence")
-
-
 @command.command("install", help="Add the server to agents' settings; shows the change and asks.")
 @_agents
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
@@ -130,8 +98,13 @@ def _entry() -> dict[str, object]:
 @options.as_json
 def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Put the server into agents' settings."""
-    wanted = list(agents) or [name for name in names() if place_of(name).path.exists()]
-    changes = [(name, registering.install(place_of(name), _entry())) for name in wanted]
+    wanted = list(agents) or [
+        name for name in registering.names() if registering.place_of(name).path.exists()
+    ]
+    changes = [
+        (name, registering.install(registering.place_of(name), registering.own_entry()))
+        for name in wanted
+    ]
     return _change(changes, "installed", dry_run=dry_run, yes=yes, json=json)
 
 
@@ -142,12 +115,8 @@ def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) ->
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the server out of agents' settings."""
-    return _change(removals(agents or names()), "removed", dry_run=dry_run, yes=yes, json=json)
-
-
-def removals(agents: Sequence[str]) -> list[tuple[str, registering.Change]]:
-    """Plan to take the server out, wherever it is."""
-    return [(agent, registering.uninstall(place_of(agent))) for agent in agents]
+    gone = registering.removals(agents or registering.names())
+    return _change(gone, "removed", dry_run=dry_run, yes=yes, json=json)
 
 
 def _change(
@@ -167,8 +136,12 @@ def _change(
             tell(["no agent found on this machine; name one: thence mcp install AGENT"])
     if due and not dry_run:
         confirm(yes=yes, json=json, what="write this" if len(due) == 1 else "write these")
+        if done == "installed":
+            launcher.write(wiring.home())
         for _, change in due:
             registering.carry_out(change)
+    elif changes and not dry_run and done == "installed":
+        launcher.ensure(wiring.home())
     if json:
         say(as_json([_told(agent, one, dry_run=dry_run) for agent, one in changes]))
     elif due and not dry_run:
@@ -194,10 +167,10 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
     found = [
         {
             "agent": agent,
-            "path": str(place_of(agent).path),
-            "state": registering.state(place_of(agent), _entry()),
+            "path": str(registering.place_of(agent).path),
+            "state": registering.state(registering.place_of(agent), registering.own_entry()),
         }
-        for agent in agents or _present()
+        for agent in agents or registering.present()
     ]
     if json:
         say(as_json(found))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from thence.cli import options, scheduling, wiring
+from thence.cli.changes import confirm, show
 from thence.cli.columns import tell, tilde
-from thence.cli.hook import confirm, show
 from thence.cli.terminal import as_json, clean, cut, say, width
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from contextlib import nullcontext
 from functools import partial
 from json import dumps
 from secrets import token_bytes
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 from thence import config
+from thence.cli import background as background_server
 from thence.cli import options, wiring
+from thence.cli.background import claimed
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import clean
 from thence.errors import BadConfig, ThenceError
@@ -54,6 +57,11 @@ class PortTaken(ThenceError):
 )
 @click.option("--token", is_flag=True, help="Print the access token for programs.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.option(
+    "--background", is_flag=True, help="Start it in the background, one per home, and end."
+)
+@click.option("--stop", is_flag=True, help="Stop the one in the background.")
+@click.option("--service", is_flag=True, hidden=True, help="Be the one in the background.")
 @options.as_json
 def command(
     host: str,
@@ -63,9 +71,16 @@ def command(
     token: bool,
     no_open: bool,
     json: bool,
+    background: bool = False,
+    stop: bool = False,
+    service: bool = False,
     page: str = "",
 ) -> int:
     """Serve until it is stopped; the browser opens at a page, the first one by default."""
+    if stop:
+        return _stop(json=json)
+    if background:
+        return _start(host, port, json=json, opens=not no_open)
     from thence.serve import app, gate, sign_in
 
     _check(host, token=token, loopback=gate.is_loopback(host))
@@ -85,6 +100,8 @@ def command(
     ticket = guard.ticket()
 
     def announce() -> None:
+        if service:  # nobody reads it, and a link that signs in is not for a log
+            return
         link = guard.url(ticket, page)
         _say(guard, link, token=token, json=json, loopback=gate.is_loopback(host))
         if is_read_only and team is None:
@@ -100,10 +117,33 @@ def command(
         made = app.create(desk(store, team=team is not None), guard)
         app.settle()
         try:
-            with listener:
+            with listener, claimed(home, guard.port) if service else nullcontext():
                 app.server(made, announce).run([listener])
         finally:
             sign_in.remove(home, ticket)
+    return 0
+
+
+def _start(host: str, port: int, *, json: bool, opens: bool) -> int:
+    """Have a server of this home in the background, and sign one browser in there."""
+    from thence.serve import gate
+
+    if host != HOST:
+        raise BadConfig("--background listens on this machine only", hint="leave out --host")
+    there = background_server.start(wiring.home(), port)
+    guard = gate.Gate(HOST, there.port, key=gate.key_of(wiring.home()))
+    if not json:
+        tell(["The viewer runs in the background; thence serve --stop stops it.", ""])
+    return open_again(guard, json=json, opens=opens)
+
+
+def _stop(*, json: bool) -> int:
+    """Stop the server in the background."""
+    there = background_server.stop(wiring.home())
+    if json:
+        click.echo(dumps({"stopped": there is not None, "port": there.port if there else None}))
+    else:
+        tell(["stopped" if there is not None else "no viewer runs in the background"])
     return 0
 
 

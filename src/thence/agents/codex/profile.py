@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
 
 EVENTS = (
     *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
@@ -52,7 +52,10 @@ PROFILE = Profile(
         "shell": ToolForm("exec_command", {"command": "cmd"}),
         "todos": ToolForm("update_plan", {"items": "plan", "text": "step", "status": "status"}),
     },
-    hooks=(HookFile("config.toml", form="notify"), HookFile("hooks.json", EVENTS)),
+    hooks=(
+        HookFile("config.toml", form="notify"),
+        HookFile("hooks.json", EVENTS, brief=BriefHook()),
+    ),
     servers=ServerFile(
         "config.toml", form="toml", key="mcp_servers", more={"startup_timeout_sec": 60}
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile
+from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile
 
 PROFILE = Profile(
     label="Gemini CLI",
@@ -18,6 +18,7 @@ PROFILE = Profile(
             "settings.json",
             ("SessionStart", "AfterAgent", "PreCompress", "SessionEnd"),
             timeout=3000,  # milliseconds
+            brief=BriefHook(timeout=10_000, after_compaction=False),
         ),
     ),
     servers=ServerFile("settings.json"),
