@@ -36,7 +36,8 @@ def judged(case: Case, tool: Tool) -> Iterator[tuple[str, str, str, str]]:
     if answers.priced:
         cost = tool.cost()
         yield _equal("cost", None if cost is None else f"${cost:.6f}", f"${answers.usage.cost:.6f}")
-    yield _words("found", tool.finds, (*answers.live, *answers.dead, *answers.not_dead))
+    if words := (*answers.live, *answers.dead, *answers.not_dead):
+        yield _words("found", tool.finds, words)
     if answers.dead:
         yield _words("dead", tool.dead, answers.dead)
     if answers.not_dead:
