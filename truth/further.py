@@ -36,20 +36,24 @@ def bill(*turns: Turn) -> Usage:
     return sum((cost(turn) for turn in turns), Usage())
 
 
-def _ms(turn: Turn, answer: int = 0) -> int:
+def ms(turn: Turn, answer: int = 0) -> int:
+    """Give when a turn was, or its answer, in milliseconds since 1970."""
     return START_MS + 10_000 * turn[0] + 1000 * answer
 
 
-def _at(turn: Turn, answer: int = 0) -> str:
+def at(turn: Turn, answer: int = 0) -> str:
+    """Give when a turn was, or its answer."""
     return f"2026-11-10T10:{turn[0]:02}:{10 * answer:02}.000Z"
 
 
-def _write(path: Path, records: list[dict[str, Any]]) -> None:
+def write_records(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write a log of lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lines_of(records))
 
 
-def _document(path: Path, value: Any) -> None:
+def write_document(path: Path, value: Any) -> None:
+    """Write a file that is one value."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, indent=2), encoding="utf-8")
 
@@ -58,8 +62,8 @@ def _document(path: Path, value: Any) -> None:
 
 
 def _gemini_head(session: str, kind: str = "main") -> dict[str, Any]:
-    told = {"sessionId": session, "projectHash": "c0ffee", "startTime": _at(FIRST)}
-    return {**told, "lastUpdated": _at(FIRST), "kind": kind}
+    told = {"sessionId": session, "projectHash": "c0ffee", "startTime": at(FIRST)}
+    return {**told, "lastUpdated": at(FIRST), "kind": kind}
 
 
 def _gemini(turn: Turn) -> list[dict[str, Any]]:
@@ -67,8 +71,8 @@ def _gemini(turn: Turn) -> list[dict[str, Any]]:
     used = cost(turn)
     tokens = {"input": used.input + used.read, "output": used.output, "cached": used.read}
     tokens |= {"thoughts": 0, "tool": 0, "total": used.total}
-    prompt = {"id": f"p{turn[0]}", "timestamp": _at(turn), "type": "user"}
-    answer = {"id": f"a{turn[0]}", "timestamp": _at(turn, 1), "type": "gemini"}
+    prompt = {"id": f"p{turn[0]}", "timestamp": at(turn), "type": "user"}
+    answer: dict[str, Any] = {"id": f"a{turn[0]}", "timestamp": at(turn, 1), "type": "gemini"}
     answer |= {"content": turn[2], "thoughts": [], "tokens": tokens, "model": "gemini-2.5-pro"}
     return [{**prompt, "content": [{"text": turn[1]}]}, answer, answer]
 
@@ -84,18 +88,25 @@ def gemini_rewind(home: Path) -> None:
     """Plant a session of which one turn was taken back."""
     rewind = {"$rewindTo": f"p{LEFT[0]}"}
     talk = [*_gemini(FIRST), *_gemini(LEFT), rewind, *_gemini(OTHER)]
-    _write(_gemini_path(home), [_gemini_head(A), *talk])
+    write_records(_gemini_path(home), [_gemini_head(A), *talk])
 
 
 def gemini_subagent(home: Path) -> None:
     """Plant a session whose subagent has a log of its own."""
     done = {"functionResponse": {"id": "c1", "name": "invoke_agent", "response": {"output": "x"}}}
-    call = {"id": "c1", "name": "invoke_agent", "args": {"prompt": SECOND[1]}, "agentId": C}
-    call |= {"status": "success", "result": [done], "timestamp": _at(FIRST, 1)}
+    call: dict[str, Any] = {
+        "id": "c1",
+        "name": "invoke_agent",
+        "args": {"prompt": SECOND[1]},
+        "agentId": C,
+    }
+    call |= {"status": "success", "result": [done], "timestamp": at(FIRST, 1)}
     prompt, answer, _ = _gemini(FIRST)
-    _write(_gemini_path(home), [_gemini_head(A), prompt, answer, {**answer, "toolCalls": [call]}])
+    write_records(
+        _gemini_path(home), [_gemini_head(A), prompt, answer, {**answer, "toolCalls": [call]}]
+    )
     side = _gemini_path(home).parent / A / f"{C}.jsonl"
-    _write(side, [_gemini_head(C, "subagent"), *_gemini(SECOND)])
+    write_records(side, [_gemini_head(C, "subagent"), *_gemini(SECOND)])
 
 
 # -- Qwen Code: `.qwen/projects/<folder>/chats/<id>.jsonl` ----------------------------------
@@ -110,7 +121,7 @@ def _qwen(turn: Turn, above: Turn | None, session: str) -> list[dict[str, Any]]:
         "uuid": f"qp{turn[0]}",
         "parentUuid": f"qa{above[0]}" if above else None,
         **same,
-        "timestamp": _at(turn),
+        "timestamp": at(turn),
         "type": "user",
         "message": {"role": "user", "parts": [{"text": turn[1]}]},
     }
@@ -118,7 +129,7 @@ def _qwen(turn: Turn, above: Turn | None, session: str) -> list[dict[str, Any]]:
         "uuid": f"qa{turn[0]}",
         "parentUuid": prompt["uuid"],
         **same,
-        "timestamp": _at(turn, 1),
+        "timestamp": at(turn, 1),
         "type": "assistant",
         "model": "qwen3-coder-plus",
         "message": {"role": "model", "parts": [{"text": turn[2]}]},
@@ -135,14 +146,14 @@ def qwen_fork(home: Path) -> None:
         for one in talk
     ]
     chats = home / ".qwen/projects/-home-dev-tidepool/chats"
-    _write(chats / f"{A}.jsonl", talk)
-    _write(chats / f"{B}.jsonl", [*copies, *_qwen(OTHER, SECOND, B)])
+    write_records(chats / f"{A}.jsonl", talk)
+    write_records(chats / f"{B}.jsonl", [*copies, *_qwen(OTHER, SECOND, B)])
 
 
 def qwen_branch(home: Path) -> None:
     """Plant a session in which a prompt was asked anew: the answer before it is left."""
     talk = [*_qwen(FIRST, None, A), *_qwen(LEFT, FIRST, A), *_qwen(OTHER, FIRST, A)]
-    _write(home / f".qwen/projects/-home-dev-tidepool/chats/{A}.jsonl", talk)
+    write_records(home / f".qwen/projects/-home-dev-tidepool/chats/{A}.jsonl", talk)
 
 
 # -- pi: `.pi/agent/sessions/--<folder>--/<time>_<id>.jsonl` --------------------------------
@@ -154,7 +165,7 @@ def _pi(turn: Turn, above: Turn | None) -> list[dict[str, Any]]:
     text = [{"type": "text", "text": turn[2]}]
     prompt = {"role": "user", "content": [{"type": "text", "text": turn[1]}]}
     told = {"api": "openai-completions", "provider": "openai", "model": "gpt-5"}
-    answer = {"role": "assistant", "content": text, **told, "stopReason": "stop"}
+    answer: dict[str, Any] = {"role": "assistant", "content": text, **told, "stopReason": "stop"}
     answer |= {"usage": {**counts, "totalTokens": used.total}, "responseId": f"r{turn[0]}"}
     above_id = f"000000a{above[0]}" if above else None
     return [
@@ -162,24 +173,24 @@ def _pi(turn: Turn, above: Turn | None) -> list[dict[str, Any]]:
             "type": "message",
             "id": f"000000b{turn[0]}",
             "parentId": above_id,
-            "timestamp": _at(turn),
-            "message": {**prompt, "timestamp": _ms(turn)},
+            "timestamp": at(turn),
+            "message": {**prompt, "timestamp": ms(turn)},
         },
         {
             "type": "message",
             "id": f"000000a{turn[0]}",
             "parentId": f"000000b{turn[0]}",
-            "timestamp": _at(turn, 1),
-            "message": {**answer, "timestamp": _ms(turn, 1)},
+            "timestamp": at(turn, 1),
+            "message": {**answer, "timestamp": ms(turn, 1)},
         },
     ]
 
 
-def _pi_write(home: Path, session: str, at: Turn, talk: list[Any], **more: Any) -> Path:
-    name = _at(at).replace(":", "-").replace(".", "-")
+def _pi_write(home: Path, session: str, begun: Turn, talk: list[Any], **more: Any) -> Path:
+    name = at(begun).replace(":", "-").replace(".", "-")
     path = home / ".pi/agent/sessions/--home-dev-tidepool--" / f"{name}_{session}.jsonl"
-    head = {"type": "session", "version": 3, "id": session, "timestamp": _at(at), "cwd": CWD}
-    _write(path, [{**head, **more}, *talk])
+    head = {"type": "session", "version": 3, "id": session, "timestamp": at(begun), "cwd": CWD}
+    write_records(path, [{**head, **more}, *talk])
     return path
 
 
@@ -219,7 +230,7 @@ def _kimi(turn: Turn) -> list[dict[str, Any]]:
         ("turn.ended", {"reason": "completed"}),
     ]
     return [
-        {"type": kind, "agentId": "main", **fields, "time": _ms(turn) + number}
+        {"type": kind, "agentId": "main", **fields, "time": ms(turn) + number}
         for number, (kind, fields) in enumerate(told)
     ]
 
@@ -227,15 +238,15 @@ def _kimi(turn: Turn) -> list[dict[str, Any]]:
 def _kimi_write(home: Path, session: str, talk: list[Any], **state: Any) -> None:
     folder = home / f".kimi-code/sessions/wd_tidepool_c0ffee/session_{session}"
     head = {"type": "metadata", "protocol_version": "1.5", "created_at": START_MS}
-    _write(folder / "agents/main/wire.jsonl", [head, *talk])
-    _document(folder / "state.json", {"workDir": CWD, "title": "Tidepool", **state})
+    write_records(folder / "agents/main/wire.jsonl", [head, *talk])
+    write_document(folder / "state.json", {"workDir": CWD, "title": "Tidepool", **state})
 
 
 def kimi_fork(home: Path) -> None:
     """Plant a session and its fork, which begins with a copy of every line."""
     talk = [*_kimi(FIRST), *_kimi(SECOND)]
     _kimi_write(home, A, talk)
-    forked = {"type": "forked", "from": f"session_{A}", "time": _ms(OTHER) - 1}
+    forked = {"type": "forked", "from": f"session_{A}", "time": ms(OTHER) - 1}
     _kimi_write(home, B, [*talk, forked, *_kimi(OTHER)], forkedFrom=f"session_{A}")
 
 
@@ -250,20 +261,20 @@ def _droid(turn: Turn, above: Turn | None) -> list[dict[str, Any]]:
 
     above_id = f"da{above[0]}" if above else None
     return [
-        said(f"dp{turn[0]}", above_id, "user", turn[1], _at(turn)),
-        said(f"da{turn[0]}", f"dp{turn[0]}", "assistant", turn[2], _at(turn, 1)),
+        said(f"dp{turn[0]}", above_id, "user", turn[1], at(turn)),
+        said(f"da{turn[0]}", f"dp{turn[0]}", "assistant", turn[2], at(turn, 1)),
     ]
 
 
 def _droid_write(home: Path, session: str, talk: list[Any], used: Usage, **more: Any) -> None:
     path = home / f".factory/sessions/-home-dev-tidepool/{session}.jsonl"
     head = {"type": "session_start", "id": session, "title": "Tidepool", "version": 2, "cwd": CWD}
-    _write(path, [{**head, "owner": "dev", **more}, *talk])
+    write_records(path, [{**head, "owner": "dev", **more}, *talk])
     counts = {"inputTokens": used.input, "outputTokens": used.output, "cacheCreationTokens": 0}
     counts |= {"cacheReadTokens": used.read, "thinkingTokens": 0}
     settings = {"model": "gpt-5", "tokenUsage": counts, "inclusiveTokenUsage": counts}
-    settings |= {"providerLock": "openai", "providerLockTimestamp": _at(FIRST)}
-    _document(path.with_suffix(".settings.json"), settings)
+    settings |= {"providerLock": "openai", "providerLockTimestamp": at(FIRST)}
+    write_document(path.with_suffix(".settings.json"), settings)
 
 
 def droid_fork(home: Path) -> None:
@@ -283,8 +294,8 @@ def _cline(turn: Turn) -> list[dict[str, Any]]:
     metrics |= {"cacheReadTokens": used.read, "cacheWriteTokens": 0}
     asked = f'<user_input mode="act">{turn[1]}</user_input>'
     model = {"modelInfo": {"id": "gpt-5", "provider": "openai"}, "metrics": metrics}
-    prompt = {"id": f"cp{turn[0]}", "role": "user", "ts": _ms(turn)}
-    answer = {"id": f"ca{turn[0]}", "role": "assistant", "ts": _ms(turn, 1)}
+    prompt = {"id": f"cp{turn[0]}", "role": "user", "ts": ms(turn)}
+    answer = {"id": f"ca{turn[0]}", "role": "assistant", "ts": ms(turn, 1)}
     return [
         {**prompt, "content": [{"type": "text", "text": asked}]},
         {**answer, "content": [{"type": "text", "text": turn[2]}], **model},
@@ -295,12 +306,14 @@ def _cline_write(home: Path, *turns: Turn) -> None:
     session = f"{START_MS}_ab1cd"
     folder = home / f".cline/data/sessions/{session}"
     origin = {"source": "cli", "mode": "user", "sessionId": session, "version": "3.0.65"}
-    told = {"version": 1, "updated_at": _at(turns[-1], 2), "agent": "lead", "sessionId": session}
+    told = {"version": 1, "updated_at": at(turns[-1], 2), "agent": "lead", "sessionId": session}
     talk = [message for turn in turns for message in _cline(turn)]
-    _document(folder / f"{session}.messages.json", {**told, "origin": origin, "messages": talk})
+    write_document(
+        folder / f"{session}.messages.json", {**told, "origin": origin, "messages": talk}
+    )
     card = {"session_id": session, "status": "completed", "cwd": CWD, "model": "gpt-5"}
-    card |= {"prompt": FIRST[1], "source": "cli", "started_at": _at(FIRST)}
-    _document(folder / f"{session}.json", {**card, "metadata": {"title": "Tidepool"}})
+    card |= {"prompt": FIRST[1], "source": "cli", "started_at": at(FIRST)}
+    write_document(folder / f"{session}.json", {**card, "metadata": {"title": "Tidepool"}})
 
 
 # -- Continue: `.continue/sessions/<id>.json`, written anew for every turn ------------------
@@ -308,9 +321,16 @@ def _cline_write(home: Path, *turns: Turn) -> None:
 
 def _continue(turn: Turn) -> list[dict[str, Any]]:
     used = cost(turn)
-    counts = {"prompt_tokens": used.input + used.read, "completion_tokens": used.output}
+    counts: dict[str, Any] = {
+        "prompt_tokens": used.input + used.read,
+        "completion_tokens": used.output,
+    }
     counts |= {"total_tokens": used.total, "prompt_tokens_details": {"cached_tokens": used.read}}
-    answer = {"role": "assistant", "content": turn[2], "usage": {**counts, "model": "gpt-5"}}
+    answer: dict[str, Any] = {
+        "role": "assistant",
+        "content": turn[2],
+        "usage": {**counts, "model": "gpt-5"},
+    }
     prompt = {"role": "user", "content": turn[1]}
     return [{"message": prompt, "contextItems": []}, {"message": answer, "contextItems": []}]
 
@@ -318,7 +338,7 @@ def _continue(turn: Turn) -> list[dict[str, Any]]:
 def _continue_write(home: Path, session: str, *turns: Turn) -> None:
     history = [item for turn in turns for item in _continue(turn)]
     told = {"sessionId": session, "title": "Tidepool", "workspaceDirectory": CWD}
-    _document(home / f".continue/sessions/{session}.json", {**told, "history": history})
+    write_document(home / f".continue/sessions/{session}.json", {**told, "history": history})
 
 
 # -- OpenCode and Kilo: a database with rows that change, and the events that changed them --
@@ -360,14 +380,14 @@ class OpenCode:
             "INSERT OR REPLACE INTO event_sequence VALUES (?,?,NULL)", (session, number)
         )
 
-    def session(self, name: str, at: Turn) -> None:
+    def session(self, name: str, begun: Turn) -> None:
         """Begin a session."""
         info = {"id": name, "directory": CWD, "title": "Tidepool", "version": "1.18.33"}
-        self._event(name, "session.created", info={**info, "time": {"created": _ms(at)}})
+        self._event(name, "session.created", info={**info, "time": {"created": ms(begun)}})
         self._database.execute(
             "INSERT INTO session (id, project_id, slug, directory, title, version, agent,"
             " time_created, time_updated) VALUES (?,'project','tide',?,?,?,'build',?,?)",
-            (name, CWD, "Tidepool", "1.18.33", _ms(at), _ms(at, 1)),
+            (name, CWD, "Tidepool", "1.18.33", ms(begun), ms(begun, 1)),
         )
 
     def _message(self, session: str, info: dict[str, Any], text: str) -> None:
@@ -391,10 +411,15 @@ class OpenCode:
         model = {"providerID": "openai", "modelID": "gpt-5"}
         asked, told = f"msg_{prefix}{turn[0]}p", f"msg_{prefix}{turn[0]}r"
         prompt = {"id": asked, "sessionID": session, "role": "user", "agent": "build"}
-        self._message(session, {**prompt, "time": {"created": _ms(turn)}, "model": model}, turn[1])
-        answer = {"id": told, "sessionID": session, "role": "assistant", "parentID": asked}
+        self._message(session, {**prompt, "time": {"created": ms(turn)}, "model": model}, turn[1])
+        answer: dict[str, Any] = {
+            "id": told,
+            "sessionID": session,
+            "role": "assistant",
+            "parentID": asked,
+        }
         answer |= {"mode": "build", "agent": "build", "path": {"cwd": CWD, "root": CWD}}
-        times = {"created": _ms(turn, 1), "completed": _ms(turn, 2)}
+        times = {"created": ms(turn, 1), "completed": ms(turn, 2)}
         answer |= {"cost": 0, "tokens": tokens, **model, "time": times, "finish": "stop"}
         self._message(session, answer, turn[2])
 
@@ -424,20 +449,20 @@ def _rows_fork(path: str) -> Callable[[Path], None]:
 
 _WORDS = ("anemone", "basalt", "holdfast", "sandbar")
 _FORKED = Answers(2, bill(FIRST, SECOND, OTHER), live=_WORDS)
-_BRANCHED = Answers(
+BRANCHED = Answers(
     1, bill(FIRST, LEFT, OTHER), live=("basalt", "sandbar"), dead=("quagmire", "vortex")
 )
 _COPY = "a fork holds the turns of its parent again, with their bills"
 CASES = (
     Case("gemini", "rewind", "a turn was taken back; answers are written twice",
-         gemini_rewind, _BRANCHED),
+         gemini_rewind, BRANCHED),
     Case("gemini", "subagent", "a subagent has a log of its own",
          gemini_subagent, Answers(None, bill(FIRST, SECOND), live=("basalt", "holdfast"))),
     Case("qwen", "fork", _COPY, qwen_fork, _FORKED),
     Case("qwen", "branch", "a prompt was asked anew; the cache is inside the input",
-         qwen_branch, _BRANCHED),
+         qwen_branch, BRANCHED),
     Case("pi", "fork", _COPY, pi_fork, _FORKED),
-    Case("pi", "branch", "a branch was left", pi_branch, _BRANCHED),
+    Case("pi", "branch", "a branch was left", pi_branch, BRANCHED),
     Case("kimi", "fork", _COPY, kimi_fork, _FORKED),
     Case("droid", "fork", "a fork holds the turns of its parent; totals stand beside the logs",
          droid_fork, _FORKED),
@@ -446,9 +471,9 @@ CASES = (
     Case("kilo", "fork", f"{_COPY}, under new ids and without a link",
          _rows_fork(".local/share/kilo/kilo.db"), _FORKED),
     Case("cline", "rewound", "the document is written anew without a turn that was read",
-         lambda home: _cline_write(home, FIRST, LEFT), _BRANCHED,
+         lambda home: _cline_write(home, FIRST, LEFT), BRANCHED,
          (lambda home: _cline_write(home, FIRST, OTHER),)),
     Case("continue", "rewound", "the document is written anew without a turn that was read",
-         lambda home: _continue_write(home, A, FIRST, LEFT), _BRANCHED,
+         lambda home: _continue_write(home, A, FIRST, LEFT), BRANCHED,
          (lambda home: _continue_write(home, A, FIRST, OTHER),)),
 )  # fmt: skip
