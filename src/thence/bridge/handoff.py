@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -125,6 +126,7 @@ def plan(
         known.model if agent == to else settings.model,
         known.git_branch,
         settings.provider,
+        settings.projects.get(cwd),
     )
     written = {
         str(_inside(root, name)): rows for name, rows in target.ask(writer.files, bound).items()
@@ -152,7 +154,9 @@ def plan(
         [*notes, *moved],
     )
     bodies = {path: _body(path, rows) for path, rows in written.items()}
-    folder = str(Path(next(iter(bodies))).parent) if writer.is_folder else None
+    folder = (
+        os.path.commonpath([Path(path).parent for path in bodies]) if writer.is_folder else None
+    )
     return Handoff(bodies, folder, report)
 
 
@@ -241,13 +245,14 @@ def _appear_together(folder: Path, files: dict[str, bytes]) -> None:
     passing.mkdir(mode=0o700)
     try:
         for path, body in files.items():
-            _write(passing / Path(path).name, body)
+            place = passing / Path(path).relative_to(folder)
+            make_folder(place.parent)
+            _write(place, body)
+            sync_folder(place.parent)
         sync_folder(passing)
         passing.rename(folder)
     except OSError:
-        for path in files:
-            (passing / Path(path).name).unlink(missing_ok=True)
-        passing.rmdir()
+        shutil.rmtree(passing, ignore_errors=True)
         raise
     sync_folder(folder.parent)
 
