@@ -148,6 +148,24 @@ def test_a_part_can_be_left_out(desk: Desk) -> None:
     assert {"brief", "sweep"} == {change["part"] for change in report["changes"]}
 
 
+def test_each_part_is_asked_about(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A no leaves that part out and the others in; the service is a no unless one says yes."""
+    asked: dict[str, bool] = {}
+
+    def answer(question: str, *, default: bool) -> bool:
+        asked[question] = default
+        return default and "past sessions" not in question
+
+    monkeypatch.setattr("thence.cli.setup.click.confirm", answer)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    desk.run("setup")
+    installed = json.loads((desk.home / "setup.json").read_bytes())["installed"]
+
+    assert {"hooks", "brief", "sweep", "completion"} == set(installed)
+    assert [False] == [default for question, default in asked.items() if "login" in question]
+    assert FILES[".claude.json"] == (desk.user / ".claude.json").read_bytes()
+
+
 def test_doctor_says_which_part_is_missing(desk: Desk) -> None:
     """Somebody took a hook out, and the timer; the fix is named."""
     desk.run("setup", "--yes")
