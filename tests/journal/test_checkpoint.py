@@ -420,10 +420,10 @@ def owner(path: Path) -> tuple[int, int]:
         ("pipe", "is a pipe"),
         ("socket", "is a socket"),
         ("file/x", "leads through a file"),
-        ("nul\0", "no name"),
-        ("\ud800", "no name"),
+        ("nul\0", "not a valid file name"),
+        ("\ud800", "not a valid file name"),
         ("b" * 256, "File name too long"),
-        ("b/" * 3000 + "b", "no name"),
+        ("b/" * 3000 + "b", "not a valid file name"),
     ],
 )
 def test_only_regular_files_inside_are_saved(case: Case, path: str, why: str) -> None:
@@ -480,7 +480,7 @@ def test_our_own_records_are_refused(case: Case) -> None:
         (Saved("out/key", None, None, 0, "absent"), "leads through a link"),
         (Saved("a//b", None, None, 0, "absent"), "no path that we write"),
         (Saved("./a", None, None, 0, "absent"), "no path that we write"),
-        (Saved("\0", None, None, 0, "absent"), "no name"),
+        (Saved("\0", None, None, 0, "absent"), "not a valid file name"),
         (Saved("a", None, 0o644, 9, "file"), "no hash"),
         (Saved("a", "../../secret/key", 0o644, 6, "file"), "no hash"),
         (Saved("a", "0" * 64, 0o644, 6, "file"), "is missing"),
