@@ -118,7 +118,7 @@ class Home:
         self.now = now
         self.risks = risks
         self.policy = policy
-        open_now = open_ones(store, Filter(), now, at.timestamp())
+        open_now = open_ones(store, Filter(), now, at.timestamp(), wiring.labels())
         self.standing: dict[Standing, list[SessionRow]] = {}
         for row in open_now:
             if (how := now.of(row, at.timestamp())) is not None:

@@ -21,6 +21,7 @@ own = click.option(
 agent = click.option("--agent", help="Only sessions of this agent.")
 project = click.option("--project", help="Only sessions whose folder has this in its path.")
 model = click.option("--model", help="Only sessions whose model has this in its name.")
+tag = click.option("--tag", metavar="WORD", help="Only sessions with this tag.")
 since = click.option("--since", metavar="WHEN", help="A date such as 2026-01-31, or 7d ago.")
 
 

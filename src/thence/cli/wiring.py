@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from thence.agents.profiles import Agent, Part
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
+    from thence.memory.labels import Label
+    from thence.memory.notes import Note
     from thence.memory.outcome import TaskPattern
     from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
@@ -262,6 +264,24 @@ def fingerprint() -> Fingerprint:
     from thence.memory.redact import RULES, rules_version
 
     return derivation.fingerprint(rules_version((*RULES, *_user_rules())))
+
+
+def labels() -> dict[str, Label]:
+    """Return the names and tags that the user gave to sessions, by their uids."""
+    from thence.memory.labels import read_labels
+
+    return read_labels(home())
+
+
+def redacted_notes() -> list[Note]:
+    """Return all that was written down about sessions, redacted."""
+    from msgspec.structs import replace
+
+    from thence.memory.labels import searchable_notes
+
+    notes = [note for note in searchable_notes(home()) if note.session_uid is not None]
+    redact = redactor().redact if notes else str
+    return [replace(note, text=redact(note.text)) for note in notes]
 
 
 def redactor() -> Redactor:

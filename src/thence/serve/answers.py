@@ -29,6 +29,8 @@ class SessionOut(Session, frozen=True, kw_only=True):
     skipped: int = 0
     source_gone: bool = False
     pinned: bool = False
+    tags: list[str] = msgspec.field(default_factory=list)
+    """What the user tagged it with."""
 
 
 class Sessions(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from thence.format.records import JSON
 from thence.format.whole import events_along, inherited_events
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By, with_dollars
+from thence.memory.labels import tagged_uids, with_tagged
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
 from thence.memory.places import only_copies
@@ -156,7 +157,7 @@ def _page(desk: Desk, wanted: Filter, cursor: str | None, limit: int) -> Session
         offset = asked.offset + start + len(shown)
         cursor = cursor_text(At(offset, shown[-1].session.session_uid))
     now = desk.now()
-    shown = recall.with_lineage(desk.store, shown)
+    shown = desk.display(shown)
     return Sessions([session_out(desk, row, now) for row in shown], total, cursor)
 
 
@@ -175,7 +176,7 @@ def now(desk: AtDesk, tz: Text = None) -> NowOut:
     zone = zone_named(tz)
     told, at = desk.now(), desk.clock()
     found: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
-    for row in standing.open_ones(desk.store, Filter(), told, at):
+    for row in standing.open_ones(desk.store, Filter(), told, at, desk.labels()):
         found[told.of(row, at) or "idle"].append(session_out(desk, row, told))
     waits = {uid: one.waiting_for for uid, one in told.live.items() if one.waiting_for}
     risks = [
@@ -226,15 +227,17 @@ def sessions(
     outcome: FromQuery[Outcome | None] = None,
     after: When = None,
     before: When = None,
+    tag: Text = None,
     sort: FromQuery[Sort] = "recent",
     cursor: CursorText = None,
     limit: Limit = PAGE,
 ) -> Sessions:
     """Sessions that fit; with `q` those that hold what is looked for."""
-    uids = None
+    uids = tuple(tagged_uids(desk.labels(), tag)) if tag else None
     if q and q.strip():
-        answer = desk.store.search(parse(q), FOUND)
-        uids = tuple(dict.fromkeys(found.session_uid for found in answer.found))
+        answer = desk.search(parse(q), FOUND)
+        matched = dict.fromkeys(found.session_uid for found in answer.found)
+        uids = tuple(uid for uid in matched if uids is None or uid in uids)
     wanted = Filter(
         uids=uids,
         agent=agent or None,
@@ -268,7 +271,7 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     ]
     digest = next(map(with_dollars, desk.store.kept("digests", wanted)), None)
     notes = [note for note in desk.notes() if note.session_uid == row.session.session_uid]
-    out = session_out(desk, recall.with_lineage(desk.store, [row])[0])
+    out = session_out(desk, desk.display([row])[0])
     return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
 
 
@@ -503,13 +506,13 @@ def search(
     ] = False,
 ) -> Found:
     """Events that hold what is looked for, the best first; decisions and notes apart."""
-    query = parse(q, prefix_last=prefix_last)
+    query = with_tagged(parse(q, prefix_last=prefix_last), desk.labels())
     offset = cursor_at(cursor).offset
-    answer = desk.store.search(query, limit, offset)
+    answer = desk.search(query, limit, offset)
     told = hits(answer, query, desk.store.blobs)
     full = len(told.hits) == limit
     following = cursor_text(At(offset + limit)) if full else None
-    notes = [] if offset else matching_notes(desk.notes(), query)[:limit]
+    notes = [] if offset else matching_notes(desk.searchable_notes(), query)[:limit]
     return Found(
         *(told.hits, told.capped, told.searched_back_to, following, notes),
         *(told.how, told.explanation, told.hints),

@@ -26,6 +26,8 @@ from thence.format.records import JSON
 from thence.format.whole import Whole, events_along
 from thence.memory import patterns, recall, search
 from thence.memory.bills import Bill, By
+from thence.memory.labels import labels_of, texts_of, with_tagged
+from thence.memory.labels import search as search_tagged
 from thence.memory.notes import Note, matching_notes
 from thence.memory.promised import promised
 from thence.memory.recap import lines as recap_lines
@@ -193,7 +195,7 @@ class Questions:
     # -- finding ------------------------------------------------------------------------
 
     def _search(self, asked: Search) -> tuple[str, Iterable[str]]:
-        query = search.parse(asked.query)
+        query = with_tagged(search.parse(asked.query), labels_of(self._notes()))
         notes = matching_notes(self._notes(), query)
         answer = self._events(query, asked.limit + 1)
         room = max(asked.limit // 2, asked.limit - len(answer.found))
@@ -211,14 +213,14 @@ class Questions:
         events: list[search.Found] = []
         offset, size = 0, number
         while True:
-            answer = self._store.search(query, size, offset)
+            answer = search_tagged(self._store, query, size, offset)
             events += [event for event in answer.found if event.state != "internal"]
             if len(events) >= number or len(answer.found) < size:
                 return msgspec.structs.replace(answer, found=events)
             offset, size = offset + size, 2 * size
 
     def _recall(self, asked: Recall) -> tuple[str, Iterable[str]]:
-        page = recap(self._store, self._notes(), asked.question)
+        page = recap(self._store, texts_of(self._notes()), asked.question)
         number = len(page.sessions)
         return f"{number} session{'' if number == 1 else 's'}", recap_lines(page)
 
@@ -308,8 +310,9 @@ class Questions:
         row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
         digest = next(self._store.kept("digests", Filter(uids=(uid,))), None)
-        notes = [_note(note) for note in self._notes() if note.session_uid == uid]
-        about = _about(recall.with_lineage(self._store, [row])[0])
+        notes = [_note(note) for note in texts_of(self._notes()) if note.session_uid == uid]
+        labels = labels_of(self._notes())
+        about = _about(recall.with_lineage(self._store, [row], labels)[0])
         return _name(uid), [*about, *_account(digest), *notes, *self._prompts(uid)]
 
     def _prompts(self, uid: str) -> Iterator[str]:
@@ -456,6 +459,8 @@ def _is_book(fact: Fact) -> bool:
 def _about(row: SessionRow) -> Iterator[str]:
     session = row.session
     yield f"title: {flat(row.title or 'empty session')}"
+    if row.tags:
+        yield f"tags: {', '.join(row.tags)}"
     when = f"{(session.started_at or '')[:16]} to {(session.ended_at or '')[:16]}"
     yield f"agent {flat(session.flavor, 40)}, model {flat(session.model or 'unknown', 60)}, {when}"
     yield f"folder: {flat(session.cwd or 'unknown')}, branch {flat(session.git_branch or '-', 80)}"
