@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from thence.memory.bills import Bill
     from thence.memory.store import SessionRow, Store, Total
 
-By = Literal["day", "model", "project", "agent", "session"]
+By = Literal["day", "model", "project", "agent", "session", "branch", "tag"]
 SHOWN = 30
 _UNPRICED_SHOWN = 3
 
@@ -68,7 +68,7 @@ def command(
         agent=agent, project=project, model=model, after=moment(since) if since else None
     )
     with wiring.store() as store:
-        bill = Bill(store, by, wanted, zone)
+        bill = Bill(store, by, wanted, zone, wiring.labels())
         if json:
             say(as_json({**bill.object(), "tz": label}))
         else:
@@ -147,7 +147,7 @@ class Table:
 
     def _name(self, key: str | None) -> str:
         if not key:
-            return "unknown"
+            return "untagged" if self.by == "tag" else "unknown"
         if self.by == "project":
             return project(key) or clean(key)
         if self.by != "session":

@@ -17,7 +17,7 @@ from thence.cli.terminal import as_json, clean, say, several
     "tag",
     help="Tag a session. +word adds a tag, -word removes one. Without words: show its tags."
     " Without ID: list all tags.",
-    epilog="Find them with thence ls --tag WORD, thence search tag:WORD, thence cost --by tag.",
+    epilog="tag:WORD finds tagged sessions in a search.",
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)

@@ -18,8 +18,11 @@ from thence import config
 from thence.errors import BadConfig, NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from thence.agents import Adapter
     from thence.agents.profiles import Agent, Part
+    from thence.memory.budgets import BudgetUse
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
     from thence.memory.labels import Label
@@ -271,6 +274,16 @@ def labels() -> dict[str, Label]:
     from thence.memory.labels import read_labels
 
     return read_labels(home())
+
+
+def budget_uses(store: Store, now: datetime) -> list[BudgetUse]:
+    """Return the budgets of the settings with what was spent of them today."""
+    from thence.memory import budgets
+
+    values = settings()
+    prefix = "session_memory.budget."
+    limits = budgets.Budgets(values[f"{prefix}daily_usd"], values[f"{prefix}projects"])
+    return budgets.budget_uses(store, limits, now)
 
 
 def redacted_notes() -> list[Note]:

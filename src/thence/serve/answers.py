@@ -9,6 +9,7 @@ from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
 from thence.memory import retention, standing
 from thence.memory.bills import By, Unpriced
+from thence.memory.budgets import BudgetUse
 from thence.memory.notes import Note
 from thence.memory.patterns import Pattern
 from thence.memory.search import Hit, How
@@ -286,3 +287,5 @@ class NowOut(msgspec.Struct, frozen=True):
     at_risk: list[RiskOut]
     today: Sum
     week: Sum
+    budgets: list[BudgetUse] = []
+    """Budgets, and what was spent of them today."""

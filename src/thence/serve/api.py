@@ -187,7 +187,10 @@ def now(desk: AtDesk, tz: Text = None) -> NowOut:
         msgspec.convert(_sums(desk, Filter(after=_midnight(at, back, zone))), Sum)
         for back in (0, 6)
     )
-    return NowOut(**found, waiting_for=waits, at_risk=risks, today=today, week=week)
+    budgets = desk.budget_uses(zone)
+    return NowOut(
+        **found, waiting_for=waits, at_risk=risks, today=today, week=week, budgets=budgets
+    )
 
 
 def _midnight(at: float, back: int, zone: tzinfo | None) -> int:
@@ -604,7 +607,7 @@ def costs(
     before: When = None,
     tz: Text = None,
 ) -> Costs:
-    """What was spent, by day, model, project, agent or session; discarded branches apart.
+    """What was spent, by day, model, project, agent, session, branch or tag; discarded apart.
 
     Days are those of `tz`, the server's own zone by default; the answer names it.
     """
@@ -613,7 +616,8 @@ def costs(
     wanted = Filter(
         agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
     )
-    return msgspec.convert({**Bill(desk.store, by, wanted, zone).object(), "tz": label}, Costs)
+    bill = Bill(desk.store, by, wanted, zone, desk.labels())
+    return msgspec.convert({**bill.object(), "tz": label}, Costs)
 
 
 @get("/api/plan", sync_to_thread=True)

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -24,6 +25,7 @@ from thence.format.facts import Fact
 from thence.format.whole import Whole
 from thence.memory import recall, spelling, standing
 from thence.memory.activity import Pulse, pulse
+from thence.memory.budgets import Budgets, BudgetUse, budget_uses
 from thence.memory.fields import clean_fields
 from thence.memory.labels import (
     Label,
@@ -154,6 +156,13 @@ class Desk:
     def labels(self) -> dict[str, Label]:
         """Return the names and tags that the user gave to sessions; redacted when written."""
         return read_labels(self.home)
+
+    def budget_uses(self, zone: tzinfo | None) -> list[BudgetUse]:
+        """Return the budgets of this home with what was spent of them today in a zone."""
+        prefix = "session_memory.budget."
+        limits = Budgets(self.settings[f"{prefix}daily_usd"], self.settings[f"{prefix}projects"])
+        now = datetime.fromtimestamp(self.clock(), UTC).astimezone(zone)
+        return budget_uses(self.store, limits, now)
 
     def display(self, rows: Sequence[SessionRow]) -> list[SessionRow]:
         """Return rows for the eye: with the user's names and tags, else the title they inherit."""

@@ -12,6 +12,7 @@ from thence.format.figures import clean, money, project, several, short_id, size
 from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.memory.bills import totals_by_day
+from thence.memory.budgets import budget_warnings
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import promised
 from thence.memory.standing import Risk, Standing, open_ones
@@ -80,6 +81,8 @@ class NowPage(msgspec.Struct, frozen=True):
     promises: list[Promise]
     more_promises: int
     sessions: int
+    budgets: list[str]
+    """Warnings: budgets of today that are used up or nearly so."""
 
 
 def page(desk: Desk, clock: Clock) -> NowPage:
@@ -112,6 +115,7 @@ def page(desk: Desk, clock: Clock) -> NowPage:
         promises,
         more,
         desk.store.totals()[0].sessions,
+        budget_warnings(desk.budget_uses(clock.zone)),
     )
 
 

@@ -108,7 +108,7 @@ class Todos(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Costs(msgspec.Struct, forbid_unknown_fields=True):
-    """What sessions cost, by day, model, project, agent or session."""
+    """What sessions cost, by day, model, project, agent, session, branch or tag."""
 
     by: By = "day"
     since: Name = "30d"
@@ -366,7 +366,9 @@ class Questions:
         ]
 
     def _costs(self, asked: Costs) -> tuple[str, Iterable[str]]:
-        bill = Bill(self._store, asked.by, Filter(after=search.moment(asked.since)))
+        labels = labels_of(self._notes())
+        wanted = Filter(after=search.moment(asked.since))
+        bill = Bill(self._store, asked.by, wanted, labels=labels)
         parts = bill.parts[-asked.limit :] if asked.by == "day" else bill.parts[: asked.limit]
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
