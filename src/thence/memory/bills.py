@@ -39,8 +39,10 @@ class Bill:
         self.by = by
         if by == "day":
             totals = totals_by_day(store, wanted, zone)
-        elif by in ("branch", "tag"):
-            totals = _totals_by(store, wanted, _branches if by == "branch" else _tags, labels or {})
+        elif by == "branch":
+            totals = _totals_by(store, wanted, _branches, {})
+        elif by == "tag":
+            totals = _totals_by(store, wanted, _tags, labels or {})
         else:
             totals = store.totals([by], wanted)
         self.parts = [one for one in totals if one.responses or one.unpriced]
