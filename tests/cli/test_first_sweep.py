@@ -17,7 +17,7 @@ from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
 from tests.memory import logs
 from tests.memory.stored import everything
-from thence.memory import index
+from thence.memory import ranking
 from thence.memory.sqlite import Sqlite
 
 NEWEST = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -121,7 +121,7 @@ def test_answers_do_not_depend_on_the_order_of_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int
 ) -> None:
     """Lists, costs, hits and states are the same, even where a search looks at the newest only."""
-    monkeypatch.setattr(index, "CAP", cap)
+    monkeypatch.setattr(ranking, "CAP", cap)
     orders: dict[str, list[Sequence[int]]] = {
         "oldest first": [[day] for day in reversed(range(DAYS))],
         "newest first": [[day] for day in range(DAYS)],

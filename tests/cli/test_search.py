@@ -77,7 +77,10 @@ def test_a_hit_is_the_event_with_its_number(desk: Desk) -> None:
     """`seq` leads to the event in what `show` gives of the session."""
     hits = desk.run("search", "windows", "--json").json["hits"]
     shown = {
-        uid: desk.run("show", uid, "--as", "events", "--json").json["events"]
+        uid: {
+            event["seq"]: event
+            for event in desk.run("show", uid, "--as", "events", "--json").json["events"]
+        }
         for uid in {hit["session_uid"] for hit in hits}
     }
 

@@ -32,6 +32,7 @@ from thence.cli import ALIASES, COMMANDS, GROUPS
 from thence.cli.page import Page
 from thence.cli.terminal import columns
 from thence.format.facts import fact_of
+from thence.format.normal import SEQ_STEP
 from thence.format.repair import problems
 from thence.format.transcript import Transcript
 from thence.format.whole import Whole
@@ -337,7 +338,10 @@ def test_events_are_given_with_their_states(form: list[str]) -> None:
     derived = [event for event in events if "derived_from" in event]
 
     assert SAMPLE_SESSION == told["session_id"] == told["session"]["native_session_id"]
-    assert list(range(len(events))) == [event["seq"] for event in events]
+    numbers = [event["seq"] for event in events]
+    assert sorted(set(numbers)) == numbers
+    bases = {event["event_id"]: event["seq"] for event in own}
+    assert {True} == {0 < e["seq"] - bases[e["derived_from"]] < SEQ_STEP for e in derived}
     assert {"live": 24, "orphaned": 1, "dead": 5, "internal": 4} == told["counts"]
     assert told["counts"] == dict(Counter(event["state"] for event in own))
     assert {"test_run", "edit", "error", "retry"} <= {event["kind"] for event in derived}

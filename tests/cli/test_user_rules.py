@@ -110,7 +110,10 @@ def _holding(folder: Path, value: str) -> list[str]:
 
 def _answers(desk: Desk) -> str:
     """Return all that commands print of the sessions."""
-    texts = [desk.run("search", VALUE, "--json").out, desk.run("search", "lookup", "--json").out]
+    texts = [
+        desk.run("search", VALUE, "--exact", "--json").out,
+        desk.run("search", "lookup", "--json").out,
+    ]
     texts.append(desk.run("ls", "--all", "--json").out)
     for session in SESSIONS:
         for more in ((), ("--json",)):

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from thence.format.facts import Fact
-from thence.format.fold import Delta, Fold, FoldState, Unfoldable, row_of
-from thence.format.normal import implied_bits
+from thence.format.fold import Delta, Fold, FoldState, Unfoldable
 from thence.format.records import Usage
 from thence.format.sealing import calls_in
+from thence.format.stored import events_of_session
 from thence.format.whole import Whole
 
 _STATE = msgspec.msgpack.Decoder(FoldState)
@@ -66,9 +66,8 @@ class Grown:
             self.rows, self.sealed = {}, {}
         for event in delta.events:
             assert event.event_id not in self.rows
-            self.rows[event.event_id] = row_of(event, delta.implied)
-        rows = ((event.event_id, row_of(event, delta.implied)) for event in delta.altered)
-        self.rows.update(rows)
+            self.rows[event.event_id] = delta.rows[event.event_id]
+        self.rows.update((event.event_id, delta.rows[event.event_id]) for event in delta.altered)
         for gone in delta.vanished:
             del self.rows[gone]
         self.sealed.update((bill.event.event_id, bill.usage) for bill in delta.sealed_bills)
@@ -94,16 +93,15 @@ class Grown:
             "edges": sorted(map(repr, delta.edges)),
             "lower bound": delta.lower_bound,
             "about": delta.about,
-            "session": _plain(delta.session),
+            "session": delta.session,
         }
 
 
 def evaluated(uid: str, facts: Iterable[Fact]) -> dict[str, Any]:
     """Give the same of a session that is put together from all of its facts."""
     whole = Whole(uid, facts)
-    implied = implied_bits(whole.derived)
     return {
-        "rows": {event.event_id: row_of(event, implied) for event in whole.events},
+        "rows": {row.event.event_id: row for row in events_of_session(whole)},
         "bills": whole.bills,
         "states": Counter(event.state.value for event in whole.events if event.state),
         "spent": whole.spent,
@@ -112,13 +110,8 @@ def evaluated(uid: str, facts: Iterable[Fact]) -> dict[str, Any]:
         "edges": sorted(map(repr, whole.edges)),
         "lower bound": tuple(sorted({notice.detail for notice in whole.unbilled})),
         "about": whole.about,
-        "session": _plain(whole.session()),
+        "session": whole.session(),
     }
-
-
-def _plain(session: Any) -> Any:
-    """Leave out retries: they need the payloads of calls."""
-    return msgspec.structs.replace(session, cost=msgspec.structs.replace(session.cost, retries=0))
 
 
 def differences(grown: Grown) -> list[str]:

@@ -16,6 +16,7 @@ from thence.format.facts import normalise
 from thence.format.graph import State
 from thence.format.normal import (
     KINDS,
+    SEQ_STEP,
     SUMMARY_LENGTH,
     Cost,
     Kind,
@@ -456,7 +457,7 @@ def test_parent_written_late_comes_first_all_the_same() -> None:
     """Only what has to move moves."""
     events = [made(1), made(3, 2), made(4), made(2, 1)]
 
-    assert [(1, None), (2, 0), (3, 1), (4, None)] == [
+    assert [(1, None), (2, 0), (3, SEQ_STEP), (4, None)] == [
         (event.event_id, event.parent_seq) for event in numbered(events)
     ]
 
@@ -473,11 +474,11 @@ FORESTS = st.lists(st.none() | st.integers(0, 40), max_size=40).flatmap(
 
 
 @given(FORESTS)
-def test_numbers_are_dense_and_parents_come_first(events: list[SessionEvent]) -> None:
+def test_numbers_grow_in_steps_and_parents_come_first(events: list[SessionEvent]) -> None:
     """For every forest in every order `parent_seq` is the number of the parent."""
     out = numbered(events)
 
-    assert list(range(len(events))) == [event.seq for event in out]
+    assert [SEQ_STEP * at for at in range(len(events))] == [event.seq for event in out]
     assert {event.event_id for event in events} == {event.event_id for event in out}
     for event in out:
         if event.parent_id is None:
@@ -486,7 +487,7 @@ def test_numbers_are_dense_and_parents_come_first(events: list[SessionEvent]) ->
             assert event.parent_seq is not None
             assert event.seq is not None
             assert event.parent_seq < event.seq
-            assert event.parent_id == out[event.parent_seq].event_id
+            assert event.parent_id == out[event.parent_seq // SEQ_STEP].event_id
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 12)), max_size=10))
@@ -495,14 +496,18 @@ def test_links_that_lead_nowhere_or_in_circles_are_cut(links: list[tuple[int, in
     events = list({number: made(number, parent) for number, parent in links}.values())
     out = numbered(events)
 
-    assert list(range(len(events))) == [event.seq for event in out]
+    assert [SEQ_STEP * at for at in range(len(events))] == [event.seq for event in out]
     for event in out:
         assert event.parent_seq is None or event.parent_seq < (event.seq or 0)
-        assert event.parent_seq is None or event.parent_id == out[event.parent_seq].event_id
+        assert (
+            event.parent_seq is None
+            or event.parent_id == out[event.parent_seq // SEQ_STEP].event_id
+        )
 
 
 def test_long_chain_is_numbered() -> None:
     """Depth is no recursion: a chain written backwards, as long as logs get."""
     events = [made(n, n - 1 if n else None) for n in range(20_000)]
 
-    assert [None, *range(19_999)] == [event.parent_seq for event in numbered(events[::-1])]
+    expected = [None, *(SEQ_STEP * at for at in range(19_999))]
+    assert expected == [event.parent_seq for event in numbered(events[::-1])]

@@ -15,15 +15,15 @@ from thence.agents import adapters, packages
 from thence.agents.packages import entry_points
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
-from thence.format.normal import KINDS
 from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory import digest as module
+from thence.memory import spelling
 from thence.memory.account import LIMIT, SNIPPETS, Digest, account, noteworthy, relative
 from thence.memory.course import Course, short
 from thence.memory.derivation import DIGEST
 from thence.memory.digest import BuiltIn, Part, digest, digesters
-from thence.memory.growth import restated
+from thence.memory.growth import Growth
 from thence.memory.outcome import TaskPattern
 from thence.memory.redact import Redactor
 from thence.memory.signals import Signal
@@ -43,7 +43,9 @@ def facts_of(draft: Draft) -> list[Fact]:
 def row_of(whole: Whole) -> SessionRow:
     """The row a sweep makes of a session."""
     session = whole.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
-    return restated(whole, None, row=SessionRow(session, change=3)).row
+    facts = [spelling.plain_fact(fact) for fact in (*whole.about_only, *whole.facts)]
+    growth = Growth(whole.uid, None, facts, torn=whole.torn)
+    return growth.change(SessionRow(session, change=3)).row
 
 
 def told(draft: Draft) -> Digest:
@@ -181,16 +183,6 @@ def test_files_are_told_as_seen_from_the_sessions_folder() -> None:
     assert "a/b.py" == relative("/w/x/a/b.py", "/w/x/")
     assert "a/b.py" == relative("./a/b.py", "/w/x")
     assert "/w/xy/b.py" == relative("/w/xy/b.py", "/w/x")
-
-
-def test_derived_events_become_rows() -> None:
-    """Test runs, edits and retries are events of the store, without tokens and payload."""
-    whole = Whole(UID, shipped())
-    rows = digest(whole, row_of(whole)).events
-
-    assert len(whole.derived) == len(rows)
-    assert {0} == {row.tokens for row in rows}
-    assert "test_run" in {KINDS[row.kind] for row in rows}
 
 
 def test_a_subagent_is_told_apart() -> None:

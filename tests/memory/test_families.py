@@ -30,7 +30,7 @@ def held(name: str, *facts: Fact, **more: object) -> Held:
     """A session as a store holds it."""
     uid = f"claude:{name}"
     row = SessionRow(Session(uid, "claude", name), change=1)
-    return Held(row, Cursor(), list(facts), {}, **more)  # type: ignore[arg-type]
+    return Held(row, Cursor(), list(facts), **more)  # type: ignore[arg-type]
 
 
 class Holder:

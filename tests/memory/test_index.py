@@ -353,7 +353,7 @@ def test_rows_of_a_session_that_goes_are_looked_up_once(monkeypatch: pytest.Monk
         db.execute(migration)
     words = index.Words(db)
     rows = [(number, number % 5, number) for number in range(1, 101)]
-    db.executemany("INSERT INTO events VALUES(?, ?, ?, 0, 0, 0, NULL, 0, NULL, 0, 0)", rows)
+    db.executemany("INSERT INTO events VALUES(?, ?, ?, 0, 0, 0, NULL, 0, NULL, 0, 0, NULL)", rows)
     words.add((number, "eight words that fill a part of a table", "") for number, *_ in rows)
     asked: list[str] = []
 

@@ -18,12 +18,14 @@ from thence.agents import Batch, Cursor, File, Mark, Source, adapters
 from thence.format import codec
 from thence.format.facts import Block, Fact
 from thence.format.nodes import PREVIOUS, Is, Node
-from thence.format.normal import Kind, SessionEvent, implied_bits
+from thence.format.normal import Kind, SessionEvent
 from thence.format.records import JSON, Usage
+from thence.format.stored import events_of_session
 from thence.memory import keep
-from thence.memory.growth import Growing, event_row, light, seen_of
+from thence.memory.growth import Growing, light
 from thence.memory.keep import Carried, Keeper, Kept, with_payloads
 from thence.memory.packs import Packs
+from thence.memory.pages import priced
 from thence.memory.prices import price
 from thence.memory.redact import RULES, Redactor
 from thence.memory.rules import sample
@@ -49,8 +51,7 @@ def keeper(tmp_path: Path) -> Keeper:
 
 def growing(change: Change, *, folded: bool = True) -> Growing:
     """Give a session as a store has it after its first change."""
-    seen = {row.event_id: seen_of(row) for row in change.events}
-    held = Held(change.row, change.cursor, unpack_facts(change.facts), seen)
+    held = Held(change.row, change.cursor, unpack_facts(change.facts))
     state, spend = unpack_fold(change.fold) if folded else (None, ())
     nothing = frozenset[str]()
     tail = Tail(change.row, change.cursor, state, spend, nothing, nothing, (), NothingStored())
@@ -96,7 +97,7 @@ def test_no_secret_gets_past(keeper: Keeper, tmp_path: Path) -> None:
     told = msgspec.json.encode(change.row) + repr(change.words).encode()
     told += repr(unpack_facts(change.facts)).encode()
     packs = Packs(tmp_path / "packs")
-    bodies = [packs.read(row.ref) for row in change.events if row.ref]
+    bodies = [packs.read(ref) for row in change.events if (ref := row.event.payload_ref)]
 
     assert SECRET.encode() not in told
     assert not any(SECRET.encode() in body for body in bodies)
@@ -175,8 +176,7 @@ def test_what_is_stored_is_light_and_leads_back(keeper: Keeper, tmp_path: Path) 
 
     assert all(block.payload is None for fact in facts for block in fact.blocks)
     assert {e.payload_ref: e.payload for e in out.whole.events if e.payload_ref} == payloads
-    implied = implied_bits(out.whole.derived)
-    assert [event_row(event, implied) for event in out.whole.events] == out.change.events
+    assert [*map(priced, events_of_session(out.whole))] == out.change.events
     assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
 
 
@@ -216,7 +216,7 @@ def test_a_line_more_is_one_event_more(keeper: Keeper, tmp_path: Path, *, folded
     assert grown.change is not None
     assert fresh.change is not None
 
-    assert 1 == len(grown.change.events)
+    assert 1 == grown.new_events
     assert folded is (grown.rebuilt is None)
     assert fresh.change.row == msgspec.structs.replace(
         grown.change.row,

@@ -241,7 +241,8 @@ def test_derived_kinds_of_an_older_database_are_found_after_the_next_sweep(
     kinds = "'=kindretry', '=kindcompletion', '=kinderror', '=kindhumanintervention'"
     without = "NOT EXISTS (SELECT FROM unnest(body) WHERE positions IS NOT NULL)"
     for sql in (
-        "UPDATE events SET implied=-1 WHERE tenant=%s",
+        "DELETE FROM event_pages WHERE tenant=%s",
+        "UPDATE events SET implied=-1, seq=NULL WHERE tenant=%s",
         f"UPDATE words SET body=ts_delete(body, ARRAY[{kinds}]) WHERE tenant=%s",
         "UPDATE words SET body=body || $$'=kindedit'$$ WHERE body @@ $$'=tooledit'$$ AND tenant=%s",
         f"DELETE FROM words WHERE {without} AND tenant=%s",

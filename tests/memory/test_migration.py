@@ -1,7 +1,7 @@
 """Stores made by earlier versions: opened, searched, swept on, and then equal to new ones.
 
-`tests/data/stores` holds stores as schemas 4 and 6 wrote them, with sessions that `logs` can make
-again. The index of schema 6 knew of derived kinds only what a record says by itself.
+`tests/data/stores` holds stores as schemas 4, 6 and 8 wrote them, with sessions that `logs` can
+make again. The index of schema 6 knew of derived kinds only what a record says by itself.
 """
 
 from __future__ import annotations

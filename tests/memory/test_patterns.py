@@ -17,7 +17,7 @@ from thence.format.whole import Whole
 from thence.memory.account import Digest
 from thence.memory.course import Course
 from thence.memory.digest import digest
-from thence.memory.growth import restated
+from thence.memory.growth import Growth
 from thence.memory.patterns import EVIDENCE, MOST, Memory, Pattern, memories, patterns, seen_before
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
@@ -55,7 +55,8 @@ class Day(Draft):
         """What is left of it."""
         facts = [fact_of(event, line=line) for line, event in enumerate(self.events)]
         whole = Whole(f"thence:{self.session}", facts)
-        row = restated(whole, None, row=SessionRow(whole.session(repo=repo, cwd=cwd))).row
+        growth = Growth(whole.uid, None, [*whole.about_only, *whole.facts], torn=whole.torn)
+        row = growth.change(SessionRow(whole.session(repo=repo, cwd=cwd))).row
         made = digest(whole, row)
         body = msgspec.msgpack.decode(msgspec.msgpack.encode([made.digest, made.signals]))
         (one,) = memories(

@@ -6,6 +6,7 @@ import itertools
 import random
 import struct
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,14 @@ def change_of(store: Store, name: str, texts: Sequence[str], agent: str = "claud
     change = stores._session(store, name, *["-"] * len(texts))
     kinds = itertools.cycle((("user_msg", None), ("tool_call", "Bash"), ("tool_result", "Bash")))
     change.words = [
-        Words(event.event_id, text, search_module.meta(agent, kind, tool))
+        Words(event.event.event_id, text, search_module.meta(agent, kind, tool))
         for event, text, (kind, tool) in zip(change.events, texts, kinds, strict=False)
     ]
-    change.events = [
-        msgspec.structs.replace(event, ts=event.ts + at) for at, event in enumerate(change.events)
-    ]
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    for at, row in enumerate(change.events):
+        moment = (start + timedelta(milliseconds=at)).isoformat(timespec="milliseconds")
+        event = msgspec.structs.replace(row.event, ts=moment)
+        change.events[at] = msgspec.structs.replace(row, event=event)
     return change
 
 
@@ -251,7 +254,7 @@ def test_name_of_a_tool_may_be_of_any_length(postgres: Cluster) -> None:
     store = Postgres(postgres.url(tenant="long tool", machine="here"))
     change = stores._session(store, "one", "hello")
     change.words = [
-        Words(event.event_id, "hello", search_module.meta("claude", "tool_call", "T" * 5000))
+        Words(event.event.event_id, "hello", search_module.meta("claude", "tool_call", "T" * 5000))
         for event in change.events
     ]
     store.write([change])

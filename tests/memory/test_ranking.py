@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
 from tests.postgres import Cluster
-from thence.format.normal import KINDS
+from thence.format.joins import time_of
+from thence.format.normal import Kind
+from thence.format.stored import StoredEvent
 from thence.memory import index, postgres_search, ranking
 from thence.memory.copying import copy
 from thence.memory.postgres import Postgres
@@ -40,16 +44,25 @@ PAST: dict[str, Sequence[tuple[str, str]]] = {
 }
 
 
+def moved(row: StoredEvent, kind: str, later: timedelta) -> StoredEvent:
+    """Return an event of another kind, some time later."""
+    moment = time_of(row.event.ts)
+    assert moment is not None
+    ts = (moment + later).isoformat(timespec="milliseconds")
+    event = msgspec.structs.replace(row.event, ts=ts, kind=cast("Kind", kind))
+    return msgspec.structs.replace(row, event=event)
+
+
 def planted(store: Store, name: str, said: Sequence[tuple[str, str]], day: int) -> Change:
     """A session of this day that says these texts, each as an event of a kind."""
     change = stores._session(store, name, *["-"] * len(said))
     change.words = [
-        Words(event.event_id, text, meta("claude", kind, None))
-        for event, (kind, text) in zip(change.events, said, strict=True)
+        Words(row.event.event_id, text, meta("claude", kind, None))
+        for row, (kind, text) in zip(change.events, said, strict=True)
     ]
     change.events = [
-        msgspec.structs.replace(event, ts=event.ts + day * DAY + at, kind=KINDS.index(kind))
-        for at, (event, (kind, _)) in enumerate(zip(change.events, said, strict=True))
+        moved(row, kind, timedelta(milliseconds=day * DAY + at))
+        for at, (row, (kind, _)) in enumerate(zip(change.events, said, strict=True))
     ]
     return change
 

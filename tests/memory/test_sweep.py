@@ -1024,7 +1024,9 @@ def _shown(store: Store, uid: str) -> dict[int, int | None]:
     held = store.held(uid)
     assert held is not None
     whole = recalled(uid, held, store.blobs)
-    return {event.event_id: event.seq for event in numbered([*whole.events, *whole.derived])}
+    seqs = {row.event.event_id: row.seq for row in store.events(uid)}
+    assert {event.event_id for event in whole.events} == seqs.keys()
+    return {event.event_id: event.seq for event in numbered([*whole.events, *whole.derived], seqs)}
 
 
 def _write_subagents(home: Path, texts: dict[int, list[str]], *, late: bool) -> None:

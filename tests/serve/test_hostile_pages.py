@@ -307,10 +307,9 @@ def test_no_address_makes_a_browser_do_anything(
 def test_the_text_of_an_event_is_a_file_and_no_page(hostile: House) -> None:
     """Whatever it says: text, as an attachment, and nobody guesses at its type."""
     row = next(hostile.store.sessions(Filter()))
-    held = hostile.store.held(row.session.session_uid)
-    assert held is not None
-    for event in list(held.events)[:10]:
-        answer = hostile.ask(f"/sessions/{row.session.session_uid}/text/e{event:013x}")
+    for one in hostile.store.events(row.session.session_uid, limit=10):
+        name = f"e{one.event.event_id:013x}"
+        answer = hostile.ask(f"/sessions/{row.session.session_uid}/text/{name}")
 
         assert answer.status == 200
         assert answer.headers["content-type"].startswith("text/plain")

@@ -194,10 +194,8 @@ def test_an_event_that_is_asked_for_is_in_view_wherever_it_is(
 ) -> None:
     """On a branch, inside a compaction, in a subagent: what holds it is open."""
     uid = uid_of(house, "The hourly tide table")
-    held = house.store.held(uid)
-    assert held is not None
     with browsers.tab(browser, house) as tab:
-        for event in held.events:
+        for event in (one.event.event_id for one in house.store.events(uid)):
             page = tab.go(f"/sessions/{uid}?at=e{event:013x}")
             expect(page.locator("#thread .ev").first).to_be_visible()
         dead = house.store.sessions(Filter(uid=uid))

@@ -20,7 +20,9 @@ from thence.cli import thence
 from thence.cli.calls import calls_by_id
 from thence.errors import ThenceError
 from thence.format.facts import Fact
+from thence.format.normal import DERIVED
 from thence.format.outcomes import CallOutcome
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory.copying import _AsIs
 from thence.memory.growth import Growing
@@ -189,20 +191,27 @@ def sources(folder: Path) -> list[tuple[Adapter, Source]]:
     )
 
 
-def stored_facts(keeper: Keeper, adapter: Adapter, source: Source) -> list[Fact]:
-    """Return the facts of a session as they are stored, without payloads."""
+def stored(
+    keeper: Keeper, adapter: Adapter, source: Source
+) -> tuple[list[Fact], dict[int, StoredEvent]]:
+    """Return the facts and events of a session as they are stored, without payloads."""
     out: list[Fact] = []
+    rows: dict[int, StoredEvent] = {}
     grown: Growing | None = None
     while True:
         kept = keeper.keep(adapter, source, None, grown, more=grown is not None)
-        out += unpack_facts(kept.change.facts) if kept.change and kept.change.facts else []
+        if (change := kept.change) is not None:
+            out += unpack_facts(change.facts) if change.facts else []
+            rows = {} if change.rebuilt else rows
+            rows |= {row.event.event_id: row for row in (*change.events, *change.altered)}
+            rows = {at: row for at, row in rows.items() if at not in change.vanished}
         if kept.rest is None:
-            return out
+            return out, rows
         grown = kept.rest
 
 
 def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_path: Path) -> None:
-    """With payloads at hand (terminal, API, digest), and without (viewer, lists)."""
+    """With payloads at hand (terminal, digest), without (viewer, lists), and as rows (API)."""
     calls = sessions = 0
     keeper = Keeper(Packs(tmp_path / "packs"), _AsIs())
     for adapter, source in sources(shared / "data"):
@@ -213,13 +222,20 @@ def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_pat
         read = Whole(source.uid, facts, torn=batch.torn)
         expected = [(e.event_id, e.kind, e.summary, e.failed) for e in read.derived]
         outcomes = {pair.call.event_id: pair.outcome for pair in read.calls}
-        light = Whole(source.uid, stored_facts(keeper, adapter, source), torn=batch.torn)
+        light_facts, rows = stored(keeper, adapter, source)
+        light = Whole(source.uid, light_facts, torn=batch.torn)
         chart = Chart(light)
         sessions += 1
         calls += len(outcomes)
 
         assert not any(block.payload for fact in light.facts for block in fact.blocks if block.ref)
         assert outcomes == light.outcomes
+        assert outcomes == {at: row.outcome for at, row in rows.items() if row.outcome}
+        assert sorted(one for one in expected if one[1] in DERIVED) == sorted(
+            (e.event_id, e.kind, e.summary, e.failed)
+            for row in rows.values()
+            for e in row.derived_events()
+        )
         assert expected == [(e.event_id, e.kind, e.summary, e.failed) for e in light.derived]
         for name, pair in calls_by_id(read).items():
             assert pair.outcome == chart.calls[name].outcome, name

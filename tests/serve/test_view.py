@@ -154,7 +154,7 @@ def test_every_event_can_be_found_and_is_drawn(house: House) -> None:
         held = house.store.held(row.session.session_uid)
         assert held is not None
         drawing = drawn(chart)
-        for event in held.events:
+        for event in (one.event.event_id for one in house.store.events(row.session.session_uid)):
             name = f"e{event:013x}"
             found = chart.find(name)
             assert found is not None

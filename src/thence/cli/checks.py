@@ -337,8 +337,7 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
 
 
 def _read_all(store: Store, uid: str) -> tuple[int, str | None]:
-    held = store.held(uid)
-    refs = [b.ref for fact in held.facts for b in fact.blocks if b.ref] if held else []
+    refs = [ref for row in store.events(uid) if (ref := row.event.payload_ref)]
     for count, ref in enumerate(refs):
         try:
             store.blobs.read(ref)

@@ -31,6 +31,17 @@ def named(name: str) -> Loaded:
         return loaded(store, wiring.session(store, name))
 
 
+def seqs_of(name: str | None) -> dict[int, int]:
+    """Return the numbers that the events of a stored session have, by their ids."""
+    from thence.cli import wiring
+
+    if name is None or is_path(name):
+        return {}
+    with wiring.store() as store:
+        rows = store.events(wiring.session(store, name).session.session_uid)
+        return {row.event.event_id: row.seq for row in rows}
+
+
 def is_path(name: str) -> bool:
     """Whether a name means a file: it has a folder in it, or there is such a file."""
     return "/" in name or os.path.lexists(name)

@@ -70,7 +70,7 @@ def command(
         message = "give the id of a session or the path of its file, or --sample"
         raise click.UsageError(message)
     from thence.cli.kept import around as near
-    from thence.cli.kept import end_of, named
+    from thence.cli.kept import end_of, named, seqs_of
 
     loaded = _sample() if path is None else named(path)
     every = branch == "all"
@@ -83,7 +83,7 @@ def command(
         outputs = spills.texts([*whole.before.facts, *whole.facts]) if full else {}
         say(as_json(spills.inlined(messages, outputs) if outputs else messages))
     elif form == "events" or (json and form == "text"):
-        say(as_json(events(loaded, to, own=own)))
+        say(as_json(events(loaded, to, own=own, seqs=seqs_of(path))))
     else:
         zone = present(utc=utc).tzinfo or UTC
         if form == "text":
@@ -127,7 +127,13 @@ def _sample() -> Loaded:
         return load(path)
 
 
-def events(loaded: Loaded, to: int | None = None, *, own: bool = False) -> JSON:
+def events(
+    loaded: Loaded,
+    to: int | None = None,
+    *,
+    own: bool = False,
+    seqs: dict[int, int] | None = None,
+) -> JSON:
     """Give every event with its number and state, those derived from them, and what was found.
 
     Events of the sessions that this one continues stand apart, unless only its `own` are wanted.
@@ -168,6 +174,8 @@ def events(loaded: Loaded, to: int | None = None, *, own: bool = False) -> JSON:
         ],
         "events": [
             event_object(event)
-            for event in numbered([*whole.events, *whole.derived, *note_events(notes, whole.uid)])
+            for event in numbered(
+                [*whole.events, *whole.derived, *note_events(notes, whole.uid)], seqs
+            )
         ],
     }

@@ -28,7 +28,7 @@ from thence.format.facts import Block, Edge, Fact, is_line_name
 from thence.format.graph import State
 from thence.format.kinds import tool_kind
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
-from thence.format.normal import Session, SessionEvent, event_ids, implied_bits, in_order
+from thence.format.normal import Session, SessionEvent, event_ids, in_order
 from thence.format.records import JSON, Usage
 from thence.format.sealing import (
     OFF_LINE,
@@ -41,6 +41,7 @@ from thence.format.sealing import (
     may_seal,
     named_by,
 )
+from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
 from thence.format.whole import (
     NEVER_BILLED,
     UNDERSTATED,
@@ -53,7 +54,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 5
+VERSION = 6
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -92,6 +93,7 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     """Earliest and latest time of the session's own events."""
     model: str | None = None
     turns: int = 0
+    retries: int = 0
     in_prompt: bool = False
     """The last event is a block of a prompt: the next block belongs to the same turn."""
     spent: joins.Spent = joins.Spent()
@@ -113,10 +115,6 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     """Events of each subagent, book-keeping left out."""
 
 
-Row = tuple[str | None, str, str, str | None, int, int]
-"""What of an event may change: time, kind, state, tool, tokens, and the kinds derived from it."""
-
-
 class FoldState(msgspec.Struct, omit_defaults=True):
     """All that a fold needs to go on; plain data of bounded size."""
 
@@ -127,8 +125,8 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     """The window, as the readers give facts, without payloads."""
     anchors: list[Fact] = []
     """Per log the sealed record that the window continues."""
-    rows: dict[int, Row] = {}
-    """Events of the window as last returned."""
+    rows: dict[int, int] = {}
+    """Fingerprints of the events of the window as last returned, by their ids."""
     sealed: Sums = Sums()
     ongoing: joins.Ongoing = joins.Ongoing()
     """What the sealed part leaves for derived events of the window."""
@@ -163,8 +161,8 @@ class Delta(msgspec.Struct):
     """New ones, in reading order."""
     altered: list[SessionEvent]
     vanished: list[int]
-    implied: dict[int, int]
-    """The kinds of what is derived from events of the window, as `normal.implied_bits`."""
+    rows: dict[int, StoredEvent]
+    """All events of the window with what was derived of them, by their ids."""
     sums: Sums
     session: Session
     title: str | None
@@ -229,12 +227,19 @@ class Fold:
             torn=torn,
         )
         view = View(whole, {fact.node.id for fact in state.anchors})
-        implied = implied_bits(self._derived(view))
-        after, sealed = self._seal(view, window, implied)
+        rows = self._rows(view)
+        after, sealed = self._seal(view, window, rows)
         after.repeats, after.since = repeats, state.since
-        delta = self._delta(view, facts, after, sealed, implied)
+        delta = self._delta(view, facts, after, sealed, rows)
         self.state = after
         return delta
+
+    def _rows(self, view: View) -> dict[int, StoredEvent]:
+        """Return the events of the window with what is derived of them."""
+        whole = view.whole
+        places = [(whole.facts[place], view.events[place]) for place in view.own]
+        places += gone_places(whole, view.rewritten)
+        return stored_events(places, whole.calls, whole.bills, self._derived(view))
 
     def _derived(self, view: View) -> list[SessionEvent]:
         """Return the events that are derived from those of the window.
@@ -311,27 +316,29 @@ class Fold:
         new: Sequence[Fact],
         after: FoldState,
         sealed: Collection[int],
-        implied: dict[int, int],
+        rows: dict[int, StoredEvent],
     ) -> Delta:
         """Return what changed; `sealed` are the places that this step has sealed."""
         state, whole = self.state, view.whole
-        rows = {event.event_id: event for place in view.own for event in view.events[place]}
-        rows |= {event.event_id: event for event in view.rewritten}
+        events = {event.event_id: event for place in view.own for event in view.events[place]}
+        events |= {event.event_id: event for event in view.rewritten}
         before = state.rows
+
+        def print_of(at: int) -> int:
+            return after.rows[at] if at in after.rows else fingerprint(rows[at])
+
         left = [place for place in view.own if place not in sealed]
         rewritten = () if sealed else view.rewritten
         kept = {id(fact) for fact in after.facts}
         notes = [note for note in view.notes if not sealed or id(note) in kept]
-        sums = add_sums(after.sealed, view, left, notes, rewritten)
+        sums = add_sums(after.sealed, view, left, notes, rewritten, rows)
         gone = [event for place in sorted(sealed) for event in view.events[place]]
         gone += view.rewritten if sealed else ()
         return Delta(
-            [event for event in in_order(rows.values()) if event.event_id not in before],
-            [e for at, e in rows.items() if at in before and before[at] != row_of(e, implied)]
-            if before
-            else [],
-            [at for at in before if at not in rows],
-            implied,
+            [event for event in in_order(events.values()) if event.event_id not in before],
+            [e for at, e in events.items() if at in before and before[at] != print_of(at)],
+            [at for at in before if at not in events],
+            rows,
             sums,
             _session(self.uid, sums),
             self._title(sums, view),
@@ -339,7 +346,7 @@ class Fold:
             list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
             _about(sums),
             _lower_bound(sums, view),
-            _bills_on(whole, (event for at in after.rows if (event := rows.get(at)))),
+            _bills_on(whole, (event for at in after.rows if (event := events.get(at)))),
             _bills_on(whole, gone),
             not before or all(fact.file >= state.last_file for fact in new if fact.blocks),
             whole,
@@ -358,7 +365,7 @@ class Fold:
     # -- sealing ------------------------------------------------------------------------
 
     def _seal(
-        self, view: View, window: list[Fact], implied: Mapping[int, int]
+        self, view: View, window: list[Fact], rows: Mapping[int, StoredEvent]
     ) -> tuple[FoldState, set[int]]:
         """Seal what nothing can reach any more; return the new state and the places sealed."""
         state = self.state
@@ -385,7 +392,7 @@ class Fold:
             out.facts = [f for f in window if not is_before(f, starts) and id(f) not in gone]
             notes = [note for note in view.notes if is_before(note, starts)]
             # What was rewritten away never comes back but by a rebuild.
-            out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, view.rewritten)
+            out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, view.rewritten, rows)
             out.ongoing = _go_on(state.ongoing, view, sealed)
             _keep_bills(out, view, sealed)
             out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
@@ -400,7 +407,7 @@ class Fold:
         out.anchors = [_carry(anchor, out) for anchor in out.anchors]
         left = [event for place in view.own if place not in sealed for event in view.events[place]]
         left += () if cuts else view.rewritten
-        out.rows = {event.event_id: row_of(event, implied) for event in left}
+        out.rows = {event.event_id: fingerprint(rows[event.event_id]) for event in left}
         return out, sealed
 
 
@@ -453,13 +460,6 @@ def is_resumable(state: FoldState) -> bool:
         and not any(map(place_of, state.lines))
         and not any(f.piece is not None or f.turn_bill is not None for f in state.facts)
     )
-
-
-def row_of(event: SessionEvent, implied: Mapping[int, int]) -> Row:
-    """Return what of an event may change when the session grows."""
-    state = event.state.value if event.state else ""
-    kinds = implied.get(event.event_id, 0)
-    return event.ts, event.kind, state, event.tool, event.tokens, kinds
 
 
 def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.Ongoing:
@@ -570,14 +570,18 @@ def _links(node: Node) -> Iterator[str]:
 # -- sums -----------------------------------------------------------------------------------
 
 
-def add_sums(
+def add_sums(  # noqa: PLR0917 - the window, and what of it
     before: Sums,
     view: View,
     places: Sequence[int],
     notes: Sequence[Fact],
-    rewritten: Sequence[SessionEvent] = (),
+    rewritten: Sequence[SessionEvent],
+    rows: Mapping[int, StoredEvent],
 ) -> Sums:
-    """Return the sums of a part of a session and of what follows it in the window."""
+    """Return the sums of a part of a session and of what follows it in the window.
+
+    `rows` are the events of the window with what was derived of them.
+    """
     whole = view.whole
     facts = [whole.facts[place] for place in places]
     events = [event for place in places for event in view.events[place]]
@@ -602,6 +606,8 @@ def add_sums(
         last=last,
         model=models[-1] if models else before.model,
         turns=before.turns + turns,
+        retries=before.retries
+        + sum(rows[e.event_id].is_retry for e in events if not e.is_sidechain),
         in_prompt=in_prompt,
         spent=_added(before.spent, joins.spent(events, _bills(whole, events))),
         prompt=before.prompt or next(filter(None, prompts), None),
@@ -614,12 +620,12 @@ def add_sums(
         due=due,
         overdue=_distinct(before.overdue, overdue),
         understated=before.understated + len(gather.understated((*own, *own_notes))),
-        channels=_channels(before.channels, events),
+        channels=count_channels(before.channels, events),
     )
 
 
-def _channels(before: Mapping[str, int], events: Iterable[SessionEvent]) -> dict[str, int]:
-    """Return how many events each subagent has."""
+def count_channels(before: Mapping[str, int], events: Iterable[SessionEvent]) -> dict[str, int]:
+    """Return how many events each subagent has, those counted before included."""
     out = dict(before)
     for event in events:
         if event.channel != "main" and event.state is not State.INTERNAL:
@@ -692,6 +698,7 @@ def _session(uid: str, sums: Sums) -> Session:
         first=first,
         last=last,
         turns=sums.turns,
+        retries=sums.retries,
         model=sums.model,
         known={name: value for name, value in named.items() if isinstance(value, str) and value},
     )

@@ -9,7 +9,7 @@ neither tokens nor a payload.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Literal
@@ -19,7 +19,15 @@ import msgspec
 from thence.format import kinds, outcomes, wording
 from thence.format.facts import Block, Told
 from thence.format.graph import State
-from thence.format.normal import SUMMARY_LENGTH, Cost, Kind, Session, SessionEvent, derived_id
+from thence.format.normal import (
+    LAST_SEEN,
+    SUMMARY_LENGTH,
+    Cost,
+    Kind,
+    Session,
+    SessionEvent,
+    derived_id,
+)
 from thence.format.outcomes import CallOutcome
 from thence.format.outcomes import time_of as time_of  # noqa: PLC0414 - callers may ask here, too
 from thence.format.records import Usage
@@ -72,17 +80,20 @@ def calls(
     events: Sequence[SessionEvent],
     blocks: Mapping[int, Block] | None = None,
     told: Mapping[str, Told] | None = None,
+    *,
+    copies: bool = False,
 ) -> list[Call]:
     """Pair every call with its result, in written order; see `match_results`.
 
     `blocks` are those of the facts, by the id of their event: what is stored with them decides.
-    Without them payloads do. `told` is what other records tell of calls.
+    Without them payloads do. `told` is what other records tell of calls. Calls that are copies of
+    another session's are left out without `copies`.
     """
     blocks, told = blocks or {}, told or {}
     results: dict[str, list[tuple[int, bool]]] = {}
     asked: list[tuple[int, str | None]] = []
     for at, event in enumerate(events):
-        if event.kind not in _OF_CALLS or not _counts(event):
+        if event.kind not in _OF_CALLS or not (copies or _counts(event)):
             continue
         if event.kind == "tool_call":
             asked.append((at, event.call))
@@ -274,7 +285,7 @@ def derived(
         *_retries(pairs, set(start.failed)),
         *_interventions(line, pairs, blocks or {}, stops, copy(start.watch)),
         *_rests(line),
-        *(_ends(line) if before is None else ()),
+        *(log_ends(line) if before is None else ()),
     ]
     order = {event.event_id: at for at, event in enumerate(events)}
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
@@ -438,11 +449,12 @@ def _is_rest(after: SessionEvent | None) -> bool:
     return after is None or after.kind == "user_msg"
 
 
-def _ends(line: Sequence[SessionEvent]) -> Iterable[SessionEvent]:
-    """Where a log that says nothing of it began and ended."""
+def log_ends(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
+    """Yield where a session began and ended whose log says nothing of it."""
+    line = _line(events)
     if line and all(event.kind != "lifecycle" for event in line):
         yield _derive(line[0], "lifecycle", "started")
-        yield _derive(line[-1], "lifecycle", "last seen", nth=1)
+        yield _derive(line[-1], "lifecycle", LAST_SEEN, nth=1)
 
 
 def go_on(

@@ -3,15 +3,15 @@
 One `SessionEvent` is one block of one native record: a text, a thought, a call, a result.
 Identity never renumbers: `event_id` is a hash of what the event *is* (session, native id, block),
 so that rows, links and pointers hold whatever order files are read in. `seq` and `parent_seq`
-are dense ordinals given when a session is read out, parents before children, and are stored in
-no pointer.
+grow in the order in which a session is read, parents before children; an event keeps the number
+that a store gave it. They have gaps, and are stored in no pointer.
 
 FROZEN: field names, kinds, and the recipe of `event_id`; stores and other people's tools hold them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal, get_args
@@ -49,6 +49,12 @@ DERIVED: tuple[Kind, ...] = (
 """FROZEN order: kinds that are derived from other events, each a bit of `implied_bits`."""
 
 SUMMARY_LENGTH = 120
+
+SEQ_STEP = 16
+"""Between the numbers of two events; more than the events that can be derived from one."""
+
+LAST_SEEN = "last seen"
+"""What the event is called that stands for the end of a log which says nothing of it."""
 
 Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
 """How a session went. None that is stored is `running`: that holds only while somebody looks."""
@@ -218,17 +224,39 @@ def event_object(event: SessionEvent) -> dict[str, JSON]:
 # -- numbers for the eye --------------------------------------------------------------------
 
 
-def numbered(events: Iterable[SessionEvent]) -> list[SessionEvent]:
-    """Number events densely, in the order of their numbers.
+def numbered(
+    events: Iterable[SessionEvent], known: Mapping[int, int] | None = None
+) -> list[SessionEvent]:
+    """Number events in the order of their numbers, derived ones after those they come from.
 
-    A cycle is cut: the event of it that comes first has no `parent_seq`.
+    `known` are the numbers that a store gave them, by their ids; others follow. A cycle is cut: the
+    event of it that comes first has no `parent_seq`.
     """
-    order = in_order(events)
-    given = {event.event_id: seq for seq, event in enumerate(order)}
-    return [
-        msgspec.structs.replace(event, seq=seq, parent_seq=_before(given, event.parent_id, seq))
-        for seq, event in enumerate(order)
+    own: list[SessionEvent] = []
+    derived: list[SessionEvent] = []
+    for event in events:
+        (own if event.derived_from is None else derived).append(event)
+    given = dict(known or {})
+    start = max(given.values(), default=-SEQ_STEP) + SEQ_STEP
+    new = (event.event_id for event in in_order(own) if event.event_id not in given)
+    given |= {event: start + SEQ_STEP * at for at, event in enumerate(new)}
+    for event in derived:
+        seq = derived_seq(given.get(event.derived_from or 0, 0), event.kind)
+        given[event.event_id] = seq + (event.summary == LAST_SEEN)
+    made = [
+        msgspec.structs.replace(
+            event,
+            seq=given[event.event_id],
+            parent_seq=_before(given, event.parent_id, given[event.event_id]),
+        )
+        for event in {event.event_id: event for event in (*own, *derived)}.values()
     ]
+    return sorted(made, key=lambda event: event.seq or 0)
+
+
+def derived_seq(base: int, kind: str) -> int:
+    """Return the number of an event of some kind that is derived from one with a number."""
+    return base + 1 + (DERIVED.index(kind) if kind in DERIVED else len(DERIVED))
 
 
 def in_order(events: Iterable[SessionEvent]) -> list[SessionEvent]:

@@ -1,7 +1,6 @@
 """How busy sessions were: their events over their time, counted in equal parts.
 
-A store that can count them itself does so (`Paced`); for any other they are counted from what it
-holds. Evicted sessions have none.
+A store that can list their times alone does so (`Paced`). Evicted sessions have none.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
-from thence.format.normal import KINDS
+from thence.format.normal import KINDS, kind_bit
+from thence.memory.pages import thin_row
 from thence.memory.store import Store
 
 PARTS: Final = 24
@@ -22,7 +22,8 @@ PAUSE_MS: Final = 30 * 60_000
 """A longer time without an event is no work."""
 
 ERROR: Final = KINDS.index("error")
-"""How rows of events spell an error."""
+IMPLIES_ERROR: Final = kind_bit("error")
+"""How rows of events spell an error, and that one is derived from them."""
 
 
 class Pulse(msgspec.Struct, frozen=True):
@@ -36,10 +37,10 @@ class Pulse(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Paced(Protocol):
-    """A store that counts the events of a session by itself."""
+    """A store that lists the times of events without all else that it knows of them."""
 
-    def paces(self, uid: str) -> Sequence[tuple[int, int]]:
-        """Give time in milliseconds and kind of every event of a session, in any order."""
+    def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
+        """Return time in milliseconds, kind and derived kinds of every event, in any order."""
         ...
 
 
@@ -48,20 +49,20 @@ def pulse(store: Store, uid: str, parts: int = PARTS) -> Pulse | None:
     if isinstance(store, Paced):
         paces = store.paces(uid)
     else:
-        held = store.held(uid)
-        paces = [(seen.ts, seen.kind) for seen in held.events.values()] if held else []
-    timed = [(ts, kind) for ts, kind in paces if ts > 0]
+        rows = map(thin_row, store.events(uid))
+        paces = [(row.ts, row.kind, row.implied) for row in rows]
+    timed = [pace for pace in paces if pace[0] > 0]
     if not timed:
         return None
     first, last = min(timed)[0], max(timed)[0]
     room = last - first + 1
     events, errors = [0] * parts, [0] * parts
-    for ts, kind in timed:
+    for ts, kind, implied in timed:
         at = (ts - first) * parts // room
-        if kind == ERROR:
-            errors[at] += 1
-        else:
-            events[at] += 1
-    times = sorted(ts for ts, _ in timed)
+        derived = implied.bit_count()
+        wrong = (kind == ERROR) + bool(implied & IMPLIES_ERROR)
+        errors[at] += wrong
+        events[at] += 1 + derived - wrong
+    times = sorted(ts for ts, *_ in timed)
     working = sum(gap for a, b in pairwise(times) if (gap := b - a) <= PAUSE_MS)
     return Pulse(tuple(events), tuple(errors), working)

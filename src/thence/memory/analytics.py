@@ -19,18 +19,16 @@ import msgspec
 
 from thence.format.figures import project
 from thence.format.graph import State
-from thence.format.joins import time_of
-from thence.format.normal import SessionEvent, in_order
+from thence.format.joins import log_ends, time_of
+from thence.format.normal import SessionEvent
 from thence.format.records import JSON
+from thence.format.stored import StoredEvent
 from thence.memory.labels import labelled, labels_of
 from thence.memory.notes import Note, note_events
-from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.rows import clean
-from thence.memory.spending import ticks_of
-from thence.memory.store import Filter, Held, SessionRow, Store
-from thence.memory.sweep import recalled
+from thence.memory.store import Filter, SessionRow, Store
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """Raise it when a column gets another name, type or meaning; exports are then made anew."""
 
 DAYS: Final = 400
@@ -145,10 +143,10 @@ TABLES: Final[dict[str, Table]] = {
     "events": Table(
         "One row an event of a transcript that is held; goes when it is evicted. Decisions stay.",
         "of its time, else of its session",
-        ("session_uid", "derived_from", "seq", "event_id"),
+        ("session_uid", "seq", "event_id"),
         (
             *_WHOSE,
-            Column("seq", COUNT, "the number `thence show` gives it; null if derived"),
+            Column("seq", COUNT, "the number `thence show` gives it; others are in between"),
             Column("event_id", COUNT, "never changes"),
             Column("parent_id", COUNT, "the event it goes on from"),
             Column("derived_from", COUNT, "the event that implies it: test_run, edit, error, …"),
@@ -246,8 +244,6 @@ class Account(NamedTuple):
 
     uid: str
     rows: list[Told]
-    damaged: bool = False
-    """Its payloads could not be read: what only they tell is missing."""
     is_held: bool = False
     """The store holds its transcript."""
 
@@ -282,15 +278,12 @@ def _account(
     for one in kept.get("signals", []):
         moment = _millis(one.get("ts"))
         out.append(Told("signals", _day(moment) or day, whose + _signal(one, moment)))
-    held = store.held(uid)
-    damaged = False
-    if held is not None:
-        events, damaged = _events(store, uid, held)
-        out += [Told("events", _day(moment) or day, whose + rest) for moment, rest in events]
+    events = _events(store, uid)
+    out += [Told("events", _day(moment) or day, whose + rest) for moment, rest in events]
     for event in note_events(notes, uid):
-        moment, rest = _event(event, None, (None, None, None), (None,) * 5, event.summary)
+        moment, rest = _event(event, (None, None, None), (None,) * 5, event.summary)
         out.append(Told("events", _day(moment) or day, whose + rest))
-    return Account(uid, _bounded(out, day), damaged, held is not None)
+    return Account(uid, _bounded(out, day), bool(events))
 
 
 def _bounded(rows: list[Told], day: Day) -> list[Told]:
@@ -427,47 +420,49 @@ _UNTOLD = frozenset({"error"})
 """Derived events whose line is made from a payload: which error it was, the digest tells."""
 
 
-def _events(store: Store, uid: str, held: Held) -> tuple[list[_Event], bool]:
-    """Give the events of a session, and whether its payloads were out of reach."""
-    try:
-        whole, damaged = recalled(uid, held, store.blobs, notes=False), False
-    except (PackDamaged, PackMissing):
-        from thence.format.whole import Whole
-
-        whole, damaged = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed), True
-    ends = {pair.call.event_id: pair.outcome for pair in whole.calls if pair.outcome.ended}
+def _events(store: Store, uid: str) -> list[_Event]:
+    """Return the events of a session, each with those that are derived from it after it."""
     out: list[_Event] = []
-    for seq, event in enumerate(in_order(whole.events)):
-        if event.state is State.REPLAYED:
+    rows = list(store.events(uid))
+    for row in rows:
+        if row.event.state is State.REPLAYED:
             continue
-        ended: tuple[bool | None, bool | None, int | None] = (event.failed, None, None)
-        if (outcome := ends.get(event.event_id)) is not None:
-            refused = outcome.is_cut_short
-            ended = (outcome.failed and not refused, refused, outcome.elapsed_ms)
-        usage = whole.bills.get(event.event_id)
-        bill: tuple[Any, ...] = (None,) * 5
-        if usage is not None:
-            bill = (
-                *(usage.input_tokens, usage.output_tokens, usage.cache_creation_input_tokens),
-                *(usage.cache_read_input_tokens, ticks_of(event, usage)),
-            )
-        out.append(_event(event, seq, ended, bill, event.summary))
-    for event in () if damaged else whole.derived:
-        line = None if event.kind in _UNTOLD else event.summary
-        out.append(_event(event, None, (event.failed, None, None), (None,) * 5, line))
-    return out, damaged
+        out.append(_event(row.event, _ended(row), _bill(row), row.event.summary))
+        for event in row.derived_events():
+            line = None if event.kind in _UNTOLD else event.summary
+            out.append(_event(event, (event.failed, None, None), (None,) * 5, line))
+    ends = log_ends([row.event for row in rows])
+    out += [_event(event, (None, None, None), (None,) * 5, event.summary) for event in ends]
+    return out
+
+
+def _ended(row: StoredEvent) -> tuple[bool | None, bool | None, int | None]:
+    outcome = row.outcome
+    if outcome is None or not outcome.ended:
+        return row.event.failed, None, None
+    is_refused = outcome.is_cut_short
+    return outcome.failed and not is_refused, is_refused, outcome.elapsed_ms
+
+
+def _bill(row: StoredEvent) -> tuple[Any, ...]:
+    usage = row.usage
+    if usage is None:
+        return (None,) * 5
+    return (
+        *(usage.input_tokens, usage.output_tokens, usage.cache_creation_input_tokens),
+        *(usage.cache_read_input_tokens, row.ticks),
+    )
 
 
 def _event(
     event: SessionEvent,
-    seq: int | None,
     ended: tuple[bool | None, bool | None, int | None],
     bill: tuple[Any, ...],
     line: str | None,
 ) -> _Event:
     moment = _millis(event.ts)
     return moment, (
-        *(seq, event.event_id, event.parent_id, event.derived_from, moment, event.kind),
+        *(event.seq, event.event_id, event.parent_id, event.derived_from, moment, event.kind),
         *(event.role, _text(event.tool), event.state.value if event.state else None),
         *(_text(event.channel), *ended, _text(event.model), *bill, _text(line)),
     )

@@ -21,7 +21,7 @@ from thence.errors import NotAppendable, NotReadable
 from thence.memory import disk
 from thence.memory.rows import CURSOR
 
-_TIER1: Final = ("events", "runs", "facts", "shares", "pending")
+_TIER1: Final = ("events", "event_pages", "facts", "shares", "pending")
 _PAGES: Final = 4096
 """Pages that are copied at a time, so that writers wait for a moment only."""
 

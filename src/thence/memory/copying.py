@@ -19,12 +19,12 @@ import msgspec
 
 from thence.agents import Cursor
 from thence.format.records import JSON, Usage
+from thence.format.stored import fingerprint
 from thence.memory.keep import Keeper, with_payloads
 from thence.memory.redact import Redactor
 from thence.memory.store import (
     Change,
     Digested,
-    EventRow,
     Filter,
     Held,
     Known,
@@ -130,7 +130,7 @@ class _Copier:
         change = self._keeper.again(uid, held, facts)
         self._keeper.sync()
         sizes = {name: getattr(change.row, name) for name in _SIZES}
-        change.row = msgspec.structs.replace(plain(held.row), shuffled=False, **sizes)
+        change.row = msgspec.structs.replace(plain(held.row), fold=change.row.fold, **sizes)
         return change
 
 
@@ -146,7 +146,7 @@ def spend_of(store: Store, uid: str) -> Iterator[Spend]:
 
 
 def digests_of(store: Store, row: SessionRow) -> Iterator[Digested]:
-    """Give the digest of a session, its signals and its events, as a store keeps them."""
+    """Give the digest of a session and its signals, as a store keeps them."""
     uid = row.session.session_uid
     for told in store.kept("digests", only(uid)):
         body = {name: value for name, value in told.items() if name not in _NOTED}
@@ -154,18 +154,13 @@ def digests_of(store: Store, row: SessionRow) -> Iterator[Digested]:
             {name: value for name, value in one.items() if name != "uid"}
             for one in store.kept("signals", only(uid))
         ]
-        events = [
-            EventRow(*(event[name] for name in _EVENT), None)  # type: ignore[call-arg]
-            for event in store.kept("derived", only(uid))
-        ]
-        made = Digested(uid, told["change"], body, signals, events, row.session.outcome)
+        made = Digested(uid, told["change"], body, signals, row.session.outcome)
         made.task_ref = row.session.task_ref
         yield made
 
 
 _SIZES = ("raw_bytes", "text_bytes", "pack_bytes")
 _MONEY = ("responses", "ticks", "unpriced")
-_EVENT = ("event_id", "ts", "kind", "state", "tool", "tokens")
 _NOTED = frozenset({"uid", "change", "at"})
 _TIMES = ("discovered_at", "ingested_at", "analyzed_at", "evicted_at")
 
@@ -194,8 +189,8 @@ def hash_of(store: Store, row: SessionRow, report: Copied | None = None) -> str:
     """Hash all that a store holds of a session, but for when and where it was written."""
     uid = row.session.session_uid
     told = blake2b(digest_size=16)
-    # What depends on how it was written: sizes, and whether its rows lie in order.
-    of_itself = {**dict.fromkeys(_SIZES, 0), "shuffled": False}
+    # What depends on how it was written: sizes, and the program that put it together.
+    of_itself = dict.fromkeys((*_SIZES, "fold"), 0)
     told.update(_bytes(msgspec.structs.replace(plain(row), **of_itself)))
     told.update(_bytes([row.session.analyzed_at is None, row.session.evicted_at is None]))
     wanted = only(uid)
@@ -216,7 +211,10 @@ def hash_of(store: Store, row: SessionRow, report: Copied | None = None) -> str:
 def _add_held(
     store: Store, held: Held, add: Callable[[bytes], None], report: Copied | None
 ) -> None:
-    add(_bytes(sorted((at, *seen) for at, seen in held.events.items())))
+    uid = held.row.session.session_uid
+    rows = store.events(uid)
+    prints = sorted((row.event.event_id, fingerprint(row, with_ref=False)) for row in rows)
+    add(_bytes(prints))
     add(_bytes([sorted(held.replayed), sorted(held.billed), held.ties]))
     for fact in held.facts:
         refs = [block.ref for block in fact.blocks if block.ref is not None]
@@ -229,7 +227,7 @@ def _add_held(
                 report.payloads += 1
                 report.bytes += len(body)
     if report is not None:
-        report.events += len(held.events)
+        report.events += len(prints)
 
 
 def _bytes(value: Any) -> bytes:

@@ -28,7 +28,6 @@ from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory.account import account
 from thence.memory.course import Course
-from thence.memory.growth import event_row
 from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.signals import Signal, signals
 from thence.memory.store import Digested, SessionRow
@@ -139,7 +138,6 @@ def digest(
         row.change,
         told,
         [msgspec.to_builtins(signal) for signal in found],
-        [event_row(event) for event in whole.derived],
         outcome=told.get("outcome", "unknown"),
         task_ref=told.get("task_ref"),
         title=told.get("title"),

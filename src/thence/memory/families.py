@@ -15,8 +15,7 @@ import msgspec
 
 from thence.format import lineage
 from thence.format.facts import COPIES_OF, Edge, Fact
-from thence.format.whole import Whole
-from thence.memory.growth import restated
+from thence.memory.growth import rebuild
 from thence.memory.store import Change, Held, Store, owner_key
 
 
@@ -126,16 +125,10 @@ def _reclaimed(
     billed: frozenset[str],
     ties: tuple[Edge, ...],
 ) -> Change:
-    whole = Whole(uid, held.facts, replayed=replayed, billed=billed, torn=held.row.torn)
-    known = {
-        name: getattr(held.row.session, name)
-        for name in ("repo", "domain", "source_path", "source_bytes")
-    }
-    row = msgspec.structs.replace(
-        held.row, session=whole.session(**known), change=held.row.change + 1
-    )
-    held.ties = ties
-    change = restated(whole, held, row=row)
+    known = msgspec.structs.replace(held, replayed=replayed, billed=billed, ties=ties)
+    growth, row = rebuild(uid, known)
+    change = growth.change(row)
+    change.cursor = held.cursor
     change.replayed, change.billed, change.ties = replayed, billed, ties
     change.settled = True
     return change

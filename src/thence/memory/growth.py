@@ -8,27 +8,24 @@ state for the next time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from thence.agents import Cursor
+from thence.format import fold as session_fold
 from thence.format import joins
 from thence.format.facts import Edge, Fact, Told
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.lineage import SHARED
-from thence.format.normal import KINDS, SessionEvent, implied_bits, in_order
 from thence.format.records import text_of
-from thence.format.whole import Whole, prompt_title
+from thence.format.whole import prompt_title
+from thence.memory.pages import priced
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
 from thence.memory.store import (
-    STATES,
     Change,
-    EventRow,
     Held,
     NothingStored,
-    Seen,
     SessionRow,
     Spend,
     Tail,
@@ -37,8 +34,6 @@ from thence.memory.store import (
     unpack_facts,
 )
 
-_KIND = {kind: at for at, kind in enumerate(KINDS)}
-_STATE = {state: at for at, state in enumerate(STATES)}
 _OUTCOME_CHARS = 2000  # of a call's outcome that are kept beside its record
 
 
@@ -50,7 +45,6 @@ class Growing:
         self.tail = tail
         self._load = load
         self._bodies: list[bytes] = []
-        self._changes: list[Change] = []
         self._events: set[int] = set()
         self._calls: set[int] = set()
         self._bills: set[str] = set()
@@ -77,46 +71,47 @@ class Growing:
         """Return all of the session: what is stored, and what was read since."""
         stored = self._load()
         tail = self.tail
-        out = stored or Held(tail.row, tail.cursor, [], {})
-        facts = [*out.facts]
+        facts = [*stored.facts] if stored else []
         for body in self._bodies:
             facts += unpack_facts(body)
-        events = dict(out.events)
-        for change in self._changes:
-            events |= {row.event_id: seen_of(row) for row in (*change.events, *change.altered)}
-            for gone in change.vanished:
-                events.pop(gone, None)
-        return Held(
-            *(tail.row, tail.cursor, facts, events),
-            *(tail.replayed, tail.billed, tail.ties, out.foreign),
-        )
+        foreign = stored.foreign if stored else frozenset[int]()
+        return Held(tail.row, tail.cursor, facts, tail.replayed, tail.billed, tail.ties, foreign)
 
     def after(self, tail: Tail, change: Change, facts: Iterable[Fact]) -> Growing:
         """Return the session as it is after a piece that is not stored yet."""
         self.tail = tail
         if change.facts:
             self._bodies.append(change.facts)
-        self._events.update(row.event_id for row in change.events)
+        self._events.update(row.event.event_id for row in change.events)
         self._calls.update(change.calls)
         self._bills.update(fact.usage_key for fact in facts if fact.usage_key is not None)
-        light = [msgspec.structs.replace(row, ref=None) for row in change.events]
-        self._changes.append(
-            Change(change.row, change.cursor, b"", light, change.altered, change.vanished)
-        )
         return self
+
+
+Shares = tuple[frozenset[str], frozenset[str], tuple[Edge, ...]]
+"""Records and bills that other sessions own, and the ties that were found with them."""
 
 
 class Growth:
     """New records folded into a session, or the session rebuilt where they cannot be."""
 
-    def __init__(self, uid: str, grown: Growing | None, new: Sequence[Fact], *, torn: bool) -> None:
+    def __init__(
+        self,
+        uid: str,
+        grown: Growing | None,
+        new: Sequence[Fact],
+        *,
+        torn: bool,
+        shares: Shares = (frozenset(), frozenset(), ()),
+    ) -> None:
+        """Fold records into a session; `shares` are those of one that is not `grown`."""
         self.uid = uid
         self.grown = grown
         self.rebuilt: str | None = None
         self._stored: Held | None = None
         tail = grown.tail if grown is not None else None
-        replayed = tail.replayed if tail else frozenset[str]()
-        billed = tail.billed if tail else frozenset[str]()
+        self._shares = (tail.replayed, tail.billed, tail.ties) if tail else shares
+        replayed, billed, _ = self._shares
         self._sealed: tuple[Spend, ...] = tail.spend if tail else ()
         if (
             grown is not None
@@ -145,55 +140,40 @@ class Growth:
         """All facts that were stored, of a session that was rebuilt; none of one that was not."""
         return self._stored.facts if self._stored is not None else ()
 
-    @property
-    def retries(self) -> int:
-        """Retries so far; of a session that grew, as its last digest counted them."""
-        if self.grown is not None:
-            return self.grown.tail.row.session.cost.retries
-        derived = self.delta.window.derived
-        return sum(event.kind == "retry" and not event.is_sidechain for event in derived)
-
     def change(self, row: SessionRow) -> Change:
         """Return the rows that changed, with the session's own row and the fold's new state."""
-        if row.carried_until is not None:
-            return self._carried(row)
-        delta = self.delta
-        ties = self.grown.tail.ties if self.grown is not None else ()
+        delta, until = self.delta, row.carried_until
         spend = merge_spend(self._sealed, spend_of(delta.window_bills))
+        if until is not None:  # only a digest remembers its beginning; it is never continued
+            later = [event for event in delta.events if (event.ts or "") > until]
+            spend = merge_spend(row.carried, spend_of(bills_of(later, joins.bills(later))))
         row = _summed_row(
             row,
             title=delta.title,
             prompt=delta.sums.prompt,
             turn=delta.turn,
-            edges=distinct_edges((*delta.edges, *ties)),
-            spent=delta.sums.spent,
+            edges=distinct_edges((*delta.edges, *self._shares[2])),
+            spent=delta.sums.spent if until is None else spent_of(spend),
             spend=spend,
             lower_bound=delta.lower_bound,
             states=delta.sums.states,
+            channels=delta.sums.channels,
         )
-        if self._stored is not None:
-            change = diff_rows(delta.events, delta.implied, self._stored, row)
-        else:
-            before = self.grown.tail.row.shuffled if self.grown is not None else False
-            row = msgspec.structs.replace(row, shuffled=before or not delta.in_sequence)
-            change = Change(
-                row,
-                Cursor(),
-                events=[event_row(event, delta.implied) for event in delta.events],
-                altered=[event_row(event, delta.implied) for event in delta.altered],
-                vanished=delta.vanished,
-            )
-        change.spend = spend
+        rows = delta.rows
+        change = Change(
+            row,
+            Cursor(),
+            events=[priced(rows[event.event_id]) for event in delta.events],
+            altered=[priced(rows[event.event_id]) for event in delta.altered],
+            vanished=delta.vanished,
+            spend=spend,
+            rebuilt=self._stored is not None,
+        )
         if self.grown is None or self.rebuilt is not None:
             self.state.since = row.change
-        if is_resumable(self.state):
+        if is_resumable(self.state) and until is None:
             change.fold = pack_fold(_light_state(self.state), self._sealed)
         return change
-
-    def _carried(self, row: SessionRow) -> Change:
-        """Return the change of a session whose beginning only a digest remembers."""
-        whole, stored = self.delta.window, self._stored
-        return restated(whole, stored, row=row)
 
     def tail(self, change: Change) -> Tail:
         """Return the end of the session as it is after a change."""
@@ -203,9 +183,7 @@ class Growth:
             change.cursor,
             _light_state(self.state) if change.fold else None,
             self._sealed,
-            before.replayed if before else frozenset(),
-            before.billed if before else frozenset(),
-            before.ties if before else (),
+            *self._shares,
             before.index if before else NothingStored(),
         )
 
@@ -213,24 +191,6 @@ class Growth:
 def _light_state(state: FoldState) -> FoldState:
     """Return a state without payloads."""
     return msgspec.structs.replace(state, facts=[light(fact) for fact in state.facts])
-
-
-def diff_rows(
-    events: Sequence[SessionEvent], implied: Mapping[int, int], stored: Held, row: SessionRow
-) -> Change:
-    """Return what changes in the rows of a stored session that was put together anew."""
-    before = stored.events
-    rows = {event.event_id: event_row(event, implied) for event in events}
-    new = [made for at, made in rows.items() if at not in before]
-    stands = [at for at in before if at in rows] + [made.event_id for made in new]
-    shuffled = stored.row.shuffled or stands != list(rows)
-    return Change(
-        msgspec.structs.replace(row, shuffled=shuffled),
-        stored.cursor,
-        events=new,
-        altered=[made for at, made in rows.items() if at in before and before[at] != seen_of(made)],
-        vanished=[at for at in before if at not in rows],
-    )
 
 
 def _summed_row(
@@ -244,6 +204,7 @@ def _summed_row(
     spend: Sequence[Spend],
     lower_bound: tuple[str, ...],
     states: Mapping[str, int],
+    channels: Mapping[str, int],
 ) -> SessionRow:
     """Return the row of a session with what its events add up to."""
     ticks: dict[str, int] = {}
@@ -260,35 +221,28 @@ def _summed_row(
         unpriced=sum(part.unpriced for part in spend),
         lower_bound=lower_bound,
         states=dict(states),
+        channels=dict(channels),
         events=sum(states.values()),
+        fold=session_fold.VERSION,
     )
 
 
-def restated(whole: Whole, stored: Held | None, *, row: SessionRow) -> Change:
-    """Return the rows of a session as it stands now: new events, changed states, what it took."""
-    until = row.carried_until
-    spend = spend_of(bills_of(whole.events, whole.bills))
-    if until is not None:
-        later = [event for event in whole.events if (event.ts or "") > until]
-        spend = merge_spend(row.carried, spend_of(bills_of(later, joins.bills(later))))
-    states = Counter(event.state.value for event in whole.events if event.state)
-    row = _summed_row(
-        row,
-        title=whole.title,
-        prompt=whole.first_prompt,
-        turn=whole.turn().state.value,
-        edges=distinct_edges((*whole.edges, *(stored.ties if stored else ()))),
-        spent=whole.spent if until is None else spent_of(spend),
-        spend=spend,
-        lower_bound=tuple(sorted({notice.detail for notice in whole.unbilled})),
-        states=states,
+def rebuild(uid: str, stored: Held) -> tuple[Growth, SessionRow]:
+    """Return a stored session put together anew from its facts, and its next row."""
+    tail = Tail(
+        *(stored.row, stored.cursor, None, ()),
+        *(stored.replayed, stored.billed, stored.ties, NothingStored()),
     )
-    before = stored or Held(row, Cursor(), [], {})
-    change = diff_rows(in_order(whole.events), implied_bits(whole.derived), before, row)
-    if stored is None:
-        change.row = row
-    change.spend = spend
-    return change
+    growth = Growth(uid, Growing(tail, lambda: stored), [], torn=stored.row.torn)
+    known = {name: getattr(stored.row.session, name) for name in _OF_SOURCE}
+    session = msgspec.structs.replace(growth.delta.session, **known)
+    return growth, msgspec.structs.replace(
+        stored.row, session=session, change=stored.row.change + 1
+    )
+
+
+_OF_SOURCE = ("repo", "domain", "source_path", "source_bytes")
+"""What a session's source says of it and its facts do not."""
 
 
 def distinct_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
@@ -319,23 +273,3 @@ def shortened(status: Told) -> Told:
     if not isinstance(text, str) or (text is status.output and len(text) <= _OUTCOME_CHARS):
         return status
     return msgspec.structs.replace(status, output=text[:_OUTCOME_CHARS])
-
-
-def seen_of(row: EventRow) -> Seen:
-    """Return what of a row may change when the session grows."""
-    return Seen(row.ts, row.kind, row.state, row.tool, row.tokens, row.implied)
-
-
-def event_row(event: SessionEvent, implied: Mapping[int, int] | None = None) -> EventRow:
-    """Give an event as thin as the store keeps it, with the kinds derived from it."""
-    moment = joins.time_of(event.ts)
-    return EventRow(
-        event.event_id,
-        int(moment.timestamp() * 1000) if moment else 0,
-        _KIND[event.kind],
-        _STATE[event.state] if event.state else 0,
-        event.tool,
-        event.tokens,
-        event.payload_ref,
-        implied.get(event.event_id, 0) if implied else 0,
-    )

@@ -34,24 +34,22 @@ from thence.format.facts import (
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped
 from thence.format.sealing import all_calls
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
-from thence.memory.growth import Growing, Growth, light, restated, shortened
+from thence.memory.growth import Growing, Growth, light, rebuild, shortened
 from thence.memory.packs import Blobs, read_all
 from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
 from thence.memory.search import meta
 from thence.memory.store import (
     Change,
-    EventRow,
     Held,
     Known,
-    NothingStored,
     SessionRow,
     Spend,
-    Tail,
     Words,
     call_key,
     claims,
@@ -60,7 +58,7 @@ from thence.memory.store import (
 )
 
 _INDEXED = 0.35  # bytes of the index per byte of text
-_ROW_BYTES = 120  # what a row of an event takes, with its place in the indexes
+_ROW_BYTES = 170  # what an event takes: its row, its places in the indexes, its part of a page
 _TEXT = {"type", "text"}
 _RECALLED = 64 << 20  # bytes of payloads that are held at once, all of them, for a digest
 _END, _LEAST = 2000, 400  # characters of either end of a long result, where there are more
@@ -92,6 +90,8 @@ class Kept(msgspec.Struct):
     skipped: list[Skipped] = []
     lines: int = 0
     bytes: int = 0
+
+    new_events: int = 0
 
     @property
     def more(self) -> bool:
@@ -233,6 +233,8 @@ class Keeper:
             )
         change = out.change = self._grown(growth, stored, row)
         change.cursor = self._clean_cursor(batch.cursor)
+        before = grown.tail.row.events if grown is not None else 0
+        out.new_events = max(change.row.events - before, 0)
         if not batch.done:
             tail = growth.tail(change)
             grown = grown or Growing(tail, lambda: None)
@@ -242,9 +244,8 @@ class Keeper:
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
         """Keep a session once more that is in the store alone, by the rules of today."""
         stored = self._stored(uid, clean_fields(facts, self._redactor), _Earlier(None))
-        whole = Whole(
-            uid, stored.full, replayed=held.replayed, billed=held.billed, torn=held.row.torn
-        )
+        shares = held.replayed, held.billed, held.ties
+        growth = Growth(uid, None, stored.full, torn=held.row.torn, shares=shares)
         redact = self._redactor.redact_json
         session = msgspec.convert(redact(msgspec.to_builtins(held.row.session)), Session)
         row = msgspec.structs.replace(
@@ -256,33 +257,14 @@ class Keeper:
             fold=self._fingerprint.fold,
             pack_bytes=0,
         )
-        change = self._change(whole, stored, None, row)
+        change = self._grown(growth, stored, row)
         change.cursor = self._clean_cursor(held.cursor)
         change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
         return change
 
     def rebuild(self, uid: str, stored: Held) -> Change:
         """Return the rows of a stored session as its facts, payloads included, give them today."""
-        tail = Tail(
-            *(stored.row, stored.cursor, None, ()),
-            *(stored.replayed, stored.billed, stored.ties, NothingStored()),
-        )
-        growth = Growth(uid, Growing(tail, lambda: stored), [], torn=stored.row.torn)
-        before = stored.row.session
-        session = msgspec.structs.replace(
-            growth.delta.session,
-            repo=before.repo,
-            domain=before.domain,
-            source_path=before.source_path,
-            source_bytes=before.source_bytes,
-            cost=msgspec.structs.replace(growth.delta.session.cost, retries=growth.retries),
-        )
-        row = msgspec.structs.replace(
-            stored.row,
-            session=session,
-            change=stored.row.change + 1,
-            fold=self._fingerprint.fold,
-        )
+        growth, row = rebuild(uid, stored)
         change = self._grown(growth, _Stored([], b"", {}), row)
         change.cursor = stored.cursor
         return change
@@ -425,10 +407,8 @@ class Keeper:
         if growth.grown is not None:
             names = (fact.node.id for fact in stored.full if fact.blocks)
             change.records = [name for name in names if not is_line_name(name)]
-        events = growth.delta.events
-        wanted = {event.event_id for event in change.events}
-        new = [e for e in events if e.event_id in wanted]
-        change.words = list(_words(growth.uid, new, change.events))
+        # Of a session that was rebuilt the store leaves out what it has already.
+        change.words = list(_words(growth.uid, growth.delta.events, change.events))
         self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
         if growth.grown is not None and growth.grown.tail.state is None:
             # Without a state nobody knows whether the calls of earlier records are there.
@@ -436,21 +416,17 @@ class Keeper:
             change.calls = sorted({*earlier, *change.calls})
         return change
 
-    def _change(self, whole: Whole, stored: _Stored, held: Held | None, row: SessionRow) -> Change:
-        change = restated(whole, held, row=row)
-        change.fresh = held is None
-        wanted = {event.event_id for event in change.events}
-        events = [event for event in whole.events if event.event_id in wanted]
-        change.words = list(_words(whole.uid, events, change.events))
-        change.claims += _ties(whole.uid, change.row.edges, whole.about)
-        return self._measured(change, stored, held.row if held else None)
-
     def _measured(self, change: Change, stored: _Stored, before: SessionRow | None) -> Change:
         """Add the facts of a change, and what it takes in the store."""
         change.facts = stored.body
         change.claims[:0] = claims(stored.full)
         change.calls = sorted(map(call_key, all_calls(stored.full)))
-        text = sum(len(w.body) for w in change.words) + (before.text_bytes if before else 0)
+        text = sum(len(w.body) for w in change.words)
+        if before is not None:
+            new = {fact.node.id for fact in stored.full}
+            added = {row.event.event_id for row in change.events if row.event.native_id in new}
+            text = sum(len(w.body) for w in change.words if w.event_id in added)
+            text += before.text_bytes
         packed = _packed(stored.full) + (before.pack_bytes if before else 0)
         size = packed + int(text * _INDEXED) + _ROW_BYTES * change.row.events
         redacted = dict(Counter(change.row.redacted) + Counter(stored.redacted))
@@ -475,7 +451,6 @@ class Keeper:
                 domain=self._domains.get(repo or ""),
                 source_path=clean_path(source.path, self._redactor, cwd),
                 source_bytes=size,
-                cost=msgspec.structs.replace(session.cost, retries=growth.retries),
             ),
             files=tuple(clean_path(file.path, self._redactor, cwd) for file in source.files),
             skipped=len(batch.skipped) + (before.skipped if before else 0),
@@ -659,13 +634,15 @@ def _packed(facts: Iterable[Fact]) -> int:
     return sum(int(length) for _, length, start, _ in refs if start == "0")
 
 
-def _words(uid: str, events: Iterable[SessionEvent], rows: Iterable[EventRow]) -> Iterable[Words]:
+def _words(
+    uid: str, events: Iterable[SessionEvent], rows: Iterable[StoredEvent]
+) -> Iterable[Words]:
     """Return the words of events, each with the tokens by which it can be filtered.
 
     What other events can be derived from has tokens without a word, too.
     """
     agent = uid.partition(":")[0]
-    implied = {row.event_id: row.implied for row in rows}
+    implied = {row.event.event_id: row.implied for row in rows}
     for event in events:
         body = ""
         if event.payload is not None:

@@ -75,8 +75,6 @@ class Exported(msgspec.Struct):
     unchanged: int = 0
     removed: int = 0
     """Sessions of the last export that the store has no more."""
-    damaged: list[str] = []
-    """Sessions whose payloads could not be read: no derived events."""
     days: int = 0
     """Days of which files were written or removed."""
     files: int = 0
@@ -226,8 +224,6 @@ class _Export:
                 scratch.add(one.rows)
                 days = dict.fromkeys(told.day for told in one.rows)
                 state[one.uid] = Entry(stamps[one.uid], tuple(days), one.is_held)
-                if one.damaged:
-                    self._report.damaged.append(one.uid)
             done += len(some)
             self._told("sessions", done, len(uids))
         scratch.flush()

@@ -32,14 +32,18 @@ import psycopg
 from psycopg import errors, sql
 
 from thence.errors import BadConfig, SessionNotFound, ThenceError
+from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.normal import event_ids
 from thence.format.records import JSON
 from thence.format.sealing import calls_in
+from thence.format.stored import StoredEvent
 from thence.memory import ranking
 from thence.memory.index import time_told
 from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
+from thence.memory.pages import derive_events, select_events
+from thence.memory.postgres_pages import pages_with, read_pages
 from thence.memory.postgres_schema import SCHEMA, TABLES, admit, is_migrated, lock_key, migrate
 from thence.memory.postgres_search import Rows, Vector, VectorDumper, part_of
 from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
@@ -55,20 +59,19 @@ from thence.memory.rows import (
     SHARES,
     inventory,
     now,
-    numbers,
     with_marks,
 )
-from thence.memory.search import Answer, Found, Query, as_asked
+from thence.memory.search import Answer, Query, as_asked
 from thence.memory.store import (
     DATA_LOSS,
     Change,
     Digested,
+    EventIds,
     Filter,
     Group,
     Held,
     Inventory,
     Position,
-    Seen,
     SessionRow,
     StoreLocked,
     Tail,
@@ -360,16 +363,27 @@ class Postgres:
                 "SELECT body FROM facts WHERE tenant=%s AND uid=%s ORDER BY part", *who
             )
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
-            rows = self._every(
-                "SELECT event_id, ts, kind, state, tool, tokens, implied FROM events"
-                " WHERE tenant=%s AND uid=%s AND NOT derived ORDER BY id",
-                *who,
-            )
             shares = self._first("SELECT body FROM shares WHERE tenant=%s AND uid=%s", *who)
             foreign = self._foreign(text(uid), facts)
-        events = {event: Seen(*seen) for event, *seen in rows}
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, events, *shared, foreign)
+        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
+
+    def events(
+        self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
+    ) -> list[StoredEvent]:
+        """Return the events of a session after a number, in the order of their numbers."""
+        name = text(uid)
+        sql = "SELECT fold FROM sessions WHERE tenant=%s AND uid=%s AND evicted IS NULL"
+        version = self._first(sql, self.tenant, name)
+        if version != session_fold.VERSION:
+            held = self.held(uid) if version is not None else None
+            return derive_events(uid, held, after=after, limit=limit, ids=ids)
+        with self._telling():
+            if ids is None:
+                bodies = read_pages(self._db, self.tenant, name, after)
+            else:
+                bodies = pages_with(self._db, self.tenant, name, ids)
+            return select_events(uid, bodies, after=after, limit=limit, ids=ids)
 
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
@@ -487,27 +501,12 @@ class Postgres:
         with self._telling():
             source = Rows(self._db, self.tenant)
             answer = ranking.search(source, self.sessions, query, limit, offset)
-            shuffled = [uid for uid, row in source.shown.items() if ROW.decode(row).shuffled]
-            found = as_asked(self._numbered(answer.found, shuffled), query)
-            return msgspec.structs.replace(answer, found=found)
+            return msgspec.structs.replace(answer, found=as_asked(answer.found, query))
 
-    def _numbered(self, found: list[Found], shuffled: Collection[str]) -> list[Found]:
-        """Give events of sessions that are not kept in their order the number they have there."""
-        there = {one.session_uid for one in found if one.row is not None}.intersection(shuffled)
-        held = {uid: self.held(uid) for uid in there}
-        known = {uid: numbers(uid, one) for uid, one in held.items() if one is not None}
-        return [
-            msgspec.structs.replace(one, seq=known[one.session_uid].get(one.event_id or 0))
-            if one.row is not None and one.session_uid in known
-            else one
-            for one in found
-        ]
-
-    def paces(self, uid: str) -> Sequence[tuple[int, int]]:
-        """Give time in milliseconds and kind of every event of a session, in any order."""
-        return self._every(
-            "SELECT ts, kind FROM events WHERE tenant=%s AND uid=%s", self.tenant, text(uid)
-        )
+    def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
+        """Return time in milliseconds, kind and derived kinds of every event, in any order."""
+        asked = "SELECT ts, kind, greatest(implied, 0) FROM events WHERE tenant=%s AND uid=%s"
+        return self._every(asked, self.tenant, text(uid))
 
     def _where(self, wanted: Filter) -> tuple[str, tuple[Any, ...]]:
         """Turn a filter into conditions on the table of sessions."""
@@ -812,9 +811,6 @@ _KEPT: dict[str, str] = {
     "signals": "SELECT sessions.uid, kind, body FROM signals JOIN sessions"
     " ON sessions.tenant=signals.tenant AND sessions.uid=signals.uid"
     " WHERE {where} ORDER BY signals.id",
-    "derived": "SELECT sessions.uid, event_id, ts, kind, state, tool, events.tokens, ref"
-    " FROM events JOIN sessions ON sessions.tenant=events.tenant AND sessions.uid=events.uid"
-    " WHERE derived AND {where} ORDER BY events.id",
     "spend": "SELECT sessions.uid, agent, project, day, spend.model, place, input, output,"
     " cache_creation, cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
     " JOIN sessions ON sessions.tenant=spend.tenant AND sessions.uid=spend.uid"

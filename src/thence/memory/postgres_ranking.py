@@ -107,7 +107,7 @@ MIGRATION: Final = r"""
         id := NULL; uid := NULL; ts := NULL; kind := NULL; state := NULL;
         RETURN NEXT;
     END $$;
-    -- What is to be shown: events with the number of those before them, rows of their sessions.
+    -- What is to be shown: events with their numbers, rows of their sessions.
     -- Events before sessions, as whoever changes both locks them.
     CREATE FUNCTION shown(in_tenant text, ids bigint[], uids text[], accounts text[])
         RETURNS TABLE(
@@ -122,29 +122,11 @@ MIGRATION: Final = r"""
     BEGIN
         IF NOT may_read(in_tenant) THEN RETURN; END IF;
         RETURN QUERY
-            WITH best AS MATERIALIZED (
-                SELECT e.id, e.uid, e.event_id, e.ref FROM unnest(ids) AS wanted
-                CROSS JOIN LATERAL (
-                    SELECT x.id, x.uid, x.event_id, x.ref FROM events AS x
-                    WHERE x.tenant = in_tenant AND x.id = wanted LIMIT 1
-                ) AS e
-            ), of_one AS MATERIALIZED (
-                SELECT b.uid, array_agg(b.id ORDER BY b.id) AS ids FROM best AS b GROUP BY b.uid
-            ), numbered AS MATERIALIZED (
-                SELECT o.ids[n.bucket] AS id, n.before
-                FROM of_one AS o CROSS JOIN LATERAL (
-                    SELECT c.bucket, (sum(c.count) OVER (ORDER BY c.bucket) - c.count)::bigint
-                        AS before
-                    FROM (
-                        SELECT width_bucket(e.id, o.ids) AS bucket, count(*) AS count
-                        FROM events AS e WHERE e.tenant = in_tenant AND e.uid = o.uid
-                            AND e.id <= o.ids[cardinality(o.ids)]
-                        GROUP BY 1
-                    ) AS c
-                ) AS n WHERE n.bucket > 0
-            )
-            SELECT b.id, b.uid, b.event_id, b.ref, n.before, NULL::bytea, NULL::bytea
-            FROM best AS b JOIN numbered AS n ON n.id = b.id;
+            SELECT e.id, e.uid, e.event_id, e.ref, e.seq, NULL::bytea, NULL::bytea
+            FROM unnest(ids) AS wanted CROSS JOIN LATERAL (
+                SELECT x.id, x.uid, x.event_id, x.ref, x.seq FROM events AS x
+                WHERE x.tenant = in_tenant AND x.id = wanted LIMIT 1
+            ) AS e;
         RETURN QUERY EXECUTE $q$
             SELECT NULL::bigint, s.uid, NULL::bigint, NULL::text, NULL::bigint, s.row, d.body
             FROM sessions AS s

@@ -24,7 +24,7 @@ from thence.memory import postgres_ranking
 
 SCHEMA: Final = "thence"
 
-TIER1: Final = ("events", "facts", "shares", "words", "folds", "calls")
+TIER1: Final = ("events", "event_pages", "facts", "shares", "words", "folds", "calls")
 TIER2: Final = ("spend", "digests", "signals")
 TABLES: Final = (
     *("sessions", *TIER1, *TIER2),
@@ -555,6 +555,61 @@ MIGRATIONS: tuple[Migration, ...] = (
         FOR member IN SELECT m.member FROM members AS m JOIN pg_roles AS r ON r.rolname = m.member
         LOOP
             EXECUTE format('GRANT EXECUTE ON FUNCTION titled TO %I', member);
+        END LOOP;
+    END $$
+    """,
+        1,
+    ),
+    # Events with all that was derived of them, in pages. A program of the schema before writes
+    # none, and its version of the fold says so.
+    Migration(
+        """
+    ALTER TABLE events ADD COLUMN seq bigint;
+    CREATE TABLE event_pages(
+        tenant text COLLATE "C" NOT NULL, uid text COLLATE "C" NOT NULL, first bigint NOT NULL,
+        machine text COLLATE "C" NOT NULL, body bytea NOT NULL,
+        PRIMARY KEY(tenant, uid, first)
+    );
+    ALTER TABLE event_pages ALTER body SET STORAGE EXTERNAL;
+    -- A search says the number that an event has, where it counted those before it.
+    -- Planned each time, as below it: any index seems as good while a table is small.
+    DO $do$
+    BEGIN
+        EXECUTE regexp_replace(
+            pg_get_functiondef('looked'::regproc),
+            'RETURN QUERY\\s+WITH of_one.*n\\.id = b\\.id;',
+            $new$RETURN QUERY EXECUTE $q$
+            SELECT $1, $2, b.score, b.id, b.uid, b.event_id, b.ts, b.kind, b.state, b.ref, e.seq,
+                NULL::bytea
+            FROM unnest($3) AS b CROSS JOIN LATERAL (
+                SELECT o.seq FROM events AS o
+                WHERE o.tenant = $4 AND o.uid = b.uid AND o.event_id = b.event_id LIMIT 1
+            ) AS e $q$
+            USING capped, back_to, best, in_tenant;$new$);
+    END $do$;
+    CREATE OR REPLACE FUNCTION removed() RETURNS trigger
+        LANGUAGE plpgsql SET search_path = thence, pg_temp AS $$
+    BEGIN
+        DELETE FROM folds AS f WHERE f.tenant = OLD.tenant AND f.uid = OLD.uid;
+        DELETE FROM calls AS c WHERE c.tenant = OLD.tenant AND c.uid = OLD.uid;
+        DELETE FROM event_pages AS p WHERE p.tenant = OLD.tenant AND p.uid = OLD.uid;
+        RETURN NULL;
+    END $$;
+    ALTER TABLE event_pages ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY reading ON event_pages FOR SELECT
+        USING (tenant = ANY(ARRAY(SELECT thence.mine(false))));
+    CREATE POLICY writing ON event_pages
+        USING (tenant = ANY(ARRAY(SELECT thence.mine(true))))
+        WITH CHECK (tenant = ANY(ARRAY(SELECT thence.mine(true))));
+    DO $$
+    DECLARE granted record;
+    BEGIN
+        FOR granted IN SELECT m.member, bool_or(m.writes) AS writes FROM members AS m
+            JOIN pg_roles AS r ON r.rolname = m.member GROUP BY m.member
+        LOOP
+            EXECUTE format('GRANT SELECT ON event_pages TO %I', granted.member);
+            CONTINUE WHEN NOT granted.writes;
+            EXECUTE format('GRANT INSERT, UPDATE, DELETE ON event_pages TO %I', granted.member);
         END LOOP;
     END $$
     """,

@@ -24,7 +24,9 @@ from psycopg import errors
 from thence.memory.index import digest_text
 from thence.memory.objects import object_pack
 from thence.memory.packs import pack_name
+from thence.memory.pages import thin_row
 from thence.memory.postgres_numbers import numbered, renumbered, restated
+from thence.memory.postgres_pages import compared, put_pages, rename_pages
 from thence.memory.postgres_schema import TIER1
 from thence.memory.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
 from thence.memory.rows import (
@@ -67,7 +69,7 @@ _WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqiqi")
 STAGE = """
     CREATE TEMP TABLE IF NOT EXISTS staged_events(
         lot integer, uid text COLLATE "C", event_id bigint, id bigint, ts bigint, kind smallint,
-        state smallint, tool text, tokens bigint, ref text, implied smallint, derived boolean
+        state smallint, tool text, tokens bigint, ref text, implied smallint, seq bigint
     ) ON COMMIT DELETE ROWS;
     CREATE TEMP TABLE IF NOT EXISTS staged_words(
         lot integer, uid text COLLATE "C", event_id bigint, piece integer, pieces integer,
@@ -79,8 +81,8 @@ STAGE = """
 
 _PUT_NEW_EVENTS = (
     b"INSERT INTO events(tenant, machine, uid, event_id, id, ts, kind, state, tool, tokens, ref,"
-    b" implied, derived) SELECT %(tenant)s, %(machine)s, uid, event_id, id, ts, kind, state, tool,"
-    b" tokens, ref, implied, derived FROM staged_events WHERE lot=%(lot)s ORDER BY uid, event_id"
+    b" implied, seq) SELECT %(tenant)s, %(machine)s, uid, event_id, id, ts, kind, state, tool,"
+    b" tokens, ref, implied, seq FROM staged_events WHERE lot=%(lot)s ORDER BY uid, event_id"
 )
 _PUT_EVENTS = _PUT_NEW_EVENTS + b" ON CONFLICT (tenant, uid, event_id) DO NOTHING"
 _PUT_NEW_WORDS = (
@@ -327,14 +329,17 @@ class Writer:
             return
         there = [uid for uid in changes if uid in stored]
         self._empty([uid for uid in there if changes[uid].fresh])
-        # What the last digest derived is derived anew; until then it would stand in between.
-        self._delete("events", there, " AND derived")
         self._put_facts({uid: one.facts for uid, one in changes.items() if one.facts})
         self._put_folds(changes)
-        events = {uid: one.events for uid, one in changes.items()}
-        self._stage(events, changes, new=not there)
+        again = [uid for uid in there if changes[uid].rebuilt]
+        changes = changes | {
+            uid: compared(self._db, self._tenant, uid, changes[uid]) for uid in again
+        }
+        numbers = put_pages(self._db, self._tenant, self._machine, changes, there)
+        self._stage(changes, numbers, new=not there)
         self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
-        self._alter([(uid, row) for uid, one in changes.items() for row in one.altered])
+        altered = [(uid, thin_row(row)) for uid, one in changes.items() for row in one.altered]
+        self._alter(altered, [numbers[uid, row.event_id] for uid, row in altered])
         self._delete("spend", there)
         self._many(
             "INSERT INTO spend(tenant, machine, uid, day, model, place, input, output,"
@@ -429,35 +434,33 @@ class Writer:
             )
 
     def _stage(
-        self,
-        events: dict[str, list[EventRow]],
-        changes: dict[str, Change],
-        *,
-        new: bool = False,
-        derived: bool = False,
+        self, changes: dict[str, Change], numbers: dict[tuple[str, int], int], *, new: bool = False
     ) -> None:
         """Write rows of events in their order, and their words.
 
         What is there already is left as it is; with `new` there is nothing of these sessions, as
         their rows were not there and are locked by now.
         """
-        count = sum(map(len, events.values()))
-        if not count:
-            return
         # Of an event that is told twice the last counts.
-        rows = {(uid, row.event_id): row for uid, some in events.items() for row in some}
+        rows = {
+            (uid, row.event.event_id): thin_row(row)
+            for uid, change in changes.items()
+            for row in change.events
+        }
+        if not rows:
+            return
         placed = {
             key: (number, row.ts)
             for (key, row), number in zip(rows.items(), self._numbers(len(rows)), strict=True)
         }
         self._lot += 1
-        ends = f"\t{'t' if derived else 'f'}\n"
-        names = {uid: f"{self._lot}\t{_copied(uid)}\t" for uid in events}
+        names = {uid: f"{self._lot}\t{_copied(uid)}\t" for uid in changes}
         self._copy(
             "staged_events",
             (
                 f"{names[key[0]]}{row.event_id}\t{placed[key][0]}\t{row.ts}\t{row.kind}\t{row.state}"
-                f"\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}\t{row.implied}{ends}"
+                f"\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}\t{row.implied}"
+                f"\t{numbers[key]}\n"
                 for key, row in rows.items()
             ),
         )
@@ -531,7 +534,7 @@ class Writer:
                 (list(uids), list(ids), self._tenant),
             )
 
-    def _alter(self, events: Sequence[tuple[str, EventRow]]) -> None:
+    def _alter(self, events: Sequence[tuple[str, EventRow]], numbers: Sequence[int]) -> None:
         if not events:
             return
         mark_again(self._db, self._tenant, self._machine, events)
@@ -541,13 +544,15 @@ class Writer:
                 [_stored(getattr(row, name)) for _, row in events]
                 for name in ("event_id", "ts", "kind", "state", "tool", "tokens", "implied")
             ),
+            list(numbers),
             self._tenant,
         )
         self._db.execute(
             "UPDATE events AS t SET ts=v.ts, kind=v.kind, state=v.state, tool=v.tool,"
-            " tokens=v.tokens, implied=v.implied FROM unnest(%s::text[], %s::bigint[],"
+            " tokens=v.tokens, implied=v.implied, seq=v.seq FROM unnest(%s::text[], %s::bigint[],"
             " %s::bigint[], %s::smallint[], %s::smallint[], %s::text[], %s::bigint[],"
-            " %s::smallint[]) AS v(uid, event_id, ts, kind, state, tool, tokens, implied)"
+            " %s::smallint[], %s::bigint[])"
+            " AS v(uid, event_id, ts, kind, state, tool, tokens, implied, seq)"
             " WHERE t.tenant=%s AND t.uid=v.uid AND t.event_id=v.event_id",
             given,
         )
@@ -574,6 +579,7 @@ class Writer:
                 " WHERE t.tenant=%s AND t.uid=%s AND t.ref=v.old",
                 ([old for old, _ in moved], [new for _, new in moved], self._tenant, uid),
             )
+            rename_pages(self._db, self._tenant, uid, change.renamed)
             self._unpend([REPACK + uid])
 
     # -- owners -------------------------------------------------------------------------
@@ -681,8 +687,6 @@ class Writer:
         sizes = {uid: len(body) for uid, body in bodies.items()}
         for _, _, uid, _, body in signals:
             sizes[uid] += len(body)
-        self._delete("events", list(there), " AND derived")
-        self._stage({uid: digests[uid].events for uid in there}, {}, derived=True)
         told = []
         for uid, (_, row) in there.items():
             one, held = digests[uid], ROW.decode(row)

@@ -29,7 +29,7 @@ from thence.memory import families
 from thence.memory.copying import digests_of, plain, spend_of
 from thence.memory.digest import digest
 from thence.memory.exclusion import Exclusion
-from thence.memory.growth import Growing, event_row
+from thence.memory.growth import Growing
 from thence.memory.keep import Keeper, with_payloads
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.store import (
@@ -318,12 +318,6 @@ class Pusher:
             origin=row.session.discovered_at,
         )
         made = self._digest(row) if known.analysed != mark.analysed else None
-        if made is not None and row.session.evicted_at is not None:
-            # What the digest derived was evicted here; there it is derived once more.
-            uid = row.session.session_uid
-            stored = self._target.held(uid)
-            derived = recalled(uid, stored, self._target.blobs).derived if stored else ()
-            made.events = [event_row(event) for event in derived]
         self._put(change, now, made, restates=True)
 
     def _send_new(self, row: SessionRow, known: Known, mark: Mark) -> bool:
@@ -481,7 +475,10 @@ class Pusher:
             mark = _MARK.decode(sent.mark)
             before = self.marks.get(uid)
             report.sessions += mark.change != 0
-            report.events += len(sent.change.events)
+            new = len(sent.change.events)
+            if sent.change.rebuilt:
+                new = max(mark.events - (before.events if before else 0), 0)
+            report.events += new
             report.payload_bytes += max(mark.packed - (before.packed if before else 0), 0)
             report.digests += sent.digested is not None
             self.marks[uid] = mark
@@ -508,7 +505,7 @@ class Pusher:
             yield digest(whole, held.row)
 
 
-_OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes", "shuffled")
+_OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes")
 
 
 def _mark(
@@ -563,7 +560,7 @@ def _lines(facts: Iterable[Fact]) -> dict[str, tuple[int, int]]:
 def _start(stored: Held) -> Tail:
     """Return the end of a session of which nothing was sent yet."""
     none = dict.fromkeys(("raw_bytes", "text_bytes", "pack_bytes"), 0)
-    row = msgspec.structs.replace(stored.row, edges=(), shuffled=False, **none)
+    row = msgspec.structs.replace(stored.row, edges=(), **none)
     shares = stored.replayed, stored.billed, stored.ties
     state = FoldState(since=row.change)
     return Tail(row, stored.cursor, state, (), *shares, NothingStored())

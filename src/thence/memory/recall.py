@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from thence.agents.sessions import Find, Generation, Loaded
     from thence.format.facts import Base, Fact
     from thence.format.records import JSON, Skipped
+    from thence.format.stored import StoredEvent
     from thence.format.whole import Whole
     from thence.memory.labels import Label
     from thence.memory.packs import Blobs
     from thence.memory.store import Held, SessionRow, Store
+
+_DIGITS = 13  # of an id in hexadecimal
 
 SHOWN = 3
 """Sessions that are named when a prefix fits several."""
@@ -39,16 +42,32 @@ def event_name(event: int) -> str:
     return f"e{event:013x}"[:7]
 
 
-def find_event(events: Iterable[SessionEvent], wanted: str) -> SessionEvent | None:
-    """Return the event that a name means: a short one, an id in digits, or the log's own id."""
-    return next(_named(events, wanted), None)
+def stored_event(store: Store, uid: str, wanted: str) -> StoredEvent:
+    """Return the event of a stored session that a name means: short, in digits, or the log's own.
+
+    A name in digits is looked up; for others, and those of derived events, all are gone through.
+    """
+    digits = wanted.removeprefix("e").lower()
+    if 0 < len(digits) <= _DIGITS and all(one in "0123456789abcdef" for one in digits):
+        low, high = (int(digits.ljust(_DIGITS, end), 16) for end in "0f")
+        for row in store.events(uid, ids=(low, high)):
+            return row
+    return named_event(store.events(uid), uid, wanted)
 
 
-def event_of(whole: Whole, wanted: str) -> SessionEvent:
+def named_event(rows: Iterable[StoredEvent], uid: str, wanted: str) -> StoredEvent:
     """Return the event that a name means; of a derived one that from which it is derived."""
-    for event in _meant(whole, wanted):
-        return event
-    raise _no_event(whole, wanted)
+    rows = list(rows)
+    digits = wanted.removeprefix("e").lower()
+    for row in rows:
+        own = f"{row.event.event_id:013x}".startswith(digits) and digits
+        if own or wanted in (f"{row.event.event_id}", row.event.native_id):
+            return row
+    for row in rows if digits else ():
+        for event in row.derived_events():
+            if wanted == f"{event.event_id}" or f"{event.event_id:013x}".startswith(digits):
+                return row
+    raise _no_event(uid, wanted)
 
 
 def place_of(whole: Whole, wanted: str) -> int:
@@ -57,7 +76,7 @@ def place_of(whole: Whole, wanted: str) -> int:
         place = whole.graph.place(event.native_id)
         if place is not None:
             return place
-    raise _no_event(whole, wanted)
+    raise _no_event(whole.uid, wanted)
 
 
 def _meant(whole: Whole, wanted: str) -> Iterator[SessionEvent]:
@@ -77,9 +96,9 @@ def _named(events: Iterable[SessionEvent], wanted: str) -> Iterator[SessionEvent
             yield event
 
 
-def _no_event(whole: Whole, wanted: str) -> SessionNotFound:
+def _no_event(uid: str, wanted: str) -> SessionNotFound:
     return SessionNotFound(
-        f"no event {wanted[:80]!r} in {whole.uid}", hint="thence search names the events it finds"
+        f"no event {wanted[:80]!r} in {uid}", hint="thence search names the events it finds"
     )
 
 

@@ -216,6 +216,18 @@ def _fitting(rated: list[tuple[int, str]], room: int) -> list[str]:
     return [line for at, (_, line) in enumerate(rated) if at in fits] + more
 
 
+_BOOK_KEEPING: Final = ("lifecycle", "digest", "title")
+"""Kinds of matches that say nothing by themselves."""
+_SAID: Final = {
+    "user_msg": "prompt",
+    "assistant_msg": "answer",
+    "thinking": "thought",
+    "tool_call": "call",
+    "tool_result": "output",
+}
+"""What kinds of events are called on the page."""
+
+
 def _session(session: Recalled) -> Iterator[tuple[int, str]]:
     """Yield lines about a session, each with how much it matters: 0 most."""
     agent, _, native = session.session_uid.partition(":")
@@ -228,7 +240,9 @@ def _session(session: Recalled) -> Iterator[tuple[int, str]]:
         if at or _flat(text, 120) != _flat(session.title, 120):
             yield 1 + at, f"  asked: {_flat(text)}"
     for at, quote in enumerate(session.quotes):
-        yield at, f"  {quote.what}{_at(quote)}: {_flat(quote.text)}"
+        if quote.what not in _BOOK_KEEPING:
+            what = _SAID.get(quote.what, quote.what)
+            yield at, f"  {what}{_at(quote)}: {_flat(quote.text)}"
     for at, decided in enumerate(session.decided[:5]):
         what = "decided" if decided.event_id is None else "corrected"
         by = f" by {decided.what}" if decided.event_id is None else ""

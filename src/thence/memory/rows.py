@@ -15,10 +15,9 @@ import msgspec
 from thence.agents import Cursor
 from thence.format.facts import Edge
 from thence.format.joins import time_of
-from thence.format.normal import Session, in_order
-from thence.format.whole import Whole
+from thence.format.normal import Session
 from thence.memory.index import time_told
-from thence.memory.store import Change, Digested, Held, Inventory, Known, SessionRow, Spend
+from thence.memory.store import Change, Digested, Inventory, Known, SessionRow, Spend
 
 ROW: Final = msgspec.msgpack.Decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
@@ -41,7 +40,6 @@ PLACES: Final = ("live", "dead", "side")
 NAMES: Final[dict[str, tuple[str, ...]]] = {
     "digests": ("uid", "change", "at", "body"),
     "signals": ("uid", "kind", "body"),
-    "derived": ("uid", "event_id", "ts", "kind", "state", "tool", "tokens", "ref"),
     "spend": (
         *("uid", "agent", "project", "day", "model", "place", "input", "output"),
         *("cache_creation", "cache_read", "cache_1h", "searches", "responses", "ticks", "unpriced"),
@@ -97,11 +95,8 @@ def digest_version(one: Digested) -> int:
 
 
 def judged(session: Session, one: Digested) -> Session:
-    """What only the digest can tell of a session, as it has all payloads at hand."""
-    cost = session.cost
-    if one.retries is not None:
-        cost = msgspec.structs.replace(cost, retries=one.retries)
-    return msgspec.structs.replace(session, task_ref=one.task_ref, cost=cost)
+    """What only the digest can tell of a session."""
+    return msgspec.structs.replace(session, task_ref=one.task_ref)
 
 
 def with_marks(row: SessionRow, *marks: Any) -> SessionRow:
@@ -150,12 +145,6 @@ def inventory(
         any(not name.startswith(FOR_LATER) for name in names),
         takes_older,
     )
-
-
-def numbers(uid: str, held: Held) -> dict[int, int]:
-    """Give the number that each event has when the session is shown."""
-    whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
-    return {event.event_id: seq for seq, event in enumerate(in_order(whole.events))}
 
 
 def now() -> int:

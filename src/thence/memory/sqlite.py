@@ -29,9 +29,11 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
+from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.records import JSON
-from thence.memory import disk, index, ranking, runs
+from thence.format.stored import StoredEvent
+from thence.memory import disk, index, pages, ranking
 from thence.memory.index import Rows, Words, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
@@ -45,7 +47,6 @@ from thence.memory.rows import (
     WITHOUT_OWN,
     inventory,
     now,
-    numbers,
     with_marks,
 )
 from thence.memory.search import Answer, Found, Query, as_asked
@@ -68,12 +69,12 @@ from thence.memory.store import (
     DATA_LOSS,
     Change,
     Digested,
+    EventIds,
     Filter,
     Group,
     Held,
     Inventory,
     Position,
-    Seen,
     SessionRow,
     StoreDamaged,
     StoreLocked,
@@ -158,7 +159,14 @@ MIGRATIONS: tuple[str, ...] = (
     DROP INDEX sessions_ended;
     CREATE INDEX sessions_thin ON sessions(ended, agent, raw_bytes);
     """,
-    runs.MIGRATION,
+    # Which rows lay side by side; a later step drops it again.
+    """
+    CREATE TABLE runs(
+        first INTEGER PRIMARY KEY, session INTEGER NOT NULL, count INTEGER NOT NULL,
+        seq INTEGER NOT NULL
+    );
+    CREATE INDEX runs_session ON runs(session);
+    """,
     # What digests derive is taken out again whenever a session goes on.
     "CREATE INDEX events_derived ON events(session) WHERE derived",
     # What continues a session: the state of its fold, and the calls it has seen.
@@ -175,6 +183,18 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     index.MIGRATION,
     index.TITLES_MIGRATION,
+    # Events with all that was derived of them, in pages; the next sweep writes those of sessions
+    # that were there before. What digests derived is in the pages as well.
+    """
+    ALTER TABLE events ADD COLUMN seq INTEGER;
+    CREATE TABLE event_pages(
+        id INTEGER PRIMARY KEY, session INTEGER NOT NULL, first INTEGER NOT NULL,
+        body BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX event_pages_session ON event_pages(session, first);
+    DELETE FROM events WHERE derived;
+    DROP TABLE runs;
+    """,
 )
 
 
@@ -441,7 +461,7 @@ class Sqlite:
             for one in digests:
                 there = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
                 if there is not None:
-                    put_digest(db, words, there, one, at)
+                    put_digest(db, there, one, at)
         return conflicts
 
     def held(self, uid: str) -> Held | None:
@@ -455,12 +475,42 @@ class Sqlite:
             session, row, cursor, _ = there
             parts = db.execute("SELECT body FROM facts WHERE session=? ORDER BY part", (session,))
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
-            rows = runs.events(db, session, "event_id, ts, kind, state, tool, tokens, implied")
-            events = {event: Seen(*seen) for event, *seen in rows}
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = foreign_claims(db, session, facts)
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, events, *shared, foreign)
+        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
+
+    def events(
+        self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
+    ) -> list[StoredEvent]:
+        """Return the events of a session after a number, in the order of their numbers."""
+        db = self._db
+        sql = "SELECT id, fold FROM sessions WHERE uid=? AND evicted IS NULL"
+        found = db.execute(sql, (uid,)).fetchone()
+        if found is None:
+            return []
+        session, version = found
+        if version != session_fold.VERSION:
+            held = self.held(uid)
+            return pages.derive_events(uid, held, after=after, limit=limit, ids=ids)
+        if ids is not None:
+            bodies = self._pages_with(session, ids)
+        else:
+            start = f"ifnull((SELECT max(first) {_PAGE_OF}), 0)"
+            sql = f"SELECT body FROM event_pages WHERE session=? AND first>={start} ORDER BY first"  # noqa: S608
+            bodies = (body for (body,) in db.execute(sql, (session, session, max(after, 0))))
+        return pages.select_events(uid, bodies, after=after, limit=limit, ids=ids)
+
+    def _pages_with(self, session: int, ids: EventIds) -> Iterator[bytes]:
+        """Yield the pages that hold events with ids in a range."""
+        sql = "SELECT seq FROM events WHERE session=? AND event_id BETWEEN ? AND ? AND seq NOTNULL"
+        numbers = every(self._db, sql, session, *ids)
+        starts = {
+            first(self._db, f"SELECT max(first) {_PAGE_OF}", session, at) for (at,) in numbers
+        }
+        for start in sorted(starts):
+            one = "SELECT body FROM event_pages WHERE session=? AND first=?"
+            yield first(self._db, one, session, start)
 
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
@@ -562,29 +612,24 @@ class Sqlite:
         return msgspec.structs.replace(answer, found=found)
 
     def _numbered(self, found: Sequence[Found]) -> list[Found]:
-        """Give each event the number it has when its session is shown."""
-        numbered = runs.numbers(self._db, [one.row for one in found if one.row is not None])
-        for uid in dict.fromkeys(
-            one.session_uid for one in found if one.row is not None and one.row not in numbered
-        ):
-            if (held := self.held(uid)) is not None:
-                known = numbers(uid, held)
-                here = [one for one in found if one.session_uid == uid]
-                numbered |= {
-                    one.row: known[one.event_id]
-                    for one in here
-                    if one.row is not None and one.event_id in known
-                }
-        return [
-            one if one.row is None else msgspec.structs.replace(one, seq=numbered.get(one.row))
-            for one in found
-        ]
+        """Return hits with the number of their event, and where its text lies."""
+        return [one if one.row is None else self._with_page(one, one.row) for one in found]
 
-    def paces(self, uid: str) -> Sequence[tuple[int, int]]:
-        """Give time in milliseconds and kind of every event of a session, in any order."""
+    def _with_page(self, hit: Found, row: int) -> Found:
+        sql = "SELECT session, seq, ref FROM events WHERE id=?"
+        for session, seq, ref in self._db.execute(sql, (row,)):
+            if seq is None or ref is not None:
+                return msgspec.structs.replace(hit, seq=seq, ref=ref)
+            page = first(self._db, f"{_PAGE_AT} ORDER BY first DESC LIMIT 1", session, seq)
+            rows = pages.unpack_page(hit.session_uid, page) if page else None
+            text = next((one.event.payload_ref for one in rows or () if one.seq == seq), None)
+            return msgspec.structs.replace(hit, seq=seq, ref=text)
+        return hit
+
+    def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
+        """Return time in milliseconds, kind and derived kinds of every event, in any order."""
         session = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
-        derived = "SELECT ts, kind FROM events WHERE session=? AND derived"
-        return [*runs.events(self._db, session, "ts, kind"), *every(self._db, derived, session)]
+        return every(self._db, "SELECT ts, kind, implied FROM events WHERE session=?", session)
 
     # -- removing -----------------------------------------------------------------------
 
@@ -682,6 +727,8 @@ class Sqlite:
 
 # -- rows -----------------------------------------------------------------------------------
 
+_PAGE_OF = "FROM event_pages WHERE session=? AND first<=?"
+_PAGE_AT = f"SELECT body {_PAGE_OF}"
 _PARTS = "SELECT part, length(body) FROM facts WHERE session=?"
 _ORDER = {
     "recent": "ended DESC, uid DESC",
@@ -695,8 +742,6 @@ _KEPT: dict[str, str] = {
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY ended, uid",
     "signals": "SELECT uid, kind, body FROM sessions"
     " CROSS JOIN signals ON sessions.id=session WHERE {where} ORDER BY ended, uid, signals.id",
-    "derived": "SELECT uid, event_id, ts, kind, state, tool, events.tokens, ref FROM events"
-    " JOIN sessions ON sessions.id=session WHERE derived AND {where} ORDER BY events.id",
     "spend": "SELECT uid, agent, project, day, spend.model, place, input, output, cache_creation,"
     " cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY day, uid",

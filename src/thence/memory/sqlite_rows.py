@@ -7,7 +7,7 @@ replaced is deleted here and overwritten by SQLite (`secure_delete`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import apsw
 import msgspec
@@ -16,7 +16,8 @@ from thence.errors import ThenceError
 from thence.format.facts import Fact
 from thence.format.normal import KINDS, event_id
 from thence.format.records import JSON
-from thence.memory import runs
+from thence.format.stored import StoredEvent
+from thence.memory import pages
 from thence.memory.index import Words, digest_text, every, first
 from thence.memory.packs import Blobs
 from thence.memory.pairs import index_text
@@ -38,7 +39,6 @@ from thence.memory.search import meta, payload_words, token
 from thence.memory.store import (
     Change,
     Digested,
-    EventRow,
     SessionRow,
     call_key,
     claims,
@@ -50,7 +50,7 @@ from thence.memory.store import (
 
 DIGESTS = "digest_words"
 TITLES = "title_words"
-TIER_1 = ("events", "facts", "shares", "runs", "folds", "calls")
+TIER_1 = ("events", "event_pages", "facts", "shares", "folds", "calls")
 
 
 class SessionIndex:
@@ -140,25 +140,18 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         for table in TIER_1:
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
-    elif change.events:
-        # What the last digest derived is derived anew; until then it would stand in between.
-        db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
     if change.facts:
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
-    _alter_events(db, words, blobs, session, change)  # an index takes rising numbers cheaply
-    start, before = start or words.place(session, change), db.total_changes()
-    ids = _put_rows(db, words, session, change.events, start)
-    gaps = db.total_changes() - before < len(change.events)
+    if change.rebuilt:
+        change = _compared(db, session, change)
+    numbers = _put_pages(db, session, change)
+    _alter_events(db, words, blobs, session, change, numbers)  # an index likes rising numbers
+    start = start or words.place(session, change)
+    ids = _put_rows(db, words, session, change.events, start, numbers)
     words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
     if change.vanished:
         words.drop(session, change.vanished)
-    if change.row.shuffled:
-        runs.forget(db, session)
-    elif gaps or change.vanished:
-        runs.find(db, session)
-    elif ids:
-        runs.add(db, session, start, len(ids))
     db.execute("DELETE FROM spend WHERE session=?", (session,))
     db.executemany(
         "INSERT INTO spend VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -170,22 +163,65 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         db.execute("INSERT OR REPLACE INTO shares VALUES(?,?)", (session, body))
 
 
-def _alter_events(
-    db: apsw.Connection, words: Words, blobs: Blobs, session: int, change: Change
+def _compared(db: apsw.Connection, session: int, change: Change) -> Change:
+    """Return the change of a session that was rebuilt as what is new, altered or gone."""
+    uid = change.row.session.session_uid
+    stored = every(db, "SELECT body FROM event_pages WHERE session=?", session)
+    rows = (row for (body,) in stored for row in pages.unpack_page(uid, body) or ())
+    ids = every(db, "SELECT event_id FROM events WHERE session=? AND NOT derived", session)
+    return pages.compare_events(change, rows, {at for (at,) in ids})
+
+
+def _put_pages(db: apsw.Connection, session: int, change: Change) -> dict[int, int]:
+    """Write the events of a change into pages, and return their numbers."""
+    one = "SELECT seq FROM events WHERE session=? AND event_id=?"
+    ids = [*(row.event.event_id for row in change.altered), *change.vanished]
+    numbers: dict[int, int | None] = {at: first(db, one, session, at) for at in ids}
+    if not ids and not change.events:
+        return {}
+    lowest = min((seq for seq in numbers.values() if seq is not None), default=1 << 62)
+    stored = every(
+        db,
+        "SELECT first, body FROM event_pages WHERE session=? AND first>="
+        " ifnull((SELECT max(first) FROM event_pages WHERE session=? AND first<=?), 0)",
+        *(session, session, lowest),
+    )
+    uid = change.row.session.session_uid
+    changed = pages.change_pages(uid, dict(stored), change, numbers)
+    db.executemany(
+        "DELETE FROM event_pages WHERE session=? AND first=?",
+        [(session, at) for at in changed.dropped],
+    )
+    db.executemany(
+        "INSERT INTO event_pages(session, first, body) VALUES(?,?,?)"
+        " ON CONFLICT(session, first) DO UPDATE SET body=excluded.body",
+        [(session, at, body) for at, body in changed.pages.items()],
+    )
+    return changed.numbers
+
+
+def _alter_events(  # noqa: PLR0917 - as `put_events`
+    db: apsw.Connection,
+    words: Words,
+    blobs: Blobs,
+    session: int,
+    change: Change,
+    numbers: Mapping[int, int],
 ) -> None:
     """Write what later records say of earlier events; their words get the tokens of today."""
-    stored = "SELECT id, ref, kind, tool, implied FROM events WHERE session=? AND event_id=?"
-    values = "ts=?, kind=?, state=?, tool=?, tokens=?, implied=?"
-    for event in change.altered:
+    stored = "SELECT id, kind, tool, implied FROM events WHERE session=? AND event_id=?"
+    values = "ts=?, kind=?, state=?, tool=?, tokens=?, ref=NULL, implied=?, seq=?"
+    for altered in change.altered:
+        event, ref = pages.thin_row(altered), altered.event.payload_ref
         row = db.execute(stored, (session, event.event_id)).fetchone()
         if row is None:
             continue
-        number, ref, *before = row
+        number, *before = row
         db.execute(
             f"UPDATE events SET {values} WHERE id=?",  # noqa: S608 - written above
             (
                 *(event.ts, event.kind, event.state, event.tool, event.tokens, event.implied),
-                number,
+                *(numbers[event.event_id], number),
             ),
         )
         if before == [event.kind, event.tool, event.implied]:
@@ -232,41 +268,46 @@ def rename_refs(db: apsw.Connection, session: int, change: Change) -> None:
     db.execute("DELETE FROM facts WHERE session=?", (session,))
     db.execute("DELETE FROM folds WHERE session=?", (session,))
     db.execute("INSERT INTO facts VALUES(?,?,?)", (session, 1, change.facts))
+    uid = change.row.session.session_uid
+    stored = every(db, "SELECT first, body FROM event_pages WHERE session=?", session)
+    db.executemany(
+        "UPDATE event_pages SET body=? WHERE session=? AND first=?",
+        [(pages.rename_page(uid, body, change.renamed), session, at) for at, body in stored],
+    )
     db.executemany(
         "UPDATE events SET ref=? WHERE session=? AND ref=?",
         [(new, session, old) for old, new in change.renamed.items() if new != old],
     )
-    uid = change.row.session.session_uid
     db.execute("DELETE FROM pending WHERE name=?", (REPACK + uid,))
 
 
-def _put_rows(
+def _put_rows(  # noqa: PLR0917 - as `put_events`
     db: apsw.Connection,
     words: Words,
     session: int,
-    events: Sequence[EventRow],
+    events: Sequence[StoredEvent],
     start: int,
-    *,
-    derived: bool = False,
+    numbers: Mapping[int, int],
 ) -> dict[int, int]:
     """Write rows of events in their order from `start` on, and return the row of each."""
-    ids = {event.event_id: at for at, event in enumerate(events, start)}
+    ids: dict[int, int] = {}
+    rows: list[tuple[int | str | None, ...]] = []
+    for number, event in enumerate(events, start):
+        thin = pages.thin_row(event)
+        ids[thin.event_id] = number
+        values = (thin.event_id, thin.ts, thin.kind, thin.state, thin.tool, thin.tokens)
+        rows.append((number, session, *values, thin.implied, numbers[thin.event_id]))
     db.executemany(
-        "INSERT OR IGNORE INTO events(id, session, event_id, ts, kind, state, tool, tokens, ref,"
-        f" implied, derived) VALUES(?,?,?,?,?,?,?,?,?,?,{int(derived)})",
-        [
-            (number, session, *msgspec.structs.astuple(event))
-            for number, event in enumerate(events, start)
-        ],
+        "INSERT OR IGNORE INTO events(id, session, event_id, ts, kind, state, tool, tokens,"
+        " implied, seq) VALUES(?,?,?,?,?,?,?,?,?,?)",
+        rows,
     )
     words.next_id = max(words.next_id, start + len(events))
     return ids
 
 
-def put_digest(
-    db: apsw.Connection, words: Words, session: int, digested: Digested, now: int
-) -> None:
-    """Write a digest, its signals and the events it derives, in place of earlier ones."""
+def put_digest(db: apsw.Connection, session: int, digested: Digested, now: int) -> None:
+    """Write a digest and its signals, in place of earlier ones."""
     body = msgspec.msgpack.encode(digested.digest)
     db.execute(
         "INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, digested.change, now, body)
@@ -280,8 +321,6 @@ def put_digest(
     db.execute("DELETE FROM signals WHERE session=?", (session,))
     signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in digested.signals]
     db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
-    db.execute("DELETE FROM events WHERE session=? AND derived", (session,))
-    _put_rows(db, words, session, digested.events, words.next_id, derived=True)
     row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
     judged_row = msgspec.structs.replace(row, session=judged(row.session, digested))
     db.execute(

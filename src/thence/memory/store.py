@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 import zstandard
@@ -36,6 +36,7 @@ from thence.format.joins import Spent
 from thence.format.lineage import key_of
 from thence.format.normal import Session
 from thence.format.records import JSON, Usage
+from thence.format.stored import StoredEvent
 from thence.memory.packs import Blobs
 from thence.memory.search import Answer, Query
 
@@ -99,14 +100,14 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     lower_bound: tuple[str, ...] = ()
     """Why the total is a lower bound."""
     states: dict[str, int] = {}
+    channels: dict[str, int] = {}
+    """Events of each subagent within it, book-keeping left out."""
     events: int = 0
     skipped: int = 0
     raw_bytes: int = 0
     """What it takes in tier 1: rows, index and packs."""
     text_bytes: int = 0
     """Text of it that is indexed."""
-    shuffled: bool = False
-    """It grew in the middle: the rows of its events do not lie in the order of their numbers."""
     pack_bytes: int = 0
     """What its payloads take in packs."""
     carried: tuple[Spend, ...] = ()
@@ -129,7 +130,7 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One event as thin as it can be; all else is in the facts and behind the ref."""
+    """What of an event a store looks for; all else is in the pages of its session."""
 
     event_id: int
     ts: int
@@ -141,17 +142,6 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ref: str | None
     implied: int = 0
     """The kinds of events that are derived from it, as `normal.implied_bits`."""
-
-
-class Seen(NamedTuple):
-    """What may change about an event when a session goes on."""
-
-    ts: int
-    kind: int
-    state: int
-    tool: str | None
-    tokens: int
-    implied: int = 0
 
 
 class Words(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -173,8 +163,9 @@ class Change(msgspec.Struct):
     cursor: Cursor
     facts: bytes = b""
     """New ones, their payloads replaced by refs, as `pack_facts` gives them."""
-    events: list[EventRow] = []
-    altered: list[EventRow] = []
+    events: list[StoredEvent] = []
+    """New ones in the order in which they were read; of a session that is `rebuilt`, all."""
+    altered: list[StoredEvent] = []
     """Earlier events of which later records tell otherwise: another state, a bill that came."""
     vanished: list[int] = []
     """Earlier events that are none any more: a text's pieces, a result that was only told."""
@@ -204,6 +195,8 @@ class Change(msgspec.Struct):
     """Refs that lead elsewhere now; where there are any, nothing else changes."""
     fresh: bool = False
     """Read from the start: what was kept of it in tier 1 is replaced."""
+    rebuilt: bool = False
+    """All events are given: the store compares them with those it has, which keep their numbers."""
     older: bool = False
     """The session is older than all that were stored when the sweep began: its rows are numbered
     below theirs, so that the numbers of rows rise with time whatever is read first."""
@@ -217,8 +210,6 @@ class Held(msgspec.Struct):
     row: SessionRow
     cursor: Cursor
     facts: list[Fact]
-    events: dict[int, Seen]
-    """By event id, in the order of their rows; those that a digest derived are not among them."""
     replayed: frozenset[str] = frozenset()
     billed: frozenset[str] = frozenset()
     ties: tuple[Edge, ...] = ()
@@ -325,13 +316,9 @@ class Digested(msgspec.Struct):
     """Of the session as it was read; an older one leaves it un-analysed."""
     digest: JSON
     signals: list[JSON]
-    events: list[EventRow]
-    """Derived ones."""
     outcome: str = "unknown"
     task_ref: str | None = None
     title: str | None = None
-    retries: int | None = None
-    """Counted with all payloads at hand, which a session that grew was not read with."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -355,8 +342,11 @@ class Filter(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-Tier2 = Literal["digests", "signals", "derived", "spend", "removals"]
-"""What is kept of sessions beside their records; "derived" are events that digests derived."""
+Tier2 = Literal["digests", "signals", "spend", "removals"]
+"""What is kept of sessions beside their records."""
+
+EventIds = tuple[int, int]
+"""The first and the last of a range of event ids."""
 
 Group = Literal["day", "slot", "model", "project", "agent", "session"]
 """What totals are added up by; days are those of UTC, a slot is a quarter of an hour."""
@@ -411,6 +401,16 @@ class Store(Protocol):
 
     def held(self, uid: str) -> Held | None:
         """Give what tier 1 holds of a session; None when nothing is."""
+        ...
+
+    def events(
+        self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
+    ) -> Iterable[StoredEvent]:
+        """Return the events of a session after a number, in the order of their numbers.
+
+        With `ids` only those of them whose ids lie in a range. Nothing of a session that tier 1
+        does not hold. Cost follows what is returned.
+        """
         ...
 
     def tail(self, uid: str) -> Tail | None:

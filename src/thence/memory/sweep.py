@@ -487,7 +487,7 @@ class Sweep:
                     self._store.blobs.evict(source.uid)
                     yield Piece(Outcome(source.uid, path, "excluded"))
                     return
-                events = len(kept.change.events) if kept.change else 0
+                events = kept.new_events
                 made = None
                 if kept.change is not None and kept.whole is not None and self._digesting:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
@@ -670,7 +670,7 @@ class Sweep:
                 {k: v for k, v in redact(signal).items() if k != "uid"}
                 for signal in self._store.kept("signals", wanted)
             ]
-            made = Digested(uid, stored["change"], redact(body), signals, [], session.outcome)
+            made = Digested(uid, stored["change"], redact(body), signals, session.outcome)
             made.task_ref = session.task_ref and self._redactor.redact(session.task_ref)
             yield made
 
@@ -735,7 +735,6 @@ class Sweep:
             told = Outcome(uid, path, "undigested", why=_why(error))
             self.report.outcomes = [one for one in self.report.outcomes if one != told] + [told]
             return False
-        made.retries = whole.session().cost.retries
         self._digests.append(made)
         if len(self._digests) >= DIGESTS:
             self._put_digests()

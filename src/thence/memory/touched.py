@@ -6,15 +6,13 @@ that are still whole tell for which prompt that was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-from thence.format import kinds
-from thence.format.facts import Block, Fact
-from thence.format.nodes import Is
 from thence.format.records import JSON
-from thence.memory.recall import body
-from thence.memory.store import Filter, Held, Store
+from thence.format.stored import StoredEvent
+from thence.memory.store import Filter, Store
 
 # -- which ----------------------------------------------------------------------------------
 
@@ -65,62 +63,31 @@ def _is(told: JSON, cwd: JSON, names: Sequence[str]) -> bool:
 
 def reasons(store: Store, uid: str, paths: Sequence[str]) -> list[dict[str, JSON]]:
     """Give the prompts for which a session touched files; none of one that was evicted."""
-    held = store.held(uid)
-    return list(_Reasons(store, held, paths).found()) if held is not None else []
+    rows = sorted(store.events(uid), key=lambda row: (row.event.ts or "", row.seq))
+    out: list[dict[str, JSON]] = []
+    counts: dict[str, JSON] | None = None
+    is_in_prompt = False
+    for row in rows:
+        event = row.event
+        is_prompt = event.kind == "user_msg" and not event.is_sidechain
+        if is_prompt and not (is_in_prompt and event.block):
+            counts = {"ts": event.ts, "prompt": event.summary, "edits": 0, "reads": 0}
+            out.append(counts)
+        elif is_prompt and counts is not None and not counts["prompt"]:
+            counts["prompt"] = event.summary
+        is_in_prompt = is_prompt
+        if counts is not None and (touch := _touch(row, paths)) is not None:
+            counts[touch] += 1
+    return [one for one in out if one["edits"] + one["reads"]]
 
 
-class _Reasons:
-    """Prompts, and what was done to some files until the next one."""
-
-    def __init__(self, store: Store, held: Held, paths: Sequence[str]) -> None:
-        self._blobs = store.blobs
-        self._facts = held.facts
-        self._paths = frozenset(paths)
-        self._ends = tuple({path.rpartition("/")[2] for path in paths})
-        self._failed = set(_failed(held.facts))
-
-    def found(self) -> Iterator[dict[str, JSON]]:
-        """Go through a session in the order in which it was written."""
-        prompt: Fact | None = None
-        edits = reads = 0
-        ordered = sorted(self._facts, key=lambda fact: (fact.ts or "", fact.file, fact.line))
-        for fact in ordered:
-            if fact.node.flags & Is.PROMPT and fact.channel == "main":
-                yield from _told(prompt, edits, reads)
-                prompt, edits, reads = fact, 0, 0
-            for block in fact.blocks:
-                if block.kind == "tool_call" and (how := self._touch(block)) is not None:
-                    edits, reads = edits + how, reads + (not how)
-        yield from _told(prompt, edits, reads)
-
-    def _touch(self, block: Block) -> bool | None:
-        """Whether a call changed one of the files; None when it did not touch any."""
-        if block.ref is None or block.call in self._failed:
-            return None
-        if not any(end in block.summary for end in self._ends):
-            return None
-        payload = body(self._blobs, block.ref)
-        named = [path for path in kinds.paths(block.tool or "", payload) if self._names(path)]
-        return kinds.is_edit(block.tool or "", payload) if named else None
-
-    def _names(self, path: str) -> bool:
-        return any(
-            path == one or path.endswith(f"/{one}") or one.endswith(f"/{path}")
-            for one in self._paths
-        )
+def _touch(row: StoredEvent, paths: Sequence[str]) -> Literal["edits", "reads"] | None:
+    """Return how a call touched one of the files; None when it did not, or failed."""
+    if row.effect is None or row.outcome is None or row.outcome.failed:
+        return None
+    hows = {how for path, how in row.effect.touches if _is_one_of(path, paths)}
+    return None if not hows else "reads" if hows == {"read"} else "edits"
 
 
-def _failed(facts: Sequence[Fact]) -> Iterator[str]:
-    """Give the calls that are known to have gone wrong."""
-    for fact in facts:
-        for block in fact.blocks:
-            if block.kind == "tool_result" and block.failed and block.call is not None:
-                yield block.call
-        yield from (told.call for told in fact.told if told.failed or told.exit_code)
-
-
-def _told(prompt: Fact | None, edits: int, reads: int) -> Iterator[dict[str, JSON]]:
-    if prompt is None or not edits + reads:
-        return
-    said = next((block.summary for block in prompt.blocks if block.summary), "")
-    yield {"ts": prompt.ts, "prompt": said, "edits": edits, "reads": reads}
+def _is_one_of(path: str, paths: Sequence[str]) -> bool:
+    return any(path == one or path.endswith(f"/{one}") or one.endswith(f"/{path}") for one in paths)

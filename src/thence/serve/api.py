@@ -12,7 +12,7 @@ import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 from pathlib import Path
@@ -28,8 +28,8 @@ from thence.format import layout
 from thence.format.figures import TICKS
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
-from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
+from thence.format.stored import StoredEvent
 from thence.format.whole import events_along, inherited_events
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By, with_dollars
@@ -68,12 +68,14 @@ from thence.serve.answers import (
 )
 from thence.serve.charts import charts_of
 from thence.serve.desk import AtDesk, Desk
-from thence.serve.timeline import Timeline, timelines_of
+from thence.serve.timeline import timelines_of
 
 PAGE: Final = 50
 LARGEST: Final = 200
 """Sessions of one page, usually and at most."""
 EVENTS: Final = 200
+NOTES_FROM: Final = 1 << 40
+"""The number of a session's first decision or note: above those of all events."""
 MOST_EVENTS: Final = 1000
 FOUND: Final = 500
 """Hits that are looked at for a list of the sessions that hold them."""
@@ -265,8 +267,7 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     wanted = Filter(uids=(row.session.session_uid,))
     agents, notices = [], []
     if row.session.evicted_at is None:
-        row, timeline = timelines_of(desk).get(desk, row)
-        agents = agents_of(row, timeline.agents)
+        agents = agents_of(row)
         notices = [f"{one.what}: {one.detail}" for one in recall.notices_of(row)]
     ties = [
         Tie(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
@@ -278,11 +279,11 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
 
 
-def agents_of(row: SessionRow, counts: Mapping[str, int]) -> list[AgentOut]:
+def agents_of(row: SessionRow) -> list[AgentOut]:
     """Name the subagents of a session: channels of its own, and sessions below it."""
     own = [
         AgentOut(agent_name(channel), number, row.session.session_uid)
-        for channel, number in counts.items()
+        for channel, number in row.channels.items()
     ]
     below = (edge for edge in row.edges if edge.link == "subagent" and edge.child)
     return own + [AgentOut(e.session, 0, f"{row.session.flavor}:{e.session}") for e in below]
@@ -313,8 +314,7 @@ def chain(
     row, timeline = timelines_of(desk).get(desk, desk.row(uid))
     line = timeline.seen if compacted else timeline.line
     before = () if own else timeline.inherited[1 if compacted else 0]
-    found = [*before, *line]
-    page = _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+    page = _chain(desk, row, [*before, *line], cursor=cursor, limit=limit)
     return msgspec.structs.replace(page, continued_from=_borders(before))
 
 
@@ -341,7 +341,7 @@ def branch(
     places = whole.graph.chain(place, boundaries=False)
     before = inherited_events(whole, place, boundaries=False)
     found = [*before, *events_along(whole, places)]
-    page = _events(desk, row, whole.outcomes, found, cursor=cursor, limit=limit)
+    page = _chain(desk, row, found, cursor=cursor, limit=limit)
     return msgspec.structs.replace(page, continued_from=_borders(before))
 
 
@@ -356,24 +356,37 @@ def events(
     cursor: CursorText = None,
     limit: EventLimit = EVENTS,
 ) -> Events:
-    """All events in written order, dead ones and subagents' as well."""
-    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = _with_notes(desk, row, timeline)
-    if kind or became or channel:
-        found = [
-            event
-            for event in found
-            if kind in (None, event.kind)
-            and became in (None, event.state)
-            and channel in (None, event.channel, agent_name(event.channel))
-        ]
-    return _events(desk, row, timeline.outcomes, found, cursor=cursor, limit=limit)
+    """All events in the order in which they were read; decisions and notes of it are last."""
+    row = desk.row(uid)
+    notes = _notes_of(desk, row)
+    if not (kind or became or channel):
+        return _range(desk, row, cursor, limit, notes=notes)
+    found = [
+        one
+        for one in (*desk.events(row), *notes)
+        if kind in (None, one.event.kind)
+        and became in (None, one.event.state)
+        and channel in (None, one.event.channel, agent_name(one.event.channel))
+    ]
+    return _range(desk, row, cursor, limit, found)
 
 
-def _with_notes(desk: Desk, row: SessionRow, timeline: Timeline) -> Sequence[SessionEvent]:
-    """Return all events of a session, its decisions and notes last."""
-    notes = note_events(desk.notes(), row.session.session_uid)
-    return [*timeline.events, *notes] if notes else timeline.events
+def _notes_of(desk: Desk, row: SessionRow) -> list[StoredEvent]:
+    """Return the decisions and notes of a session as events that come after all others."""
+    events = note_events(desk.notes(), row.session.session_uid)
+    return [
+        StoredEvent(msgspec.structs.replace(event, seq=NOTES_FROM + number))
+        for number, event in enumerate(events)
+    ]
+
+
+def _event(desk: Desk, uid: str, wanted: str) -> StoredEvent:
+    """Return the event that a name means, or the decision or note."""
+    row = desk.row(uid)
+    try:
+        return desk.event(row, wanted)
+    except SessionNotFound:
+        return recall.named_event(_notes_of(desk, row), row.session.session_uid, wanted)
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
@@ -393,51 +406,74 @@ def messages(
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
 def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
     """One event, whole."""
-    found, timeline = _event(desk, uid, event)
-    return event_out(found, timeline.outcomes.get(found.event_id))
+    return event_out(desk, _event(desk, uid, event))
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
 def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[bytes]:
     """What an event holds, as it is kept: a file to save, never a page to show."""
-    found, _ = _event(desk, uid, event)
+    found = event_out(desk, _event(desk, uid, event))
     body = msgspec.json.format(msgspec.json.encode(found.payload), indent=2)
-    name = f"{recall.event_name(found.event_id)}.txt"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    headers = {"content-disposition": f'attachment; filename="{found.name}.txt"'}
     return Response(body, media_type="text/plain", headers=headers)
 
 
-def _event(desk: Desk, uid: str, wanted: str) -> tuple[SessionEvent, Timeline]:
-    """Return the event that a name means, with its payload."""
-    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
-    found = recall.find_event(_with_notes(desk, row, timeline), wanted)
-    if found is None:  # the name of a derived event, or of none
-        found = recall.event_of(charts_of(desk).get(desk, row).whole, wanted)
-    return recall.with_body(desk.store.blobs, found), timeline
-
-
-def _events(
+def _range(
     desk: Desk,
     row: SessionRow,
-    outcomes: Mapping[int, CallOutcome],
-    found: Sequence[SessionEvent],
-    *,
     cursor: str | None,
     limit: int,
+    found: Sequence[StoredEvent] | None = None,
+    *,
+    notes: Sequence[StoredEvent] = (),
 ) -> Events:
-    """Return one page of events; only theirs are the payloads that are read."""
+    """Return a page of a session's events and notes, or of those that were found among them."""
+    after = cursor_at(cursor).offset - 1
+    if found is None:
+        later = list(desk.events(row, after=after, limit=limit + 1))
+        later += (note for note in notes if note.seq > after)
+        later = later[: limit + 1]
+        total = row.events + len(notes)
+    else:
+        later = [one for one in found if one.seq > after][: limit + 1]
+        total = len(found)
+    shown = later[:limit]
+    following = cursor_text(At(shown[-1].seq + 1)) if len(later) > limit else None
+    return Events([event_out(desk, one) for one in shown], total, row.change, following)
+
+
+def _chain(
+    desk: Desk, row: SessionRow, found: Sequence[SessionEvent], *, cursor: str | None, limit: int
+) -> Events:
+    """Return one page of a chain; only its events are those whose payloads are read."""
     shown, following = paged(found, cursor, limit)
-    out = [
-        event_out(recall.with_body(desk.store.blobs, event), outcomes.get(event.event_id))
-        for event in shown
-    ]
+    out: list[EventOut] = []
+    for uid, group in groupby(shown, lambda event: event.session_uid):
+        events = list(group)
+        stored = {one.event.event_id: one for one in _stored(desk, row, uid, events)}
+        rows = (stored.get(event.event_id) or StoredEvent(event) for event in events)
+        out += [event_out(desk, one) for one in rows]
     return Events(out, len(found), row.change, following)
 
 
-def event_out(event: SessionEvent, outcome: CallOutcome | None = None) -> EventOut:
-    """Return an event as the API gives it; `outcome` is how it went if it is a call."""
+def _stored(
+    desk: Desk, row: SessionRow, uid: str, events: Sequence[SessionEvent]
+) -> list[StoredEvent]:
+    """Return events of a session, or of one that it continues, as they are stored."""
+    ids = [event.event_id for event in events]
+    if uid == row.session.session_uid:
+        return desk.events_with(row, ids)
+    older = next(desk.store.sessions(Filter(uids=(uid,))), None)
+    if older is None or older.session.evicted_at is not None:
+        return []
+    return desk.events_with(older, ids)
+
+
+def event_out(desk: Desk, one: StoredEvent) -> EventOut:
+    """Return an event as the API gives it, with its payload."""
+    event = recall.with_body(desk.store.blobs, one.event)
     fields: dict[str, Any] = msgspec.structs.asdict(event)
-    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=outcome)
+    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=one.outcome)
 
 
 @get("/api/projects/{project:str}/agent-sessions/{agent:str}", sync_to_thread=True)
@@ -450,10 +486,12 @@ def agent_session(
 ) -> AgentSession:
     """What one subagent of a project did, whichever session started it."""
     row, channel = _started(desk, project, agent)
-    row, timeline = timelines_of(desk).get(desk, row)
-    events = (e for e in timeline.events if channel in (None, e.channel))
-    own = [event for event in events if event.state != State.INTERNAL]
-    page = _events(desk, row, timeline.outcomes, own, cursor=cursor, limit=limit)
+    own = [
+        one
+        for one in desk.events(row)
+        if channel in (None, one.event.channel) and one.event.state != State.INTERNAL
+    ]
+    page = _range(desk, row, cursor, limit, own)
     uid = row.session.session_uid
     return AgentSession(project, agent, uid, page.events, page.total, page.cursor)
 
@@ -487,8 +525,7 @@ def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | No
     for row in rows:
         # Its file is called after it; a name is compared, never opened.
         if any(agent in Path(file).name for file in row.files[1:]):
-            channels = {event.channel for event in timelines_of(desk).get(desk, row)[1].events}
-            mine = next((c for c in channels if c != "main" and agent_name(c) == agent), None)
+            mine = next((c for c in row.channels if agent_name(c) == agent), None)
             if mine is not None:
                 return row, mine
     raise SessionNotFound(f"no agent {agent} in this project", hint=hint)

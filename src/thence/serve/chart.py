@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 import msgspec
 
 from thence.format import facts as format_facts
-from thence.format import outcomes
+from thence.format import joins
 from thence.format.facts import Block, Edge, Fact, Told
 from thence.format.fold import FoldState, about_of
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import event_ids
-from thence.format.outcomes import CallOutcome, is_synthetic
+from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON, Usage, word
 from thence.format.turn import TurnState
 from thence.format.whole import Whole
@@ -423,42 +423,17 @@ class Chart:
 
         Copies of other sessions' calls are among them.
         """
-        results: dict[str, list[tuple[tuple[int, int], bool]]] = {}
-        asked: dict[str, tuple[int, int]] = {}
-        for place, fact in enumerate(self.facts):
-            for number, block in enumerate(fact.blocks):
-                if block.call is None:
-                    continue
-                if block.kind == "tool_call":
-                    asked.setdefault(block.call, (place, number))
-                elif block.kind == "tool_result":
-                    at = (place, number), is_synthetic(block)
-                    results.setdefault(block.call, []).append(at)
         told = format_facts.all_told(self.facts)
-        answers = outcomes.match_results(((at, name) for name, at in asked.items()), results)
-        return {
-            name: self._call(at, answer, told.get(name))
-            for (name, at), answer in zip(asked.items(), answers, strict=True)
-        }
-
-    def _call(
-        self, at: tuple[int, int], answer: tuple[int, int] | None, status: Told | None
-    ) -> Call:
-        fact, block = self._block(at)
-        answered, result = self._block(answer) if answer is not None else (None, None)
-        _, outcome = outcomes.decide(
-            block,
-            result,
-            status,
-            tool=block.tool,
-            stored=(block.effect, result.evidence if result else None),
-            times=(fact.ts, answered.ts if answered else None),
-        )
-        return Call(result, status, outcome)
-
-    def _block(self, at: tuple[int, int]) -> tuple[Fact, Block]:
-        fact = self.facts[at[0]]
-        return fact, fact.blocks[at[1]]
+        pairs = joins.calls(self.whole.events, self.whole.call_blocks, told, copies=True)
+        out: dict[str, Call] = {}
+        for pair in pairs:
+            name, answer = pair.call.call, pair.result
+            if name is None or name in out:
+                continue
+            at = self._events.get(answer.event_id) if answer is not None else None
+            result = self.facts[at[0]].blocks[at[1]] if at is not None else None
+            out[name] = Call(result, told.get(name), pair.outcome)
+        return out
 
     # -- subagents ----------------------------------------------------------------------
 
@@ -531,16 +506,8 @@ class Chart:
     @cached_property
     def bills(self) -> dict[int, Usage]:
         """Every bill once, by the fact that carries it: the one with the highest output."""
-        best: dict[str, int] = {}
-        facts, states = self.facts, self.whole.states
-        for place, fact in enumerate(facts):
-            if fact.usage is None or states[place] is State.REPLAYED:
-                continue
-            key = fact.usage_key or fact.node.id
-            held = best.get(key)
-            if held is None or _outbids(fact, facts[held]):
-                best[key] = place
-        return {place: usage for place in best.values() if (usage := facts[place].usage)}
+        bills = self.whole.bills.items()
+        return {at[0]: usage for event, usage in bills if (at := self._events.get(event))}
 
     def ticks(self, places: Iterable[int]) -> int:
         """Say what some facts cost; what has no price counts nothing."""
@@ -611,13 +578,6 @@ def context_of(usage: Usage) -> int:
 
 def _is_picture(block: Block) -> bool:
     return isinstance(block.payload, dict) and block.payload.get("type") not in (None, "text")
-
-
-def _outbids(new: Fact, held: Fact) -> bool:
-    side, other = new.channel != "main", held.channel != "main"
-    if side != other:
-        return other
-    return (new.usage or Usage()).output_tokens > (held.usage or Usage()).output_tokens
 
 
 def _weight(usage: Usage) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -22,6 +23,7 @@ from thence import config
 from thence.agents import Adapter
 from thence.errors import SessionNotFound
 from thence.format.facts import Fact
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory import recall, spelling, standing
 from thence.memory.activity import Pulse, pulse
@@ -36,6 +38,7 @@ from thence.memory.labels import (
     with_tagged,
 )
 from thence.memory.notes import Note
+from thence.memory.pages import all_events
 from thence.memory.retention import Policy
 from thence.memory.search import Answer, Query
 from thence.memory.store import SessionRow, Store
@@ -141,6 +144,43 @@ class Desk:
         size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
         key = key_of(row, self.store)
         return self._wholes.get(key, lambda: self._loaded(row), lambda _: size)
+
+    def events(
+        self, row: SessionRow, *, after: int = -1, limit: int | None = None
+    ) -> Iterable[StoredEvent]:
+        """Return the events of a session after a number, from the store or from its source."""
+        if row.session.evicted_at is None:
+            return self.store.events(row.session.session_uid, after=after, limit=limit)
+        later = (one for one in self._events_of_evicted(row) if one.seq > after)
+        return islice(later, limit)
+
+    def event(self, row: SessionRow, wanted: str) -> StoredEvent:
+        """Return the event that a name means; of a derived one that from which it is derived."""
+        if row.session.evicted_at is None:
+            return recall.stored_event(self.store, row.session.session_uid, wanted)
+        uid = row.session.session_uid
+        return recall.named_event(self._events_of_evicted(row), uid, wanted)
+
+    def events_with(self, row: SessionRow, ids: Sequence[int]) -> list[StoredEvent]:
+        """Return the events with these ids; those of a line mostly follow one another."""
+        if row.session.evicted_at is not None:
+            found = {one.event.event_id: one for one in self._events_of_evicted(row)}
+        else:
+            found = {}
+            uid, events = row.session.session_uid, self.store.events
+            for at in ids:
+                for one in events(uid, ids=(at, at)) if at not in found else ():
+                    near = [one, *events(uid, after=one.seq, limit=len(ids))]
+                    found |= {other.event.event_id: other for other in near}
+        return [found[at] for at in ids if at in found]
+
+    def _events_of_evicted(self, row: SessionRow) -> list[StoredEvent]:
+        whole = self.whole(row).whole
+        payloads = {event.event_id: event for event in whole.events}
+        return [
+            replace(one, event=replace(payloads[one.event.event_id], seq=one.seq))
+            for one in all_events(whole)
+        ]
 
     def notes(self) -> list[Note]:
         """Return the decisions and notes of this home, redacted."""

@@ -12,13 +12,12 @@ Invariant: who follows `Step`s from a mark has, after each, exactly the line as 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from thence.format.graph import State
 from thence.format.whole import events_along, inherited_events
 from thence.memory.recall import place_of
 
@@ -72,8 +71,6 @@ class Line:
         self._all = self._events_to(whole, end)
         self.shared = 0
         """Events that are the same as those of the line which this one continues."""
-        self.agents = count_agents(whole.events)
-        """How many events each subagent has by now, by its channel."""
         self.ids: list[int] = []
         """The ids of the events that a client has when it is up to date."""
         self._checks = [0]
@@ -99,7 +96,6 @@ class Line:
             return None
         line = copy(self)
         line._load, line._all = load, self._all[:start] + new  # noqa: SLF001 - one of us
-        line.agents = agents_after(state, window)
         line._divide(window, start)  # noqa: SLF001 - one of us
         return line
 
@@ -179,25 +175,6 @@ class Line:
     def _fits(mark: Mark, ids: Sequence[int], checks: Sequence[int]) -> bool:
         count = mark.number
         return count <= len(ids) and ids[count - 1] == mark.end and checks[count] == mark.check
-
-
-def count_agents(events: Iterable[SessionEvent], without: Container[str] = ()) -> dict[str, int]:
-    """Count the events of each subagent, by its channel; `without` names records left out."""
-    out: dict[str, int] = {}
-    for event in events:
-        if event.channel == "main" or event.state == State.INTERNAL or event.native_id in without:
-            continue
-        out[event.channel] = out.get(event.channel, 0) + 1
-    return out
-
-
-def agents_after(state: FoldState, window: Whole) -> dict[str, int]:
-    """Count the events of each subagent of a session, by its sealed part and its window."""
-    anchors = {fact.node.id for fact in state.anchors}
-    out = dict(state.sealed.channels)
-    for channel, number in count_agents(window.events, without=anchors).items():
-        out[channel] = out.get(channel, 0) + number
-    return out
 
 
 def _grows(whole: Whole, event: SessionEvent) -> bool:

@@ -35,9 +35,10 @@ from litestar.types import ASGIApp
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format import layout
 from thence.format.fold import window_of
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory import standing
-from thence.memory.recall import event_name, with_body
+from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.clients import Client, frame
@@ -353,8 +354,8 @@ class Hub:
         yield from self.told(line, step.start, len(line.events))
         if line.pending or before.pending:
             yield self.pending(line)
-        for channel, number in line.agents.items():
-            if number != before.agents.get(channel):
+        for channel, number in row.channels.items():
+            if number != stream.row.channels.get(channel):
                 session = row.session
                 yield _agent(agent_name(channel), session.session_uid, number, session.cwd)
 
@@ -363,7 +364,7 @@ class Hub:
         for at in range(start, end):
             yield frame(
                 "event",
-                event_out(with_body(self._desk.store.blobs, line.events[at])),
+                event_out(self._desk, StoredEvent(line.events[at])),
                 line.mark(at + 1),
             )
 
@@ -371,7 +372,7 @@ class Hub:
         """Say what may be on the line soon."""
         return frame(
             "pending",
-            [event_out(with_body(self._desk.store.blobs, event)) for event in line.pending],
+            [event_out(self._desk, StoredEvent(event)) for event in line.pending],
         )
 
 
@@ -465,7 +466,7 @@ class Live:
             yield self.hub.pending(line)
         uid = row.session.session_uid
         if step is None or mark != line.mark():
-            for channel, number in line.agents.items():
+            for channel, number in row.channels.items():
                 yield _agent(agent_name(channel), uid, number, row.session.cwd)
         told = {"change": row.change, "events": len(line.events), "turn": row.turn}
         yield frame("ready", told, line.mark())

@@ -18,11 +18,12 @@ import msgspec
 
 from thence.errors import ThenceError
 from thence.format import kinds, spills
-from thence.format.facts import Block, Fact, words_of
+from thence.format.facts import words_of
 from thence.format.figures import money
-from thence.format.nodes import Is
+from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole, events_along
 from thence.memory import patterns, recall, search
 from thence.memory.bills import Bill, By
@@ -225,45 +226,46 @@ class Questions:
         return f"{number} session{'' if number == 1 else 's'}", recap_lines(page)
 
     def _around(self, asked: Around) -> tuple[str, Iterable[str]]:
-        row, whole = self._whole(asked.session)
-        place = recall.place_of(whole, asked.event)
-        live = whole.graph.chain(boundaries=False)
-        line = live if place in live else whole.graph.chain(place, boundaries=False)
-        line = [one for one in line if one == place or not _is_book(whole.facts[one])]
-        at = line.index(place) if place in line else len(line) - 1
-        part = line[max(at - asked.before, 0) : at + asked.after + 1]
-        lines = self._facts(whole, part, place)
+        row = recall.session(self._store, asked.session)
+        uid = row.session.session_uid
+        if row.session.evicted_at is not None:
+            raise BadQuestion(
+                f"{_name(uid)} was evicted: only its account is left", hint="outline gives that"
+            )
+        rows = list(self._store.events(uid))
+        wanted = recall.named_event(rows, uid, asked.event).event
+        records = list(_records(rows, wanted).items())
+        names = [name for name, _ in records]
+        at = names.index(wanted.native_id)
+        part = records[max(at - asked.before, 0) : at + asked.after + 1]
+        lines = self._said_in(part, wanted.native_id)
         missing = asked.before - min(at, asked.before)
-        return _name(row.session.session_uid), chain(self._inherited(whole, place, missing), lines)
+        if missing and recall.origin_of(row) is not None:
+            return _name(uid), chain(self._said_before(uid, asked.event, missing), lines)
+        return _name(uid), lines
 
-    def _inherited(self, whole: Whole, place: int, number: int) -> Iterator[str]:
-        """Give the last records before a session began, from those that it continues."""
-        above = [
-            (part.whole, at)
+    def _said_before(self, uid: str, event: str, number: int) -> Iterator[str]:
+        """Yield the last records before a session began, from those that it continues."""
+        whole = self._whole(uid)[1]
+        place = recall.place_of(whole, event)
+        records = [
+            (part.whole.uid, list(group))
             for part in whole.inherited(place, boundaries=False)
-            for at in part.places
-            if not _is_book(part.whole.facts[at])
+            for _, group in groupby(
+                events_along(part.whole, part.places), lambda event: event.native_id
+            )
         ]
-        for origin, group in groupby(above[len(above) - number :], lambda one: one[0]):
-            yield from self._facts(origin, [at for _, at in group], -1)
-            yield f"continued from {_name(origin.uid)}"
+        for origin, some in groupby(records[len(records) - number :], lambda one: one[0]):
+            yield from self._said_in([("", events) for _, events in some], wanted=" ")
+            yield f"continued from {_name(origin)}"
 
-    def _facts(self, whole: Whole, part: list[int], wanted: int) -> Iterator[str]:
-        names = {(e.native_id, e.kind, e.call): e.event_id for e in whole.events}
-        for place in part:
-            fact = whole.facts[place]
-            for block in fact.blocks:
-                event = names.get((fact.node.id, block.kind, block.call))
-                mark = " <- asked for" if place == wanted else ""
-                yield _head(fact, block, event, whole.states[place].value) + mark
-                yield from quoted(self._said(block), HIT if place == wanted else BESIDE)
-
-    def _said(self, block: Block) -> str:
-        """Give the text of a block that a store has taken out."""
-        if block.ref is None:
-            return block.summary
-        payload = recall.body(self._store.blobs, block.ref)
-        return words_of(msgspec.structs.replace(block, payload=payload)) or block.summary
+    def _said_in(self, records: list[tuple[str, list[SessionEvent]]], wanted: str) -> Iterator[str]:
+        for name, events in records:
+            for event in events:
+                mark = " <- asked for" if name == wanted else ""
+                yield _head(event) + mark
+                said = words_of(recall.with_body(self._store.blobs, event)) or event.summary
+                yield from quoted(said, HIT if name == wanted else BESIDE)
 
     def _read_spill(self, asked: ReadSpill) -> tuple[str, Iterable[str]]:
         wanted: str | None = asked.session
@@ -313,18 +315,19 @@ class Questions:
         notes = [_note(note) for note in texts_of(self._notes()) if note.session_uid == uid]
         labels = labels_of(self._notes())
         about = _about(recall.with_lineage(self._store, [row], labels)[0])
-        return _name(uid), [*about, *_account(digest), *notes, *self._prompts(uid)]
+        return _name(uid), [*about, *_account(digest), *notes, *self._prompts(row)]
 
-    def _prompts(self, uid: str) -> Iterator[str]:
-        held = self._store.held(uid)
-        if held is None:
+    def _prompts(self, row: SessionRow) -> Iterator[str]:
+        uid = row.session.session_uid
+        events = [row.event for row in self._store.events(uid)]
+        if not events:
             yield "transcript: evicted"
             return
-        whole = recall.light(self._store, held, None)
-        for part in whole.inherited(boundaries=False):
-            yield f"continued from {_name(part.whole.uid)}, {part.messages} messages"
-            yield from _named_prompts(events_along(part.whole, part.places))
-        said = list(_prompts_in(whole.events))
+        if recall.origin_of(row) is not None:
+            for part in self._whole(uid)[1].inherited(boundaries=False):
+                yield f"continued from {_name(part.whole.uid)}, {part.messages} messages"
+                yield from _named_prompts(events_along(part.whole, part.places))
+        said = list(_prompts_in(events))
         yield f"prompts: {len(said)}"
         yield from _named_prompts(said)
 
@@ -447,15 +450,44 @@ def _note(note: Note, query: search.Query | None = None) -> str:
     return f"{note.kind}{of} {_day(note.ts)}, {note.author}: {flat(said, 260)}"
 
 
-def _head(fact: Fact, block: Block, event: int | None, state: str) -> str:
-    name = recall.event_name(event) if event is not None else "-"
-    tool = f" {flat(block.tool, 60)}" if block.tool else ""
-    gone = "" if state == "live" else f" ({state})"
-    return f"{name} {(fact.ts or '')[:19]} {block.role} {block.kind}{tool}{gone}"
+def _head(event: SessionEvent) -> str:
+    name = recall.event_name(event.event_id)
+    # A result is told by the call that it follows.
+    tool = f" {flat(event.tool, 60)}" if event.tool and event.kind != "tool_result" else ""
+    gone = "" if event.state in (None, State.LIVE) else f" ({event.state})"
+    return f"{name} {(event.ts or '')[:19]} {event.role} {event.kind}{tool}{gone}"
 
 
-def _is_book(fact: Fact) -> bool:
-    return bool(fact.node.flags & Is.INTERNAL) or not fact.blocks
+def _records(rows: list[StoredEvent], wanted: SessionEvent) -> dict[str, list[SessionEvent]]:
+    """Return the events of the live line by their records, or of the line that leads to one."""
+    names = {
+        row.event.native_id
+        for row in rows
+        if row.event.state in _ON_LINE and not row.event.is_sidechain
+    }
+    if wanted.native_id not in names:
+        names = _names_above(rows, wanted)
+    out: dict[str, list[SessionEvent]] = {}
+    for row in rows:
+        if row.event.native_id in names:
+            out.setdefault(row.event.native_id, []).append(row.event)
+    return out
+
+
+def _names_above(rows: list[StoredEvent], wanted: SessionEvent) -> set[str]:
+    """Return the records that lead to an event, and the results of calls among them."""
+    by_id = {row.event.event_id: row for row in rows}
+    ids: set[int] = set()
+    at = by_id.get(wanted.event_id)
+    while at is not None and at.event.event_id not in ids:
+        ids.add(at.event.event_id)
+        at = by_id.get(at.event.parent_id or 0)
+    above = [row for row in rows if row.event.event_id in ids or (row.other or 0) in ids]
+    names = {row.event.native_id for row in above if row.event.state is not State.INTERNAL}
+    return names | {wanted.native_id}
+
+
+_ON_LINE: Final = (State.LIVE, State.ORPHANED, State.REPLAYED)
 
 
 def _about(row: SessionRow) -> Iterator[str]:

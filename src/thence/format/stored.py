@@ -1,0 +1,289 @@
+"""Events as they are stored: each with all that was derived of it, once. Pure.
+
+A stored event says what no reader needs to work out again: how a call went and which result it
+got, which call a result belongs to, whether it carries a bill that counts, and the further events
+that it implies. The fold makes them (`stored_events`), a store keeps them in pages, and readers
+take ranges of them. They hold no payload.
+
+`seq` grows in the order in which events were read, and stays. Numbers are `SEQ_STEP` apart, so
+that derived events have theirs directly after the event that they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from thence.format.copies import name_in
+from thence.format.kinds import Effect
+from thence.format.normal import (
+    DERIVED,
+    SEQ_STEP,
+    Kind,
+    SessionEvent,
+    derived_id,
+    derived_seq,
+    event_ids,
+    in_order,
+    kind_bit,
+)
+from thence.format.outcomes import CallOutcome
+from thence.format.records import Usage
+
+if TYPE_CHECKING:
+    from thence.format.facts import Fact
+    from thence.format.joins import Call
+    from thence.format.whole import Whole
+
+
+class DerivedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One event that another one implies."""
+
+    kind: Kind
+    summary: str
+    failed: bool | None = None
+
+
+class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One event, and all that was derived of it."""
+
+    event: SessionEvent
+    """Without its payload; `seq` is None until a store has given it one."""
+    file: str = ""
+    line: int = 0
+    """Where its record stands."""
+    other: int | None = None
+    """Of a call the event of its result, of a result the event of its call."""
+    effect: Effect | None = None
+    """What a call does, or a record of a file says was done."""
+    outcome: CallOutcome | None = None
+    """How a call went."""
+    is_billed: bool = False
+    """The event's usage counts; other records may repeat the same bill."""
+    ticks: int | None = None
+    """What that bill costs, in units of 1e-10 dollars; None where no price is known."""
+    derived: tuple[DerivedEvent, ...] = ()
+
+    @property
+    def seq(self) -> int:
+        """The event's number; -1 while it has none."""
+        return -1 if self.event.seq is None else self.event.seq
+
+    @property
+    def usage(self) -> Usage | None:
+        """The bill that counts, if the event carries one."""
+        return self.event.usage if self.is_billed else None
+
+    @property
+    def implied(self) -> int:
+        """The kinds of what is derived from it, as bits."""
+        bits = 0
+        for derived in self.derived:
+            bits |= kind_bit(derived.kind)
+        return bits
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether it is a call that tries again what had failed."""
+        return any(derived.kind == "retry" for derived in self.derived)
+
+    def derived_events(self) -> Iterator[SessionEvent]:
+        """Yield the events that this one implies, numbered after it."""
+        base = self.event
+        for derived in self.derived:
+            seq = None if base.seq is None else derived_seq(base.seq, derived.kind)
+            yield SessionEvent(
+                base.session_uid,
+                derived_id(base.session_uid, derived.kind, base.event_id),
+                derived.kind,
+                base.event_id,
+                seq,
+                base.seq,
+                base.ts,
+                base.role,
+                base.tool,
+                derived.summary,
+                is_sidechain=base.is_sidechain,
+                channel=base.channel,
+                state=base.state,
+                derived_from=base.event_id,
+                native_id=base.native_id,
+                call=base.call,
+                failed=derived.failed,
+            )
+
+
+def stored_events(
+    places: Iterable[tuple[Fact, Iterable[SessionEvent]]],
+    calls: Iterable[Call],
+    bills: Mapping[int, Usage],
+    derived: Iterable[SessionEvent],
+) -> dict[int, StoredEvent]:
+    """Return events with what is known of them, by their ids, in the order of `places`.
+
+    `places` are records with their events; `calls`, `bills` and `derived` are of these events, and
+    may be of others as well.
+    """
+    pairs: dict[int, Call] = {}
+    asked: dict[int, int] = {}
+    for pair in calls:
+        pairs[pair.call.event_id] = pair
+        if pair.result is not None:
+            asked[pair.result.event_id] = pair.call.event_id
+    implied: dict[int, list[DerivedEvent]] = {}
+    for event in derived:
+        if event.kind in DERIVED and event.derived_from is not None:
+            made = DerivedEvent(event.kind, event.summary, event.failed)
+            implied.setdefault(event.derived_from, []).append(made)
+    out: dict[int, StoredEvent] = {}
+    for fact, events in places:
+        for event in events:
+            at = event.event_id
+            asking = pairs.get(at)
+            more = implied.get(at)
+            out[at] = StoredEvent(
+                event if event.payload is None else msgspec.structs.replace(event, payload=None),
+                name_in(fact.file),
+                fact.line,
+                _result_id(asking) if asking else asked.get(at),
+                asking.effect if asking else _file_effect(fact, event),
+                asking.outcome if asking else None,
+                at in bills,
+                None,
+                tuple(sorted(more, key=_slot)) if more else (),
+            )
+    return out
+
+
+def _result_id(pair: Call) -> int | None:
+    return pair.result.event_id if pair.result is not None else None
+
+
+def _slot(derived: DerivedEvent) -> int:
+    return DERIVED.index(derived.kind)
+
+
+def _file_effect(fact: Fact, event: SessionEvent) -> Effect | None:
+    """Return what a record of a file says was done."""
+    return fact.blocks[event.block].effect if fact.type == "file" else None
+
+
+def events_of_session(session: Whole) -> list[StoredEvent]:
+    """Return all events of a session in the order in which they are read, not yet numbered."""
+    from thence.format.sealing import View
+
+    view = View(session, ())
+    places = [(session.facts[at], view.events[at]) for at in view.own]
+    made = stored_events(
+        [*places, *gone_places(session, view.rewritten)],
+        session.calls,
+        session.bills,
+        session.derived,
+    )
+    return [made[event.event_id] for event in in_order(session.events)]
+
+
+def gone_places(
+    session: Whole, rewritten: Iterable[SessionEvent]
+) -> Iterator[tuple[Fact, list[SessionEvent]]]:
+    """Yield the records that a rewritten log no longer holds, with their events."""
+    facts = {fact.node.id: fact for fact in session.gone}
+    for event in rewritten:
+        yield facts[event.native_id], [event]
+
+
+def number_events(rows: Iterable[StoredEvent], last: int) -> list[StoredEvent]:
+    """Return new events with the numbers that follow the last one; -1: there is none."""
+    start = (last // SEQ_STEP + 1) * SEQ_STEP
+    return [numbered_row(row, start + SEQ_STEP * at) for at, row in enumerate(rows)]
+
+
+def numbered_row(row: StoredEvent, seq: int) -> StoredEvent:
+    """Return an event under a number."""
+    return msgspec.structs.replace(row, event=msgspec.structs.replace(row.event, seq=seq))
+
+
+# -- as bytes -------------------------------------------------------------------------------
+
+_FIELDS = msgspec.structs.fields(SessionEvent)[1:]
+_NAMES = [field.name for field in _FIELDS]
+_ID, _PARENT, _SEQ = (_NAMES.index(name) for name in ("event_id", "parent_id", "seq"))
+_NATIVE, _BLOCK, _REF = (_NAMES.index(name) for name in ("native_id", "block", "payload_ref"))
+_REST = msgspec.structs.fields(StoredEvent)[1:]
+_TICKS = [field.name for field in _REST].index("ticks")
+_AS_BEFORE, _AS_NAMED = -1, -1
+"""In the place of a parent or a number: the event before it; of an id: made of the record's."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def _decoder() -> msgspec.msgpack.Decoder[list[tuple[tuple[Any, ...], tuple[Any, ...]]]]:
+    """Return what reads rows as `encode_events` writes them: fields in their order."""
+    event = tuple.__class_getitem__(tuple(field.type for field in _FIELDS))
+    rest = tuple.__class_getitem__(tuple(field.type for field in _REST))
+    row: Any = tuple.__class_getitem__((event, rest))
+    return msgspec.msgpack.Decoder(list[row])
+
+
+_DECODER = _decoder()
+
+
+def encode_events(uid: str, rows: Iterable[StoredEvent]) -> bytes:
+    """Return events of one session as bytes; what follows from the others is left out."""
+    name = event_ids(uid)
+    out: list[tuple[list[Any], tuple[Any, ...]]] = []
+    before, last = None, None
+    for row in rows:
+        event, rest = _values(row)
+        at, seq = event[_ID], event[_SEQ]
+        if event[_PARENT] == before and before is not None:
+            event[_PARENT] = _AS_BEFORE
+        if last is not None and seq == last + SEQ_STEP:
+            event[_SEQ] = _AS_BEFORE
+        if name(event[_NATIVE], event[_BLOCK], 0) == at:
+            event[_ID] = _AS_NAMED
+        out.append((event, rest))
+        before, last = at, seq
+    return _ENCODER.encode(out)
+
+
+def decode_events(uid: str, body: bytes) -> list[StoredEvent]:
+    """Return the events of a session that `encode_events` was given."""
+    name = event_ids(uid)
+    out: list[StoredEvent] = []
+    before, last = 0, 0
+    for values, rest in _DECODER.decode(body):
+        event = list(values)
+        if event[_ID] == _AS_NAMED:
+            event[_ID] = name(event[_NATIVE], event[_BLOCK], 0)
+        if event[_PARENT] == _AS_BEFORE:
+            event[_PARENT] = before
+        if event[_SEQ] == _AS_BEFORE:
+            event[_SEQ] = last + SEQ_STEP
+        before, last = event[_ID], event[_SEQ]
+        out.append(StoredEvent(SessionEvent(uid, *event), *rest))
+    return out
+
+
+def fingerprint(row: StoredEvent, *, with_ref: bool = True) -> int:
+    """Return a hash over all that an event says, its number and its price left out: 63 bits.
+
+    Without `with_ref` it is the same wherever the payload lies.
+    """
+    event, rest = _values(row)
+    event[_SEQ] = None
+    if not with_ref:
+        event[_REF] = None
+    content = (event, rest[:_TICKS], rest[_TICKS + 1 :])
+    try:
+        body = _ENCODER.encode(content)
+    except (UnicodeEncodeError, OverflowError):  # of facts that no store has cleaned
+        body = repr(content).encode("utf-8", "backslashreplace")
+    return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
+
+
+def _values(row: StoredEvent) -> tuple[list[Any], tuple[Any, ...]]:
+    return list(msgspec.structs.astuple(row.event)[1:]), msgspec.structs.astuple(row)[1:]

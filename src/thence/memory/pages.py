@@ -1,0 +1,218 @@
+"""The events of a session in pages, whatever database holds them.
+
+A page has up to `PAGE_EVENTS` stored events in the order of their numbers, compressed, under the
+number of its first one. A range of a session is read page by page; new and altered events change
+the pages at the end. What another version of the fold wrote is not read: such a session's events
+are derived from its facts until the next sweep has written them again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+import msgspec
+import zstandard
+
+from thence.format import fold, joins
+from thence.format.normal import KINDS
+from thence.format.stored import (
+    StoredEvent,
+    decode_events,
+    encode_events,
+    events_of_session,
+    fingerprint,
+    number_events,
+    numbered_row,
+)
+from thence.format.whole import Whole
+from thence.memory.spending import ticks_of
+from thence.memory.store import STATES, Change, EventIds, EventRow, Held
+
+PAGE_EVENTS: Final = 128
+
+_KIND: Final = {kind: at for at, kind in enumerate(KINDS)}
+_STATE: Final = {state: at for at, state in enumerate(STATES)}
+
+Numbers = Mapping[int, int | None]
+"""The numbers of stored events by their ids; None where an older program gave none."""
+
+
+class PageChanges(msgspec.Struct):
+    """What changes in the pages of a session."""
+
+    pages: dict[int, bytes]
+    """Pages to write, by the number of their first event."""
+    dropped: list[int]
+    """Pages that are there and shall not be; done first."""
+    numbers: dict[int, int]
+    """The numbers of the events that were written, by their ids."""
+
+
+# -- a page ---------------------------------------------------------------------------------
+
+
+def pack_page(uid: str, rows: Iterable[StoredEvent]) -> bytes:
+    """Return events as the bytes of a page."""
+    body = fold.VERSION.to_bytes(2, "big") + encode_events(uid, rows)
+    return zstandard.ZstdCompressor(level=3).compress(body)
+
+
+def unpack_page(uid: str, page: bytes) -> list[StoredEvent] | None:
+    """Return the events of a page; None when another version of the fold made it."""
+    body = zstandard.ZstdDecompressor().decompress(page)
+    if int.from_bytes(body[:2], "big") != fold.VERSION:
+        return None
+    return decode_events(uid, body[2:])
+
+
+def rename_page(uid: str, page: bytes, refs: Mapping[str, str]) -> bytes:
+    """Return a page whose payloads lie elsewhere now."""
+    rows = unpack_page(uid, page)
+    if rows is None:
+        return page
+    return pack_page(uid, [_moved(row, refs) for row in rows])
+
+
+def _moved(row: StoredEvent, refs: Mapping[str, str]) -> StoredEvent:
+    ref = row.event.payload_ref
+    if ref is None or ref not in refs:
+        return row
+    event = msgspec.structs.replace(row.event, payload_ref=refs[ref])
+    return msgspec.structs.replace(row, event=event)
+
+
+def thin_row(row: StoredEvent) -> EventRow:
+    """Return what of an event is looked for."""
+    event = row.event
+    moment = joins.time_of(event.ts)
+    return EventRow(
+        event.event_id,
+        int(moment.timestamp() * 1000) if moment else 0,
+        _KIND[event.kind],
+        _STATE[event.state] if event.state else 0,
+        event.tool,
+        event.tokens,
+        event.payload_ref,
+        row.implied,
+    )
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+def select_events(
+    uid: str, pages: Iterable[bytes], *, after: int, limit: int | None, ids: EventIds | None
+) -> list[StoredEvent]:
+    """Return the events of pages that are wanted; no page is read after the last of them."""
+    rows = (row for page in pages for row in unpack_page(uid, page) or ())
+    return _selected(rows, after, limit, ids)
+
+
+def derive_events(
+    uid: str, stored: Held | None, *, after: int, limit: int | None, ids: EventIds | None
+) -> list[StoredEvent]:
+    """Return the same of a session that another version of the fold wrote, from its facts."""
+    if stored is None:
+        return []
+    replayed, billed, torn = stored.replayed, stored.billed, stored.row.torn
+    session = Whole(uid, stored.facts, replayed=replayed, billed=billed, torn=torn)
+    return _selected(all_events(session), after, limit, ids)
+
+
+def all_events(session: Whole) -> list[StoredEvent]:
+    """Return the events of a session as a store would have them that reads it at once."""
+    return number_events(map(priced, events_of_session(session)), -1)
+
+
+def _selected(
+    rows: Iterable[StoredEvent], after: int, limit: int | None, ids: EventIds | None
+) -> list[StoredEvent]:
+    low, high = ids or (0, 1 << 62)
+    wanted = (row for row in rows if row.seq > after and low <= row.event.event_id <= high)
+    return list(islice(wanted, limit))
+
+
+# -- writing --------------------------------------------------------------------------------
+
+
+def priced(row: StoredEvent) -> StoredEvent:
+    """Return an event with the price of its bill."""
+    usage = row.usage
+    if usage is None:
+        return row
+    return msgspec.structs.replace(row, ticks=ticks_of(row.event, usage))
+
+
+def compare_events(change: Change, stored: Iterable[StoredEvent], ids: Collection[int]) -> Change:
+    """Return a change of a session that was rebuilt as what is new, altered or gone in it.
+
+    `ids` are all events that the store has, `stored` those of them that pages of today hold.
+    """
+    before = {row.event.event_id: fingerprint(row) for row in stored}
+    rows = {row.event.event_id: row for row in change.events}
+    return msgspec.structs.replace(
+        change,
+        events=[row for at, row in rows.items() if at not in ids],
+        altered=[
+            row for at, row in rows.items() if at in ids and before.get(at) != fingerprint(row)
+        ],
+        vanished=[at for at in ids if at not in rows],
+    )
+
+
+def change_pages(
+    uid: str, pages: Mapping[int, bytes], change: Change, numbers: Numbers
+) -> PageChanges:
+    """Return what a change does to the pages of a session.
+
+    `pages` are those from the first one on that holds an event which is altered or gone, and the
+    last one in any case; `numbers` are those of the altered events and of those that are gone.
+    """
+    read = {at: unpack_page(uid, body) for at, body in pages.items()}
+    rows = {at: page for at, page in read.items() if page is not None}
+    last = max((row.seq for page in rows.values() for row in page[-1:]), default=-1)
+    last = max([last, *(seq for seq in numbers.values() if seq is not None)])
+    new = [row for row in change.altered if numbers.get(row.event.event_id) is None]
+    known = [
+        numbered_row(row, seq)
+        for row in change.altered
+        if (seq := numbers.get(row.event.event_id)) is not None
+    ]
+    changed = [*known, *number_events([*new, *change.events], last)]
+    gone = {seq for at in change.vanished if (seq := numbers.get(at)) is not None}
+    touched = _touched(rows, changed, gone)
+    written: dict[int, bytes] = {}
+    for page in touched.values():
+        ordered = [page[seq] for seq in sorted(page)]
+        for at in range(0, len(ordered), PAGE_EVENTS):
+            part = ordered[at : at + PAGE_EVENTS]
+            written[part[0].seq] = pack_page(uid, part)
+    old = {*touched, *(at for at in read if at not in rows)}
+    return PageChanges(
+        written,
+        sorted(at for at in old if at in pages and at not in written),
+        {row.event.event_id: row.seq for row in changed},
+    )
+
+
+def _touched(
+    pages: Mapping[int, list[StoredEvent]], changed: Iterable[StoredEvent], gone: Iterable[int]
+) -> dict[int, dict[int, StoredEvent]]:
+    """Return the pages that events change, as they are then, by the numbers of events."""
+    starts = sorted(pages)
+    out: dict[int, dict[int, StoredEvent]] = {}
+
+    def page(seq: int) -> dict[int, StoredEvent]:
+        start = starts[max(bisect_right(starts, seq) - 1, 0)] if starts else -1
+        if start not in out:
+            out[start] = {row.seq: row for row in pages.get(start, ())}
+        return out[start]
+
+    for row in changed:
+        page(row.seq)[row.seq] = row
+    for seq in gone:
+        page(seq).pop(seq, None)
+    return out
