@@ -21,6 +21,7 @@ from pathlib import Path
 
 from bench.measure import medians, verdict
 from thence.agents import Cursor, Mark
+from thence.cli import launcher
 from thence.cli.hooking import program
 from thence.format.joins import Spent
 from thence.format.normal import Cost, Session
@@ -110,9 +111,9 @@ def main() -> int:
         lay_out(home)
         env = {"PATH": os.environ["PATH"], "HOME": folder, "PYTHONPYCACHEPREFIX": f"{folder}/pyc"}
 
-        def run(*arguments: str) -> None:
+        def run(*arguments: str, program: str = sys.executable) -> None:
             subprocess.run(
-                [sys.executable, *arguments],
+                [program, *arguments],
                 env=env,
                 check=True,
                 capture_output=True,
@@ -124,7 +125,9 @@ def main() -> int:
         works: dict[str, Callable[[], object]] = {
             name: partial(run, "-c", entry, *name.split()) for name in BUDGETS if name != HOOK
         }
-        works[HOOK] = partial(run, *program("claude", home / ".thence")[1:])
+        launcher.write(home / ".thence")
+        starter, *words = program("claude", home / ".thence")
+        works[HOOK] = partial(run, *words, program=starter)
         for work in works.values():
             work()  # compiled once
         took = medians({"bare": partial(run, "-c", "pass"), **works}, rounds=11)

@@ -83,6 +83,7 @@ def made(folder: Path) -> dict[str, Callable[[], str]]:
     if (path := folder / ".truth" / "report.json").exists():
         told = msgspec.json.decode(path.read_bytes(), type=truth.Report)
         out |= {"truth": lambda: truth.summary(told), "cases": lambda: truth.details(told)}
+        out["truth-agents"] = lambda: truth.by_agent(told)
     if (path := folder / ".bench" / "results.json").exists():
         results = msgspec.json.decode(path.read_bytes(), type=Results)
         out["speed"] = lambda: speed(results)

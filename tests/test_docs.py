@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -18,7 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMAND = re.compile(r"<!-- executed: thence (.*?) -->\n```text\n(.*?)```", re.DOTALL)
 PROGRAM = re.compile(r"<!-- executed -->\n```python\n(.*?)```", re.DOTALL)
+SAMPLES = re.compile(r"<!-- on samples -->\n```sh\n(.*?)```", re.DOTALL)
 COMMANDS_SHOWN = [(p.name, *found) for p in PAGES for found in COMMAND.findall(p.read_text())]
+TRIED = [
+    (p.name, line)
+    for p in PAGES
+    for block in SAMPLES.findall(p.read_text())
+    for line in block.splitlines()
+]
 PROGRAMS_SHOWN = [(p.name, found) for p in PAGES for found in PROGRAM.findall(p.read_text())]
 
 
@@ -48,6 +56,30 @@ def test_commands_print_what_the_page_shows(page: str, arguments: str, shown: st
 def test_programs_in_the_pages_run(page: str, program: str) -> None:
     """A reader who pastes it gets output and no error."""
     assert run("-c", program)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the program of a made-up machine, as `thence demo` leaves it."""
+    folder = tmp_path_factory.mktemp("samples") / "demo"
+    made = run("-c", "from thence.cli import main; main()", "demo", "--dir", str(folder), "--json")
+
+    assert made
+    return folder / "thence"
+
+
+@pytest.mark.parametrize("page", ["start.md", "recipes.md", "privacy.md"])
+def test_commands_for_samples_work(samples: Path, page: str) -> None:
+    """Who types them after `thence demo` gets an answer and no error."""
+    lines = [line for name, line in TRIED if name == page]
+
+    assert len(lines) > 3
+    for line in lines:
+        program, *words = shlex.split(line, comments=True)
+        done = subprocess.run([samples, *words], capture_output=True, text=True, check=False)
+
+        assert ("thence", 0) == (program, done.returncode), (line, done.stderr)
+        assert done.stdout, line
 
 
 def test_readme_shows_a_command_and_a_program() -> None:

@@ -25,4 +25,4 @@ def test_demo_of_a_team_runs_and_ends() -> None:
     [pushed] = {" ".join(line.split()[2:4]) for line in lines[1:4]}
     count = int(pushed.split()[0])
     assert f"the team has {3 * count} sessions" in lines[4]
-    assert f"ada pushes again: nothing new: {count} sessions there already" == lines[5]
+    assert f"ada pushes again: nothing new: {count} sessions already there" == lines[5]

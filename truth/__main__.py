@@ -9,14 +9,21 @@ from pathlib import Path
 
 import msgspec
 
-from truth import claude, codex, grok
+from truth import claude, codex, further, grok, real, totals
 from truth.case import Case
 from truth.harness import Answer, run
 from truth.table import Report, details, summary
 from truth.tool import Tool
 from truth.tools import TOOLS
 
-CASES: tuple[Case, ...] = (*claude.CASES, *codex.CASES, *grok.CASES)
+CASES: tuple[Case, ...] = (
+    *claude.CASES,
+    *codex.CASES,
+    *grok.CASES,
+    *further.CASES,
+    *totals.CASES,
+    *real.CASES,
+)
 WHERE = Path(__file__).resolve().parent.parent / ".truth"
 
 

@@ -26,6 +26,8 @@ class Usage(msgspec.Struct, frozen=True):
     output: int = 0
     write: int = 0
     read: int = 0
+    thought: int = 0
+    """How many of the output were thoughts; some tools tell them apart from it."""
 
     def __add__(self, other: Usage) -> Usage:
         """Add up."""
@@ -34,6 +36,7 @@ class Usage(msgspec.Struct, frozen=True):
             self.output + other.output,
             self.write + other.write,
             self.read + other.read,
+            self.thought + other.thought,
         )
 
     @property

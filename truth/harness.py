@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from truth.case import Case
+from truth.case import Case, Usage
 from truth.tool import AGENTS, Tool, Total
 
 RIGHT, WRONG, SILENT = "right", "wrong", "does not say"
@@ -32,11 +32,12 @@ def judged(case: Case, tool: Tool) -> Iterator[tuple[str, str, str, str]]:
     answers = case.answers
     if answers.sessions is not None:
         yield _equal("sessions", tool.sessions(), answers.sessions)
-    yield _equal("tokens", tool.tokens(), Total(answers.usage.output, answers.usage.total))
+    yield _tokens(tool.tokens(), answers.usage)
     if answers.priced:
         cost = tool.cost()
         yield _equal("cost", None if cost is None else f"${cost:.6f}", f"${answers.usage.cost:.6f}")
-    yield _words("found", tool.finds, (*answers.live, *answers.dead, *answers.not_dead))
+    if words := (*answers.live, *answers.dead, *answers.not_dead):
+        yield _words("found", tool.finds, words)
     if answers.dead:
         yield _words("dead", tool.dead, answers.dead)
     if answers.not_dead:
@@ -54,6 +55,13 @@ def _equal(question: str, said: object, truth: object) -> tuple[str, str, str, s
     if said is None:
         return question, SILENT, "", str(truth)
     return question, RIGHT if said == truth else WRONG, str(said), str(truth)
+
+
+def _tokens(said: Total | None, usage: Usage) -> tuple[str, str, str, str]:
+    """Compare tokens; a tool may tell thoughts apart from the output, if its total has them."""
+    truth = Total(usage.output, usage.total)
+    apart = Total(usage.output - usage.thought, usage.total)
+    return _equal("tokens", truth if said == apart else said, truth)
 
 
 def _words(

@@ -41,6 +41,28 @@ def summary(report: Report) -> str:
     return "\n".join(rows)
 
 
+def by_agent(report: Report) -> str:
+    """Right token counts of those a tool gave, by agent, for tools that read several agents."""
+    counts = [a for a in report.answers if a.question in ("tokens", "all")]
+    agents = list(dict.fromkeys(a.agent for a in counts))
+    tools = [
+        tool
+        for tool in report.tools
+        if len({a.agent for a in counts if a.tool == tool and a.verdict != SILENT}) > 1
+    ]
+    heads = ["tokens, by agent", *(f"{tool} {report.versions.get(tool, '')}" for tool in tools)]
+    rows = [_row(heads), "|" + " --- |" * len(heads)]
+    for agent in (*agents, "all"):
+        cells = [agent]
+        for tool in tools:
+            own = [a for a in counts if a.tool == tool and agent in ("all", a.agent)]
+            own = [a for a in own if a.verdict != SILENT]
+            right = sum(a.verdict == RIGHT for a in own)
+            cells.append(f"{right} of {len(own)}" if own else "-")
+        rows.append(_row(cells))
+    return "\n".join(rows)
+
+
 def _cell(answers: list[Answer]) -> str:
     """What a tool said about a case: what it got wrong, or that it is right."""
     if all(a.verdict == SILENT for a in answers):

@@ -14,6 +14,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+FIRST = ("claude", "codex", "grok")
+FURTHER = (
+    "cline",
+    "continue",
+    "copilot",
+    "droid",
+    "gemini",
+    "goose",
+    "hermes",
+    "kilo",
+    "kimi",
+    "opencode",
+    "pi",
+    "qwen",
+    "vibe",
+)
 AGENTS = (".claude", ".codex", ".grok")
 """Folders of the agents below a home; what a tool writes there is the tool's own."""
 
@@ -40,7 +56,7 @@ class Tool:
 
     name = ""
     version = ""
-    reads: Sequence[str] = ("claude", "codex", "grok")
+    reads: Sequence[str] = (*FIRST, *FURTHER)
     """Agents whose logs it reads."""
 
     def __init__(self, home: Path) -> None:

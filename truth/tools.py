@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from thence import __version__
-from truth.tool import Tool, Total, shown_in
+from truth.tool import FIRST, FURTHER, Tool, Total, shown_in
 
 PEERS = Path(__file__).resolve().parent.parent / ".venv" / "truth-peers"
 PYPI = {"agentsview": "0.46.1", "claude-code-log": "1.7.0", "claude-code-transcripts": "0.6"}
@@ -85,7 +85,8 @@ class Agentsview(_Peer):
     """agentsview, asked through its daemon."""
 
     name = "agentsview"
-    reads = ("claude", "codex", "grok")
+    reads = (*FIRST, *(name for name in FURTHER if name not in ("continue", "droid", "vibe")))
+    """Its sync fails on the logs of Vibe 3, and it knows no folder of the other two."""
     version = PYPI["agentsview"]
     program = PEERS / "bin" / "agentsview"
     _all = ("--include-one-shot", "--include-automated", "--include-children", "--json")
@@ -146,7 +147,19 @@ class Ccusage(_Peer):
     name = "ccusage"
     version = NPM["ccusage"]
     program = PEERS / "node_modules" / ".bin" / "ccusage"
-    reads = ("claude", "codex")
+    reads = (
+        "claude",
+        "codex",
+        "droid",
+        "gemini",
+        "goose",
+        "hermes",
+        "kilo",
+        "opencode",
+        "pi",
+        "qwen",
+    )
+    """Of Copilot it reads what an exporter wrote, of Kimi the client before Kimi Code."""
 
     def _ask(self) -> dict[str, object]:
         told = self.asked(self.program, "session", "--json", "--offline")

@@ -104,7 +104,7 @@ def home(env: Mapping[str, str] | None = None) -> Path:
         return Path(told).expanduser().absolute() if told else Path.home() / ".thence"
     except RuntimeError as error:
         raise BadConfig(
-            f"{HOME}: {'this home' if told else 'the home of this user'} cannot be found: {error}",
+            f"{HOME}: {'this folder' if told else 'your home folder'} cannot be found: {error}",
             hint=f"set {HOME} to the full path of a folder",
         ) from error
 
@@ -155,8 +155,8 @@ def persistence(env: Mapping[str, str] | None = None) -> bool:
     told = _told(OFF, env)
     if told.lower() not in _YES | _NO:
         raise BadConfig(
-            f"{OFF}: neither yes nor no: {told[:80]!r}",
-            hint="1, true, yes or on write nothing; 0, false, no, off or unset write sessions",
+            f"{OFF}: not a yes/no value: {told[:80]!r}",
+            hint="1, true, yes or on disable recording; 0, false, no, off or unset enable it",
         )
     # The second name belongs to others: what they do not take for a yes is none here either.
     return told.lower() not in _YES and _told(OFF_ELSEWHERE, env).lower() not in _YES
@@ -171,7 +171,7 @@ def history_retain_days(env: Mapping[str, str] | None = None) -> float | None:
     if not days:
         raise BadConfig(
             f"{RETAIN_DAYS}: 0 days would hide every prompt",
-            hint=f"unset it to see all prompts; {OFF}=1 keeps none",
+            hint=f"unset it to see all prompts; {OFF}=1 records none",
         )
     return days
 
@@ -250,7 +250,7 @@ def _check_caps(path: Path, values: Mapping[str, Value]) -> None:
     if soft > hard:
         raise BadConfig(
             f"{path}: {prefix}soft_cap_bytes is {soft}, above {prefix}hard_cap_bytes, {hard}",
-            hint="lower the soft cap, or raise the hard one",
+            hint="lower the soft limit, or raise the hard limit",
         )
 
 
@@ -287,7 +287,7 @@ class _Reader:
 
                 near = difflib.get_close_matches(name, _KNOWN, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_KNOWN)}"
-                raise BadConfig(f"{self._path}: {name}: nobody knows this setting", hint=hint)
+                raise BadConfig(f"{self._path}: {name}: unknown setting", hint=hint)
             check, _ = _KNOWN[name]
             try:
                 out[name] = check(value)
@@ -368,7 +368,7 @@ def _cadence(value: object) -> str:
 def _text(value: object) -> str:
     if isinstance(value, str) and value.strip():
         return value
-    raise ValueError(f"not a text: {value!r}", "write it in quotes")
+    raise ValueError(f"not a string: {value!r}", "write it in quotes")
 
 
 def _address(value: object) -> str:
@@ -387,7 +387,7 @@ def _objects(value: object) -> str:
 def _texts(value: object) -> list[str]:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return value
-    raise ValueError(f"not a list of texts: {value!r}", 'write ["one", "two"]')
+    raise ValueError(f"not a list of strings: {value!r}", 'write ["one", "two"]')
 
 
 def _names(value: object) -> dict[str, str]:
@@ -413,7 +413,7 @@ def _tasks(value: object) -> list[dict[str, str]]:
             raise ValueError(f"a pattern has no {', '.join(sorted(odd))}", hint)
         for key, told in task.items():
             if not isinstance(told, str):
-                raise ValueError(f"{key} of {task!r} is not a text", hint)  # noqa: TRY004
+                raise ValueError(f"{key} of {task!r} is not a string", hint)  # noqa: TRY004
         try:
             re.compile(task["pattern"]).sub(task.get("ref", ""), "")
         except re.error as error:

@@ -61,7 +61,7 @@ class DiskFull(NotAppendable):
         """Say what cannot be written."""
         super().__init__(
             f"the disk is full: {what}",
-            hint="free some space, then try again; nothing that was kept is lost",
+            hint="free some space, then try again; stored data is safe",
         )
 
 

@@ -115,7 +115,7 @@ def test_web_searches_are_counted_where_they_are_told(tmp_path: Path) -> None:
 
     assert 5 == session.spent.live.web_searches
     assert (15, 1) == (session.spent.own, session.spent.responses)
-    assert ["the request of a web search is in no log"] == [n.detail for n in session.unbilled]
+    assert ["the web search request is not in the log"] == [n.detail for n in session.unbilled]
     assert [1500] == [e.took_ms for e in session.events if e.kind == "tool_result"]
 
 

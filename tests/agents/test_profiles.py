@@ -132,6 +132,9 @@ def test_all_records_of_real_clients_are_known(name: str) -> None:
     sources = {
         source.path: source for path in folder.rglob("*.jsonl") if (source := reader.at(path))
     }
+    for home in folder.glob("*/home"):
+        for root in reader.roots(home, {}):
+            sources |= {source.path: source for source in reader.find(root)}
     unknown = {
         type_
         for source in sources.values()

@@ -149,7 +149,7 @@ def test_a_file_that_is_nobodys_is_told_with_whose_are_read(tmp_path: Path, data
     path.write_bytes(data)
     error = raised(path)
 
-    assert (NotReadable, f"no agent's session: {path}") == (type(error), error.message)
+    assert (NotReadable, f"not a session of a known agent: {path}") == (type(error), error.message)
     assert all(name in (error.hint or "") for name in adapters())
 
 
@@ -160,7 +160,7 @@ def test_a_link_is_told_with_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(target)
     error = raised(tmp_path / "link")
 
-    assert error.message.startswith("a link, and links are not followed")
+    assert error.message.startswith("symbolic links are not followed")
     assert f"name {target.resolve()}" == error.hint
 
 
@@ -181,7 +181,7 @@ def test_a_pipe_is_told_and_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_folder_of_many_sessions_is_told(tmp_path: Path) -> None:
     """Which of them is meant has to be said."""
-    assert f"no session in itself: the folder {tmp_path}" == raised(tmp_path).message
+    assert f"a folder is not a session: {tmp_path}" == raised(tmp_path).message
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "file/below"])
@@ -197,7 +197,7 @@ def test_a_file_of_somebody_else_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     path = put(tmp_path, "a")
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    assert f"not yours to read: {path}" == raised(path).message
+    assert f"permission denied: {path}" == raised(path).message
 
 
 def test_every_error_has_a_hint(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.cli import completion, scheduling, wiring
-from thence.cli.hook import NotAnswered
+from thence.cli.changes import NotAnswered
 from thence.cli.hooking import Refused
 from thence.cli.madeup import Homes, made_id
 from thence.errors import NotReadable
@@ -48,7 +48,7 @@ def test_exec_tells_how_the_command_died_and_sweeps_all_the_same(machine: Homes,
     result = run("exec", "--", sys.executable, "-c", "raise SystemExit(7)")
 
     assert 7 == result.return_value
-    assert "note: not swept" in result.stderr
+    assert "note: not imported" in result.stderr
     (machine.thence / "config.toml").unlink()
     with pytest.raises(NotReadable, match="cannot run"):
         run("exec", "--", str(machine.work / "nothing"))
@@ -117,7 +117,7 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
 
     assert "+OnCalendar=weekly" in shown
     assert f'Environment="THENCE_HOME={tools}/home with 100%% room"' in service
-    assert f'ExecStart="{sys.executable}" "-E"' in service
+    assert f'ExecStart="{tools}/home with 100%% room/bin/thence" "sweep"' in service
     assert "already" in run("schedule", "install", "--yes", "--every", "weekly").stdout
     assert ["systemd"] == [
         one["by"] for one in json.loads(run("schedule", "status", "--json").stdout)
@@ -132,7 +132,7 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
     assert [] == list(units.iterdir())
     assert "--user enable --now thence-sweep.timer" in told
     assert ["--user disable --now thence-sweep.timer", "--user daemon-reload"] == told[-2:]
-    assert "no sweep is scheduled" in run("schedule", "status").stdout
+    assert "no import is scheduled" in run("schedule", "status").stdout
 
 
 @pytest.mark.parametrize("before", ["", "# mine\n0 4 * * * backup\n", "0 4 * * * no-newline"])
@@ -176,7 +176,7 @@ def test_uninstall_takes_out_all_that_was_installed(tools: Path, run: Run) -> No
     run("schedule", "install", "--yes")
     shown = run("uninstall", "-n").stdout
 
-    assert "would be gone" in shown
+    assert "would be removed" in shown
     assert before != {name: (tools / name).read_bytes() for name in kept}
 
     run("uninstall", "--yes")
@@ -189,7 +189,7 @@ def test_uninstall_takes_out_all_that_was_installed(tools: Path, run: Run) -> No
 
     assert before == left
     assert (Path(os.environ["THENCE_HOME"]) / "queue").is_dir()
-    assert "none were there" in run("uninstall", "--yes").stdout
+    assert "none were installed" in run("uninstall", "--yes").stdout
 
 
 # -- completion -----------------------------------------------------------------------------

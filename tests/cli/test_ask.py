@@ -69,4 +69,4 @@ def test_nothing_found_is_said(desk: Desk) -> None:
     """And is no error."""
     ran = desk.run("ask", "xylophone quartet")
 
-    assert (0, ["nothing found"]) == (ran.code, ran.lines)
+    assert (0, ["no matches"]) == (ran.code, ran.lines)

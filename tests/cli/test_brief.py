@@ -99,7 +99,7 @@ def test_a_brief_keeps_to_its_length(desk: Desk, project: Path) -> None:
     text = desk.run("brief", str(project), "--tokens", "150").out
 
     assert len(text) <= 150 * 4 + 1
-    assert "more lines left out" in text
+    assert "more lines omitted" in text
 
 
 def test_a_hook_gets_the_brief_as_additional_context(

@@ -70,7 +70,7 @@ def test_two_stores_of_one_folder_are_copied_and_live_apart(
     looked = desk.run("doctor", "--deep", "--json")
 
     assert (0, "") == (copied.code, copied.err), copied
-    assert "both sides are the same, session by session" in copied.out
+    assert "both stores are identical, compared session by session" in copied.out
     assert (0, 2) == (again.code, again.json["unchanged"])
     assert (0, 10) == (forgotten.code, gone.code)
     assert (0, "") == (shown.code, shown.err)
@@ -85,7 +85,7 @@ def test_store_is_not_copied_into_itself(desk: Desk) -> None:
     ran = desk.run("copy", f"sqlite:{path}", f"{path.parent}/../memory/thence.db")
 
     assert 2 == ran.code
-    assert "into itself" in ran.err
+    assert "the same store" in ran.err
 
 
 def test_sweep_waits_for_an_older_program_in_the_folder(desk: Desk) -> None:

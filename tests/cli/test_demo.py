@@ -73,7 +73,7 @@ def test_it_says_what_to_type(elsewhere: Path, run: Run, tmp_path: Path) -> None
     """Where it is, what to look at, how to be rid of it."""
     text = run("demo", "--dir", str(tmp_path / "demo")).stdout
 
-    assert text.startswith(f"made-up sessions of every agent, in {tmp_path}/demo\n")
+    assert text.startswith(f"sample sessions of every agent, in {tmp_path}/demo\n")
     assert f"{tmp_path}/demo/thence ls --tree" in text
     assert f"rm -r {tmp_path}/demo" in text
 
@@ -92,8 +92,8 @@ def test_what_the_agents_wrote_is_swept_first(machine: madeup.Homes, run: Run) -
     shutil.rmtree(store)
     text = run("demo", "--if-empty").stdout
 
-    assert text.startswith("Nothing kept yet.")
-    assert text.index("thence sweep") < text.index("kept 13 sessions") < text.index("this week")
+    assert text.startswith("No sessions stored yet.")
+    assert text.index("thence sweep") < text.index("imported 13 sessions") < text.index("this week")
 
 
 def test_a_sweep_that_is_refused_keeps_nobody_from_looking(machine: madeup.Homes, run: Run) -> None:
@@ -102,7 +102,7 @@ def test_a_sweep_that_is_refused_keeps_nobody_from_looking(machine: madeup.Homes
         done = run("demo", "--if-empty")
 
     assert "this week" in done.stdout
-    assert "note: not swept" in done.stderr
+    assert "note: not imported" in done.stderr
 
 
 @pytest.mark.few(2)

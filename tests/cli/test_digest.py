@@ -1,4 +1,4 @@
-"""`thence digest`, `signals`, `patterns`, `todos`: what is kept for good, read back."""
+"""`thence digest`, `signals`, `patterns`, `todos`: what is pinned, read back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_account_of_a_session(desk: Desk) -> None:
 
     assert "Hourly windows lose an hour when the clock changes" == ran.lines[0]
     assert ran.lines[1].startswith("7f3a91c2 · claude · claude-sonnet-4-5 · tidepool fix/dst-gap")
-    assert {"outcome", "took", "asked", "answered", "files", "left"} <= named
+    assert {"outcome", "took", "asked", "answered", "files", "to-dos"} <= named
     assert "windows.py  1 edit, 1 read" in ran.out
     assert "Fix alerts.py too" in ran.out
     assert 80 >= max(map(columns, ran.lines))
@@ -49,7 +49,7 @@ def test_digest_outlives_its_session(desk: Desk) -> None:
         store.remove([f"claude:{WINDOWS}"], why={})
     (desk.claude / "projects" / "-home-dev-project" / f"{WINDOWS}.jsonl").unlink()
 
-    assert "raw events evicted" in desk.run("digest", "7f3a").out
+    assert "transcript removed" in desk.run("digest", "7f3a").out
     tree = desk.run("tree", "7f3a")
     assert 1 == tree.code
     assert "thence digest 7f3a91c2" in tree.err
@@ -74,7 +74,7 @@ def test_signals_are_listed_by_weight(desk: Desk) -> None:
     assert ran.lines[0].startswith(f"{len(told)} signal")
     assert "7f3a91c2" in ran.out
     assert {kind} == {one["kind"] for one in desk.run("signals", "--kind", kind, "--json").json}
-    assert ["no signals: nothing that stands out"] == desk.run("signals", "a41e").lines
+    assert ["no signals found"] == desk.run("signals", "a41e").lines
     assert TITLE[:40] not in ran.out
     assert TITLE[:40] in desk.run("signals", columns=120).out
 
@@ -84,10 +84,10 @@ def test_open_promises_of_all_sessions(desk: Desk) -> None:
     ran = desk.run("todos")
     told = desk.run("todos", "--json").json
 
-    assert "1 open promise in 1 session" == ran.lines[0]
+    assert "1 open to-do in 1 session" == ran.lines[0]
     assert ran.lines[2].startswith("  ○ Fix alerts.py too")
     assert ["Fix alerts.py too"] == [one["text"] for one in told]
-    assert ["nothing was left open"] == desk.run("todos", "--project", "lumen").lines
+    assert ["no open to-dos"] == desk.run("todos", "--project", "lumen").lines
 
 
 def test_patterns_need_several_sessions(desk: Desk) -> None:
@@ -105,7 +105,7 @@ def test_patterns_need_several_sessions(desk: Desk) -> None:
     error = next(one for one in found if one["kind"] == "recurring_error")
 
     assert 2 == error["sessions"]
-    assert "the same error again" in ran.lines
+    assert "recurring errors" in ran.lines
     assert "ab100000, ab000000" in ran.out or "ab000000, ab100000" in ran.out
     assert (
         [] == desk.run("patterns", "--project", "tidepool", "--kind", "flaky_test", "--json").json

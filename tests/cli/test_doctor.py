@@ -63,7 +63,7 @@ def test_sources_stand_under_one_another(looked_at: Homes, run: Run) -> None:
     usual = run("doctor").stdout.splitlines()[2:6]
     wide = run("doctor", COLUMNS="120").stdout.splitlines()[2:6]
 
-    assert 1 == len({line.index("all kept or listed") for line in usual})
+    assert 1 == len({line.index("everything is stored") for line in usual})
     assert not any(line.endswith("…") for line in usual)
     assert ["~/.claude", "~/.codex", "~/.grok", "~/.thence"] == [line.split()[-1] for line in wide]
 
@@ -113,7 +113,7 @@ def test_a_lost_or_damaged_pack_is_found(machine: Homes, run: Run) -> None:
     pack.unlink()
     code, found = examined(run)
 
-    assert (1, True) == (code, "its pack is gone" in worst(found, "packs"))
+    assert (1, True) == (code, "its pack is missing" in worst(found, "packs"))
 
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]], ids=["gone", "damaged"])
@@ -130,7 +130,7 @@ def test_what_a_broken_pack_held_is_read_again(machine: Homes, run: Run, deep: l
     assert "thence doctor --mend" == broken["fix"]
     assert [session.session_uid] == json.loads(told.stdout)["mended"]
     assert 0 == examined(run, "--deep")[0]
-    assert run("doctor", "--mend").stdout.startswith("read 0 sessions again")
+    assert run("doctor", "--mend").stdout.startswith("restored 0 sessions")
 
 
 def test_a_broken_pack_without_a_source_can_only_be_let_go_of(machine: Homes, run: Run) -> None:
@@ -185,7 +185,7 @@ def test_modes_that_let_others_read_are_found(machine: Homes, run: Run) -> None:
     assert 3 == code
     assert "chmod -R go= ~/.thence/config.toml" == modes["fix"]
     assert [{"path": str(config), "mode": "0644"}] == modes["modes"]
-    assert "1 thing to look at, nothing is lost" == run("doctor").stdout.splitlines()[0]
+    assert "1 warning; nothing is lost" == run("doctor").stdout.splitlines()[0]
 
 
 def test_caps_and_losses_are_told(machine: Homes, run: Run) -> None:
@@ -200,7 +200,7 @@ def test_caps_and_losses_are_told(machine: Homes, run: Run) -> None:
 
     assert 3 == code
     assert "transcripts" in worst(found, "caps")
-    assert "1 session evicted before a digest covered them" in worst(found, "losses")
+    assert "1 session removed before they were analysed" in worst(found, "losses")
 
 
 def test_an_event_of_the_future_doubts_the_clock(machine: Homes, run: Run) -> None:
@@ -215,7 +215,7 @@ def test_an_event_of_the_future_doubts_the_clock(machine: Homes, run: Run) -> No
     code, found = examined(run)
 
     assert 3 == code
-    assert f"an event of {IMPORT[:8]} is in the future" in worst(found, "clock")
+    assert f"an event of {IMPORT[:8]} lies in the future" in worst(found, "clock")
 
 
 def test_a_hook_that_fell_silent_is_found(machine: Homes, run: Run) -> None:
@@ -231,7 +231,7 @@ def test_a_hook_that_fell_silent_is_found(machine: Homes, run: Run) -> None:
     code, found = examined(run)
 
     assert 3 == code
-    assert "sessions went on" in worst(found, "hooks")
+    assert "sessions grew" in worst(found, "hooks")
 
 
 @pytest.mark.parametrize(
@@ -258,14 +258,14 @@ def test_bad_settings_and_no_store_are_findings_too(
         monkeypatch.setenv(name, str(tmp_path / "none"))
     code, found = examined(run)
 
-    assert (0, "nothing is kept yet") == (code, worst(found, "store"))
+    assert (0, "no sessions stored yet") == (code, worst(found, "store"))
 
     (tmp_path / "none").mkdir(mode=0o700)
     (tmp_path / "none/config.toml").write_text("bad = 1\n")
     code, found = examined(run)
 
     assert 1 == code
-    assert "nobody knows this setting" in worst(found, "setup")
+    assert "unknown setting" in worst(found, "setup")
 
 
 def test_agents_are_listed_with_their_versions_and_what_is_known_of_them(
@@ -283,5 +283,5 @@ def test_agents_are_listed_with_their_versions_and_what_is_known_of_them(
     assert ["0.130.0"] == agents["codex"]["versions"]
     assert {"zorp": 1} == agents["claude"]["not_understood"]
     assert {f"claude:{IMPORT}": 1} == agents["claude"]["not_understood_by_session"]
-    assert "1 record not understood: zorp" in worst(found, "agents")
-    assert "records not understood: 1, kept as they are: zorp 1" in run("show", str(path)).stdout
+    assert "1 record of unknown type: zorp" in worst(found, "agents")
+    assert "records of unknown type: 1, stored unchanged: zorp 1" in run("show", str(path)).stdout

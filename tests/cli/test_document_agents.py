@@ -126,7 +126,7 @@ def test_what_the_client_took_back_is_still_shown(home: Path, agent: str) -> Non
     states = [event["state"] for event in shown["events"] if event["summary"] == "Try this"]
     assert ["dead"] == states
     assert uid in {hit["session_uid"] for hit in found["hits"]}
-    assert "gone: Try this" in thence(home, "show", uid)
+    assert "deleted: Try this" in thence(home, "show", uid)
 
 
 def test_what_was_said_is_found(home: Path) -> None:

@@ -94,12 +94,12 @@ def test_what_a_full_disk_refused_is_a_failure_and_no_mistake_of_the_user(
     for path in refused:
         path.mkdir()
     for arguments in (["ls"], ["search", "clock"], ["sweep"]):
-        is_told(desk.run(*arguments), 1, "cannot open the store", "disk full")
+        is_told(desk.run(*arguments), 1, "cannot open the store", "free space")
     for path in refused:
         path.rmdir()
     store.write_bytes(b"no database, for sure" * 100)
 
-    is_told(desk.run("ls"), 2, "cannot open the store", "an SQLite file")
+    is_told(desk.run("ls"), 2, "cannot open the store", "check the file")
 
 
 def test_a_store_that_is_locked_is_busy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,17 +146,23 @@ def test_ids_are_cut_and_must_mean_one(desk: Desk, command: str) -> None:
     desk.write_claude(*(alerts(name) for name in twins))
     desk.sweep()
 
-    is_told(desk.run(command, "nobody"), 10, "no session begins with", "thence ls")
-    is_told(desk.run(command, "7f3a"), 10, "several sessions", "7f3a91c2 (lumen)", "more of the id")
+    is_told(desk.run(command, "nobody"), 10, "no session id starts with", "thence ls")
+    is_told(
+        desk.run(command, "7f3a"),
+        10,
+        "is ambiguous",
+        "7f3a91c2 (lumen)",
+        "more characters of the id",
+    )
     assert 0 == desk.run(command, ALERTS[:6]).code
 
 
 def test_an_id_that_was_mistyped_is_guessed(desk: Desk) -> None:
     """The hint names the session that begins most like it; what is like none leads to the list."""
     for wanted in (f"{ALERTS[:6]}x", f"claude:{ALERTS[:6]}x", f"{ALERTS[:-1]}x"):
-        is_told(desk.run("show", wanted), 10, "no session begins", f"near: {ALERTS[:8]}  Alerts")
+        is_told(desk.run("show", wanted), 10, "no session id starts", f"near: {ALERTS[:8]}  Alerts")
     for wanted in ("zz", f"{ALERTS[:1]}z", "claude:zzzz", "zzzz" * 30):
-        is_told(desk.run("show", wanted), 10, "no session begins", "thence ls")
+        is_told(desk.run("show", wanted), 10, "no session id starts", "thence ls")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -176,7 +182,7 @@ def test_without_a_store_an_id_leads_to_the_sweep(
     """A new user is told what to do first, not that there is no such file."""
     desk = Desk(tmp_path, monkeypatch)
 
-    is_told(desk.run("show", "7f3a"), 10, "nothing is kept yet", "thence sweep")
+    is_told(desk.run("show", "7f3a"), 10, "no sessions stored yet", "thence sweep")
 
 
 def test_an_evicted_files_counts_are_not_there(desk: Desk) -> None:
@@ -185,7 +191,7 @@ def test_an_evicted_files_counts_are_not_there(desk: Desk) -> None:
         path.unlink()
     desk.sweep()
 
-    is_told(desk.run("inspect", "7f3a"), 1, "no longer there", "thence show 7f3a")
+    is_told(desk.run("inspect", "7f3a"), 1, "is gone", "thence show 7f3a")
 
 
 def test_programs_get_errors_as_objects(desk: Desk) -> None:

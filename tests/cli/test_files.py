@@ -55,7 +55,7 @@ def test_screen(desk: Desk) -> None:
 
 def test_other_files_and_other_sessions_are_not_told(desk: Desk) -> None:
     """A name that ends alike is another file."""
-    assert ["no kept session touched dows.py"] == desk.run("files", "dows.py").lines
+    assert ["no stored session touched dows.py"] == desk.run("files", "dows.py").lines
     assert [] == desk.run("files", "windows.py", "--agent", "codex", "--json").json
     assert [] == desk.run("files", "windows.py", "--since", "1h", "--json").json
 
@@ -154,7 +154,7 @@ def test_history_is_searched(desk: Desk, options: list[str], expected: list[str]
 
 
 def test_history_screen(desk: Desk) -> None:
-    """One line each; nothing found is no error."""
+    """One line each; no matches is no error."""
     ran = desk.run("history")
 
     assert ["›", "3", "h", "claude", "tidepool", "Cut"] == ran.lines[0].split()[:6]

@@ -103,10 +103,10 @@ def test_the_words_say_what_became_of_it_and_how_to_go_on(desk: Desk) -> None:
     ran = desk.run("handoff", str(path), "--to", "codex", columns=120)
 
     assert 0 == ran.code, ran.err
-    assert "handed to codex" in ran.lines[0]
+    assert "copied to codex" in ran.lines[0]
     assert any("Bash → exec_command 1" in line for line in ran.lines)
-    assert any("calls told in words: Read 1, Edit 1" in line for line in ran.lines)
-    assert any("not handed over: permissions" in line for line in ran.lines)
+    assert any("calls as text: Read 1, Edit 1" in line for line in ran.lines)
+    assert any("not copied: permissions" in line for line in ran.lines)
     assert "codex resume" in ran.lines[-1]
 
 

@@ -38,7 +38,7 @@ def test_first_screen_says_what_it_found_and_would_do(desk: Desk) -> None:
     ran = desk.run()
 
     assert 0 == ran.code
-    assert "Nothing kept yet. Found on this machine:" == ran.lines[0]
+    assert "No sessions stored yet. Found here:" == ran.lines[0]
     assert ["claude", "1", "session"] == ran.lines[2].split()[:3]
     assert "~/.claude" in ran.lines[2]
     assert "Nothing leaves this machine." in ran.out
@@ -61,7 +61,7 @@ def test_first_screen_of_a_machine_without_agents(
     """There is still something to try."""
     ran = Desk(tmp_path, monkeypatch).run()
 
-    assert "Nothing kept yet." == ran.lines[0]
+    assert "No sessions stored yet." == ran.lines[0]
     assert "thence show --sample" in ran.out
     assert "not found (looked in ~/.grok)" in ran.out
 
@@ -77,7 +77,7 @@ def test_hooks_say_when_they_were_last_heard(desk: Desk) -> None:
         os.utime(path, (time.time() - 60 * ago, time.time() - 60 * ago))
     told = desk.run("--json").json["hooks_heard"]
 
-    assert "hooks  heard of claude 2 min ago, codex 41 min ago" in desk.run().lines
+    assert "hooks  active: claude 2 min ago, codex 41 min ago" in desk.run().lines
     assert ["claude", "codex"] == [*told]
     assert QUEUE == nudges.FOLDER
     assert HEARD == nudges.HEARD
@@ -90,7 +90,7 @@ def test_quiet_day(desk: Desk) -> None:
     body = ran.out.partition("\n")[2]
     claude = next(line for line in ran.lines if line.startswith("    claude"))
 
-    assert ran.lines[0].startswith("Nothing waits for you ")
+    assert ran.lines[0].startswith("Nothing needs you ")
     assert "running" not in body
     assert "at risk" not in body
     assert ["1", "$0.37"] == claude.split()[3:5]  # of the week: today may have just begun
@@ -109,7 +109,7 @@ def test_what_waits_and_runs_comes_first(desk: Desk) -> None:
     runs(desk, ALERTS)
     ran = desk.run()
 
-    assert ran.lines[0].startswith("1 session waits for you ")
+    assert ran.lines[0].startswith("1 session needs you ")
     assert ran.lines[2].startswith("  ◆ 7f3a91c2  claude  tidepool  permission prompt: Hourly")
     assert ran.lines[2].endswith(" now")
     assert "running" == ran.lines[4]
@@ -124,12 +124,14 @@ def test_at_risk_is_shown_with_the_days_that_are_left(desk: Desk) -> None:
         name = f"2b90f4d{number}-0000-4000-8000-000000000009"
         desk.write_claude(alerts(name), ago=timedelta(days=24 + number))
     ran = desk.run()
-    at = ran.lines.index("at risk: Claude Code deletes these, thence has not kept them yet")
+    at = ran.lines.index(
+        "at risk: Claude Code deletes these soon, and thence has not stored them yet"
+    )
 
     assert ran.lines[at + 1].startswith("  ▲ 2b90f4d3  claude")
     assert ran.lines[at + 1].endswith("in 2 d")
     assert "    and 2 more within a week" == ran.lines[at + 3]
-    assert "  thence sweep           keep the 4 at risk, about 1 s" in ran.lines
+    assert "  thence sweep           store the 4 at risk, about 1 s" in ran.lines
 
 
 def test_wide_screen_has_more(desk: Desk) -> None:

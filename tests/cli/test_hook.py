@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -17,10 +16,12 @@ from click.testing import CliRunner, Result
 from tests.agents.transcripts import Script, write
 from thence.agents.claude.profile import EVENTS
 from thence.cli import thence
-from thence.cli.hooking import MARK
+from thence.cli.launcher import NUDGE
 from thence.config import settings
 from thence.memory import nudges
 
+MARK = f"bin/thence {NUDGE} "
+"""What a command of ours is known by."""
 NINE = {
     *("SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
     *("Stop", "SubagentStop", "PreCompact", "Notification"),
@@ -55,7 +56,11 @@ def run(*arguments: str) -> Result:
 
 def tree(folder: Path) -> dict[str, bytes]:
     """Every file of a folder."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    files = (
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.parent.name != "bin"  # the launcher stays
+    )
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -224,7 +229,7 @@ def test_a_notify_of_the_users_own_runs_whether_our_python_is_there_or_not(
     path.write_text(f'notify = ["{bell}", "loud \\"x\\""]\n')
     run("install", "codex", "--yes")
     if is_gone:
-        path.write_text(path.read_text().replace(sys.executable, "/gone/python"))
+        path.write_text(path.read_text().replace(str(home / ".thence/bin"), "/gone/bin"))
     said = json.dumps({"type": "agent-turn-complete", "thread-id": "t-1", "text": "it's $HOME"})
     command = [*tomllib.loads(path.read_text())["notify"], said]
     done = subprocess.run(command, check=False, capture_output=True)
@@ -241,7 +246,7 @@ def test_an_agent_hears_nothing_of_a_python_that_is_gone(home: Path, agent: str)
     run("install", agent, "--yes")
     path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
     line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
-    gone = line.replace(sys.executable, "/gone/python")
+    gone = line.replace(str(home / ".thence/bin"), "/gone/bin")
     done = subprocess.run(["sh", "-c", gone], input=b"{}", check=False, capture_output=True)
 
     assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
@@ -353,19 +358,21 @@ def test_status_tells_what_is_wrong(home: Path) -> None:
     run("install", "claude", "--yes")
     whole = path.read_text()
 
-    assert "✓ claude  installed, not heard yet" in run("status").output
+    assert "✓ claude  installed, no report yet" in run("status").output
 
-    path.write_text(whole.replace(shlex.quote(sys.executable), "/gone/python"))
+    path.write_text(whole.replace(str(home / ".thence/bin"), "/gone/bin"))
 
-    assert "▲ claude  installed for another place" in run("status").output
+    assert (
+        "▲ claude  the hook starts a program that is gone: /gone/bin/thence" in run("status").output
+    )
 
     path.write_text(whole.replace('"SessionEnd"', '"Other"'))
 
-    assert "▲ claude  installed in part" in run("status").output
+    assert "▲ claude  partly installed" in run("status").output
 
     path.write_text(json.dumps(json.loads(whole) | {"disableAllHooks": True}))
 
-    assert "▲ claude  installed, but the agent" in run("status").output
+    assert "▲ claude  installed, but hooks are disabled" in run("status").output
 
 
 def test_installing_again_mends_a_hook_of_another_python(home: Path) -> None:
@@ -373,10 +380,10 @@ def test_installing_again_mends_a_hook_of_another_python(home: Path) -> None:
     path = home / ".claude/settings.json"
     path.write_bytes(SETTINGS)
     run("install", "claude", "--yes")
-    path.write_text(path.read_text().replace(sys.executable, "/gone/python"))
+    path.write_text(path.read_text().replace(str(home / ".thence/bin"), "/gone/bin"))
     run("install", "claude", "--yes")
 
-    assert "/gone/python" not in path.read_text()
+    assert "/gone" not in path.read_text()
     assert len(EVENTS) == path.read_text().count(MARK)
 
     run("uninstall", "claude", "--yes")
@@ -404,7 +411,7 @@ def test_a_session_is_stored_without_any_sweep_by_hand(home: Path) -> None:
     listed = CliRunner().invoke(thence, ["ls", "--json"], catch_exceptions=False)
 
     assert [SESSION] == [row["native_session_id"] for row in json.loads(listed.stdout)]
-    assert "✓ claude  installed, last heard just now" in run("status", "claude").output
+    assert "✓ claude  installed, last report just now" in run("status", "claude").output
 
 
 def test_install_says_that_hooks_start_sweeps(home: Path) -> None:
@@ -413,7 +420,7 @@ def test_install_says_that_hooks_start_sweeps(home: Path) -> None:
 
     assert f"+++ {home}/.thence/config.toml" in shown
     assert '+cadence = "on-hook"' in shown
-    assert "sessions are stored a few seconds after" in shown
+    assert "new activity is imported a few seconds after" in shown
 
 
 def test_a_cadence_that_was_chosen_stays_and_the_missing_line_is_named(home: Path) -> None:
@@ -486,8 +493,8 @@ def test_status_and_doctor_say_what_was_heard_and_not_stored(home: Path) -> None
     doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
 
     assert "▲ claude" in run("status", "claude").output
-    assert "heard 3, stored 0" in run("status", "claude").output
-    assert "heard 3, stored 0" in doctor.output
+    assert "reported 3, imported 0" in run("status", "claude").output
+    assert "reported 3, imported 0" in doctor.output
     assert "thence hook install claude" in doctor.output
 
 
@@ -500,5 +507,5 @@ def test_a_sweep_that_never_came_is_said(home: Path) -> None:
     os.utime(nudge, (1, 1))
     doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
 
-    assert "heard 1, stored 0: the sweep is late" in run("status", "grok").output
+    assert "reported 1, imported 0: the import is late" in run("status", "grok").output
     assert "thence sweep" in doctor.output

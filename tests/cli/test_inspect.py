@@ -203,7 +203,9 @@ def test_session_too_large_is_counted_and_not_put_together(
     told = inspected(session)
 
     assert (30, [], [], None) == (told["lines"], told["live"], told["dead"], told["states"])
-    assert ["too large to tell live and dead"] == [notice.what for notice in told["notices"]]
+    assert ["too large to tell active and discarded branches apart"] == [
+        notice.what for notice in told["notices"]
+    ]
     assert SAMPLE_SESSION == told["session_id"]
 
 

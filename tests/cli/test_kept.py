@@ -59,7 +59,7 @@ def test_a_broken_pack_costs_only_its_texts(desk: Desk) -> None:
     both.append(desk.run("show", "7f3a", "--as", "events", "--json").json["events"])
 
     assert 3 == ran.code
-    assert "its text is lost" in ran.out
+    assert "its text is unavailable" in ran.out
     assert "text lost: thence doctor --deep --mend" in ran.out
     told = [[one["event_id"] for one in some if not one.get("derived_from")] for some in both]
     assert told[0] == told[1] != []
@@ -109,7 +109,7 @@ def test_without_a_store_a_name_is_a_path(tmp_path: Path, monkeypatch: pytest.Mo
     ran = Desk(tmp_path, monkeypatch).run("show", "7f3a")
 
     assert 10 == ran.code
-    assert "nothing is kept yet" in ran.err
+    assert "no sessions stored yet" in ran.err
 
 
 # -- what a session continues ---------------------------------------------------------------

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from tests.cli.conftest import Run
 from thence.cli import forget, thence, wiring
+from thence.cli.changes import NotAnswered
 from thence.cli.evict import NotEvicted
-from thence.cli.hook import NotAnswered
 from thence.cli.madeup import Homes, made_id
 from thence.errors import NotReadable, SessionNotFound
 from thence.journal import Journal
@@ -63,13 +63,13 @@ def test_the_plan_has_a_reason_for_each_and_changes_nothing(machine: Homes, run:
     told = json.loads(run("gc", "--dry-run", "--json").stdout)
 
     assert {"evict"} == {item["action"] for item in told["items"]}
-    assert all("over the soft cap" in item["reason"] for item in told["items"])
+    assert all("over the soft limit" in item["reason"] for item in told["items"])
     assert told["usage_after"] < told["usage_before"]
     assert all(one.session.evicted_at is None for one in rows())
 
     text = run("gc", "-n").stdout
 
-    assert text.startswith("would let go of")
+    assert text.startswith("would remove")
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
@@ -126,7 +126,7 @@ def test_kept_is_kept_until_it_is_taken_back(machine: Homes, run: Run) -> None:
     run("sweep")
 
     assert row(IMPORT).pinned
-    with pytest.raises(NotEvicted, match="kept for good"):
+    with pytest.raises(NotEvicted, match="is pinned"):
         run("evict", IMPORT, "--yes")
 
     run("keep", IMPORT, "--off")
@@ -148,7 +148,7 @@ def test_evicting_leaves_the_digest(machine: Homes, run: Run) -> None:
             for one in store.kept("digests", Filter(uids=(f"claude:{IMPORT}",)))
         ]
         assert store.held(f"claude:{IMPORT}") is None
-    assert "evicted already" in run("evict", IMPORT, "--yes").stdout
+    assert "already removed" in run("evict", IMPORT, "--yes").stdout
 
 
 def test_evicting_asks(machine: Homes, run: Run) -> None:
@@ -193,7 +193,7 @@ def test_others_files_are_left_alone_and_named(machine: Homes, run: Run) -> None
 
     assert before == path.read_bytes()
     assert f"rm ~/{path.relative_to(machine.work.parent)}"[:60] in text
-    assert "forgotten; looked through" in text
+    assert "deleted; checked" in text
 
 
 def test_a_session_of_our_own_goes_with_its_files_and_prompts(machine: Homes, run: Run) -> None:

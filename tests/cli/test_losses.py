@@ -62,8 +62,8 @@ def test_the_first_removal_by_age_is_announced_for_seven_days(aged: Desk) -> Non
     first = aged.run("sweep")
     start = f"{datetime.now(UTC) + timedelta(days=7):%Y-%m-%d}"
 
-    assert f"1 transcript will be removed for their age from {start} on" in first.out
-    assert f"The first ones go by their age from {start} on" in aged.run().out
+    assert f"1 transcript will be removed because of their age from {start} on" in first.out
+    assert f"The oldest transcripts are removed from {start} on" in aged.run().out
     assert None is aged.run("ls", "--json").json[0]["evicted_at"]
 
     notice = aged.home / "notes" / "removal-by-age"
@@ -105,7 +105,7 @@ def test_a_soft_cap_above_the_hard_one_is_refused(desk: Desk) -> None:
 
     assert 2 == ran.code
     assert "soft_cap_bytes is 8589934592, above" in ran.err
-    assert "raise the hard one" in ran.err
+    assert "raise the hard limit" in ran.err
 
 
 # -- losses ---------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ def test_a_loss_is_told_whatever_else_the_sweep_found(desk: Desk, *, with_source
     said = " ".join(ran.out.split())
 
     assert 3 == ran.code
-    assert "LOST: 1 session was removed before a digest told of all of it" in said
-    assert "and it could not be analysed" in said
+    assert "LOST: 1 session was removed before it was fully analysed" in said
+    assert "and analysis failed" in said
     assert "the digests stay" not in said
     assert [f"claude:{ALERTS}"] == [note.session_uid for note in read_notes(desk.home)]
 

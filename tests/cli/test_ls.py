@@ -35,7 +35,7 @@ def test_list_at_80_columns(desk: Desk) -> None:
     assert ["01a00000-0000", "codex", "1", "d"] == second.split()[1:5]
     assert ["a41e90bd", "claude", "2", "d"] == third.split()[1:5]
     assert sums.startswith("3 sessions, $")
-    assert "of it discarded" in sums
+    assert "on discarded branches" in sums
     assert 80 >= max(map(columns, ran.lines))
     assert {80} == {columns(line) for line in (first, second, third)}
 
@@ -96,8 +96,8 @@ def test_filters(desk: Desk, options: list[str], expected: list[str]) -> None:
 def test_what_is_left_out_is_counted(desk: Desk) -> None:
     """The sums are of all that fit, and the last line says how to see the rest."""
     assert desk.run("ls", "-n", "1").lines[-1].endswith("2 more: -n 3")
-    assert ["no session fits"] == desk.run("ls", "--agent", "grok").lines
-    assert ["no session runs now"] == desk.run("ls", "--running").lines
+    assert ["no matching sessions"] == desk.run("ls", "--agent", "grok").lines
+    assert ["no session is running"] == desk.run("ls", "--running").lines
 
 
 def test_running_sessions_are_those_with_a_process(desk: Desk) -> None:
@@ -197,5 +197,5 @@ def test_without_a_store_the_hint_says_what_to_type(
     ran = desk.run("ls")
 
     assert (10, "") == (ran.code, ran.out)
-    assert "error: nothing is kept yet\nhint:  thence sweep" in ran.err
+    assert "error: no sessions stored yet\nhint:  run thence sweep" in ran.err
     assert not desk.home.exists()

@@ -47,7 +47,7 @@ def test_every_agent_is_told_in_its_own_settings(desk: Desk) -> None:
     assert codex["mcp_servers"] == grok["mcp_servers"]
     assert claude["mcpServers"]["thence"].items() <= codex["mcp_servers"]["thence"].items()
     assert {"claude": "installed", "codex": "installed", "grok": "installed"} == states(desk)
-    assert desk.run("mcp", "uninstall", "--yes").lines[-1] == "taken out: claude, codex, grok"
+    assert desk.run("mcp", "uninstall", "--yes").lines[-1] == "removed: claude, codex, grok"
     assert {"claude": "none", "codex": "none", "grok": "none"} == states(desk)
 
 

@@ -96,7 +96,7 @@ def test_nothing_is_posted_unless_a_hub_is_set(home: Path, run: Run) -> None:
 
     result = run("note", "nobody listens")
 
-    assert "did not take it" in result.stderr
+    assert "did not accept it" in result.stderr
     assert 3 == len(json.loads(run("note", "--json").stdout))
 
 

@@ -157,6 +157,6 @@ def test_mcp_answers_what_a_placeholder_offers(desk: Spilled) -> None:
             answer = asking.answer("read_spill", given)
 
             assert f"| {word}" in answer
-            assert "go on with offset" in answer.splitlines()[0]
+            assert "continue with offset" in answer.splitlines()[0]
         with pytest.raises(ThenceError):
             asking.answer("read_spill", {"session": desk.younger, "name": "0" * 64 + ".txt"})

@@ -86,14 +86,15 @@ def page(
 
 
 def test_first_lines_say_what_the_session_is() -> None:
-    """Title, id, agent, model, place, turns and tokens."""
+    """Title; date, place, cost, turns and tokens; agent, model, id."""
     about = {"cwd": "/w/tidepool", "git_branch": "fix/gap", "title:custom": "Mend the gap"}
     facts = Facts().prompt("a", "go", about=about).reply("b", "done", tokens=1200, model="gpt-5.5")
 
     assert [
         "Mend the gap",
-        "0199a000-0000 · codex · gpt-5.5 · tidepool fix/gap · 1 turn · 1.2k tokens",
-    ] == page(facts)[:2]
+        "2026-11-15 13:00 · tidepool fix/gap · $0.04 · 1 turn · 1.2k tokens · codex",
+        "gpt-5.5 · 0199a000-0000",
+    ] == page(facts)[:3]
 
 
 def test_missing_bill_makes_the_total_a_lower_bound() -> None:
@@ -228,7 +229,7 @@ def test_branch_is_marked_where_it_parts_with_what_it_cost() -> None:
 
     assert lines[at + 1].startswith("├─╳  rolled back, 1 turn, 2 events, 500 tokens  ")
     assert lines[at + 2].startswith("● 2  you")
-    assert "520 tokens, 500 dead" in lines[1]
+    assert "520 tokens, 500 discarded" in lines[1]
 
 
 def test_branch_is_opened_in_its_place() -> None:
@@ -359,7 +360,7 @@ def test_last_lines_say_what_became_of_the_rest() -> None:
     )
 
     assert "forked from older (forked_from_id)" in lines
-    assert "skipped line 2, 7 bytes: bad json, 1 record saved from it" in lines
+    assert "skipped line 2, 7 bytes: bad json, 1 record recovered" in lines
     assert "and 3 more skipped lines" in lines
     assert "note: rewritten: f and 1 more" in lines
 
@@ -369,7 +370,7 @@ def test_what_a_rewritten_log_no_longer_holds_is_told() -> None:
     facts = Facts().prompt("a", "one").prompt("b", "two")
     facts.all = [*facts.all, *(_again(fact) for fact in facts.all[:1])]
 
-    assert "1 event of these no log holds any more: it was rewritten" in page(facts)
+    assert "1 event no longer in any log, which was rewritten" in page(facts)
 
 
 def _again(fact: Fact) -> Fact:
@@ -380,7 +381,7 @@ def test_torn_last_line_is_told_beside_the_turn() -> None:
     """It is no state of its own."""
     facts = Facts().prompt("a", "go").reply("b", call("c", command="make"))
 
-    assert "●    running; its last line is torn" in page(facts, torn=True)
+    assert "●    running; its last line is cut off" in page(facts, torn=True)
 
 
 # -- hostile content --------------------------------------------------------------------------

@@ -315,6 +315,32 @@ def browser(machine: Machine) -> None:
     assert seen.exists()
 
 
+def brief(machine: Machine) -> None:
+    """The command that an agent runs in the project when a session begins."""
+    machine.write_session()
+    machine.thence("sweep")
+    machine.thence("hook", "install", "claude", "--brief", "--yes")
+    settings = json.loads((machine.user / ".claude/settings.json").read_bytes())
+    (line,) = (
+        hook["command"]
+        for entry in settings["hooks"]["SessionStart"]
+        for hook in entry["hooks"]
+        if "brief" in hook["command"].partition("--hook")[0].rpartition("/")[2]
+    )
+    given = json.dumps({"cwd": str(machine.project), "session_id": "new"})
+    printed = machine.run(["sh", "-c", line], given, PYTHONPATH=str(machine.project))
+
+    assert "It ended with: It subtracts." in printed
+
+
+def background(machine: Machine) -> None:
+    """The viewer in the background."""
+    pytest.importorskip("litestar")
+    machine.thence("serve", "--background", "--port", "0", "--no-open")
+
+    assert "stopped\n" == machine.thence("serve", "--stop")
+
+
 def crash_suite(machine: Machine) -> None:
     """The writer that the crash suite kills."""
     script = JournalSubject().write_script(machine.user / "journal")
@@ -334,17 +360,17 @@ def commands(machine: Machine) -> None:
 Trial = Callable[[Machine], None]
 
 STARTS: dict[str, list[Trial]] = {
+    "cli/background.py subprocess": [background],
     "cli/demo.py processes": [demo],
     "cli/exec.py subprocess": [run_agent],
-    "cli/hooking.py sys.executable": [hook, notify],
+    "cli/launcher.py processes": [hook, brief, notify, mcp_server, cron, systemd],
+    "cli/launcher.py sys.executable": [hook],
     "cli/nudge.py os.execve": [hook, hook_of_a_hostile_environment],
     "cli/nudge.py os.fork": [hook],
     "cli/nudge.py sys.executable": [hook],
     "cli/processes.py sys.executable": [commands],
-    "cli/registering.py processes": [mcp_server],
     "cli/resume.py os.execv": [resume_agent],
     "cli/resume.py processes": [resume_own],
-    "cli/scheduling.py processes": [cron, systemd],
     "cli/scheduling.py subprocess": [cron, systemd],
     "cli/screen.py subprocess": [pager],
     "cli/serve.py webbrowser": [browser],

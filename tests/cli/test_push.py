@@ -56,7 +56,7 @@ def test_second_push_has_nothing_to_send(desk: Desk, url: str) -> None:
     third = desk.run("push", url, "--json").json
 
     assert (0, "") == (first.code, first.err), first
-    assert first.out.startswith("pushed 3 sessions, 0 there already; ")
+    assert first.out.startswith("pushed 3 sessions, 0 already there; ")
     assert "nothing new: 3 sessions there already\n" == second.out
     assert (1, 3) == (third["sessions"], third["unchanged"])
 
@@ -80,7 +80,7 @@ def test_projects_are_excluded_by_a_setting(desk: Desk, url: str) -> None:
     ]
     assert len(rows) == done["sessions"] == plan["sessions"]
     assert 3 == done["sessions"] + done["excluded"]
-    assert "excluded, and never sent:\n" in said.out
+    assert "excluded, never sent:\n" in said.out
 
 
 def test_machine_without_a_network_waits(desk: Desk, url: str, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_machine_without_a_network_waits(desk: Desk, url: str, tmp_path: Path) -
 
     assert (1, "") == (first.code, first.out)
     assert first.err.startswith("error: not reachable, 3 sessions wait: ")
-    assert "nothing is lost: the next push goes on from here\n" in first.err
+    assert "nothing is lost: the next push continues from here\n" in first.err
     assert (False, 3) == (plan["reached"], plan["sessions"])
     assert 1 == desk.run("push", url, "--json").json["sessions"]
 

@@ -29,7 +29,7 @@ def test_notices_of_one_kind_are_summed_up() -> None:
     ("skip", "said"),
     [
         (Skipped(4418, 9, 212, "torn"), "skipped line 4,418, 212 bytes: torn"),
-        (Skipped(1, 0, 1, "glued", 2), "skipped line 1, 1 byte: glued, 2 records saved from it"),
+        (Skipped(1, 0, 1, "glued", 2), "skipped line 1, 1 byte: glued, 2 records recovered"),
         (Skipped(0, 0, 0, "denied", source="/a"), "skipped file /a: denied"),
     ],
 )

@@ -64,7 +64,7 @@ def test_doctor_says_that_an_intact_home_is_read_only(env: dict[str, str], swept
     again = run(env, "doctor", "--deep")
 
     assert (3, 0) == (there.returncode, again.returncode)
-    assert "is read-only: what is kept can be read, nothing is added" in there.stdout
+    assert "is read-only: stored sessions can be read, nothing can be added" in there.stdout
     assert "integrity ok" in there.stdout
     assert "move it away" not in there.stdout + there.stderr
     assert "read-only" not in again.stdout
@@ -99,7 +99,7 @@ def test_serve_shows_what_a_read_only_home_holds(
     assert json.loads(answers.pop("/api/sessions")[1])["sessions"]
     assert [] == [path for path, (_, body) in answers.items() if b"Read-only." not in body]
     assert (507, True) == (refused[0], b"is read-only" in refused[1])
-    assert ["note: ~/home is read-only: no new session is read"] == [
+    assert ["note: ~/home is read-only: no new sessions are imported"] == [
         line.replace(f"~/{swept.name}", "~/home") for line in err.strip().splitlines()
     ]
     assert before == sorted(path.name for path in swept.rglob("*"))

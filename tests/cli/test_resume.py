@@ -54,7 +54,7 @@ def test_the_command_alone_is_on_stdout(looked_at: Homes, run: Run) -> None:
     result = run("resume", CLOCK[:8])
 
     assert f"cd {looked_at.work}/tidepool && claude --resume {CLOCK}\n" == result.stdout
-    assert "not back: permissions" in result.stderr
+    assert "Permissions are not restored" in result.stderr
 
 
 def test_a_folder_that_is_not_the_usual_one_is_named(

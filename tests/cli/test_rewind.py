@@ -10,7 +10,7 @@ import click
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli.hook import NotAnswered
+from thence.cli.changes import NotAnswered
 from thence.cli.madeup import Homes, made_id
 from thence.cli.rewind import NotOurs
 from thence.errors import SessionNotFound
@@ -103,7 +103,7 @@ def test_without_a_target_checkpoints_are_listed(own: Told, run: Run) -> None:
         run("rewind", own.id, "--files", "zzz", "-n")
     with pytest.raises(SessionNotFound, match="no event"):
         run("rewind", own.id, "--to", "zzz", "-n")
-    with pytest.raises(click.UsageError, match="one at a time"):
+    with pytest.raises(click.UsageError, match="not both"):
         run("rewind", own.id, "--to", own.first, "--files", own.saved)
 
 

@@ -135,7 +135,7 @@ def test_a_note_is_found_by_characters_inside_it(
     desk.run("decide", "我们决定使用缓存登记表")
 
     assert "缓存[登记]表" in desk.run("search", "登记", columns=200).out
-    assert desk.run("search", "登表").out.startswith("nothing found")
+    assert desk.run("search", "登表").out.startswith("no matches")
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

@@ -32,11 +32,11 @@ def test_hits_stand_under_their_session(desk: Desk) -> None:
     """The first line counts, each hit says where it is, the last line opens one."""
     ran = desk.run("search", "lighthouse")
 
-    assert ran.lines[0].startswith("1 hit in 1 session, ")
+    assert ran.lines[0].startswith("1 match in 1 session, ")
     assert ran.lines[2].startswith("  7f3a91c2  Hourly windows lose an hour")
     assert ran.lines[2].endswith("3 h")
     assert "answer   Windows are cut in UTC. The [lighthouse] keeper agrees." in ran.lines[3]
-    assert ran.lines[-1].startswith("open one at the hit:  thence show 7f3a91c2 --around e")
+    assert ran.lines[-1].startswith("open one at the match:  thence show 7f3a91c2 --around e")
 
 
 def test_what_lies_on_a_dead_branch_is_marked(desk: Desk) -> None:
@@ -69,8 +69,8 @@ def test_a_broken_pack_costs_only_the_texts_in_it(desk: Desk) -> None:
     assert (0, 3, 3) == (whole.code, ran.code, told.code)
     assert len(whole.json["hits"]) == len(told.json["hits"]) > len(unread) > 0
     assert {f"claude:{WINDOWS}"} == {hit["session_uid"] for hit in unread}
-    assert "its text cannot be read" in ran.out
-    assert f"{len(unread)} hits without text: the pack " in ran.lines[-1]
+    assert "text unreadable" in ran.out
+    assert f"{len(unread)} matches without text: the pack " in ran.lines[-1]
 
 
 def test_a_hit_is_the_event_with_its_number(desk: Desk) -> None:
@@ -115,7 +115,7 @@ def test_nothing_found_is_no_error(desk: Desk) -> None:
     ran = desk.run("search", "xylophone")
 
     assert 0 == ran.code
-    assert ran.out.startswith("nothing found, ")
+    assert ran.out.startswith("no matches, ")
 
 
 @pytest.mark.parametrize("query", ["-only", "before:someday", "kind:nonsense x", "cost>much x"])
@@ -252,8 +252,8 @@ def test_the_answer_says_how_it_was_found(desk: Desk) -> None:
 
     assert ran.lines[1].startswith("no exact match; best matches for: ")
     assert ("any", ran.lines[1]) == (told["how"], told["explanation"])
-    assert exact.out.startswith("nothing found, ")
-    assert "looked for lighthouse instead of lihgthouse" == typo.lines[1]
+    assert exact.out.startswith("no matches, ")
+    assert "searched lighthouse instead of lihgthouse" == typo.lines[1]
 
 
 def test_an_unknown_filter_is_said(desk: Desk) -> None:
@@ -261,7 +261,7 @@ def test_an_unknown_filter_is_said(desk: Desk) -> None:
     for words in (["lighthouse", "projct:tide"], ["xylophone", "projct:tide"]):
         out = desk.run("search", *words).out
 
-        assert "projct: is no filter, searched as words; did you mean project:?" in out
+        assert "projct: is not a filter, so it was searched as text; did you mean project:?" in out
 
 
 def test_filters_alone_list_sessions(desk: Desk) -> None:
@@ -295,7 +295,7 @@ def test_what_was_tried_again_is_found_and_opened(trials: Desk) -> None:
     name, event = ran.lines[-1].split("thence show ")[1].split(" --around ")
     opened = trials.run("show", name, "--around", event)
 
-    assert ran.lines[0].startswith("1 hit in 1 session, ")
+    assert ran.lines[0].startswith("1 match in 1 session, ")
     assert re.search(r"e[0-9a-f]{6}\s+retry\s+\[pytest\] tests/test_lantern.py", ran.out)
     assert 0 == opened.code
     assert "pytest tests/test_lantern.py" in opened.out

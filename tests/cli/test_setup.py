@@ -36,8 +36,8 @@ def test_doctor_says_that_nothing_runs_the_daily_sweep(desk: Desk) -> None:
     told = finding(desk, "cadence")
 
     assert ("note", "thence schedule install") == (told["level"], told["fix"])
-    assert "nothing runs a sweep" in told["words"]
-    assert "all is well, but nothing sweeps by itself" in desk.run("doctor").out
+    assert "no timer is installed" in told["words"]
+    assert "no problems, but nothing imports new sessions automatically" in desk.run("doctor").out
 
 
 def test_a_late_sweep_that_nothing_runs_is_a_warning(
@@ -116,7 +116,7 @@ def test_doctor_names_journals_that_nobody_sweeps(
     monkeypatch.chdir(project)
     told = finding(desk, "journals")
 
-    assert "1 session of the journal in" in told["words"]
+    assert "1 session recorded in" in told["words"]
     assert told["fix"].startswith("thence sweep --root thence=")
 
     desk.run("sweep", "--root", f"thence={project}")

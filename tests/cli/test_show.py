@@ -136,7 +136,8 @@ def test_sample_is_shown() -> None:
     """What it was about, what was done, what became of it and what is left to do."""
     assert """\
 The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find…
-7f3a91c2 · thence · claude-opus-5-5 · tidepool · 3 turns · 14k tokens, 2.6k dead
+2026-11-15 13:12 · tidepool · $0.07 · 3 turns · 14k tokens, 2.6k discarded
+thence · claude-opus-5-5 · 7f3a91c2
 
 ═    compacted 13:16, 1 turn, 7 events, 2.6k tokens summed up
 │    Cause: windows walked local time. Fixed in windows.py and feed.py; 43
@@ -157,9 +158,9 @@ The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find�
 │  › asked a subagent: callers of label                                      2 s
 ■    edited tidepool/alerts.py
 ○    ran pytest -q tests                                  interrupted, no result
-●    running; its last line is torn
+●    running; its last line is cut off
 
-live 24 · orphaned 1 · dead 5 · internal 4
+live 24 · no result 1 · discarded 5 · internal 4
 skipped line 30, 57 bytes: torn
 """ == shown("show", "--sample", COLUMNS="80")
 
@@ -216,7 +217,7 @@ def test_one_branch_is_shown_when_its_event_is_named() -> None:
     printed = shown("show", "--sample", "--branch", named_branch(), COLUMNS="80")
 
     assert "│    Added the hour" in printed
-    assert "╳    end of a branch that was left; the live line is elsewhere" in printed
+    assert "╳    end of a discarded branch; the active branch is elsewhere" in printed
     assert "No. Do not patch the gap afterwards" not in printed
 
 
@@ -305,9 +306,10 @@ def test_file_that_is_nobodys_is_refused(tmp_path: Path, content: bytes) -> None
     path.write_bytes(content)
     error = refused(thence("show", path), 1)
 
-    assert [f"error: no agent's session: {path}", "hint:  thence reads sessions of claude"] == [
-        line.partition(",")[0] for line in error.splitlines()
-    ]
+    assert [
+        f"error: not a session of a known agent: {path}",
+        "hint:  thence reads sessions of claude",
+    ] == [line.partition(",")[0] for line in error.splitlines()]
 
 
 # -- as json ----------------------------------------------------------------------------------
@@ -402,14 +404,14 @@ def test_link_is_refused(session: Path) -> None:
     link.symlink_to(session)
     error = refused(thence("show", link), 1)
 
-    assert f"error: a link, and links are not followed: {link}\nhint:  name {session}\n" == error
+    assert f"error: symbolic links are not followed: {link}\nhint:  name {session}\n" == error
 
 
 def test_folder_is_refused(tmp_path: Path) -> None:
     """With the same two lines as any other error."""
     error = refused(thence("show", tmp_path), 1)
 
-    assert error.startswith(f"error: no session in itself: the folder {tmp_path}\nhint:  name")
+    assert error.startswith(f"error: a folder is not a session: {tmp_path}\nhint:  give")
 
 
 def test_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
@@ -516,7 +518,7 @@ def test_a_mistyped_command_names_the_nearest_one(typed: str, hint: str) -> None
     """And exits with 2, as wrong usage does."""
     error, told, *_ = refused(thence(typed, "x"), 2).split("\n")
 
-    assert f"error: there is no command '{typed}'" == error
+    assert f"error: unknown command '{typed}'" == error
     assert f"hint:  {hint}" == told
 
 

@@ -101,7 +101,7 @@ def test_store_is_copied_and_compared(
     monkeypatch.setenv("THENCE_STORE", f"sqlite:{tmp_path}/back/s.db")
 
     assert (0, "") == (there.code, there.err), there
-    assert "both sides are the same, session by session" in there.out
+    assert "both stores are identical, compared session by session" in there.out
     assert (2, 2, []) == tuple(back.json[name] for name in ("sessions", "copied", "different"))
     assert (2, 0, 2) == tuple(again.json[name] for name in ("sessions", "copied", "unchanged"))
     assert 2 == same.code

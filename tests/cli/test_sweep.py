@@ -39,7 +39,7 @@ def test_sweep_says_what_was_kept(desk: Desk) -> None:
     """One line when all went well; the next one has nothing to do."""
     first, again = desk.sweep(), desk.sweep()
 
-    assert first.out.startswith("kept 2 sessions (2 new), ")
+    assert first.out.startswith("imported 2 sessions (2 new), ")
     assert again.out.startswith("nothing new in 2 sessions, ")
 
 
@@ -61,7 +61,7 @@ def test_a_folder_without_sessions_is_told_with_what_was_looked_for(
     place.mkdir()
     ran = desk.run("sweep", *dry, "--root", f"{agent}={place}")
 
-    assert (0, "no agent's sessions found") == (ran.code, ran.lines[0])
+    assert (0, "no sessions of any agent found") == (ran.code, ran.lines[0])
     assert f"  {agent}: no {LOOKS_FOR[agent]} below ~/empty" == ran.lines[1]
     assert f"--root {agent}=PATH" in ran.lines[2]
 
@@ -138,7 +138,7 @@ def test_bar_is_shown_on_a_terminal_only_and_leaves_nothing(desk: Desk) -> None:
 
     assert "" == quiet.err
     assert shown.err.endswith("\r\x1b[2K\x1b[1A\r\x1b[2K")
-    assert shown.out.startswith("kept 2 sessions")
+    assert shown.out.startswith("imported 2 sessions")
 
 
 def test_dry_run_writes_nothing(desk: Desk) -> None:
@@ -146,7 +146,7 @@ def test_dry_run_writes_nothing(desk: Desk) -> None:
     ran = desk.run("sweep", "--dry-run")
     told = desk.run("sweep", "-n", "--json").json
 
-    assert ran.lines[0].startswith("a sweep would read 2 sessions, ")
+    assert ran.lines[0].startswith("thence sweep would read 2 sessions, ")
     assert "nothing was written" == ran.lines[-1]
     assert {"claude": 1, "codex": 1} == {
         one["agent"]: one["sessions_new"] for one in told["agents"]
@@ -185,7 +185,7 @@ def test_skipped_lines_are_named_and_change_the_exit_code_if_asked(desk: Desk) -
 
     assert 3 == ran.code
     assert 0 == desk.run("sweep").code
-    assert "  1 line skipped in 1 file; the rest of it is kept" in ran.lines
+    assert "  1 line skipped in 1 file; the rest of the file is stored" in ran.lines
     assert f"{ALERTS}.jsonl:1 " in ran.out
     assert 80 >= max(map(columns, ran.lines))
 
@@ -357,7 +357,7 @@ def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.Mo
         ran = desk.run("sweep")
 
     assert 130 == ran.code
-    assert ran.out.startswith("stopped after 2 of 2 sessions, 2 new ones are kept; sweep again")
+    assert ran.out.startswith("stopped after 2 of 2 sessions, 2 new ones are stored; run it again")
     assert desk.sweep().out.startswith("nothing new")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -482,9 +482,9 @@ def test_watching_begins_before_any_agent_was_used(
     monkeypatch.setattr(watching, "changes", changes)
     ran = desk.run("sweep", "--watch")
 
-    assert ran.lines[0].endswith("no agent's sessions found")
+    assert ran.lines[0].endswith("no sessions of any agent found")
     assert "claude:" not in "".join(ran.lines[:3])
-    assert "kept 1 session (1 new)" in ran.lines[3]
+    assert "imported 1 session (1 new)" in ran.lines[3]
 
 
 @pytest.mark.slow
@@ -498,7 +498,7 @@ def test_watching_ends_when_it_is_told(desk: Desk, monkeypatch: pytest.MonkeyPat
     timer.cancel()
 
     assert 130 == ran.code
-    assert "kept 2 sessions (2 new)" in ran.lines[0]
+    assert "imported 2 sessions (2 new)" in ran.lines[0]
     assert "stopped watching" == ran.lines[-1]
 
 
@@ -513,7 +513,7 @@ def test_bar_fits_its_line(room: int) -> None:
 
     assert room >= max(columns(first), columns(second))
     assert "68 %  71 MB of 103 MB  31 MB/s  1 s left" in first
-    assert "144 of 212 sessions read, 139 kept" in second
+    assert "144 of 212 sessions read, 139 imported" in second
 
 
 @pytest.mark.parametrize("stage", ["find", "read", "digest", "evict"])
@@ -565,4 +565,4 @@ def test_sessions_deleted_while_sweeping_leave_nothing(
     assert (6 if growing else 1) == len(listed)
     assert [] == [one for one in listed if not one["events"]]
     skips = [one["words"] for one in looked if one["topic"] == "skips"]
-    assert ["no line was ever skipped"] == skips
+    assert ["no unreadable lines"] == skips

@@ -70,7 +70,7 @@ def test_the_terminal_names_the_session(desk: Desk) -> None:
     """The title stands over the hit, and what was asked for is marked."""
     ran = desk.run("search", "flamingo")
 
-    assert ran.lines[0].startswith("1 hit in 1 session")
+    assert ran.lines[0].startswith("1 match in 1 session")
     assert "title" in ran.out
     assert "[Flamingo] ledger" in ran.out
 

@@ -22,15 +22,17 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 def test_line_branches_and_sums(desk: Desk) -> None:
     """Turns at the left, the discarded branch where it parted, the money of each part last."""
     ran = desk.run("tree", "7f3a")
-    marks = [line[2:7].rstrip() for line in ran.lines[2:-2]]
+    start = ran.lines.index("") + 1
+    marks = [line[2:7].rstrip() for line in ran.lines[start:-2]]
+    branch = ran.lines[start + 2]
 
-    assert ran.lines[0].startswith("7f3a91c2  Hourly windows lose an hour")
-    assert ran.lines[0].endswith("$0.37")
+    assert ran.lines[0].startswith("Hourly windows lose an hour")
+    assert " · $0.37 · " in ran.lines[1]
     assert ["●   1", "├─╮", "│ ╳", "●   2", "●"] == marks
-    assert "try it with fold=1 then" in ran.lines[4]
-    assert "dead" in ran.lines[4]
-    assert "done" in ran.lines[6]
-    assert "live 12 events $0.23 · dead 2 events $0.14 · 1 internal" == ran.lines[-1]
+    assert "try it with fold=1 then" in branch
+    assert "discarded" in branch
+    assert "done" in ran.lines[start + 4]
+    assert "live 12 events $0.23 · discarded 2 events $0.14 · 1 internal" == ran.lines[-1]
     assert 80 >= max(map(columns, ran.lines))
 
 
@@ -76,7 +78,7 @@ def test_compaction_subagents_and_orphans_are_drawn(desk: Desk) -> None:
     assert "  ═     compacted, 1 turn, 2 events" in out
     assert "  ├─▸   h1  Alerts fire twice" in out
     assert "orphaned" in out
-    assert "left open, nothing came after" in out
+    assert "unfinished, nothing followed" in out
 
 
 def test_files_are_drawn_too(desk: Desk) -> None:
@@ -98,7 +100,7 @@ def test_unknown_and_ambiguous_ids(desk: Desk) -> None:
     unknown, several = desk.run("tree", "zzz"), desk.run("tree", "7f")
 
     assert (10, 10) == (unknown.code, several.code)
-    assert "no session begins with 'zzz'" in unknown.err
+    assert "no session id starts with 'zzz'" in unknown.err
     assert "7f90be11" in several.err
 
 

@@ -135,7 +135,7 @@ def test_a_new_rule_holds_for_everything_that_is_stored(desk: Desk) -> None:
     again = desk.run("sweep", "--json").json
 
     assert "6 sessions stored under other redaction rules" in warned
-    assert "redaction rules changed: 6 sessions processed again" in ran.out
+    assert "the redaction rules changed: 6 sessions processed again" in ran.out
     assert VALUE not in after
     assert [] == _holding(desk.home, VALUE)
     assert "[REDACTED:ticket:" in after

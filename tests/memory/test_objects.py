@@ -261,7 +261,7 @@ def test_shelf_says_what_is_absent(shelf: Bucket) -> None:
 
 def test_unknown_address_is_refused() -> None:
     """With the ones that there are."""
-    with pytest.raises(BadConfig, match="no object store answers") as caught:
+    with pytest.raises(BadConfig, match="no object store found") as caught:
         shelf_at("gopher://hole")
 
     assert "s3://" in (caught.value.hint or "")

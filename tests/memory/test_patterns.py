@@ -235,7 +235,7 @@ def test_a_file_that_keeps_breaking_is_told() -> None:
 
     assert ("clock.py", 2, 3) == (file.name, file.sessions, file.count)
     assert {"project": "tidepool", "edits": 5} == file.data
-    assert "1 of 2 runs of pytest red" == file.evidence[0].quote
+    assert "1 of 2 runs of pytest failed" == file.evidence[0].quote
     assert all(one.events for one in file.evidence)
 
 

@@ -144,7 +144,7 @@ def test_a_word_that_is_nowhere_is_looked_for_otherwise(
     assert names
     assert "near" == answer.how
     assert instead in [other for _, other in answer.instead]
-    assert f"looked for {answer.instead[0][1]} instead of" in answer.explanation
+    assert f"searched {answer.instead[0][1]} instead of" in answer.explanation
 
 
 def test_nothing_is_found_where_nothing_is_near(both: list[Store]) -> None:
@@ -181,8 +181,12 @@ def test_an_unknown_filter_is_said_with_a_hint(both: list[Store]) -> None:
         for text in ("projct:tidepool tide", "branch:main tide", "tide https://example.com std::x")
     ]
 
-    assert ("projct: is no filter, searched as words; did you mean project:?",) == hints[0]
-    assert hints[1][0].startswith("branch: is no filter, searched as words; filters are agent,")
+    assert (
+        "projct: is not a filter, so it was searched as text; did you mean project:?",
+    ) == hints[0]
+    assert hints[1][0].startswith(
+        "branch: is not a filter, so it was searched as text; filters are agent,"
+    )
     assert () == hints[2]
 
 

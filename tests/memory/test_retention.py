@@ -87,7 +87,7 @@ def test_the_analysed_go_when_they_are_old() -> None:
     planned = decide(item("old", 1, analysed=46), item("new", 1), item("raw", 1, analysed=None))
 
     assert [("evict", "old")] == actions(planned)
-    why = "analysed, and 46.0 days old: over the limit of 45 days; its source still holds it"
+    why = "analysed, 46.0 days old: over the limit of 45 days; the original log still exists"
 
     assert why == planned.items[0].reason
 
@@ -107,7 +107,7 @@ def test_only_copies_go_after_all_that_has_a_source() -> None:
 
     assert [("evict", "a"), ("evict", "b")] == actions(planned)
     assert [("evict", "last")] == actions(forced)
-    assert forced.items[0].reason.endswith("the only copy, as its source is gone")
+    assert forced.items[0].reason.endswith("the only copy, its original log is gone")
 
 
 def test_a_session_whose_source_is_gone_is_an_only_copy() -> None:
@@ -123,8 +123,8 @@ def test_the_rule_is_one_sentence_for_all_places() -> None:
     """It names the days, the limit and what stays."""
     told = rule(Policy())
 
-    assert "after 45 days while their source can give them again" in told
-    assert "The only copy of a session stays until the transcripts take more than 4 GiB" in told
+    assert "after 45 days if the original log still exists" in told
+    assert "The only copy of a session is stored until all transcripts exceed 4.3 GB" in told
     assert "after" not in rule(Policy(raw_max_age_days=0))
 
 
@@ -149,8 +149,8 @@ def test_over_the_soft_cap_the_oldest_analysis_goes_first() -> None:
     assert [("evict", "a")] == actions(planned)
     assert (150, 100) == (planned.usage_before, planned.usage_after)
     assert (
-        "the raw cache holds 150 bytes, 50 bytes over the soft cap of 100 bytes; "
-        "the oldest analysis, of 2026-11-11, frees 50 bytes" == planned.items[0].reason
+        "transcripts use 150 bytes, 50 bytes over the soft limit of 100 bytes; "
+        "oldest first, analysed 2026-11-11, frees 50 bytes" == planned.items[0].reason
     )
 
 
@@ -207,8 +207,8 @@ def test_what_could_not_be_analysed_goes_last_and_is_reported() -> None:
     assert [("drop_unanalysed", "b")] == actions(planned)
     assert not planned.again
     assert (
-        "the raw cache holds 180 bytes, 30 bytes over the hard cap of 150 bytes, and it could not "
-        "be analysed; it has no digest: data loss" == planned.items[0].reason
+        "transcripts use 180 bytes, 30 bytes over the hard limit of 150 bytes, and analysis "
+        "failed; it has no digest: data loss" == planned.items[0].reason
     )
 
 
@@ -233,7 +233,7 @@ def test_kept_sessions_over_the_hard_cap_are_an_alert() -> None:
     planned = decide(Item("a", 200, analyzed_at=days(90), pinned=True))
 
     assert [("alert", None)] == actions(planned)
-    assert "all of it in 1 kept sessions" in planned.items[0].reason
+    assert "all of it in 1 pinned sessions" in planned.items[0].reason
 
 
 def test_the_distilled_cap_alerts_only() -> None:
@@ -242,7 +242,7 @@ def test_the_distilled_cap_alerts_only() -> None:
 
     assert [("alert", None)] == actions(planned)
     assert (
-        "the distilled memory holds 4 GiB, over its cap of 3 GiB; digests are never dropped: review"
+        "digests use 4 GiB, over the limit of 3 GiB; digests are never removed"
         == planned.items[0].reason
     )
 

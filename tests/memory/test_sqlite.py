@@ -77,7 +77,7 @@ def test_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
 
 def test_unknown_store_is_refused() -> None:
     """With the ones that there are."""
-    with pytest.raises(BadConfig, match="no store answers to mongo") as caught:
+    with pytest.raises(BadConfig, match="no store type mongo") as caught:
         open_store("mongo:there")
 
     assert "sqlite" in (caught.value.hint or "")

@@ -85,7 +85,7 @@ def test_order_of_states_is_frozen() -> None:
 
 def test_address_without_a_store_says_which_there_are() -> None:
     """With the ones that are installed."""
-    with pytest.raises(BadConfig, match="no store answers to nowhere") as caught:
+    with pytest.raises(BadConfig, match="no store type nowhere") as caught:
         open_store("nowhere:at/all")
 
     assert "sqlite" in (caught.value.hint or "")

@@ -657,7 +657,7 @@ def test_texts_that_only_a_broken_pack_held_are_told_and_the_rest_is_kept(
 
     assert _is_whole(tmp_path, uid)
     assert before.events == rows(tmp_path)[one.session].events
-    assert {True} == {"its text is lost" in skip.why for skip in outcome.skipped}
+    assert {True} == {"its text is unavailable" in skip.why for skip in outcome.skipped}
     assert told.skipped == len(outcome.skipped) > 0
 
 
@@ -747,7 +747,7 @@ def test_analysed_sessions_go_when_the_cache_is_full(home: Path, tmp_path: Path)
     assert (1, 0, []) == (report.evicted, report.lost, report.notes)
     assert [1, 5] == [len(gone), len(kept(tmp_path, "digests"))]
     assert ["evict"] == [told["what"] for told in kept(tmp_path, "removals")]
-    assert "soft cap" in kept(tmp_path, "removals")[0]["why"]
+    assert "soft limit" in kept(tmp_path, "removals")[0]["why"]
     assert {n: row.spent for n, row in before.items()} == {n: r.spent for n, r in after.items()}
     assert 0 == sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap)).evicted
 
@@ -785,7 +785,7 @@ def test_unanalysed_go_only_when_analysis_failed(
     assert all(tried[uid] >= 2 for uid in lost)
     assert held <= cap
     assert [f"{DATA_LOSS}: {uid}" for uid in lost] == [
-        note.partition(": the")[0] for note in report.notes
+        note.partition(": transcripts")[0] for note in report.notes
     ]
     oldest = min(bad, key=lambda uid: (before[uid[7:]].session.ended_at, uid))
     assert {oldest} == lost

@@ -176,7 +176,7 @@ def test_a_wrong_question_is_answered_with_the_columns(out: Path) -> None:
 
     assert "cost_usd" in (column.value.hint or "")
     assert ", ".join(TABLES) in (table.value.hint or "")
-    assert "no question" in nothing.value.message
+    assert "no query" in nothing.value.message
     assert 2 == column.value.exit_code
 
 

@@ -501,7 +501,9 @@ def test_a_search_says_how_it_was_found(house: House) -> None:
         sentence["how"],
         sentence["explanation"],
     )
-    assert ["projct: is no filter, searched as words; did you mean project:?"] == odd["hints"]
+    assert ["projct: is not a filter, so it was searched as text; did you mean project:?"] == odd[
+        "hints"
+    ]
 
 
 def test_a_question_is_answered_by_sessions(house: House) -> None:

@@ -292,7 +292,7 @@ def test_an_evicted_session_shows_its_digest(own_house: House) -> None:
     answer = own_house.ask(f"/sessions/{uid}")
 
     assert answer.status == 200
-    assert b"Only its digest is left" in answer.body
+    assert b"Only the digest is left" in answer.body
     assert b"What does clock.py do?" in answer.body
 
 

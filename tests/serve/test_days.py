@@ -9,7 +9,7 @@ from thence.serve import cost_page, pattern_page
 from thence.serve.cost_page import Wanted
 
 
-@pytest.mark.parametrize(("late", "label"), [(200, "Look at 365 days"), (4000, "All sessions")])
+@pytest.mark.parametrize(("late", "label"), [(200, "Show 365 days"), (4000, "All sessions")])
 def test_days_without_anything_lead_to_those_that_have_it(
     house: House, monkeypatch: pytest.MonkeyPatch, late: int, label: str
 ) -> None:

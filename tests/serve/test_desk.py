@@ -68,5 +68,5 @@ def test_the_beginning_of_an_id_is_enough_if_one_session_has_it(house: House) ->
     row = next(iter(house.store.sessions()))
 
     assert row.session == house.desk.row(row.session.session_uid[:22]).session
-    with pytest.raises(SessionNotFound, match="several sessions"):
+    with pytest.raises(SessionNotFound, match="is ambiguous"):
         house.desk.row("claude:"[:-1])

@@ -236,7 +236,7 @@ def test_a_discarded_branch_stands_beside_what_took_its_place(
     with browsers.tab(browser, house, width=width, dark=dark) as tab:
         page = tab.go(tides(house))
         page.locator(".branch summary").first.click()
-        page.get_by_role("link", name="Compare with what took its place").first.click()
+        page.get_by_role("link", name="Compare with its replacement").first.click()
         expect(page.locator(".compare section")).to_have_count(2)
         discarded, live = page.locator(".compare section").all()
         expect(discarded).to_contain_text("I added the missing hour")

@@ -72,7 +72,7 @@ def test_lines_that_do_not_fit_are_counted() -> None:
     """Nothing is left out silently, and nothing small slips in behind what was left out."""
     text = framed("x", ["a" * 2000] * 5 + ["last"])
 
-    assert "(4 more lines left out)" in text
+    assert "(4 more lines omitted)" in text
     assert "last" not in text
 
 

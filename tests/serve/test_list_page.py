@@ -118,7 +118,7 @@ def test_a_hit_whose_text_is_lost_says_so(own_house: House) -> None:
     ]
     lost = snippets[1].pop(f"/sessions/{uid}")
 
-    assert lost.startswith("cannot be read: the pack ")
+    assert lost.startswith("unreadable: the pack ")
     assert snippets[0].pop(f"/sessions/{uid}") != lost
     assert snippets[0] == snippets[1] != {}
 
@@ -156,7 +156,7 @@ def test_every_beginning_of_a_word_finds_it(house: House) -> None:
         assert typed.days, word
         assert entered.days, word
     begun = page(house.desk, Wanted(q="ha"), Clock())
-    assert ["No whole word matches. These are words that begin like it."] == begun.remarks
+    assert ["No exact match. These sessions have words that start with it."] == begun.remarks
 
 
 def test_a_filter_that_is_none_is_named(house: House) -> None:

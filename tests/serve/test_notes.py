@@ -94,7 +94,7 @@ def test_search_finds_decisions_and_notes_without_a_session(machine: House) -> N
     assert ["decision", "note", "decision"] == [one["kind"] for one in notes]
     assert 3 == len(decided)
     assert [] == run(machine, "search", "barnacle agent:claude", "--json").json["notes"]
-    assert "nothing found" in run(machine, "search", "plankton").out
+    assert "no matches" in run(machine, "search", "plankton").out
 
 
 def test_decisions_are_found_before_anything_was_swept(tmp_path: Path) -> None:

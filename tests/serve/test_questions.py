@@ -119,7 +119,7 @@ def test_a_hit_leads_to_its_surroundings_and_its_session(questions: Questions) -
     assert "| python -m tidal" in around
     assert any("No module named" in line for line in around)
     assert any(line.endswith(": Run the tests.") for line in outline)
-    assert any(line.startswith("error 1x, settled: ") for line in outline)
+    assert any(line.startswith("error 1x, fixed: ") for line in outline)
 
 
 def test_a_broken_pack_costs_only_the_texts_in_it(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_broken_pack_costs_only_the_texts_in_it(tmp_path: Path) -> None:
     store.close()
 
     assert [one.split(":")[0] for one in before] == [one.split(":")[0] for one in after]
-    assert "(not to be read: the pack " in after[0]
+    assert "(unreadable: the pack " in after[0]
     assert before[1:] == after[1:] != []
 
 
@@ -152,9 +152,9 @@ def test_an_error_that_was_seen_is_told_with_what_helped(questions: Questions) -
     answer = questions.answer("seen_error", asked)
     lines = inside(answer)
 
-    assert "3 times in 3 sessions, settled in 2" in answer
+    assert "3 times in 3 sessions, fixed in 2" in answer
     assert any(
-        line.startswith("went well after: ran pip install tidal (2 sessions)") for line in lines
+        line.startswith("worked after: ran pip install tidal (2 sessions)") for line in lines
     )
     assert 3 == sum(line.startswith("seen claude:0") for line in lines)
     assert all(re.search(r"claude:\S+ e[0-9a-f]{6}", line) for line in lines if "seen " in line)
@@ -165,7 +165,7 @@ def test_an_error_nobody_saw_is_said_to_be_new(questions: Questions) -> None:
     new = questions.answer("seen_error", {"text": "KeyError: 'nobody ever saw this one here'"})
 
     assert "not seen before" in new
-    assert "no error is recognised" in questions.answer("seen_error", {"text": "all is well"})
+    assert "no error recognised" in questions.answer("seen_error", {"text": "all is well"})
 
 
 def test_files_todos_and_costs_name_their_sessions(questions: Questions) -> None:
@@ -192,7 +192,7 @@ def test_a_decision_is_written_and_nothing_else_writes(
     answer = questions.answer("decide", {"text": "Use UTC.\u202e\nAlways.", "session": CLOCK[:8]})
 
     assert [("Use UTC.\nAlways.", f"claude:{CLOCK}")] == decisions
-    assert "written down" in answer
+    assert "saved" in answer
     for tool, given in arguments("x2"):
         questions.answer(tool, given)
     assert 1 == len(decisions)
@@ -243,8 +243,8 @@ def test_what_was_evicted_has_an_outline_and_its_source_stays_closed(
     kept.remove([f"claude:{EVIL}"], why={})
     asked = Questions(kept, lambda text: text, lambda *_: {})
 
-    assert any("evicted" in line for line in inside(asked.answer("outline", {"session": EVIL})))
-    with pytest.raises(ThenceError, match="evicted"):
+    assert any("removed" in line for line in inside(asked.answer("outline", {"session": EVIL})))
+    with pytest.raises(ThenceError, match="removed"):
         asked.answer("around", {"session": EVIL, "event": "x2"})
     kept.close()
 

@@ -29,6 +29,8 @@ class Bound(msgspec.Struct, frozen=True):
     git_branch: str | None = None
     provider: str | None = None
     """The model provider of the target's settings, where its sessions name one."""
+    project: str | None = None
+    """The target's own name for the folder, where it gives folders names."""
 
     def time(self, after: int) -> str:
         """Give a time so many milliseconds after this one, as every agent writes it."""
@@ -41,6 +43,8 @@ class Settings(msgspec.Struct, frozen=True):
 
     model: str | None = None
     provider: str | None = None
+    projects: dict[str, str] = {}
+    """The agent's own names for folders, by their paths."""
 
 
 class Writer(msgspec.Struct, frozen=True):

@@ -50,14 +50,29 @@ if TYPE_CHECKING:
 Part = Literal["resume", "hooks", "servers", "handoff", "side_file", "sample"]
 
 PARTS: Mapping[Part, str] = {
-    "resume": "has no command that resumes a session",
-    "hooks": "has no hooks that thence can use; thence sweep reads its sessions",
-    "servers": "has no settings in which thence could enter its MCP server",
-    "handoff": "cannot be given a session of another agent",
-    "side_file": "keeps no outputs beside its logs",
-    "sample": "has no made-up sessions",
+    "resume": "has no command to resume a session",
+    "hooks": "has no hooks that thence can use; thence sweep imports its sessions",
+    "servers": "has no settings for MCP servers that thence can change",
+    "handoff": "cannot continue sessions of other agents",
+    "side_file": "has no output files beside its logs",
+    "sample": "has no sample sessions",
 }
 """The parts that an agent may lack, and what is said when it does."""
+
+
+class BriefHook(msgspec.Struct, frozen=True):
+    """How an agent is told to ask for the brief of a repository when a session begins.
+
+    The answer is `hookSpecificOutput.additionalContext`, as Claude Code has it.
+    """
+
+    event: str = "SessionStart"
+    matcher: str = ""
+    """In which cases; empty for all of them."""
+    timeout: int = 10
+    """How long the agent waits at most, in the agent's own unit."""
+    after_compaction: bool = True
+    """The event comes after a compaction too."""
 
 
 class HookFile(msgspec.Struct, frozen=True):
@@ -73,6 +88,8 @@ class HookFile(msgspec.Struct, frozen=True):
     more than 3 seconds at the end of a session: it would say so, as an error, in every one."""
     is_own_file: bool = False
     """It holds nothing but our lines, and so may the folder that it is in."""
+    brief: BriefHook | None = None
+    """How the brief is asked for; None where what a hook prints does not reach the model."""
 
 
 class ServerFile(msgspec.Struct, frozen=True):
@@ -195,7 +212,7 @@ class Profile(msgspec.Struct, frozen=True):
     @property
     def not_restored(self) -> str:
         """What a resumed session does not get back."""
-        usual = f"permissions granted for that session only; {self.label} asks again"
+        usual = f"Permissions are not restored; {self.label} will ask."
         return self.lost_on_resume or usual
 
 

@@ -57,9 +57,11 @@ def load(
     names = ", ".join(sorted(known)) or "no agent"
     if path.is_dir():
         raise NotReadable(
-            f"no session in itself: the folder {path}", hint=f"name one file of a session ({names})"
+            f"a folder is not a session: {path}", hint=f"give one session file ({names})"
         )
-    raise NotReadable(f"no agent's session: {path}", hint=f"thence reads sessions of {names}")
+    raise NotReadable(
+        f"not a session of a known agent: {path}", hint=f"thence reads sessions of {names}"
+    )
 
 
 def claimed(
@@ -74,7 +76,7 @@ def claimed(
             source = next((one for one in beside if one.uid == uid), None)
             if source is None:
                 raise SessionNotFound(
-                    f"{uid} is no longer in {path}", hint=f"thence show {uid} shows what is kept"
+                    f"{uid} is no longer in {path}", hint=f"thence show {uid} shows the stored copy"
                 )
         if source is not None:
             return adapter, source
@@ -91,14 +93,14 @@ def look(path: Path) -> None:
         ) from error
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "no path"
-        raise NotReadable(f"cannot look at {path}: {why}", hint="check the name") from error
+        raise NotReadable(f"cannot open {path}: {why}", hint="check the name") from error
     if stat.S_ISLNK(status.st_mode):
         target = os.path.realpath(path)
-        raise NotReadable(f"a link, and links are not followed: {path}", hint=f"name {target}")
+        raise NotReadable(f"symbolic links are not followed: {path}", hint=f"name {target}")
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        raise NotReadable(f"not a regular file: {path}", hint="name the file of a session")
+        raise NotReadable(f"not a regular file: {path}", hint="give a session file")
     if not os.access(path, os.R_OK):
-        raise NotReadable(f"not yours to read: {path}", hint="ask its owner, or mend its mode")
+        raise NotReadable(f"permission denied: {path}", hint="check its permissions")
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ def _claimed(
     found = adapter.find(Path(source.root)) if source.root else iter(())
     parent = next((other for other in found if other.session == owner), None)
     if parent is None:
-        notices.append(Notice("lineage unresolved", f"begins with copies of {owner}, not found"))
+        notices.append(Notice("lineage unresolved", f"starts with copies of {owner}, not found"))
         return events
     return lineage.claimed(events, owner, read_all(adapter, parent)[0])
 
@@ -186,10 +188,10 @@ def lineage_of(own: Generation, find: Find, notices: list[Notice]) -> list[Gener
             break
         ancestor = find(out[-1], base)
         if ancestor is None:
-            notices.append(Notice("ancestor missing", f"goes on from {wanted}"))
+            notices.append(Notice("ancestor missing", f"continues {wanted}"))
             break
         if any(ancestor.uid == younger.uid for younger in out):
-            notices.append(Notice("ancestors in a circle", f"goes on from {wanted}"))
+            notices.append(Notice("ancestors in a circle", f"continues {wanted}"))
             break
         if base.event is not None and all(f.node.id != base.event for f in ancestor.facts):
             notices.append(Notice("ancestor damaged", f"no event {base.event} in {wanted}"))

@@ -217,7 +217,7 @@ class _Transcript:
                 return
             self.look()
         raise NotAppendable(
-            f"somebody else was first {TRIES:,} times", hint="nothing was appended; try again"
+            f"another writer was first {TRIES:,} times", hint="nothing was appended; try again"
         )
 
     def _new(self, entries: list[JSON]) -> list[JSON]:
@@ -274,7 +274,7 @@ class _Values:
         written = codec.dump(value)
         if len(written) > LARGEST:
             raise NotAppendable(
-                f"a batch of {len(written):,} bytes is larger than any reader follows",
+                f"a batch of {len(written):,} bytes is too large",
                 hint=f"append less than {LARGEST >> 20} MB at a time",
             )
         body = zstandard.compress(written, 3)
@@ -331,6 +331,6 @@ def _project(project: str) -> str:
 
 def _refused(error: ShelfError) -> ThenceError:
     return NotAppendable(
-        f"the shared store did not do as it was asked: {error}",
-        hint="what was appended before is kept; try again when it is back",
+        f"the shared store failed: {error}",
+        hint="earlier data is safe; try again when it is back",
     )

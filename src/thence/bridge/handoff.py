@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from thence.format.whole import Whole
 
 NOT_HANDED: Final = (
-    "permissions: the new agent asks anew",
-    "saved files and what subagents said among themselves",
-    "the bill: it stays with the session that ran it up",
+    "permissions: the new agent will ask",
+    "saved files and messages between subagents",
+    "costs: they stay with the original session",
 )
 """What never goes along, whatever the session holds."""
 
@@ -100,9 +101,7 @@ def plan(
     whole, agent = loaded.whole, loaded.source.adapter
     mended = whole.messages(to=event)
     if not mended.messages:
-        raise SessionNotFound(
-            f"nothing was said yet in {whole.uid}", hint="thence show tells what is there"
-        )
+        raise SessionNotFound(f"no messages yet in {whole.uid}", hint="see thence show")
     outputs = spills.texts([*whole.before.facts, *whole.facts])
     said = spills.inlined(mended.messages, outputs)
     writer, target = portable.writer_of(to), agents()[to]
@@ -127,6 +126,7 @@ def plan(
         known.model if agent == to else settings.model,
         known.git_branch,
         settings.provider,
+        settings.projects.get(cwd),
     )
     written = {
         str(_inside(root, name)): rows for name, rows in target.ask(writer.files, bound).items()
@@ -154,7 +154,9 @@ def plan(
         [*notes, *moved],
     )
     bodies = {path: _body(path, rows) for path, rows in written.items()}
-    folder = str(Path(next(iter(bodies))).parent) if writer.is_folder else None
+    folder = (
+        os.path.commonpath([Path(path).parent for path in bodies]) if writer.is_folder else None
+    )
     return Handoff(bodies, folder, report)
 
 
@@ -179,8 +181,8 @@ def _one_line(title: str | None) -> str | None:
 
 def _mended(mended: repair.Mended) -> list[str]:
     out = [f"{left.why}: {left.id}" if left.id else left.why for left in mended.left_out]
-    out += [f"call got a new id: {name or 'it had none'}" for name in mended.renamed]
-    return [*out, *(["history began with the model's words"] if mended.opened else [])]
+    out += [f"call has a new id: {name or 'it had none'}" for name in mended.renamed]
+    return [*out, *(["the history started with the model"] if mended.opened else [])]
 
 
 def _folder(whole: Whole, here: str) -> tuple[str, list[str]]:
@@ -188,7 +190,7 @@ def _folder(whole: Whole, here: str) -> tuple[str, list[str]]:
     told = whole.about.get("cwd")
     if isinstance(told, str) and os.path.isabs(told) and os.path.isdir(told):  # noqa: PTH112, PTH117
         return os.path.realpath(told), []
-    gone = f"its folder is not here ({told}); it goes on in {here}"
+    gone = f"its folder is missing ({told}); it continues in {here}"
     return here, [gone] if isinstance(told, str) and told else []
 
 
@@ -199,8 +201,8 @@ def end_of(whole: Whole, place: int, *, branch: bool = False) -> int:
     """Return the last event that is handed over: this one, or the end of the branch it is on."""
     if whole.graph.nodes[place].flags & Is.SIDE:
         raise BadConfig(
-            "this event is a subagent's, and a subagent's history is no session",
-            hint="name the event at which the subagent was called",
+            "this event belongs to a subagent, whose history cannot be continued",
+            hint="use the event that called the subagent",
         )
     return whole.graph.end_from(place) if branch else place
 
@@ -221,7 +223,7 @@ def carry_out(handoff: Handoff) -> None:
     except OSError as error:
         where = error.filename or next(iter(handoff.files))
         message = f"{where} cannot be written: {error.strerror}"
-        raise NotAppendable(message, hint="is the agent's folder yours to write?") from error
+        raise NotAppendable(message, hint="check the permissions of the agent's folder") from error
 
 
 def _appear(path: Path, body: bytes) -> None:
@@ -243,13 +245,14 @@ def _appear_together(folder: Path, files: dict[str, bytes]) -> None:
     passing.mkdir(mode=0o700)
     try:
         for path, body in files.items():
-            _write(passing / Path(path).name, body)
+            place = passing / Path(path).relative_to(folder)
+            make_folder(place.parent)
+            _write(place, body)
+            sync_folder(place.parent)
         sync_folder(passing)
         passing.rename(folder)
     except OSError:
-        for path in files:
-            (passing / Path(path).name).unlink(missing_ok=True)
-        passing.rmdir()
+        shutil.rmtree(passing, ignore_errors=True)
         raise
     sync_folder(folder.parent)
 

@@ -63,12 +63,12 @@ def writer_of(target: str) -> Writer:
     """Return what writes sessions for an agent; says so where nothing does."""
     agent = agents().get(target)
     if agent is None:
-        raise BadConfig(f"no agent {target!r}", hint=f"one of {', '.join(agents())}")
+        raise BadConfig(f"unknown agent {target!r}", hint=f"one of {', '.join(agents())}")
     agent.required("handoff")
     agent.required("resume")
     writer = agent.writer
     if not isinstance(writer, Writer):
-        raise BadConfig(f"{agent.label}: its package offers no writer", hint="update the package")
+        raise BadConfig(f"{agent.label}: its package has no writer", hint="update the package")
     return writer
 
 

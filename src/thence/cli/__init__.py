@@ -38,6 +38,7 @@ COMMANDS = {
     "handoff": "Continue a session in another agent, with its history.",
     "rewind": "Rewind a session recorded by thence: its chain or its files.",
     "exec": "Run an agent and import its session.",
+    "setup": "Set everything up: hooks, brief, MCP, daily import, completion.",
     "hook": "Install hooks: agents report new activity.",
     "mcp": "Let agents search past sessions (MCP).",
     "schedule": "Import every day, by a systemd timer or by cron.",
@@ -65,7 +66,7 @@ COMMANDS = {
 
 
 GROUPS = {
-    "Start": ("serve", "demo", "hook", "mcp"),
+    "Start": ("setup", "serve", "open", "demo"),
     "Find": ("ls", "search", "ask", "files", "history", "todos"),
     "Read and continue": ("show", "export", "resume", "brief"),
     "Understand": ("cost", "patterns", "sql"),
@@ -75,6 +76,10 @@ GROUPS = {
 
 ALIASES = {"list": "ls", "view": "serve", "pin": "keep", "import": "sweep"}
 """Names that people try first; they work and are listed nowhere."""
+
+
+QUIET = ("brief", "mcp", "completion")
+"""Commands that programs start: a person would not read a note there."""
 
 
 class Lazy(click.Group):
@@ -116,7 +121,7 @@ class Lazy(click.Group):
             known = [*COMMANDS, *ALIASES]
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             hint = f"Did you mean `thence {near[0]}`?" if near else "`thence help` lists commands."
-            raise UnknownCommand(f"there is no command {name!r}", hint=hint)
+            raise UnknownCommand(f"unknown command {name!r}", hint=hint)
         return super().resolve_command(ctx, args)
 
 
@@ -167,9 +172,9 @@ def _no_pager(_ctx: click.Context, _option: click.Parameter, told: bool) -> None
     type=click.Choice(get_args(screen.Colour)),
     default="auto",
     show_default=True,
-    help="Colours; auto: on a terminal, unless NO_COLOR is set, or where FORCE_COLOR is.",
+    help="Use colour; auto: on a terminal unless NO_COLOR is set, or if FORCE_COLOR is set.",
 )
-@click.option("--no-pager", is_flag=True, help="Print long answers without a pager.")
+@click.option("--no-pager", is_flag=True, help="Do not use a pager for long output.")
 @click.option("--json", "json", is_flag=True, help="Without a command: print JSON.")
 @click.option("--utc", is_flag=True, help="Without a command: show times in UTC.")
 @click.pass_context
@@ -181,10 +186,29 @@ def thence(
     Without a command: a status summary. --color and --no-pager may also follow a command.
     """
     screen.wanted.colour, screen.wanted.pager = color, not no_pager
+    _refresh_launcher(ctx.invoked_subcommand, json=json or "--json" in sys.argv)
     if ctx.invoked_subcommand is None:
         from thence.cli.home import show
 
         show(json=json, utc=utc)
+
+
+def _refresh_launcher(command: str | None, *, json: bool) -> None:
+    """Write the launcher of the home anew if it is stale; tell once that hooks could not run."""
+    from thence import config
+
+    try:
+        home = config.home()
+    except ThenceError:  # who needs a home says so
+        return
+    if not (home / "bin").is_dir() or command in QUIET:
+        return
+    from thence.cli import launcher
+    from thence.cli.terminal import clean
+
+    news = launcher.refresh(home, tells=not json)
+    if news:
+        click.echo(f"note: {clean(news)}", err=True)
 
 
 def _tell(error: ThenceError) -> None:
@@ -209,7 +233,7 @@ def _of_the_system(error: OSError) -> ThenceError:
     if is_disk_full(error):
         return DiskFull(f"{error.filename or 'the answer'} cannot be written")
     where = f": {error.filename}" if error.filename else ""
-    hint = "is the disk full, the folder yours, the name right? THENCE_HOME names another home"
+    hint = "Check free space, permissions and the path. THENCE_HOME selects another folder."
     return ThenceError(f"{error.strerror or error}{where}", hint=hint)
 
 

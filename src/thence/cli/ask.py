@@ -16,7 +16,7 @@ TOKENS = 1_500
     help="Answer a question from past sessions: what was done, decided and learned.",
     epilog="The two or three sessions that matter: what was asked, decided and changed, what failed"
     " and what fixed it, how it ended, with the names of the events; thence show ID --around EVENT"
-    " opens one. Filters are those of thence search. No model is asked.",
+    " opens one. Filters are those of thence search. No model is called.",
 )
 @click.argument("question", nargs=-1, required=True)
 @click.option(
@@ -24,7 +24,7 @@ TOKENS = 1_500
     type=click.IntRange(100, 20_000),
     default=TOKENS,
     show_default=True,
-    help="How long the answer may be.",
+    help="Maximum length of the answer.",
 )
 @click.option("-n", "number", type=click.IntRange(1, 10), default=3, show_default=True)
 @options.as_json

@@ -19,7 +19,7 @@ from thence.errors import BadConfig, NotReadable
     " sweep: sessions whose logs are still there are read again.",
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @options.as_json
 def command(file: Path, *, force: bool, json: bool) -> int:
     """Save tier 2 while others go on."""
@@ -27,11 +27,11 @@ def command(file: Path, *, force: bool, json: bool) -> int:
 
     address = wiring.address()
     if not address.startswith("sqlite:"):
-        hint = "databases have tools of their own for this, such as pg_dump"
+        hint = "use the tools of your database, such as pg_dump"
         kind = address.partition(":")[0]  # the rest may hold a password
-        raise BadConfig(f"only an SQLite store is saved this way, not {kind}:", hint=hint)
+        raise BadConfig(f"only an SQLite store can be saved this way, not {kind}:", hint=hint)
     if file.exists() and not force:
-        raise NotReadable(f"{file} exists", hint="give another name, or --force")
+        raise NotReadable(f"{file} exists", hint="choose another name, or add --force")
     with wiring.store() as store:
         sessions = sum(1 for _ in store.sessions())
         written = backup.save(Path(address.removeprefix("sqlite:")), file.absolute())

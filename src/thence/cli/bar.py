@@ -79,7 +79,7 @@ def lines(progress: Progress, room: int, passed: float) -> list[str]:
     bar = _drawn(share, min(max(room - len(name) - len(right) - 2, 0), 60))
     told = f"{' ' * 10}{progress.sources:,} of {several(progress.all_sources, 'session')}"
     told += f" {_MEASURED.get(progress.stage, 'read')}, {progress.sessions:,}"
-    told += " sent" if progress.stage == "push" else " kept"
+    told += " sent" if progress.stage == "push" else " imported"
     return [cut(f"{name}{bar}  {right}", room), cut(told, room)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 MIN_TOKENS, MAX_TOKENS = 100, 10_000
 MAX_HOOK_INPUT_CHARS = 1 << 20
+MAX_HOOK_SECONDS = 5
+"""After so long a hook ends without a brief; agents are told to wait for twice as long."""
 
 
 @click.command(
@@ -31,9 +35,11 @@ MAX_HOOK_INPUT_CHARS = 1 << 20
 @click.option(
     "--tokens",
     type=click.IntRange(MIN_TOKENS, MAX_TOKENS),
-    help="How long the text may be.  [default: 800, or the setting brief.tokens]",
+    help="Maximum length of the text.  [default: 800, or the setting brief.tokens]",
 )
-@click.option("--hook", metavar="AGENT", hidden=True, help="Answer a hook; its input is on stdin.")
+@click.option(
+    "--hook", metavar="AGENT", hidden=True, help="Answer a hook; reads its input from stdin."
+)
 @options.as_json
 def command(folder: Path, *, tokens: int | None, hook: str | None, json: bool) -> int:
     """Print the brief of the repository that holds a folder."""
@@ -74,6 +80,24 @@ def _answer_hook(agent: str) -> int:
 
     The agent comes first: a store that is busy or missing must not keep a session from starting.
     """
+    previous = signal.signal(signal.SIGALRM, _end_silently)
+    signal.alarm(MAX_HOOK_SECONDS)
+    try:
+        answer = _hook_answer(agent)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+    if answer:
+        click.echo(answer)
+    return 0
+
+
+def _end_silently(_signal: int, _frame: object) -> None:
+    os._exit(0)
+
+
+def _hook_answer(agent: str) -> str:
+    """Return what is printed for the hook of an agent; empty for nothing."""
     import json
 
     try:
@@ -82,11 +106,9 @@ def _answer_hook(agent: str) -> int:
         text = _hook_text(Path(folder), f"{agent}:{session}")
         event = given.get("hook_event_name", "SessionStart")
     except Exception:  # noqa: BLE001 - whatever it is, the agent goes on without a brief
-        return 0
-    if text:
-        answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
-        click.echo(json.dumps(answer))
-    return 0
+        return ""
+    answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+    return json.dumps(answer) if text else ""
 
 
 def _hook_text(folder: Path, session_uid: str) -> str:

@@ -157,12 +157,12 @@ def _seen(seen: Seen, wide: int) -> tuple[Level, str, str | None]:
     if seen.torn:
         parts.append(f"{size(seen.torn)} unfinished")
     if seen.forgotten:
-        parts.append(f"{size(seen.forgotten)} forgotten on purpose")
+        parts.append(f"{size(seen.forgotten)} deleted on request (thence forget)")
     if seen.unread:
         new = f", {several(seen.new, 'session')} new" if seen.new else ""
         words = f"{size(seen.unread)} not read yet{new}"
         return "note", start + ", ".join([words, *parts]), "thence sweep"
-    words = ", ".join(["all kept or listed", *parts])
+    words = ", ".join(["everything is stored", *parts])
     return "ok", start + words, None
 
 
@@ -195,10 +195,10 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
     newest = max(versions, key=_numbers, default="")
     tried = agent.profile.newest_version
     is_newer = bool(newest and tried) and _numbers(newest)[:2] > _numbers(tried)[:2]
-    words = [newest or "version not in its logs", *([f"tried up to {tried}"] if is_newer else [])]
+    words = [newest or "version unknown", *([f"tested up to {tried}"] if is_newer else [])]
     if unknown:
         types = ", ".join(name for name, _ in unknown.most_common(3))
-        words.append(f"{several(unknown.total(), 'record')} not understood: {types}")
+        words.append(f"{several(unknown.total(), 'record')} of unknown type: {types}")
     words += [can for part, can in CAN.items() if agent.offers(part)]
     told: dict[str, JSON] = {
         "agent": agent.name,
@@ -221,13 +221,13 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
     """Name the lines that could not be read: file, line and why."""
     damaged = [row for row in store.sessions() if row.skipped]
     if not damaged:
-        yield Finding("skips", "ok", "no line was ever skipped")
+        yield Finding("skips", "ok", "no unreadable lines")
         return
     lines: list[dict[str, JSON]] = []
     for row in damaged if deep else damaged[:LOOKED]:
         lines += _skipped(row, known)
     total = sum(row.skipped for row in damaged)
-    words = f"{several(total, 'line')} in {several(len(damaged), 'session')}; the rest is kept"
+    words = f"{several(total, 'line')} in {several(len(damaged), 'session')}; the rest is stored"
     yield Finding("skips", "note", words, None, {"skipped": total, "lines": lines})
     for one in lines[: None if deep else 3]:
         where = f"{_end(tilde(str(one['path'])))}:{one['line']}"
@@ -264,14 +264,14 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
     yield from _packs(store, deep=deep)
     losses = [one for one in store.kept("removals") if one["what"] == "session_memory.data_loss"]
     if losses:
-        words = f"{several(len(losses), 'session')} evicted before a digest covered them"
+        words = f"{several(len(losses), 'session')} removed before they were analysed"
         yield Finding("losses", "warning", words, "thence gc -n", {"removals": losses})
 
 
 def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
-        yield Finding("store", "ok", "not a file of this machine; its own tools check it")
+        yield Finding("store", "ok", "not a local file; check it with the tools of your database")
         for words, fix in getattr(store, "lacks", list)():
             yield Finding("", "note", words, fix)
         return
@@ -311,7 +311,7 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
         uid = row.session.session_uid
         if not deep:
             if not store.blobs.size(uid):
-                broken.append((uid, "its pack is gone"))
+                broken.append((uid, "its pack is missing"))
             continue
         count, why = _read_all(store, uid)
         read += count
@@ -322,7 +322,7 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
         name = short_id(uid.partition(":")[2])
         there = os.path.lexists(paths[uid] or "")
         fix = "thence doctor --mend" if there else f"thence evict {argument(name)}"
-        words = f"{name}: {clean(why)}" + ("" if there else ", and its source is gone")
+        words = f"{name}: {clean(why)}" + ("" if there else ", and its original log is gone")
         yield Finding("packs", "bad", words, fix, {"session_uid": uid})
     strays = 0
     if isinstance(store.blobs, Packs):
@@ -355,7 +355,7 @@ def rules(store: Store) -> Iterator[Finding]:
         counts.update(parts[:1])
     told: dict[str, JSON] = {"outdated": dict(counts)}
     if not counts:
-        yield Finding("rules", "ok", "all sessions were stored by the rules of today", None, told)
+        yield Finding("rules", "ok", "all sessions use the current rules", None, told)
         return
     if number := counts["redaction"]:
         words = f"{several(number, 'session')} stored under other redaction rules"
@@ -366,7 +366,7 @@ def rules(store: Store) -> Iterator[Finding]:
 
 
 def caps(store: Store | None) -> Iterator[Finding]:
-    """Compare what is held with the caps, of the store and of our own projects."""
+    """Compare what is held with the caps, of the store and of recorded projects."""
     if store is not None:
         policy = wiring.policy()
         known = store.known()
@@ -375,10 +375,12 @@ def caps(store: Store | None) -> Iterator[Finding]:
         words = f"transcripts {size(held)} of {size(policy.raw_soft_cap_bytes)}"
         yield Finding("caps", "warning" if over else "ok", words, "thence gc" if over else None)
         if known.distilled_bytes > policy.distilled_cap_bytes:
-            words = f"digests take {size(known.distilled_bytes)}, over their cap"
+            words = f"digests use {size(known.distilled_bytes)}, over their limit"
             yield Finding("", "warning", words, "thence config")
         if known.pending:
-            yield Finding("", "note", "an eviction waits for a reader to end", "thence sweep")
+            yield Finding(
+                "", "note", "removed data is not erased yet: a reader is active", "thence sweep"
+            )
     yield from _projects()
 
 
@@ -390,7 +392,9 @@ def _projects() -> Iterator[Finding]:
     steps = journal.cleanup(dry_run=True, max_sessions=told["journal.max_sessions"])
     removed = Counter(step.held.project for step in steps if step.what == "remove")
     for project, number in removed.items():
-        words = f"our own project {clean(project)} is over its cap by {several(number, 'session')}"
+        words = (
+            f"recorded project {clean(project)} is over its limit by {several(number, 'session')}"
+        )
         yield Finding("", "note", words, "thence gc -n")
     stale = [step.held.size for step in steps if step.what == "prune"]
     if stale:
@@ -415,11 +419,11 @@ def modes(home: Path) -> Iterator[Finding]:
         if not stat.S_ISLNK(here.st_mode) and here.st_mode & 0o077:
             wrong.append((path, here.st_mode & 0o777))
     if not wrong:
-        yield Finding("modes", "ok", "nobody else can read the home")
+        yield Finding("modes", "ok", "only you can read the data folder")
         return
     path, mode = wrong[0]
     more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
-    words = f"{tilde(str(path))} is {mode:04o}, others can read it{more}"
+    words = f"{tilde(str(path))} has mode {mode:04o}: other users can read it{more}"
     fix = f"chmod -R go= {tilde(str(path if len(wrong) == 1 else home))}"
     told = [{"path": str(path), "mode": f"{mode:04o}"} for path, mode in wrong]
     yield Finding("modes", "warning", clean(words), fix, {"modes": told})
@@ -429,8 +433,8 @@ def place(home: Path, mounts: str = "/proc/self/mountinfo") -> Iterator[Finding]
     """Tell whether the home is on a disk that locks and syncs as it must."""
     kind = _kind(home, mounts)
     if kind is not None and kind.startswith(FAR):
-        words = f"the home is on {clean(kind)}: locks and syncs may not hold there"
-        yield Finding("place", "warning", words, "THENCE_HOME names a folder on a local disk")
+        words = f"the data folder is on {clean(kind)}, where locks and syncs are unreliable"
+        yield Finding("place", "warning", words, "set THENCE_HOME to a folder on a local disk")
     else:
         yield Finding(
             "place", "ok", f"{clean(tilde(str(home)))} on {clean(kind or 'a local disk')}"
@@ -441,7 +445,7 @@ def access(home: Path) -> Iterator[Finding]:
     """Tell when nothing can be written: what is kept can be read, and nothing is added."""
     if wiring.is_read_only():
         where = clean(tilde(str(home)))
-        words = f"{where} is read-only: what is kept can be read, nothing is added"
+        words = f"{where} is read-only: stored sessions can be read, nothing can be added"
         yield Finding("access", "warning", words, f"make {where} writable, then thence sweep")
 
 
@@ -454,7 +458,7 @@ def space(home: Path, unread: int) -> Iterator[Finding]:
     told: dict[str, JSON] = {"free_bytes": free, "total_bytes": total}
     fix = "free some space, then thence sweep"
     if free < FULL_DISK_BYTES and unread:
-        words = f"the disk is full: {words}; {size(unread)} of logs cannot be read into the store"
+        words = f"the disk is full: {words}; {size(unread)} of logs cannot be imported"
         yield Finding("disk", "bad", words, fix, told)
     elif free < FULL_DISK_BYTES:
         yield Finding("disk", "warning", f"the disk is full: {words}", fix, told)
@@ -493,10 +497,10 @@ def clock(store: Store | None) -> Iterator[Finding]:
     newest, row = ends[-1]
     if (newest - now).total_seconds() > AHEAD:
         name = short_id(row.session.native_session_id)
-        words = f"an event of {name} is in the future: {newest:%Y-%m-%d %H:%M}"
-        yield Finding("clock", "warning", words, "date; is this machine's clock right?")
+        words = f"an event of {name} lies in the future: {newest:%Y-%m-%d %H:%M}"
+        yield Finding("clock", "warning", words, "check the clock of this machine")
         return
-    yield Finding("clock", "ok", f"steady; the newest event is of {_ago(newest, now)}")
+    yield Finding("clock", "ok", f"ok; newest event: {_ago(newest, now)}")
 
 
 def _ago(then: datetime, now: datetime) -> str:
@@ -509,7 +513,7 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hook import fix_of, names, status_of, told_of
+    from thence.cli.hooks import fix_of, names, status_of, told_of
 
     now = present()
     roots = wiring.roots(known)
@@ -541,7 +545,36 @@ def _silent(store: Store, agent: str, one: dict[str, JSON]) -> str | None:
     if not grown:
         return None
     since = _ago(seen, present())
-    return f"installed, last heard {since} while {several(grown, 'session')} went on"
+    return f"installed, last report {since} while {several(grown, 'session')} grew"
+
+
+def installed(home: Path) -> Iterator[Finding]:
+    """Tell whether what setup installed is there, and whether the viewer's program is this one."""
+    from thence import __version__
+    from thence.cli import background, launcher, parts
+
+    recorded = parts.recorded(home)
+    known = {part.name: part for part in parts.PARTS}
+    wrong = 0
+    for name, whose in recorded.items():
+        for one in whose:
+            if problem := known[name].problem(one):
+                wrong += 1
+                words = f"{name} of {one} {problem}"
+                told: dict[str, JSON] = {"part": name, "whose": one}
+                yield Finding("setup", "warning", clean(words), "thence setup", told)
+    missed = home / launcher.MISSED
+    if missed.exists():
+        gone = missed.read_text("utf-8", "replace").strip()
+        yield Finding("setup", "warning", clean(f"hooks could not run: {gone} is gone"), "thence")
+    elif recorded and not wrong:
+        yield Finding("setup", "ok", f"{', '.join(recorded)}: as thence setup left them")
+    server = background.running(home)
+    if server is not None and server.version != __version__:
+        words = f"the viewer runs version {server.version}, this is {__version__}"
+        yield Finding("viewer", "warning", clean(words), "thence serve --background")
+    elif server is not None:
+        yield Finding("viewer", "ok", f"runs in the background on port {server.port}")
 
 
 def waiting(home: Path) -> Iterator[Finding]:
@@ -552,7 +585,7 @@ def waiting(home: Path) -> Iterator[Finding]:
         return
     old = [e for e in entries if time.time() - e.stat(follow_symlinks=False).st_mtime > SILENT]
     if old:
-        words = f"{several(len(old), 'nudge')} waits for a sweep since a day or more"
+        words = f"{several(len(old), 'nudge')} older than a day not imported yet"
         yield Finding("queue", "note", words, "thence sweep")
 
 
@@ -577,7 +610,7 @@ def cadence(store: Store | None) -> Iterator[Finding]:
     known = store.known().sessions.values() if store is not None else ()
     last = max((one.ingested or 0 for one in known), default=0) / 1000
     late = last and time.time() - last > (days + 1) * 86_400
-    words = f"{often}, but nothing runs a sweep: no timer is installed"
+    words = f"{often}, but no timer is installed"
     yield Finding("cadence", "warning" if late else "note", words, "thence schedule install", told)
 
 
@@ -593,7 +626,7 @@ def journals(store: Store | None) -> Iterator[Finding]:
         missing = [source.uid for source in local if source.uid not in stored]
         if missing:
             place = clean(tilde(str(folder)))
-            words = f"{several(len(missing), 'session')} of the journal in {place} not stored"
+            words = f"{several(len(missing), 'session')} recorded in {place} not imported"
             fix = "thence sweep" if folder in known else f"thence sweep --root thence={place}"
             yield Finding("journals", "warning", words, fix, {"sessions": missing})
 
@@ -620,7 +653,7 @@ def links() -> Iterator[Finding]:
     if paths:
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         words = f"{several(len(paths), 'link')} not followed: {_end(tilde(paths[0]))}{more}"
-        fix = "move the folder back, or link the agent's whole folder instead"
+        fix = "move the folder back, or link the agent's entire folder instead"
         yield Finding("links", "warning", words, fix, {"links": [clean(path) for path in paths]})
 
 
@@ -679,11 +712,12 @@ def everything(*, deep: bool) -> list[Finding]:
                 ("rules", lambda: rules(held)),
             ]
         else:
-            out.append(Finding("store", "note", "nothing is kept yet", "thence sweep"))
+            out.append(Finding("store", "note", "no sessions stored yet", "thence sweep"))
         checks += [
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
+            ("setup", lambda: installed(home)),
             ("cadence", lambda: cadence(store)),
             ("journals", lambda: journals(store)),
             ("layout", lambda: other_layouts(known)),
@@ -711,7 +745,7 @@ def _run(checks: Iterable[tuple[str, Callable[[], Iterable[Finding]]]]) -> Itera
         except ThenceError as error:
             yield Finding(topic, "bad", error.message, error.hint)
         except Exception as error:  # noqa: BLE001 - of a damaged file anything may come
-            yield Finding(topic, "bad", f"cannot be looked at: {clean(str(error))}")
+            yield Finding(topic, "bad", f"check failed: {clean(str(error))}")
 
 
 def moment() -> str:

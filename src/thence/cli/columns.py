@@ -51,6 +51,10 @@ class Column(NamedTuple):
     head: str = ""
     right: bool = False
     slack: bool = False
+    least: int = 1
+    """Width that the slack column gets before others are left out or cut."""
+    drop: int = 0
+    """Above 0, the column is left out if the slack column lacks room; the highest goes first."""
 
 
 Row = Sequence[Cell]
@@ -65,26 +69,49 @@ def table(
     widths = [
         max((columns(row[at].text) for row in every), default=0) for at in range(len(columns_of))
     ]
+    shown = _fitting(columns_of, widths, room - 2)
+    columns_of, widths = [columns_of[at] for at in shown], [widths[at] for at in shown]
     _fit(columns_of, widths, room - 2)
     for row in every:
-        yield _row(columns_of, row, widths).rstrip()
+        yield _row(columns_of, [row[at] for at in shown], widths).rstrip()
+
+
+def _fitting(columns_of: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """Return the columns that leave the slack column its least, in order."""
+    shown = list(range(len(columns_of)))
+    slack = _slack(columns_of)
+    for _, at in sorted(((c.drop, at) for at, c in enumerate(columns_of) if c.drop), reverse=True):
+        others = sum(widths[one] for one in shown if one != slack)
+        needed = 0 if slack is None else min(columns_of[slack].least, widths[slack])
+        if room - _gaps(len(shown)) - others >= needed:
+            break
+        shown.remove(at)
+    return shown
+
+
+def _slack(columns_of: Sequence[Column]) -> int | None:
+    return next((at for at, column in enumerate(columns_of) if column.slack), None)
+
+
+def _gaps(number: int) -> int:
+    """Return the width of the gaps between so many columns: one space only behind the mark."""
+    return max(2 * (number - 1) - 1, 0)
 
 
 def _fit(columns_of: Sequence[Column], widths: list[int], room: int) -> None:
     """Give the slack to its column; where there is none, texts are cut, the widest first."""
-    gaps = max(2 * (len(widths) - 1) - 1, 0)  # one space only behind the mark
-    left = room - gaps - sum(widths)
-    slack = next((at for at, column in enumerate(columns_of) if column.slack), None)
+    slack = _slack(columns_of)
+    floors = [4] * len(widths)
+    left = room - _gaps(len(widths)) - sum(widths)
     if slack is not None:
-        widths[slack] = max(widths[slack] + left, 1)
-        left = room - gaps - sum(widths)
+        floors[slack] = max(min(columns_of[slack].least, widths[slack]), 1)
+        widths[slack] = max(widths[slack] + left, floors[slack])
+        left = room - _gaps(len(widths)) - sum(widths)
     texts = [at for at, column in enumerate(columns_of) if at and not column.right]
-    while left < 0 and texts:
-        widest = max(texts, key=widths.__getitem__)
-        if widths[widest] <= 1:
-            break
-        widths[widest] -= 1
-        left += 1
+    for floor in (floors, [1] * len(widths)):
+        while left < 0 and (wider := [at for at in texts if widths[at] > floor[at]]):
+            widths[max(wider, key=widths.__getitem__)] -= 1
+            left += 1
 
 
 def _row(columns_of: Sequence[Column], row: Row, widths: Sequence[int]) -> str:

@@ -29,15 +29,9 @@ _PLACES = {
 @options.as_json
 def command(shell: str, *, json: bool) -> int:
     """Print the script."""
-    from click.shell_completion import get_completion_class
+    from thence.cli.shells import script as script_of
 
-    from thence.cli import thence
-
-    made = get_completion_class(shell)
-    if made is None:
-        message = f"no completion for {shell}"
-        raise click.UsageError(message)
-    script = made(thence, {}, "thence", "_THENCE_COMPLETE").source()
+    script = script_of(shell)
     if json:
         from thence.cli.terminal import as_json, say
 

@@ -28,13 +28,13 @@ NAME = "session_memory.exclude"
 @click.command(
     "config",
     help="Show every setting, its value and its origin.",
-    epilog="Settings stand in config.toml in the home. A project that is excluded is not captured"
-    " any more; what is kept of it stays until it is forgotten. How tasks are named, and who else"
-    " has a say in digests: docs/digesters.md.",
+    epilog="Settings are in config.toml in the data folder. An excluded project is no longer"
+    " imported; its stored sessions stay until you delete them with thence forget. Task names and"
+    " digest plug-ins: docs/digesters.md.",
 )
 @click.argument("name", required=False)
-@click.option("--exclude", metavar="PATTERN", help="Never capture projects in such folders.")
-@click.option("--include", metavar="PATTERN", help="Take such a pattern out again.")
+@click.option("--exclude", metavar="PATTERN", help="Never import projects in these folders.")
+@click.option("--include", metavar="PATTERN", help="Remove an exclude pattern.")
 @options.as_json
 def command(name: str | None, exclude: str | None, include: str | None, *, json: bool) -> int:
     """Print settings, or change which projects are captured."""
@@ -45,7 +45,7 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
         if name not in values:
             fits = [one for one in values if one.endswith(f".{name}")]
             if len(fits) != 1:
-                raise BadConfig(f"no setting {name!r}", hint=f"one of {', '.join(values)}")
+                raise BadConfig(f"unknown setting {name!r}", hint=f"one of {', '.join(values)}")
             name = fits[0]
         values = {name: values[name]}
     if json:
@@ -135,7 +135,7 @@ def excluding(path: Path, body: bytes, patterns: list[str]) -> bytes:
         except tomllib.TOMLDecodeError:
             continue
     raise Refused(
-        f"{path}: cannot tell where to write", hint=f"write it below [session_memory]: {line}"
+        f"{path}: no safe place to write to", hint=f"add it yourself below [session_memory]: {line}"
     )
 
 
@@ -181,7 +181,8 @@ def with_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
         if _says(text_, wanted):
             return Edit(path, before, text_.encode())
     raise Refused(
-        f"{path}: cannot tell where to write", hint=f'write it below {_HEADER}: cadence = "on-hook"'
+        f"{path}: no safe place to write to",
+        hint=f'add it yourself below {_HEADER}: cadence = "on-hook"',
     )
 
 
@@ -230,4 +231,5 @@ def _kept_of(pattern: str) -> Iterator[str]:
         kept = [row for row in store.sessions() if rule.means(row.session.cwd)]
     if kept:
         first = kept[0].session.native_session_id[:13]
-        yield f"{several(len(kept), 'session')} of it kept already; thence forget {clean(first)} …"
+        many = several(len(kept), "session")
+        yield f"{many} already stored; to delete them: thence forget {clean(first)} …"

@@ -37,12 +37,12 @@ def command(source: str, target: str, *, json: bool) -> int:
 
     file = file_of(source)
     if source == target or (file is not None and file == file_of(target)):
-        raise BadConfig("a store cannot be copied into itself", hint="give another address")
+        raise BadConfig("source and target are the same store", hint="choose another address")
     with contextlib.ExitStack() as stack:
         ours = _opened(stack, source, must_exist=True)
         if not (any(ours.sessions(Filter(limit=1))) or ours.known().forgotten):
             raise SessionNotFound(
-                "FROM holds no sessions; nothing was copied",
+                "FROM has no sessions; nothing was copied",
                 hint="check its address, and the tenant of a store in Postgres",
             )
         theirs = _opened(stack, target)
@@ -71,11 +71,11 @@ def _progress(report: Copied) -> None:
 
 def _lines(report: Copied) -> list[str]:
     done = (
-        f"copied {several(report.copied, 'session')}, {report.unchanged} there already;"
+        f"copied {several(report.copied, 'session')}, {report.unchanged} already there;"
         f" {several(report.events, 'event')},"
         f" {several(report.payloads, 'payload')} of {size(report.bytes)},"
         f" {several(report.digests, 'digest')}"
     )
     if not report.different:
-        return [done, "both sides are the same, session by session"]
-    return [done, "not the same on both sides:", *(f"  {clean(uid)}" for uid in report.different)]
+        return [done, "both stores are identical, compared session by session"]
+    return [done, "different in the two stores:", *(f"  {clean(uid)}" for uid in report.different)]

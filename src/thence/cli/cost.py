@@ -101,15 +101,13 @@ class Table:
         """Give it as a table, the sum first."""
         total = self.total
         if not self.parts:
-            yield "no bill in the sessions that fit"
+            yield "no cost data for these sessions"
             return
         of = f"{money(total.ticks, total.unpriced)} in {several(total.sessions, 'session')}"
         parts = [of]
         if total.dead:
             share = f" ({total.dead / total.ticks:.0%})" if total.ticks else ""
-            parts.append(
-                f"{money(total.dead)}{share.replace('%', ' %')} of it on discarded branches"
-            )
+            parts.append(f"{money(total.dead)}{share.replace('%', ' %')} on discarded branches")
         if total.side:
             parts.append(f"{money(total.side)} by subagents")
         yield cut(", ".join(parts), room)
@@ -160,7 +158,7 @@ class Table:
         """Say why the sums are lower bounds, where they are."""
         if self.total.unpriced:
             for part in self.unpriced[:_UNPRICED_SHOWN]:
-                yield from _wrapped(f"▲ not in the sum: {clean(str(part))}", room)
+                yield from _wrapped(f"▲ not included: {clean(str(part))}", room)
             if (more := len(self.unpriced) - _UNPRICED_SHOWN) > 0:
                 yield from _wrapped(f"▲ and {several(more, 'more model')}, see --json", room)
         if self.bounds:
@@ -170,7 +168,7 @@ class Table:
                     reasons[why] = reasons.get(why, 0) + 1
             most = max(reasons, key=reasons.__getitem__)
             what = several(len(self.bounds), "session")
-            told = f"▲ at least: {what} with bills that are missing or incomplete ({clean(most)})"
+            told = f"▲ at least: {what} with missing or incomplete usage ({clean(most)})"
             yield from _wrapped(told, room)
 
 

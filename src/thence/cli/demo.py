@@ -28,10 +28,15 @@ OVERRIDES = ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSIST
 
 @click.command("demo", help="Try thence on sample sessions. Nothing of yours is touched.")
 @click.option(
-    "--dir", "folder", type=click.Path(file_okay=False, path_type=Path), help="Make them here."
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder to create them in.",
 )
-@click.option("--if-empty", is_flag=True, help="Only if no agent has sessions here; else: sweep.")
-@click.option("--serve", is_flag=True, help="Then let the browser look at it, until stopped.")
+@click.option(
+    "--if-empty", is_flag=True, help="Only if this machine has no sessions; otherwise import those."
+)
+@click.option("--serve", is_flag=True, help="Then run the viewer until stopped.")
 @options.as_json
 @click.pass_context
 def command(
@@ -52,7 +57,7 @@ def command(
         told = {"folder": str(homes.work.parent), "command": str(script), "env": homes.env}
         say(as_json({**told, "sweep": report}))
         return 0
-    tell([f"made-up sessions of every agent, in {homes.work.parent}", ""])
+    tell([f"sample sessions of every agent, in {homes.work.parent}", ""])
     show(json=False, utc=False)
     tell(["", *_next(script, homes)])
     return _look(ctx) if serve or _is_wanted() else 0
@@ -70,7 +75,7 @@ def _keep_up(ctx: click.Context, *, json: bool) -> None:
         with contextlib.redirect_stdout(io.StringIO()) if json else contextlib.nullcontext():
             ctx.invoke(sweep.command)
     except ThenceError as error:  # another sweep, perhaps; what is kept can be looked at
-        click.echo(f"note: not swept: {clean(error.message)}", err=True)
+        click.echo(f"note: not imported: {clean(error.message)}", err=True)
 
 
 # -- the viewer -----------------------------------------------------------------------------
@@ -82,7 +87,7 @@ def _is_wanted() -> bool:
         return False
     click.echo()
     try:
-        return click.confirm("look at it in the browser?", default=True)
+        return click.confirm("Open it in the browser?", default=True)
     except click.Abort:
         click.echo()
         return False
@@ -119,7 +124,7 @@ def made(folder: Path | None) -> Homes:
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="thence-demo-"))
     elif folder.is_dir() and any(folder.iterdir()):
-        raise NotAppendable(f"{folder} is not empty", hint="give a new folder, or none")
+        raise NotAppendable(f"{folder} is not empty", hint="choose a new folder, or leave it out")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return madeup.write(folder.resolve(), datetime.now(UTC))
 
@@ -164,11 +169,11 @@ def _next(script: Path, homes: Homes) -> list[str]:
 
     main = made_id("clock-change")[:4]
     rows = (
-        (f"{script} ls --tree", "forks and subagents below what they come from"),
+        (f"{script} ls --tree", "forks and subagents below their parents"),
         (f"{script} show {main}", "a rewind, a compaction, a subagent, a correction"),
-        (f"{script} search clock change", "in every session of every agent"),
-        (f"{script} resume", "choose one to go on with"),
-        (f"rm -r {homes.work.parent}", "when you have seen enough"),
+        (f"{script} search clock change", "across the sessions of all agents"),
+        (f"{script} resume", "choose a session to resume"),
+        (f"rm -r {homes.work.parent}", "remove the samples"),
     )
     wide = max(columns(line) for line, _ in rows)
     return [

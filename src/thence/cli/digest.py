@@ -65,12 +65,12 @@ def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
     digest = next(iter(store.kept("digests", wanted)), None)
     if digest is None and row.session.evicted_at is not None:
         raise SessionNotFound(
-            f"{row.session.session_uid} was removed before a digest of it was made",
-            hint="thence note lists what was lost",
+            f"{row.session.session_uid} was removed before it was analysed",
+            hint="thence note lists such losses",
         )
     if digest is None:
         raise SessionNotFound(
-            f"no digest of {row.session.session_uid} yet", hint="thence sweep makes what is missing"
+            f"no digest for {row.session.session_uid} yet", hint="run thence sweep"
         )
     own = {name: value for name, value in digest.items() if name not in ("uid", "change", "at")}
     signals = [
@@ -88,7 +88,7 @@ def with_standing(digest: dict[str, JSON], row: SessionRow) -> dict[str, JSON]:
     now = standing.now(known, wiring.roots(known)).of(row)
     if now not in ("running", "waiting"):
         return digest
-    why = "it runs now" if now == "running" else "it waits for its user now"
+    why = "running now" if now == "running" else "waiting for you"
     own = {name: value for name, value in digest.items() if name != "confidence"}
     return {**own, "outcome": now, "reasons": [why]}
 
@@ -134,9 +134,7 @@ class Account:
         )
         yield from self._part("branches", map(_branch, self._list("branches")), room)
         yield from self._part("subagents", map(_agent, self._list("subagents")), room)
-        yield from self._part(
-            "left open", (_flat(o.get("text")) for o in self._list("todos")), room
-        )
+        yield from self._part("to-dos", (_flat(o.get("text")) for o in self._list("todos")), room)
         for kind, name in (("decision", "decided"), ("note", "noted")):
             found = (note for note in self._notes if note.kind == kind)
             yield from self._part(name, (_flat(note.text) for note in found), room)
@@ -156,7 +154,7 @@ class Account:
             session.model,
             " ".join(filter(None, (project(session.cwd), session.git_branch))),
             f"{start.astimezone(zone):%Y-%m-%d %H:%M}" if start else None,
-            "raw events evicted" if session.evicted_at else None,
+            "transcript removed" if session.evicted_at else None,
             *(f"#{tag}" for tag in self._row.tags),
         ]
         yield from filter(None, parts)
@@ -235,7 +233,7 @@ def _number(one: Mapping[str, JSON], name: str) -> int:
 def _tests(one: Mapping[str, JSON]) -> str:
     counts = [f"{_number(one, n)} {n}" for n in ("failed", "passed", "skipped") if one.get(n)]
     mark = "✗" if one.get("last_red") else "✓"
-    runs = f"{several(_number(one, 'runs'), 'run')}, {_number(one, 'red')} red"
+    runs = f"{several(_number(one, 'runs'), 'run')}, {_number(one, 'red')} failed"
     return f"{mark} {_flat(one.get('runner'))}  {', '.join(counts)}  ({runs})"
 
 
@@ -243,7 +241,7 @@ def _file(one: Mapping[str, JSON]) -> str:
     counts = [
         several(_number(one, "edits"), "edit") if one.get("edits") else "",
         several(_number(one, "reads"), "read") if one.get("reads") else "",
-        f"tests red after it {_number(one, 'broke')}×" if one.get("broke") else "",
+        f"tests failed after it {_number(one, 'broke')}×" if one.get("broke") else "",
     ]
     return f"{_flat(one.get('path'))}  {', '.join(filter(None, counts))}"
 

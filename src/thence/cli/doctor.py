@@ -30,13 +30,13 @@ _MARKS = {
 @click.command(
     "doctor",
     help="Check sources, store, hooks, permissions, clock and disk.",
-    epilog="Exit codes: 0 all is well, 3 something to look at, 1 something is broken.",
+    epilog="Exit codes: 0 no problems, 3 warnings, 1 something is broken.",
 )
 @click.option("--deep", is_flag=True, help="Also read every payload and every damaged source.")
 @click.option(
     "--mend",
     is_flag=True,
-    help="Look as --deep does, and read what lies in broken packs again from its logs.",
+    help="Like --deep; also restore broken packs from the original logs.",
 )
 @options.as_json
 def command(*, deep: bool, mend: bool, json: bool) -> int:
@@ -57,7 +57,7 @@ def command(*, deep: bool, mend: bool, json: bool) -> int:
         say(as_json(told if mended is None else {**told, "mended": mended}))
     else:
         if mended is not None:
-            tell([f"read {several(len(mended), 'session')} again whose packs were broken", ""])
+            tell([f"restored {several(len(mended), 'session')} with broken packs", ""])
         tell(lines(findings, width()))
     return code(findings)
 
@@ -119,12 +119,12 @@ def _head(findings: Sequence[Finding]) -> str:
     bad = sum(finding.level == "bad" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
     if bad:
-        return f"{several(bad, 'thing')} broken, {several(warnings, 'more thing')} to look at"
+        return f"{several(bad, 'problem')}, {several(warnings, 'warning')}"
     if warnings:
-        return f"{several(warnings, 'thing')} to look at, nothing is lost"
+        return f"{several(warnings, 'warning')}; nothing is lost"
     if any(finding.topic == "cadence" and finding.level == "note" for finding in findings):
-        return "all is well, but nothing sweeps by itself"
-    return "all is well"
+        return "no problems, but nothing imports new sessions automatically"
+    return "no problems"
 
 
 def _fixes(findings: Sequence[Finding], room: int) -> Iterator[str]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, titled
 from thence.cli.completion import ids
-from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, cut, say, several, size, width
 from thence.errors import ThenceError
@@ -18,7 +18,7 @@ from thence.errors import ThenceError
 if TYPE_CHECKING:
     from thence.memory.store import SessionRow
 
-WHY = "asked for by thence evict"
+WHY = "removed by thence evict"
 
 
 class NotEvicted(ThenceError):
@@ -27,9 +27,9 @@ class NotEvicted(ThenceError):
 
 @click.command("evict", help="Remove transcripts; digests, costs and signals stay.")
 @click.argument("wanted", metavar="ID...", nargs=-1, required=True, shell_complete=ids)
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would go; change nothing.")
-@click.option("--lose", is_flag=True, help="Also what no digest covers yet.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be removed; change nothing.")
+@click.option("--lose", is_flag=True, help="Also sessions that are not fully analysed yet.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def command(wanted: tuple[str, ...], *, dry_run: bool, lose: bool, yes: bool, json: bool) -> int:
     """Evict sessions."""
@@ -41,7 +41,7 @@ def command(wanted: tuple[str, ...], *, dry_run: bool, lose: bool, yes: bool, js
             _tell(rows, due)
         pending: list[str] = []
         if due and not dry_run:
-            confirm(yes=yes, json=json, what="let them go" if len(due) > 1 else "let it go")
+            confirm(yes=yes, json=json, what="remove them" if len(due) > 1 else "remove it")
             for lost in (False, True):
                 some = [r.session.session_uid for r in due if bool(r.session.analyzed_at) != lost]
                 if some:
@@ -59,8 +59,8 @@ def command(wanted: tuple[str, ...], *, dry_run: bool, lose: bool, yes: bool, js
         say(as_json({"dry_run": dry_run, "pending": pending, "items": items}))
     elif due and not dry_run:
         freed = size(sum(row.raw_bytes for row in due))
-        wait = "; some pages wait for a reader, the next sweep clears them" if pending else ""
-        tell([f"let go of {several(len(due), 'session')}, {freed}{wait}"])
+        wait = "; some pages are still in use, the next sweep erases them" if pending else ""
+        tell([f"removed {several(len(due), 'transcript')}, {freed}{wait}"])
     return 0
 
 
@@ -68,11 +68,11 @@ def _check(rows: Sequence[SessionRow], *, lose: bool) -> None:
     for row in rows:
         name = short_id(row.session.native_session_id)
         if row.pinned:
-            raise NotEvicted(f"{name} is kept for good", hint=f"thence keep --off {name}")
+            raise NotEvicted(f"{name} is pinned", hint=f"thence keep --off {name}")
         if not row.session.analyzed_at and not lose:
             raise NotEvicted(
-                f"no digest covers all of {name}, so it would be lost",
-                hint="thence sweep digests it; --lose lets it go all the same",
+                f"{name} is not fully analysed, so it would be lost",
+                hint="run thence sweep to analyse it, or remove it anyway with --lose",
             )
 
 
@@ -80,6 +80,8 @@ def _tell(rows: Sequence[SessionRow], due: Sequence[SessionRow]) -> None:
     for row in rows:
         name = short_id(row.session.native_session_id)
         title = titled(row.title)
-        what = size(row.raw_bytes) if row in due else "evicted already"
-        gone = ", its source is gone: this is the only copy" if row.gone and row in due else ""
+        what = size(row.raw_bytes) if row in due else "already removed"
+        gone = (
+            ", its original log is gone: this is the only copy" if row.gone and row in due else ""
+        )
         tell([cut(f"  {name}  {what}{gone}  {title}", width())])

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     "exec",
     help="Run an agent and import its session.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog="thence exec -- claude --model opus. Ends with the exit code of the command, whatever"
-    " the sweep does. stdout is the command's own: what --json asks for goes to stderr.",
+    epilog="thence exec -- claude --model opus. Exits with the exit code of the command, even"
+    " if the import fails. stdout is the command's own: --json prints to stderr.",
 )
 @options.as_json
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -43,11 +43,11 @@ def command(words: tuple[str, ...], *, json: bool) -> int:
         except (ThenceError, OSError) as error:
             told = error.message if isinstance(error, ThenceError) else str(error)
     else:
-        told = "nothing is to be written" if json else None
+        told = "recording is switched off" if json else None
     if json:
         click.echo(dumps(_object(words, code, report, told)), err=True)
     elif told is not None:
-        click.echo(f"note: not swept: {clean(told)}; thence sweep does it later", err=True)
+        click.echo(f"note: not imported: {clean(told)}; run thence sweep later", err=True)
     return code
 
 

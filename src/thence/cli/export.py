@@ -67,18 +67,20 @@ class Either(click.Group):
     cls=Either,
     help="Write a session as JSON lines, Markdown, HTML or messages. Or all of them as Parquet:"
     " thence export parquet.",
-    epilog="What agents wrote is exported as it is where it is still there; what thence kept has"
-    " no secrets in it. --redacted goes over all of it. See docs/incident.md before you share.",
+    epilog="Exports the agent's own log unchanged if it still exists, else the stored copy, which"
+    " is redacted. --redacted redacts both. See docs/incident.md before you share.",
 )
 @click.argument("wanted", metavar="ID|PATH")
-@click.option("--redacted", is_flag=True, help="Put placeholders where secrets stand.")
-@click.option("--flatten", is_flag=True, help="One journal that needs no other file.")
+@click.option("--redacted", is_flag=True, help="Replace secrets with placeholders.")
+@click.option("--flatten", is_flag=True, help="One self-contained journal file.")
 @click.option("--as", "form", type=click.Choice(get_args(Form)), default="jsonl", show_default=True)
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Into a file."
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
 )
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-@click.option("--json", "json", is_flag=True, help="Print one object: what was written, or all.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option(
+    "--json", "json", is_flag=True, help="Print one JSON object: the result, or the export itself."
+)
 def command(
     wanted: str,
     form: Form,
@@ -91,9 +93,9 @@ def command(
 ) -> int:
     """Write a session out."""
     if flatten and form != "jsonl":
-        raise click.UsageError("--flatten makes a journal: it goes with --as jsonl only")
+        raise click.UsageError("--flatten works with --as jsonl only")
     if output is not None and output.exists() and not force:
-        raise NotReadable(f"{output} exists", hint="give another name, or --force")
+        raise NotReadable(f"{output} exists", hint="choose another name, or add --force")
     loaded = original(wanted)
     redactor = wiring.redactor() if redacted else None
     body = exported(loaded, form, redactor, flatten=flatten)
@@ -107,7 +109,7 @@ def command(
         sys.stdout.flush()
     else:
         _write(output, body)
-        click.echo(f"written: {clean(str(output))}, {size(output.stat().st_size)}", err=True)
+        click.echo(f"wrote {clean(str(output))}, {size(output.stat().st_size)}", err=True)
     if redactor is not None:
         number = sum(redactor.counts.values())
         click.echo(f"{several(number, 'secret')} redacted; read it before you share it", err=True)
@@ -138,14 +140,14 @@ def _object(
 
 @command.command(
     "parquet",
-    help="Write all sessions as Parquet, a folder a day, into a folder or an object store. The"
-    " next time only days that changed are written.",
-    epilog="Tables: sessions, events, usage, digests, signals. Of what was said they hold first"
-    " lines alone, and no secrets: see docs/analytics.md. s3://…, gs://… and az://… need"
+    help="Write all sessions as Parquet, a folder a day, into a folder or an object store. Later"
+    " runs write only the days that changed.",
+    epilog="Tables: sessions, events, usage, digests, signals. Of messages they have the first"
+    " lines only, secrets redacted: see docs/analytics.md. s3://…, gs://… and az://… need"
     " thence[objects].",
 )
 @click.argument("target", metavar="DIR|URL")
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be read; write nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be read; write nothing.")
 @options.as_json
 def parquet(target: str, *, dry_run: bool, json: bool) -> int:
     """Bring an export of the whole store up to date."""
@@ -186,7 +188,7 @@ def progress(*, shown: bool) -> Iterator[Progress]:
 
 def _exported(report: Exported) -> Iterator[str]:
     where = clean(tilde(report.target))
-    gone = f", {report.removed:,} taken out" if report.removed else ""
+    gone = f", {report.removed:,} removed" if report.removed else ""
     if report.dry_run:
         whole = "all of " if report.whole else ""
         yield f"would read {whole}{several(report.read, 'session')}{gone}, into {where}"
@@ -195,7 +197,7 @@ def _exported(report: Exported) -> Iterator[str]:
         yield f"nothing changed: {several(report.sessions, 'session')} in {where}"
         return
     yield (
-        f"exported {several(report.read, 'session')}, {report.unchanged:,} there already{gone};"
+        f"exported {several(report.read, 'session')}, {report.unchanged:,} already there{gone};"
         f" {several(report.days, 'day')}, {several(report.files, 'file')} of {size(report.bytes)}"
     )
     rows = ", ".join(f"{number:,} {name}" for name, number in report.rows.items())

@@ -70,7 +70,7 @@ def lines(
 ) -> Iterator[str]:
     """Give the sessions, each with its reasons below."""
     if not found:
-        yield f"no kept session touched {clean(path)}"
+        yield f"no stored session touched {clean(path)}"
         return
     number, edits = sums
     yield cut(f"{several(number, 'session')} touched {clean(path)}, {several(edits, 'edit')}", room)
@@ -95,7 +95,7 @@ def _session(one: Mapping[str, JSON], name: str, at: datetime, room: int) -> Ite
         did = _counts([reason])
         yield style(spaced(f"      › {clean(reason['prompt'])}", did, room), fg=DIM)
     if len(told) > REASONS:
-        yield style(f"      and for {len(told) - REASONS} more prompts", fg=DIM)
+        yield style(f"      and {len(told) - REASONS} more prompts", fg=DIM)
 
 
 def _counts(files: Sequence[Mapping[str, JSON]]) -> str:
@@ -104,6 +104,6 @@ def _counts(files: Sequence[Mapping[str, JSON]]) -> str:
     parts = [
         several(edits, "edit") if edits else "",
         several(reads, "read") if reads and not edits else "",
-        f"tests red {broke}×" if broke else "",
+        f"tests failed {broke}×" if broke else "",
     ]
     return ", ".join(filter(None, parts))

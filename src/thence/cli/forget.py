@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from thence.cli import options, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, tilde, titled
 from thence.cli.completion import ids
-from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
 from thence.errors import SessionBusy, ThenceError
@@ -50,12 +50,12 @@ class Proof(NamedTuple):
 @click.command(
     "forget",
     help="Delete a session for good, and prove it.",
-    epilog="It goes from store, index, digest and packs; of a session of our own its files go too."
-    " Other agents' files are named and left alone; sweeps do not read them again.",
+    epilog="Removes it from store, index, digest and packs; if thence recorded it, its files too."
+    " Files of other agents are listed, left alone and not imported again.",
 )
 @click.argument("wanted", metavar="ID", shell_complete=ids)
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would go; change nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be removed; change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
     """Forget a session, and prove it."""
@@ -68,7 +68,7 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
             if json:
                 say(as_json({**_about(row), "dry_run": True, "files": [str(p) for p in own]}))
             return 0
-        confirm(yes=yes, json=json, what="forget it")
+        confirm(yes=yes, json=json, what="delete it")
         needles = _needles(store, row)
         pending = _forget(store, row)
     proof = prove(wiring.home(), needles)
@@ -78,12 +78,12 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
         tell(_proven(proof))
     if pending:
         raise SessionBusy(
-            "some pages wait until a reader of the store has ended",
-            hint="thence sweep clears them; then look again",
+            "some pages are still in use by a reader of the store",
+            hint="run thence sweep to erase them, then check again",
         )
     if proof.traces:
         path, what = proof.traces[0]
-        raise StillThere(f"{what} is still in {path}", hint="thence doctor --deep says more")
+        raise StillThere(f"{what} is still in {path}", hint="see thence doctor --deep")
     return 0
 
 
@@ -91,7 +91,7 @@ def _forget(store: Store, row: SessionRow) -> list[str]:
     from thence.memory.notes import forget_notes
 
     uid = row.session.session_uid
-    pending = store.remove([uid], why={uid: "asked for by thence forget"}, forget=True)
+    pending = store.remove([uid], why={uid: "deleted by thence forget"}, forget=True)
     home, name = wiring.home(), row.session.native_session_id
     forget_notes(home, uid)
     for path in _nudges(home, row):
@@ -203,16 +203,16 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
     session = row.session
     title = titled(row.title)
     yield cut(f"forget {short_id(session.native_session_id)}  {title}", width())
-    yield f"  {several(row.events, 'event')}, {size(row.raw_bytes)}, its digest and what it cost"
+    yield f"  {several(row.events, 'event')}, {size(row.raw_bytes)}, its digest and costs"
     for path in own:
         yield cut(f"  {clean(tilde(str(path)))}", width())
     if session.flavor != OURS and session.source_path and not row.gone:
-        yield f"  {clean(session.flavor)}'s own file stays, and is not read again; remove it too:"
+        yield f"  {clean(session.flavor)}'s own file stays and is not imported again. To remove it:"
         yield style(f"    rm {clean(tilde(located(session.source_path)))}", bold=True)
 
 
 def _proven(proof: Proof) -> Iterator[str]:
-    yield f"forgotten; looked through {several(len(proof.files), 'file')}, {size(proof.bytes)}:"
+    yield f"deleted; checked {several(len(proof.files), 'file')}, {size(proof.bytes)}:"
     folders = Counter(path.parent for path in proof.files)
     for folder, number in sorted(folders.items()):
         found = sorted({place for place, _ in proof.traces if place.parent == folder})

@@ -10,8 +10,8 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import DIM, Cell, Column, short_id, table, tell
-from thence.cli.hook import confirm
 from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
 from thence.errors import SKIPS
@@ -25,26 +25,28 @@ if TYPE_CHECKING:
 
 _COLOURS = {"drop_unanalysed": "red", "alert": "yellow", "remove": "red", "prune": "red"}
 _LOSES = frozenset({"remove", "prune"})
-_WORDS = {"drop_unanalysed": "lose", "analyse": "analyse"}
+_WORDS = {"evict": "remove", "drop_unanalysed": "lose", "analyse": "analyse"}
 
 
 @click.command(
     "gc",
     help="Apply storage limits now.",
-    epilog="It asks before anything is lost: sessions without a digest, sessions of our own,"
+    epilog="It asks before anything is lost: sessions without a digest, recorded sessions,"
     " prompts in files of the history that were rolled over more than a month ago.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would go and why; change nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "-n", "--dry-run", is_flag=True, help="Show what would be removed and why; change nothing."
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--max-sessions",
     type=click.IntRange(1, 1_000_000),
-    help="Sessions of our own to keep per project; else journal.max_sessions, 100.",
+    help="Recorded sessions to keep per project; default: journal.max_sessions, 100.",
 )
 @click.option(
     "--max-bytes",
     metavar="SIZE",
-    help="Size from which a file of ours is sealed; else journal.max_bytes, 50MiB.",
+    help="Size at which a journal file is sealed; default: journal.max_bytes, 50MiB.",
 )
 @options.as_json
 def command(
@@ -71,7 +73,7 @@ def command(
         pending: list[str] = []
         if not dry_run:
             if plan.of("drop_unanalysed") or any(step.what in _LOSES for step in steps):
-                confirm(yes=yes, json=json, what="go on")
+                confirm(yes=yes, json=json, what="continue")
             pending = collection.carry_out(plan)
             _clean_up(journal, steps)
     problems = write_losses(collection.losses)
@@ -104,7 +106,7 @@ def _without_store(
         _warn(journal)
     if not dry_run:
         if any(step.what in _LOSES for step in steps):
-            confirm(yes=yes, json=json, what="go on")
+            confirm(yes=yes, json=json, what="continue")
         _clean_up(journal, steps)
     if json:
         say(as_json(_object(plan, steps, dry_run=dry_run)))
@@ -210,9 +212,9 @@ def lines(plan: Plan, steps: Sequence[Step], room: int, *, would: bool) -> Itera
     gone = [*plan.of("evict"), *plan.of("drop_unanalysed")]
     if not plan.items and not steps:
         held = size(plan.usage_before)
-        yield f"nothing to do: the transcripts take {held}, under all caps"
+        yield f"nothing to do: transcripts use {held}, below all limits"
         return
-    yield f"{'would let' if would else 'lets'} go of {_counted(gone, steps)}"
+    yield f"{'would remove' if would else 'removing'} {_counted(gone, steps)}"
     rows = [_cells(item) for item in plan.items] + [_step_cells(step) for step in steps]
     if room >= 100:
         yield from table((*_START, Column(slack=True)), rows, room)
@@ -231,9 +233,9 @@ def _counted(gone: Sequence[Planned], steps: Sequence[Step]) -> str:
     pruned = [step for step in steps if step.what == "prune"]
     told = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
     if removed:
-        told += f", and of {several(len(removed), 'session')} of our own"
+        told += f", and {several(len(removed), 'session')} recorded by thence"
     if pruned:
-        told += f", and of {several(len(pruned), 'file')} of old prompts"
+        told += f", and {several(len(pruned), 'file')} of old prompts"
     return told
 
 

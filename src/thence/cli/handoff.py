@@ -24,22 +24,26 @@ if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
     from thence.bridge.handoff import Report
 
-REDACTED = "its source is gone: this is what was kept of it, secrets redacted"
+REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
 
 
 @click.command(
     "handoff",
     help="Continue a session in another agent, with its history.",
-    epilog="Writes a new session in the other agent's folder; the one that is handed over stays as"
-    " it is. No permission goes along. Secrets are not redacted: a history goes on as it was.",
+    epilog="Writes a new session in the other agent's folder; the original stays"
+    " unchanged. Permissions are not copied. Secrets are not redacted.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=ids)
 @click.option(
-    "--to", "target", type=options.AgentName("handoff"), required=True, help="Which agent."
+    "--to",
+    "target",
+    type=options.AgentName("handoff"),
+    required=True,
+    help="The agent to continue in.",
 )
-@click.option("--at", "event", metavar="EVENT", help="Only what led to this event.")
-@click.option("--branch", metavar="EVENT", help="The branch that this event is on, to its end.")
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be written; write nothing.")
+@click.option("--at", "event", metavar="EVENT", help="Only the history up to this event.")
+@click.option("--branch", metavar="EVENT", help="The branch of this event, to its end.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 @options.as_json
 def command(
     wanted: str,
@@ -52,7 +56,7 @@ def command(
 ) -> int:
     """Hand a session over, and say how the other agent goes on with it."""
     if event is not None and branch is not None:
-        raise click.UsageError("--at and --branch both say where to end; give one of them")
+        raise click.UsageError("use --at or --branch, not both")
     loaded, notes = original(wanted)
     handoff = prepared(loaded, target, event=event, branch=branch, notes=notes)
     if not dry_run:
@@ -131,21 +135,21 @@ def _fields(report: Report) -> dict[str, object]:
 
 def lines(report: Report, room: int, *, dry_run: bool) -> Iterator[str]:
     """Tell what was handed over, and what became of it on the way."""
-    done = "would be handed" if dry_run else "handed"
+    done = "would be copied" if dry_run else "copied"
     yield f"{several(report.messages, 'message')} {done} to {report.to}"
     for what, counts in (
-        ("calls as they are", report.kept),
-        ("calls by another name", report.mapped),
-        ("calls told in words", report.told),
-        ("left behind", report.left),
+        ("calls unchanged", report.kept),
+        ("calls renamed", report.mapped),
+        ("calls as text", report.told),
+        ("left out", report.left),
     ):
         if counts:
             told = ", ".join(f"{clean(name)} {number}" for name, number in counts.items())
             yield cut(f"  {what}: {told}", room)
     if report.answered:
-        yield f"  never answered, and now told so: {several(len(report.answered), 'call')}"
+        yield f"  without a result, now marked as such: {several(len(report.answered), 'call')}"
     for note in (*report.mended, *report.notes):
         yield cut(f"  {clean(note)}", room)
-    yield cut(f"  not handed over: {'; '.join(report.not_handed)}", room)
+    yield cut(f"  not copied: {'; '.join(report.not_handed)}", room)
     for path in report.files:
         yield cut(f"  {clean(tilde(path))}", room)

@@ -37,9 +37,9 @@ _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 @click.argument("text", nargs=-1)
 @options.agent
 @options.project
-@click.option("--prefix", is_flag=True, help="Only prompts that begin with the text.")
+@click.option("--prefix", is_flag=True, help="Only prompts that start with the text.")
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
-@click.option("--pick", is_flag=True, help="Choose one by typing, and print it whole.")
+@click.option("--pick", is_flag=True, help="Choose one by typing; print it in full.")
 @options.utc
 @options.as_json
 def command(
@@ -82,9 +82,9 @@ def _picked(found: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
     from thence.cli import picker
 
     if not picker.possible():
-        raise click.UsageError("--pick needs a terminal to choose on")
+        raise click.UsageError("--pick needs a terminal")
     if not found:
-        raise SessionNotFound("no prompt found", hint="thence sweep keeps what your agents wrote")
+        raise SessionNotFound("no prompt found", hint="run thence sweep to import sessions")
     choices = [
         picker.Choice(
             f"{ago(when(one['ts']), at):>6}  {padded(clean(one['agent']), 6)}  {_flat(one)}",

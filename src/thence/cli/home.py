@@ -191,13 +191,13 @@ class Home:
     def lines(self, room: int) -> Iterator[str]:
         """Give the screen, sections without rows left out."""
         waiting = self.standing.get("waiting", [])
-        verb = "waits" if len(waiting) == 1 else "wait"
-        first = f"{several(len(waiting), 'session')} {verb} for you" if waiting else ""
+        verb = "needs" if len(waiting) == 1 else "need"
+        first = f"{several(len(waiting), 'session')} {verb} you" if waiting else ""
         clock = f"{self.at:%a} {self.at.day} {self.at:%b %Y, %H:%M}"
-        yield style(spaced(first or "Nothing waits for you", clock, room), bold=True)
+        yield style(spaced(first or "Nothing needs you", clock, room), bold=True)
         yield from self._section("", "waiting", room)
         yield from self._section("running", "running", room)
-        yield from self._section("open, at rest", "idle", room)
+        yield from self._section("idle, unfinished", "idle", room)
         yield from self._at_risk(room)
         yield from self._spending(room)
         for warning in budget_warnings(self.budgets):
@@ -206,11 +206,11 @@ class Home:
         yield self._size(room)
         yield from (style(line, fg=DIM) for line in wrap(rule(self.policy), room))
         if self.announced is not None and self.announced > self.at:
-            words = f"The first ones go by their age from {self.announced:%Y-%m-%d} on"
-            yield style(cut(f"{words}: thence gc -n names them", room), fg="yellow")
+            words = f"The oldest transcripts are removed from {self.announced:%Y-%m-%d} on"
+            yield style(cut(f"{words}; thence gc -n lists them", room), fg="yellow")
         if self.heard:
             told = (f"{clean(agent)} {_since(seen, self.at)}" for agent, seen in self.heard.items())
-            yield cut(f"hooks  heard of {', '.join(told)}", room)
+            yield cut(f"hooks  active: {', '.join(told)}", room)
         yield ""
         yield from commands(self._next(), room)
 
@@ -254,7 +254,10 @@ class Home:
             return
         verb = "deletes" if len({risk.source.adapter for risk in self.risks}) == 1 else "delete"
         yield ""
-        yield cut(f"at risk: {_whose(self.risks)} {verb} these, thence has not kept them yet", room)
+        yield cut(
+            f"at risk: {_whose(self.risks)} {verb} these soon, and thence has not stored them yet",
+            room,
+        )
         yield from risk_lines(self.risks[:RISKS], room)
         if len(self.risks) > RISKS:
             yield style(f"    and {len(self.risks) - RISKS} more within a week", fg=DIM)
@@ -306,15 +309,15 @@ class Home:
         found: list[tuple[str, str]] = []
         for row in self.standing.get("waiting", [])[:1]:
             name = self._ids[row.session.native_session_id]
-            found.append((f"resume {argument(name)}", "go on where it waits"))
+            found.append((f"resume {argument(name)}", "resume the waiting session"))
         if self.risks:
             about = _about(sum(risk.size for risk in self.risks))
-            found.append(("sweep", f"keep the {len(self.risks)} at risk, {about}"))
+            found.append(("sweep", f"store the {len(self.risks)} at risk, {about}"))
         found += [
-            ("sweep", "keep what was written since"),
-            ("ls", "all sessions, the newest first"),
+            ("sweep", "import new activity"),
+            ("ls", "all sessions, newest first"),
             ("search WORDS", "find what was said or done"),
-            ("serve", "look at it in the browser"),
+            ("serve", "open the viewer"),
         ]
         return found
 
@@ -469,7 +472,7 @@ class First:
     def lines(self, room: int) -> Iterator[str]:
         """Say what was found and what would be done, before anything is."""
         yield style(
-            "Nothing kept yet. Found on this machine:" if self.sessions else "Nothing kept yet.",
+            "No sessions stored yet. Found here:" if self.sessions else "No sessions stored yet.",
             bold=True,
         )
         yield ""
@@ -482,7 +485,7 @@ class First:
         kept = f", about {size(int(self.bytes * KEPT_SHARE))}" if self.bytes else ""
         place = clean(tilde(str(wiring.home())))
         said = (
-            "thence reads these files and never changes them. It would keep a copy without secrets"
+            "thence reads these files and never changes them. It stores a copy, secrets redacted,"
             f" in {place}{kept}. Nothing leaves this machine. {rule(wiring.policy())}"
         )
         yield from wrap(said, room)
@@ -492,11 +495,11 @@ class First:
             yield style(cut(deleted, room), fg="red")
         yield ""
         if self.sessions:
-            found = [("sweep", f"keep them, {_about(self.bytes)}")]
+            found = [("sweep", f"import them, {_about(self.bytes)}")]
             yield from commands(found, room)
             yield from commands([("sweep -n", "show what it would do")], room)
         else:
-            sample, made_up = "a session to look at", "made-up sessions to try it on"
+            sample, made_up = "read a sample session", "try it on sample sessions"
             yield from commands([("show --sample", sample), ("demo", made_up)], room)
 
     def _usual(self, agent: str) -> list[str]:

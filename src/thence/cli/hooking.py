@@ -1,7 +1,9 @@
 """Our lines in the agents' own settings: put in, found again, taken out.
 
 An agent's profile names its files (`HookFile`). Most have lists of commands by event; one form is
-`notify`, a program in a TOML file; a program that stands there already is run after ours.
+`notify`, a program in a TOML file; a program that stands there already is run after ours. There
+are two commands of ours: `capture` leaves a nudge when a session went on, `brief` prints what
+the next session should know. Both name the launcher of a home (`thence.cli.launcher`).
 
 Invariants: a change is an `Edit`, made before anything is written, so that it can be shown; what
 others put there stays; a file that says something we do not understand is refused, not mended.
@@ -18,20 +20,28 @@ import os
 import re
 import shlex
 import stat
-import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
-from thence.cli import json_text
+from thence.cli import json_text, launcher
 from thence.errors import BadConfig
 
 if TYPE_CHECKING:
     from thence.agents.profiles import HookFile
 
 BACKUP: Final = ".before-thence"
-MARK: Final = "thence/cli/nudge.py"
+Role = Literal["capture", "brief"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+CAPTURE: Final[frozenset[Role]] = frozenset({"capture"})
+BRIEF: Final[frozenset[Role]] = frozenset({"brief"})
+
+_MARKS: Final[Mapping[Role, re.Pattern[str]]] = {
+    # The first is how a command was written before there was a launcher.
+    "capture": re.compile(rf"thence/cli/nudge\.py|bin/thence(?:'? |\", \"){launcher.NUDGE}\b"),
+    "brief": re.compile(r"bin/thence'? brief --hook "),
+}
 """What our commands are known by."""
 
 
@@ -47,11 +57,24 @@ class Place(NamedTuple):
     agent: str
     path: Path
     file: HookFile
+    roles: frozenset[Role] = CAPTURE
+    """Which of our commands are meant; the other one stays as it is."""
 
     @property
     def events(self) -> tuple[str, ...]:
         """The events at which it is to call us."""
-        return self.file.events
+        return tuple(dict.fromkeys(event for _, event, _ in self.entries(Path("/"))))
+
+    def entries(self, home: Path) -> Iterator[tuple[Role, str, dict[str, Any]]]:
+        """Yield which command is to be run at which event, as it stands in the settings."""
+        file = self.file
+        if "capture" in self.roles:
+            for event in file.events:
+                yield "capture", event, _entry(_command(self.agent, home, "capture"), file.timeout)
+        if "brief" in self.roles and file.brief is not None:
+            entry = _entry(_command(self.agent, home, "brief"), file.brief.timeout)
+            matcher = file.brief.matcher
+            yield "brief", file.brief.event, {"matcher": matcher, **entry} if matcher else entry
 
     @property
     def is_notify(self) -> bool:
@@ -83,15 +106,20 @@ def _lines(body: bytes | None) -> list[str]:
     return (body or b"").decode("utf-8", "replace").splitlines()
 
 
-def place_in(root: Path, agent: str, file: HookFile) -> Place:
+def place_in(root: Path, agent: str, file: HookFile, roles: Collection[Role] = CAPTURE) -> Place:
     """Return where an agent whose folder this is reads what to call."""
-    return Place(agent, root / file.path, file)
+    return Place(agent, root / file.path, file, frozenset(roles))
 
 
-def program(agent: str, home: Path) -> list[str]:
-    """Give the command that leaves a nudge."""
-    entry = Path(__file__).with_name("nudge.py")
-    return [sys.executable, "-I", "-S", str(entry), agent, str(home)]
+def program(agent: str, home: Path, role: Role = "capture") -> list[str]:
+    """Return the command that leaves a nudge, or that prints the brief."""
+    if role == "brief":
+        return launcher.command(home, "brief", "--hook", agent)
+    return launcher.command(home, launcher.NUDGE, agent, str(home))
+
+
+def _entry(command: str, timeout: int) -> dict[str, Any]:
+    return {"hooks": [{"type": "command", "command": command, "timeout": timeout}]}
 
 
 # -- what is there --------------------------------------------------------------------------
@@ -107,6 +135,8 @@ class State(NamedTuple):
     """Some command of ours is of another Python, another home, or no longer there."""
     off: bool = False
     """The agent is told to run no hooks at all."""
+    gone: str = ""
+    """The program of a command of ours that is no longer there."""
 
 
 def state(place: Place, home: Path) -> State:
@@ -114,23 +144,42 @@ def state(place: Place, home: Path) -> State:
     body = body_of(place.path)
     if body is None:
         return State(installed=False)
-    wanted = _command(place, home)
     if place.is_notify:
         told = toml_of(place.path, body).get("notify") or []
-        ours = _is_ours(told)
+        ours = _is_ours(told, CAPTURE)
         same = ours and told == [*_notify(place, home, _then(told)), *_then(told)]
-        return State(installed=ours, elsewhere=ours and not same)
+        return State(installed=ours, elsewhere=ours and not same, gone=_gone(told) if ours else "")
     data = json_of(place.path, body)
-    found = {event: list(_commands(entries)) for event, entries in _events(place.path, data)}
-    mine = {event: [c for c in told if _is_ours(c)] for event, told in found.items()}
-    have = {event for event, commands in mine.items() if commands}
-    missing = tuple(event for event in place.events if event not in have)
-    return State(
-        installed=bool(have),
-        missing=missing if have else (),
-        elsewhere=any(c != wanted for commands in mine.values() for c in commands),
-        off=data.get("disableAllHooks") is True,
+    found = {
+        event: [entry for entry in entries if _is_our_entry(entry, place.roles)]
+        for event, entries in _events(place.path, data)
+    }
+    commands = [c for entries in found.values() for c in _commands(entries)]
+    mine = [c for c in commands if isinstance(c, str) and _is_ours(c, place.roles)]
+    wanted = {role: _command(place.agent, home, role) for role in place.roles}
+    missing = tuple(
+        event
+        for role, event, _ in place.entries(home)
+        if not any(_is_ours(c, {role}) for c in _commands(found.get(event, [])))
     )
+    return State(
+        installed=bool(mine),
+        missing=missing if mine else (),
+        elsewhere=any(c not in wanted.values() for c in mine),
+        off=data.get("disableAllHooks") is True,
+        gone=next(filter(None, map(_gone, mine)), ""),
+    )
+
+
+def _gone(command: str | list[str]) -> str:
+    """Return the program of a command of ours if it is no longer there."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+    except ValueError:
+        return ""
+    if words[:2] == ["/bin/sh", "-c"]:
+        return _gone(words[2].removeprefix(_SHELL_START))
+    return words[0] if words and not os.access(words[0], os.X_OK) else ""
 
 
 # -- putting in and taking out --------------------------------------------------------------
@@ -145,13 +194,13 @@ def install(place: Place, home: Path) -> Edit:
     if place.is_notify:
         return Edit(place.path, body, _with_notify(place, body or b"", home))
     data = json_of(place.path, body) if body is not None else {}
-    cleared = _text_without(place.path, body) if body and now.installed else body
-    _without(place.path, data)
-    entry = {"type": "command", "command": _command(place, home), "timeout": place.file.timeout}
-    steps = list(_insertions(place, data, {"hooks": [entry]}))
+    cleared = _text_without(place, body) if body and now.installed else body
+    _without(place, data)
+    entries = [(event, entry) for _, event, entry in place.entries(home)]
+    steps = list(_insertions(entries, data))
     hooks = data.setdefault("hooks", {})
-    for event in place.events:
-        hooks.setdefault(event, []).append({"hooks": [entry]})
+    for event, entry in entries:
+        hooks.setdefault(event, []).append(entry)
     return Edit(place.path, body, _changed(data, cleared, steps))
 
 
@@ -160,30 +209,37 @@ def uninstall(place: Place, home: Path) -> Edit:
     body = body_of(place.path)
     if body is None or not state(place, home).installed:
         return Edit(place.path, body, body)
-    before = body_of(_backup(place.path))
+    before = body_of(backup_of(place.path))
     if place.is_notify:
         return Edit(place.path, body, _without_notify(place, body, before))
     data = json_of(place.path, body)
-    _without(place.path, data)
+    _without(place, data)
     if before is not None and _same_json(data, before):
         return Edit(place.path, body, before)
     if before is None and not data:
         return Edit(place.path, body, None)
-    return Edit(place.path, body, _checked(data, body, _text_without(place.path, body)))
+    return Edit(place.path, body, _checked(data, body, _text_without(place, body)))
+
+
+def has_ours(body: bytes | None) -> bool:
+    """Return whether a command of ours is in a file of settings."""
+    text = (body or b"").decode("utf-8", "replace")
+    return any(mark.search(text) for mark in _MARKS.values())
 
 
 def carry_out(edit: Edit, *, keep: bool) -> None:
     """Write a change whole or not at all; `keep` says that the file as it was stays beside it."""
     path = edit.path.resolve()  # a link, as people have them to where they keep settings, stays one
-    backup = _backup(edit.path)
+    backup = backup_of(edit.path)
     if body_of(edit.path) != edit.before:
-        raise Refused(f"{edit.path} was changed meanwhile", hint="do it again")
+        raise Refused(f"{edit.path} was changed by another program", hint="run the command again")
     if edit.after is None:
         path.unlink()
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o7777 if edit.before is not None else 0o600
-        if keep and edit.before is not None and not backup.exists():
+        # A file with our lines and nothing beside it was made by us.
+        if keep and edit.before is not None and not backup.exists() and not has_ours(edit.before):
             write(backup, edit.before, mode)
         write(path, edit.after, mode)
     if not keep:
@@ -208,7 +264,8 @@ def write(path: Path, body: bytes, mode: int) -> None:
         ) from (error)
 
 
-def _backup(path: Path) -> Path:
+def backup_of(path: Path) -> Path:
+    """Return where a file lies as it was before our lines came."""
     return path.with_name(path.name + BACKUP)
 
 
@@ -219,26 +276,36 @@ def body_of(path: Path) -> bytes | None:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise Refused(f"{path} is not a regular file", hint="put a file in its place")
+                raise Refused(
+                    f"{path} is not a regular file", hint="replace it with a regular file"
+                )
             return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}", hint="look at it") from error
+        raise Refused(
+            f"{path} cannot be read: {error.strerror}", hint="check its permissions"
+        ) from error
 
 
 # -- lists of commands by event -------------------------------------------------------------
 
 
-def _command(place: Place, home: Path) -> str:
-    # Agents hand it to a shell: should this Python be gone some day, nobody notices.
-    return f"{shlex.join(program(place.agent, home))} 2>/dev/null || :"
+def _command(agent: str, home: Path, role: Role) -> str:
+    # Agents hand it to a shell: should the launcher be gone some day, no session is disturbed.
+    return f"{shlex.join(program(agent, home, role))} 2>/dev/null || :"
 
 
-def _is_ours(command: object) -> bool:
+def _is_ours(command: object, roles: Collection[Role]) -> bool:
+    """Return whether a command is one of ours, with one of these roles."""
     if isinstance(command, list):
-        return any(_is_ours(part) for part in command[:6])
-    return isinstance(command, str) and MARK in command
+        words = [part for part in command[:6] if isinstance(part, str)]
+        return any(_is_ours(part, roles) for part in (*words, shlex.join(words)))
+    return isinstance(command, str) and any(_MARKS[role].search(command) for role in roles)
+
+
+def _is_our_entry(entry: Any, roles: Collection[Role]) -> bool:
+    return any(_is_ours(command, roles) for command in _commands([entry]))
 
 
 def json_of(path: Path, body: bytes) -> dict[str, Any]:
@@ -248,11 +315,9 @@ def json_of(path: Path, body: bytes) -> dict[str, Any]:
     try:
         data = json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise Refused(
-            f"{path}: not JSON as we know it: {error}", hint="mend it, then try again"
-        ) from error
+        raise Refused(f"{path}: not valid JSON: {error}", hint="fix it, then try again") from error
     if not isinstance(data, dict):
-        raise Refused(f"{path}: not an object", hint="it should begin with {")
+        raise Refused(f"{path}: not an object", hint="it should start with {")
     return data
 
 
@@ -260,7 +325,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a name that stands twice: one of the two would be lost."""
     out = dict(pairs)
     if len(out) != len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("a name occurs twice in one object")
     return out
 
 
@@ -280,14 +345,17 @@ def _commands(entries: list[Any]) -> Iterator[object]:
             yield one.get("command") if isinstance(one, dict) else None
 
 
-def _without(path: Path, data: dict[str, Any]) -> None:
+def _without(place: Place, data: dict[str, Any]) -> None:
     """Take our commands out, and what is empty only because of that."""
-    for event, entries in list(_events(path, data)):
+    for event, entries in list(_events(place.path, data)):
         left = []
         for entry in entries:
-            told = entry.get("hooks") if isinstance(entry, dict) else None
-            if isinstance(told, list) and any(_is_ours(command) for command in _commands([entry])):
-                rest = [one for one in told if not _is_ours(next(_commands([{"hooks": [one]}])))]
+            if _is_our_entry(entry, place.roles):
+                rest = [
+                    one
+                    for one in entry["hooks"]
+                    if not _is_our_entry({"hooks": [one]}, place.roles)
+                ]
                 if rest:
                     left.append({**entry, "hooks": rest})
             else:
@@ -302,17 +370,19 @@ def _without(path: Path, data: dict[str, Any]) -> None:
 
 
 def _insertions(
-    place: Place, data: Mapping[str, Any], entry: dict[str, Any]
+    entries: list[tuple[str, dict[str, Any]]], data: Mapping[str, Any]
 ) -> Iterator[tuple[json_text.Path, str]]:
-    """Yield what is appended where, so that every event has our entry."""
+    """Yield what is appended where, so that every event has our entries."""
     hooks = data.get("hooks")
     if hooks is None:
         yield [], '"hooks": {}'
-    for event in place.events:
-        if event in (hooks or {}):
+    there = set(hooks or {})
+    for event, entry in entries:
+        if event in there:
             yield ["hooks", event], json.dumps(entry)
         else:
             yield ["hooks"], f'"{event}": {json.dumps([entry])}'
+        there.add(event)
 
 
 def _changed(
@@ -328,11 +398,11 @@ def _changed(
     return _checked(data, body, (bom + text).encode())
 
 
-def _text_without(path: Path, body: bytes) -> bytes:
+def _text_without(place: Place, body: bytes) -> bytes:
     """Return the file without our commands, and what is empty only because of that."""
     text = body.decode()
     bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
-    while (going := _first_of_ours(path, text)) is not None:
+    while (going := _first_of_ours(place, text)) is not None:
         text = json_text.remove(text, going)
         for container in (going[:-1] if len(going) == 3 else [], ["hooks"]):
             if container and not _value_at(json.loads(text), container):
@@ -340,11 +410,11 @@ def _text_without(path: Path, body: bytes) -> bytes:
     return (bom + text).encode()
 
 
-def _first_of_ours(path: Path, text: str) -> list[str | int] | None:
+def _first_of_ours(place: Place, text: str) -> list[str | int] | None:
     """Return where the first command of ours stands: with its entry, if that holds no other."""
-    for event, entries in _events(path, json.loads(text)):
+    for event, entries in _events(place.path, json.loads(text)):
         for at, entry in enumerate(entries):
-            ours = [_is_ours(command) for command in _commands([entry])]
+            ours = [_is_ours(command, place.roles) for command in _commands([entry])]
             if any(ours):
                 whole: list[str | int] = ["hooks", event, at]
                 return whole if all(ours) else [*whole, "hooks", ours.index(True)]
@@ -392,6 +462,7 @@ def _written(data: dict[str, Any], like: bytes | None) -> bytes:
 
 _NOTIFY = re.compile(r"(?:^|(?<=\ufeff))[ \t]*notify[ \t]*=[ \t]*", re.MULTILINE)
 BOM: Final = "\ufeff"
+_SHELL_START: Final = "for said; do :; done; "
 THEN: Final = "--then"
 """What stands between our part of `notify` and the program that was there before."""
 
@@ -401,7 +472,7 @@ def toml_of(path: Path, body: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(body.decode().removeprefix(BOM))
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{path}: not TOML: {error}", hint="mend it, then try again") from error
+        raise Refused(f"{path}: not TOML: {error}", hint="fix it, then try again") from error
 
 
 def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
@@ -413,7 +484,7 @@ def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
     ours = program(place.agent, home)
     if not then:
         return ours
-    said = 'for said; do :; done; {} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
+    said = _SHELL_START + '{} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
     return ["/bin/sh", "-c", said.format(shlex.join(ours)), THEN]
 
 
@@ -421,8 +492,8 @@ def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
     """Return the file with our program as `notify`, before one that is there already."""
     told = toml_of(place.path, body).get("notify")
     if told is not None and not _is_texts(told):
-        raise Refused(f"{place.path}: notify: not a list of texts", hint="mend it, then try again")
-    if told and _is_ours(told):
+        raise Refused(f"{place.path}: notify: not a list of strings", hint="fix it, then try again")
+    if told and _is_ours(told, CAPTURE):
         body = _cleared(place, body)
         told = _then(told)
     then = told or []
@@ -464,8 +535,8 @@ def _edited(place: Place, body: bytes, value: list[str], tries: Iterator[str]) -
         except ValueError:
             continue
     raise Refused(
-        f"{place.path}: cannot tell where notify stands",
-        hint=f"write it yourself, above the first [table]: {line or 'no notify'}",
+        f"{place.path}: cannot find where notify is set",
+        hint=f"add it yourself, above the first [table]: {line or 'no notify'}",
     )
 
 

@@ -77,11 +77,11 @@ def inspected(path: Path) -> dict[str, JSON]:
     adapter, source = claimed(path, adapters()) or (None, None)
     if path.is_dir():
         if source is None:
-            message = f"no agent's session: {path}"
+            message = f"not a session of a known agent: {path}"
             raise NotReadable(message, hint="give the path of one session file")
         path = Path(source.path)
     if source is not None and any(file.rows is not None for file in source.files):
-        message = f"a database, which has no lines to count: {path}"
+        message = f"a database has no lines to count: {path}"
         raise NotReadable(message, hint=f"thence show {path} shows its last session")
     own = source.files if source else ()
     told = _counted(path, is_document=any(f.whole and Path(f.path) == path for f in own))
@@ -89,10 +89,14 @@ def inspected(path: Path) -> dict[str, JSON]:
     told["session_id"] = source.session if source else None
     told |= _untold()
     if adapter is None or source is None:
-        told["notices"] = [Notice("unknown", "no agent is known that writes such a file")]
+        told["notices"] = [Notice("unknown", "no known agent writes such a file")]
     elif (total := measured(source)[0]) > LIMIT or told["good_records"] > RECORDS:
-        most = f"up to {size(LIMIT)} and {RECORDS:,} records a session is put together"
-        told["notices"] = [Notice("too large to tell live and dead", f"{size(total)}; {most}")]
+        most = f"up to {size(LIMIT)} and {RECORDS:,} records a session is analysed"
+        told["notices"] = [
+            Notice(
+                "too large to tell active and discarded branches apart", f"{size(total)}; {most}"
+            )
+        ]
     else:
         told |= _session(adapter, source, path)
     return told
@@ -177,7 +181,7 @@ def text(told: dict[str, JSON], room: int) -> Iterator[str]:
     """Give the counts as lines: a name to the left, what there is to know to the right."""
     title = told["title"] or Path(told["file"]).name
     yield style(cut(clean(title.split("\n")[0]), room), bold=True)
-    who = [told["agent"] or "no agent that is known", told["session_id"], size(told["bytes"])]
+    who = [told["agent"] or "unknown agent", told["session_id"], size(told["bytes"])]
     yield style(cut(clean(" · ".join(filter(None, who))), room), fg="bright_black")
     yield ""
     for name, said in _rows(told):

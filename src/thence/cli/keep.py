@@ -15,7 +15,7 @@ WAIT = 30.0
 
 @click.command("keep", help="Pin sessions: their transcripts are never removed.")
 @click.argument("wanted", metavar="ID...", nargs=-1, required=True, shell_complete=ids)
-@click.option("--off", is_flag=True, help="Let them go again when their time comes.")
+@click.option("--off", is_flag=True, help="Unpin them.")
 @options.as_json
 def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
     """Pin sessions, or let them go."""
@@ -29,7 +29,7 @@ def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
         say(as_json([{"session_uid": r.session.session_uid, "pinned": not off} for r in rows]))
         return 0
     names = ", ".join(short_id(row.session.native_session_id) for row in rows)
-    tell([f"{'kept no longer than others' if off else 'kept for good'}: {clean(names)}"])
+    tell([f"{'unpinned' if off else 'pinned'} {clean(names)}"])
     if evicted and not off:
-        tell(["  evicted already, so only the digest is there; thence show reads the source"])
+        tell(["  transcript already removed; only the digest is left"])
     return 0

@@ -58,8 +58,8 @@ def file_of(name: str) -> Path:
         row = wiring.session(store, name)
     if row.gone or not row.session.source_path:
         raise NotReadable(
-            f"the file of {row.session.session_uid} is no longer there",
-            hint=f"thence show {name} shows what is kept of it",
+            f"the file of {row.session.session_uid} is gone",
+            hint=f"thence show {name} shows the stored copy",
         )
     return Path(located(row.session.source_path))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
@@ -39,6 +39,17 @@ Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
 Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
 SHOWN = 20
 
+
+class OutcomeName(click.Choice[str]):
+    """An outcome by its name; the words of the viewer are understood, too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the outcome that a word means."""
+        from thence.memory.search import OUTCOME_WORDS
+
+        return super().convert(OUTCOME_WORDS.get(str(value), value), param, ctx)
+
+
 _STANDING: dict[Standing, tuple[str, str]] = {
     "waiting": ("◆", "yellow"),
     "running": ("●", "cyan"),
@@ -53,10 +64,16 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 @options.model
 @options.since
 @options.tag
-@click.option("--outcome", type=click.Choice(get_args(Outcome)), help="Only those that ended so.")
-@click.option("--running", is_flag=True, help="Only sessions that run or wait for you now.")
-@click.option("--at-risk", is_flag=True, help="Only what its agent deletes soon and is not kept.")
-@click.option("--tree", is_flag=True, help="Forks and subagents under what they come from.")
+@click.option(
+    "--outcome", type=OutcomeName(get_args(Outcome)), help="Only sessions with this outcome."
+)
+@click.option("--running", is_flag=True, help="Only sessions that are running or need you now.")
+@click.option(
+    "--at-risk",
+    is_flag=True,
+    help="Only sessions that their agent deletes soon and that are not stored.",
+)
+@click.option("--tree", is_flag=True, help="Show forks and subagents below their parents.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), default="recent", show_default=True)
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
 @options.utc
@@ -207,31 +224,33 @@ class Listing:
     def _sums(self, room: int) -> str:
         total = self.total
         if not total.sessions:
-            return "no session runs now" if self._running else "no session fits"
+            return "no session is running" if self._running else "no matching sessions"
         is_bound = any(row.lower_bound for row in self.rows)
         cost = money(total.ticks, total.unpriced, is_bound=is_bound)
         parts = [several(total.sessions, "session"), cost]
         if total.dead:
-            parts.append(f"{money(total.dead)} of it discarded")
+            parts.append(f"{money(total.dead)} on discarded branches")
         said = ", ".join(parts)
         if (more := total.sessions - len(self.rows)) > 0:
             said += f" · {more:,} more: -n {total.sessions}"
         if total.unpriced and columns(said) + 40 < room:
-            said += f" · + at least, {total.unpriced:,} tokens have no price"
+            said += f" · + {total.unpriced:,} tokens have no price"
         elif is_bound and columns(said) + 40 < room:
-            said += " · + at least, bills are missing"
+            said += " · + some usage is missing"
         return cut(said, room)
 
 
 _START = (Column(), Column("id"), Column("agent"), Column("age", right=True))
-_USUAL = (*_START, Column("title", slack=True), Column("cost", right=True))
+TITLE = 30
+"""Columns that a title gets at least, if it is so long: other columns are left out before."""
+_USUAL = (*_START, Column("title", slack=True, least=TITLE), Column("cost", right=True))
 _WIDE = (
     *_START,
-    Column("project"),
-    Column("branch"),
-    Column("title", slack=True),
-    Column("graph"),
-    Column("discarded", right=True),
+    Column("project", drop=1),
+    Column("branch", drop=3),
+    Column("title", slack=True, least=TITLE),
+    Column("graph", drop=4),
+    Column("discarded", right=True, drop=2),
     Column("cost", right=True),
 )
 
@@ -273,7 +292,7 @@ def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
         return 0
     shown = found[: wanted.limit]
     lines = list(risk_lines(shown, width()))
-    kept = "; thence sweep keeps them" if found else ""
+    kept = "; thence sweep stores them" if found else ""
     lines.append(f"{several(len(found), 'session')} at risk{kept}")
     tell(lines)
     return 0

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from thence import __version__
-from thence.cli import options, registering, wiring
+from thence.cli import launcher, options, registering, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
-from thence.cli.hook import confirm
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
 
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
 
 PORT = 7332
 
-_NAMES = options.AgentName("servers")
-_agents = click.argument("agents", nargs=-1, type=_NAMES)
+_agents = click.argument("agents", nargs=-1, type=registering.NAMES)
 
 
 @click.group(
@@ -82,7 +78,7 @@ def _listen(made: object, port: int) -> None:
         [
             f"http://{gate.authority(HOST, guard.port)}{mcp.PATH}",
             f"Authorization: Bearer {guard.token}",
-            "it listens to this machine only; Ctrl-C stops it",
+            "this machine only; Ctrl-C stops it",
         ]
     )
     sys.stdout.flush()
@@ -95,59 +91,32 @@ def _listen(made: object, port: int) -> None:
 # -- telling agents -------------------------------------------------------------------------
 
 
-def names() -> list[str]:
-    """Return the agents that can be told of the server."""
-    return _NAMES.names()
-
-
-def place_of(name: str) -> registering.Place:
-    """Return where an agent of this machine is told of servers."""
-    profile = wiring.agents()[name].profile
-    file = profile.servers
-    assert file is not None  # noqa: S101 - only such agents are named
-    if file.is_beside:
-        named = os.environ.get(profile.home_variable, "").partition(",")[0].strip()
-        folder = Path(named).expanduser() if named else Path.home()
-    else:
-        folder = wiring.root_of(wiring.agents()[name])
-    return registering.Place(name, folder / file.path, file)
-
-
-def _present() -> list[str]:
-    """Return the agents that are on this machine."""
-    here = wiring.agents_here("servers")
-    return [name for name in names() if name in here or place_of(name).path.exists()]
-
-
-def _entry() -> dict[str, object]:
-    return registering.entry(wiring.home(), Path.home() / ".thence")
-
-
-@command.command("install", help="Tell agents of the server; shows the change and asks.")
+@command.command("install", help="Add the server to agents' settings; shows the change and asks.")
 @_agents
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Put the server into agents' settings."""
-    wanted = list(agents) or [name for name in names() if place_of(name).path.exists()]
-    changes = [(name, registering.install(place_of(name), _entry())) for name in wanted]
+    wanted = list(agents) or [
+        name for name in registering.names() if registering.place_of(name).path.exists()
+    ]
+    changes = [
+        (name, registering.install(registering.place_of(name), registering.own_entry()))
+        for name in wanted
+    ]
     return _change(changes, "installed", dry_run=dry_run, yes=yes, json=json)
 
 
-@command.command("uninstall", help="Take the server out of agents' settings again.")
+@command.command("uninstall", help="Remove the server from agents' settings.")
 @_agents
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the server out of agents' settings."""
-    return _change(removals(agents or names()), "taken out", dry_run=dry_run, yes=yes, json=json)
-
-
-def removals(agents: Sequence[str]) -> list[tuple[str, registering.Change]]:
-    """Plan to take the server out, wherever it is."""
-    return [(agent, registering.uninstall(place_of(agent))) for agent in agents]
+    gone = registering.removals(agents or registering.names())
+    return _change(gone, "removed", dry_run=dry_run, yes=yes, json=json)
 
 
 def _change(
@@ -161,14 +130,18 @@ def _change(
     due = [(agent, change) for agent, change in changes if change.changes]
     if not json:
         for agent, change in changes:
-            same = [f"{agent}: nothing to change in {tilde(str(change.path))}"]
+            same = [f"{agent}: no change in {tilde(str(change.path))}"]
             tell([clean(line) for line in change.diff()] if change.changes else same)
         if not changes:
-            tell(["no agent found on this machine: thence mcp install AGENT names one"])
+            tell(["no agent found on this machine; name one: thence mcp install AGENT"])
     if due and not dry_run:
         confirm(yes=yes, json=json, what="write this" if len(due) == 1 else "write these")
+        if done == "installed":
+            launcher.write(wiring.home())
         for _, change in due:
             registering.carry_out(change)
+    elif changes and not dry_run and done == "installed":
+        launcher.ensure(wiring.home())
     if json:
         say(as_json([_told(agent, one, dry_run=dry_run) for agent, one in changes]))
     elif due and not dry_run:
@@ -186,7 +159,7 @@ def _told(agent: str, change: registering.Change, *, dry_run: bool) -> JSON:
     }
 
 
-@command.command("status", help="Say which agents know of the server.")
+@command.command("status", help="Show which agents use the server.")
 @_agents
 @options.as_json
 def status(agents: tuple[str, ...], *, json: bool) -> int:
@@ -194,10 +167,10 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
     found = [
         {
             "agent": agent,
-            "path": str(place_of(agent).path),
-            "state": registering.state(place_of(agent), _entry()),
+            "path": str(registering.place_of(agent).path),
+            "state": registering.state(registering.place_of(agent), registering.own_entry()),
         }
-        for agent in agents or _present()
+        for agent in agents or registering.present()
     ]
     if json:
         say(as_json(found))
@@ -205,7 +178,7 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
     told = {
         "none": Cell("not installed"),
         "installed": Cell("installed", "green"),
-        "elsewhere": Cell("installed for another place: install it again", "red"),
+        "elsewhere": Cell("installed for another thence: install it again", "red"),
     }
     rows = [
         [Cell(one["agent"]), told[one["state"]], Cell(tilde(one["path"]), DIM)] for one in found

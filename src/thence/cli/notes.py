@@ -62,7 +62,7 @@ def _append(kind: Kind, payload: dict[str, JSON]) -> dict[str, JSON]:
     from thence.journal.notebook import append_note
 
     if not config.persistence():
-        raise BadConfig("keeping anything is switched off", hint=f"unset {config.OFF}")
+        raise BadConfig("recording is switched off", hint=f"unset {config.OFF}")
     event = append_note(file_of(kind), kind, payload)
     return {"type": kind, "ts": event.ts, "uuid": event.uuid, **payload}
 
@@ -82,7 +82,7 @@ def post(told: dict[str, JSON]) -> str | None:
         with urlopen(request, timeout=PATIENCE):  # noqa: S310 - http and https only
             return None
     except (URLError, OSError, ValueError) as error:
-        return f"{hub} did not take it: {error}"
+        return f"{hub} did not accept it: {error}"
 
 
 def write_losses(losses: Mapping[str, str]) -> list[str]:
@@ -92,10 +92,10 @@ def write_losses(losses: Mapping[str, str]) -> list[str]:
         try:
             told = write("note", f"{DATA_LOSS}: {uid}: {reason}", uid, origin="thence")
         except (ThenceError, OSError) as error:
-            problems.append(f"the loss of {uid} could not be written down: {error}")
+            problems.append(f"the loss of {uid} could not be recorded: {error}")
             continue
         if failed := post(told):
-            problems.append(f"the hub was not told of the loss of {uid}: {failed}")
+            problems.append(f"the hub was not informed of the loss of {uid}: {failed}")
     return list(dict.fromkeys(problems))
 
 
@@ -119,15 +119,15 @@ def handle(kind: Kind, words: tuple[str, ...], wanted: str | None, *, json: bool
         return _list(kind, session, json=json)
     text = " ".join(words).strip()
     if not text:
-        raise click.UsageError("say what to write down")
+        raise click.UsageError("no text given")
     told = write(kind, text, session, origin="cli")
     failed = post(told)
     if failed:
-        click.echo(f"note: {clean(failed)}; it is in the file", err=True)
+        click.echo(f"note: {clean(failed)}; it is saved in the file", err=True)
     if json:
         say(as_json(told))
     else:
-        tell([f"written down in {clean(tilde(str(file_of(kind))))}"])
+        tell([f"saved to {clean(tilde(str(file_of(kind))))}"])
     return 0
 
 

@@ -6,14 +6,14 @@ from secrets import token_bytes
 
 import click
 
-from thence.cli import options, serve, wiring
+from thence.cli import background, options, serve, wiring
 from thence.cli.completion import ids
 
 
 @click.command(
     "open",
     help="Open the viewer in the browser, at a session if one is named.",
-    epilog="A server that runs is used. If none runs, one is started here, as by thence serve.",
+    epilog="Uses the running server. If there is none, starts one, as thence serve does.",
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
 @click.option("--port", type=click.IntRange(1, 65535), default=serve.PORT, show_default=True)
@@ -29,6 +29,8 @@ def command(ctx: click.Context, wanted: str | None, port: int, *, no_open: bool,
         with wiring.store() as store:
             page = f"/sessions/{wiring.session(store, wanted).session.session_uid}"
     home = wiring.home()
+    if (runs := background.running(home)) is not None:
+        port = runs.port
     key = gate.key_of(home) if (home / gate.KEY).exists() else token_bytes(32)
     there = gate.Gate(serve.HOST, port, key=key)
     if serve.is_ours(there):

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from thence.agents.profiles import Part
 
 as_json = click.option("--json", "json", is_flag=True, help="Print JSON.")
-utc = click.option("--utc", is_flag=True, help="Tell times in UTC.")
+utc = click.option("--utc", is_flag=True, help="Show times in UTC.")
 tz = click.option(
-    "--tz", metavar="ZONE", help="Zone of days, as Europe/Berlin or UTC; your own by default."
+    "--tz", metavar="ZONE", help="Time zone of days, such as Europe/Berlin or UTC; default: yours."
 )
-own = click.option(
-    "--own", is_flag=True, help="Leave out the sessions that this one was continued from."
-)
+own = click.option("--own", is_flag=True, help="Do not show the sessions that this one continues.")
 agent = click.option("--agent", help="Only sessions of this agent.")
-project = click.option("--project", help="Only sessions whose folder has this in its path.")
-model = click.option("--model", help="Only sessions whose model has this in its name.")
+project = click.option("--project", help="Only sessions in folders with this text in their path.")
+model = click.option("--model", help="Only sessions with this text in the model name.")
 tag = click.option("--tag", metavar="WORD", help="Only sessions with this tag.")
-since = click.option("--since", metavar="WHEN", help="A date such as 2026-01-31, or 7d ago.")
+since = click.option(
+    "--since", metavar="WHEN", help="A date such as 2026-01-31, yesterday, or 7d for a week ago."
+)
 
 
 class AgentName(click.ParamType[str]):
@@ -59,7 +59,7 @@ class AgentName(click.ParamType[str]):
         agent = agent_of(str(value))
         names = ", ".join(self.names())
         if agent is None:
-            self.fail(f"{value!r} is no agent. Choose from {names}.", param, ctx)
+            self.fail(f"{value!r} is not an agent. Choose from {names}.", param, ctx)
         if not agent.offers(self._part):
             self.fail(f"{agent.label} {PARTS[self._part]}. Choose from {names}.", param, ctx)
         return agent.name

@@ -17,6 +17,7 @@ from functools import cached_property
 
 from thence.agents.sessions import Loaded
 from thence.cli.calls import answer_of, calls_by_id, run_of, telling
+from thence.cli.columns import when
 from thence.cli.reading import flowed, notices, promises, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
@@ -33,7 +34,7 @@ from thence.cli.terminal import (
 )
 from thence.format import joins, kinds, output
 from thence.format.facts import Block, Edge, Fact, text_in, whole_output
-from thence.format.figures import short_id
+from thence.format.figures import money, short_id
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import one_line
@@ -53,10 +54,21 @@ LONG = 24
 
 _DIM = "bright_black"
 _GONE = (State.DEAD, State.ROLLED_BACK)
+STATES = {
+    State.REPLAYED: "copied",
+    State.INTERNAL: "internal",
+    State.ROLLED_BACK: "rolled back",
+    State.SIDE: "subagents",
+    State.DEAD: "discarded",
+    State.ORPHANED: "no result",
+    State.LIVE: "live",
+}
+"""What each state of an event is called on the screen."""
+
 _CUT_SHORT = {"denied": "✗", "interrupted": "○", "timeout": "✗"}
 _TURNS = {
     TurnState.RUNNING: ("●", "running", "cyan"),
-    TurnState.WAITING: ("◆", "waits for you", "yellow"),
+    TurnState.WAITING: ("◆", "needs you", "yellow"),
     TurnState.INTERRUPTED: ("○", "interrupted", "red"),
     TurnState.DONE: ("●", "done", "cyan"),
 }
@@ -139,6 +151,23 @@ class Page:
                 out.setdefault(event.native_id, []).append(usage)
         return out
 
+    @cached_property
+    def costs(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Money and tokens without a price, by the record they were billed with."""
+        from thence.memory.spending import ticks_of
+
+        money_of: dict[str, int] = {}
+        unknown: dict[str, int] = {}
+        bills = joins.bills(self.whole.events)
+        for event in self.whole.events:
+            usage = bills.get(event.event_id)
+            if usage is None:
+                continue
+            ticks = ticks_of(event, usage)
+            into, much = (unknown, usage.total) if ticks is None else (money_of, ticks)
+            into[event.native_id] = into.get(event.native_id, 0) + much
+        return money_of, unknown
+
     def _tokens(self, places: Iterable[int]) -> int:
         ids = {self.whole.facts[place].node.id for place in places}
         return sum(usage.total for name in ids for usage in self.bills.get(name, ()))
@@ -169,23 +198,37 @@ class Page:
         known = self.whole.session()
         where = " ".join(filter(None, (_last(known.cwd), known.git_branch)))
         parts = [
-            short_id(self.whole.native),
-            known.flavor,
-            known.model,
+            self._day(known.started_at),
             where,
+            self._cost(),
             several(len(self.turns), "turn"),
             self._spent(),
+            known.flavor,
+            known.model,
+            short_id(self.whole.native),
             *(f"#{clean(tag)}" for tag in self.label.tags),
         ]
         for line in flowed(filter(None, parts), self.room):
             yield style(line, fg=_DIM)
 
+    def _day(self, started: str | None) -> str:
+        moment = when(started)
+        return f"{moment.astimezone(self.zone):%Y-%m-%d %H:%M}" if moment is not None else ""
+
+    def _cost(self) -> str:
+        """Return what the session cost, or nothing if no response was billed."""
+        priced, unknown = (sum(some.values()) for some in self.costs)
+        if not priced and not unknown:
+            return ""
+        is_bound = bool(self.whole.unbilled)
+        return money(priced, unknown, is_bound=is_bound) if priced else "cost unknown"
+
     def _spent(self) -> str:
         spent = self.whole.spent
         least = "at least " if self.whole.unbilled else ""
-        parts = [f"{least}{short(spent.own)} tokens" if spent.own or not least else "no bill"]
+        parts = [f"{least}{short(spent.own)} tokens" if spent.own or not least else "no usage data"]
         if spent.dead.total:
-            parts.append(f"{short(spent.dead.total)} dead")
+            parts.append(f"{short(spent.dead.total)} discarded")
         if spent.side.total:
             parts.append(f"{short(spent.side.total)} by subagents")
         return ", ".join(parts)
@@ -544,25 +587,25 @@ class Page:
     def _turn(self) -> str:
         if self.to is not None and self.to not in self.whole.graph.chain(boundaries=False):
             side = self.whole.facts[self.to].channel != "main"
-            said = "end of the subagent" if side else "end of a branch that was left"
-            return style(f"╳    {said}; the live line is elsewhere", fg=_DIM)
+            said = "end of the subagent" if side else "end of a discarded branch"
+            return style(f"╳    {said}; the active branch is elsewhere", fg=_DIM)
         now = self.whole.turn()
         mark, said, colour = _TURNS[now.state]
-        torn = "; its last line is torn" if now.torn else ""
+        torn = "; its last line is cut off" if now.torn else ""
         return style(f"{mark}    {said}{torn}", fg=colour)
 
     def foot(self) -> Iterator[str]:
         """Say what became of all events, and what a reader should know besides."""
         counts = Counter(event.state for event in self.whole.events)
-        named = [f"{state.value} {counts[state]:,}" for state in reversed(State) if counts[state]]
+        named = [f"{STATES[state]} {counts[state]:,}" for state in reversed(State) if counts[state]]
         yield from flowed(named or ["no events"], self.room)
         gone = [event for event in self.whole.events if event.why == REWRITTEN]
         if gone:
-            yield f"{several(len(gone), 'event')} of these no log holds any more: it was rewritten"
+            yield f"{several(len(gone), 'event')} no longer in any log, which was rewritten"
         prompts = (event.summary for event in gone if event.kind == "user_msg")
-        yield from self._few((f"gone: {line}" for line in prompts), "prompt that is gone", fg=_DIM)
+        yield from self._few((f"deleted: {line}" for line in prompts), "deleted prompt", fg=_DIM)
         open_ones = (f"open: {todo.text}" for todo in promises(self.whole))
-        yield from self._few(open_ones, "open promise", fg="yellow")
+        yield from self._few(open_ones, "open to-do", fg="yellow")
         written = (f"{note.kind}, {note.author}: {_first(note.text)}" for note in self.notes)
         yield from self._few(written, "decision and note")
         told = [e for e in self.whole.edges if e.session not in self.channels]

@@ -18,10 +18,10 @@ SHOWN = 5
 """Patterns of one kind that are shown before the rest is counted."""
 
 _HEADS = {
-    "recurring_error": ("the same error again", "red"),
-    "costly_detour": ("detours that cost most", "yellow"),
-    "breaking_file": ("files that keep breaking", "yellow"),
-    "flaky_test": ("tests that are now red, now green", "magenta"),
+    "recurring_error": ("recurring errors", "red"),
+    "costly_detour": ("most expensive detours", "yellow"),
+    "breaking_file": ("files that keep breaking tests", "yellow"),
+    "flaky_test": ("flaky tests", "magenta"),
 }
 
 
@@ -78,7 +78,7 @@ def lines(found: Sequence[Pattern], sessions: int, number: int, room: int) -> It
 def _pattern(one: Pattern, colour: str, room: int) -> Iterator[str]:
     yield style("  ▲ ", fg=colour) + cut(_flat(one.text), room - 4)
     for cure in one.cures[:2]:
-        helped = f"helped in {several(cure.sessions, 'session')}: {_flat(cure.what)}"
+        helped = f"fixed in {several(cure.sessions, 'session')}: {_flat(cure.what)}"
         yield style("    ✓ ", fg="green") + cut(helped, room - 6)
     seen = ", ".join(short_id(proof.uid.partition(":")[2]) for proof in one.evidence[:4])
     yield style(cut(f"      {seen}", room), fg=DIM)

@@ -110,7 +110,7 @@ class Picker:
         yield ""
         for line in preview[:6]:
             yield self._dim(cut(f"  {line}", width))
-        yield self._dim(cut("  type to filter, enter takes it, esc leaves", width))
+        yield self._dim(cut("  type to filter, Enter to choose, Esc to cancel", width))
 
     def _bold(self, text: str) -> str:
         return click.style(text, bold=True) if self._colour else text

@@ -34,17 +34,15 @@ class NotReachable(ThenceError):
 
 @click.command(
     "push",
-    help="Send sessions to the store of a team, redacted. Only what is"
-    " new. URL is postgresql://…?tenant=TEAM, with #objects=URL after it where payloads lie"
-    " elsewhere; left out, it is session_memory.push.url.",
-    epilog="Projects in session_memory.push.private and session_memory.exclude never leave. A push"
-    " that was cut short goes on with the next one. Exit codes: 0 done, 1 not reachable,"
+    help="Send sessions to the store of a team, redacted. Sends only"
+    " what is new. URL is postgresql://…?tenant=TEAM, with #objects=URL appended if payloads are"
+    " stored elsewhere; default: session_memory.push.url.",
+    epilog="Projects in session_memory.push.private and session_memory.exclude are never sent."
+    " The next push continues an interrupted one. Exit codes: 0 done, 1 not reachable,"
     " 2 not permitted, 11 another push of this machine is running.",
 )
 @click.argument("url", required=False)
-@click.option(
-    "-n", "--dry-run", is_flag=True, help="Say what would leave the machine; send nothing."
-)
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @options.as_json
 def command(url: str | None, *, dry_run: bool, json: bool) -> int:
     """Send what is new, or say what would be."""
@@ -52,13 +50,13 @@ def command(url: str | None, *, dry_run: bool, json: bool) -> int:
     address: str | None = url or settings["session_memory.push.url"]
     if address is None:
         raise BadConfig(
-            "where to? no URL was given",
+            "no URL given",
             hint="thence push postgresql://…, or set session_memory.push.url",
         )
     if not address.startswith(("postgresql:", "postgres:")):
         raise BadConfig(
-            "only a store in Postgres takes what several machines push",
-            hint="thence copy moves a whole store to another place",
+            "only a Postgres store can receive pushes",
+            hint="use thence copy to copy an entire store",
         )
     exclude = [*settings["session_memory.exclude"], *settings["session_memory.push.private"]]
     noted = Noted(wiring.home(), address)
@@ -127,7 +125,7 @@ def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json:
         raise _waits(store, error, noted, exclude) from error
     except KeyboardInterrupt:
         bar.wipe()
-        tell(["stopped; what arrived stays, push again to go on"])
+        tell(["stopped; what arrived stays, push again to continue"])
         return STOPPED
     finally:
         bar.wipe()
@@ -149,7 +147,7 @@ def _opened(address: str) -> Iterator[Postgres]:
     store = open_store(address)
     try:
         if not isinstance(store, Postgres):
-            raise BadConfig(f"no team pushes to {type(store).__name__}", hint="postgresql://…")
+            raise BadConfig(f"cannot push to {type(store).__name__}", hint="postgresql://…")
         yield store
     finally:
         store.close()
@@ -159,29 +157,28 @@ def _waits(store: Store, error: ThenceError, noted: Noted, exclude: list[str]) -
     """Say what waits for the next push."""
     plan = _plan(store, noted.read(), exclude)
     return NotReachable(
-        f"not reachable, {several(plan.sessions, 'session')} wait{'s' * (plan.sessions == 1)}:"
-        f" {error.message}",
-        hint="nothing is lost: the next push goes on from here",
+        f"not reachable, {several(plan.sessions, 'session')} waiting: {error.message}",
+        hint="nothing is lost: the next push continues from here",
     )
 
 
 def _lines(report: Pushed) -> list[str]:
     if not report.sessions and not report.forgotten:
-        out = [f"nothing new: {several(report.unchanged, 'session')} there already"]
+        out = [f"nothing new: {several(report.unchanged, 'session')} already there"]
     else:
         done = (
-            f"pushed {several(report.sessions, 'session')}, {report.unchanged:,} there already;"
+            f"pushed {several(report.sessions, 'session')}, {report.unchanged:,} already there;"
             f" {several(report.events, 'event')}, payloads of {size(report.payload_bytes)},"
             f" {several(report.digests, 'digest')}"
         )
         out = [done]
     told = {
-        "excluded, and not sent": report.excluded,
-        "of another machine that has as much of them": report.elsewhere,
-        "forgotten there as well": report.forgotten,
+        "excluded, not sent": report.excluded,
+        "already sent by another machine": report.elsewhere,
+        "deleted there as well": report.forgotten,
         "compared with those of other machines": report.settled,
-        "compared from the start, as they did not only get longer": report.rebuilt,
-        "changed meanwhile; the next push takes them": report.waiting,
+        "compared from the start, because earlier parts changed": report.rebuilt,
+        "changed meanwhile; sent with the next push": report.waiting,
     }
     return out + [f"  {count:,} {what}" for what, count in told.items() if count]
 
@@ -220,16 +217,16 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
 
 def _planned(plan: Plan, *, reached: bool) -> Iterator[str]:
     if not reached:
-        yield "not reachable; this goes by the last push"
+        yield "not reachable; based on the last push"
     yield (
         f"would send {several(plan.sessions, 'session')}, {several(plan.events, 'event')},"
-        f" payloads of {size(plan.bytes)}, redacted; {plan.unchanged:,} there already"
+        f" payloads of {size(plan.bytes)}, redacted; {plan.unchanged:,} already there"
     )
     yield from map(_project, plan.projects)
     if plan.elsewhere:
-        yield f"{several(plan.elsewhere, 'session')} of another machine that has as much of them"
+        yield f"{several(plan.elsewhere, 'session')} already sent by another machine"
     if plan.excluded:
-        yield "excluded, and never sent:"
+        yield "excluded, never sent:"
         yield from map(_project, plan.excluded)
 
 

@@ -41,7 +41,9 @@ def _not_understood(name: str, whole: Whole) -> list[Notice]:
         return []
     types = ", ".join(f"{one} {number}" for one, number in unknown.most_common(5))
     more = f", {several(len(unknown) - 5, 'more type')}" if len(unknown) > 5 else ""
-    return [Notice("records not understood", f"{unknown.total()}, kept as they are: {types}{more}")]
+    return [
+        Notice("records of unknown type", f"{unknown.total()}, stored unchanged: {types}{more}")
+    ]
 
 
 def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
@@ -94,8 +96,8 @@ def _step(event: str, block: Block, pair: joins.Call | None) -> Step:
 
 
 def skipped_line(skip: Skipped) -> str:
-    """Say which line was skipped, why, and what was saved from it."""
-    saved = f", {several(skip.salvaged, 'record')} saved from it" if skip.salvaged else ""
+    """Say which line was skipped, why, and what was recovered."""
+    saved = f", {several(skip.salvaged, 'record')} recovered" if skip.salvaged else ""
     where = f"line {skip.line:,}, {size(skip.length)}" if skip.line else f"file {skip.source}"
     return f"skipped {where}: {skip.why}{saved}"
 

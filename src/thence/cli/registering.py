@@ -9,19 +9,21 @@ what it should and nothing else; a file in which that cannot be done is refused,
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from thence.cli import hooking, processes
+from thence.cli import hooking, launcher, options, wiring
 from thence.cli.hooking import Refused
 
 if TYPE_CHECKING:
     from thence.agents.profiles import ServerFile
 
 NAME: Final = "thence"
+NAMES: Final = options.AgentName("servers")
 _ENTRY: Final = re.compile(rf'"{NAME}"[ \t\r\n]*:[ \t\r\n]*(?=\{{)')
 
 
@@ -66,9 +68,43 @@ class Change(NamedTuple):
 
 def entry(home: Path, usual: Path) -> dict[str, Any]:
     """Give how the server of a home is started."""
-    command, *args = processes.thence("mcp")
+    command, *args = launcher.command(home, "mcp")
     told: dict[str, Any] = {"command": command, "args": args}
     return told if home == usual else {**told, "env": {"THENCE_HOME": str(home)}}
+
+
+def own_entry() -> dict[str, Any]:
+    """Return how the server of this home is started."""
+    return entry(wiring.home(), Path.home() / ".thence")
+
+
+def names() -> list[str]:
+    """Return the agents that can be told of the server."""
+    return NAMES.names()
+
+
+def place_of(name: str) -> Place:
+    """Return where an agent of this machine is told of servers."""
+    profile = wiring.agents()[name].profile
+    file = profile.servers
+    assert file is not None  # noqa: S101 - only such agents are named
+    if file.is_beside:
+        named = os.environ.get(profile.home_variable, "").partition(",")[0].strip()
+        folder = Path(named).expanduser() if named else Path.home()
+    else:
+        folder = wiring.root_of(wiring.agents()[name])
+    return Place(name, folder / file.path, file)
+
+
+def present() -> list[str]:
+    """Return the agents that are on this machine."""
+    here = wiring.agents_here("servers")
+    return [name for name in names() if name in here or place_of(name).path.exists()]
+
+
+def removals(agents: Sequence[str]) -> list[tuple[str, Change]]:
+    """Plan to take the server out, wherever it is."""
+    return [(agent, uninstall(place_of(agent))) for agent in agents]
 
 
 def state(place: Place, wanted: dict[str, Any]) -> str:
@@ -118,7 +154,7 @@ def carry_out(change: Change) -> None:
     """Write a change whole or not at all."""
     path = change.path.resolve()
     if hooking.body_of(change.path) != change.before:
-        raise Refused(f"{change.path} was changed meanwhile", hint="do it again")
+        raise Refused(f"{change.path} was changed by another program", hint="run the command again")
     if not change.changes:
         return
     if change.after is None:
@@ -141,7 +177,7 @@ def _read(place: Place, body: bytes | None) -> dict[str, Any]:
 def _servers(place: Place, data: dict[str, Any]) -> dict[str, Any]:
     found = data.get(place.key, {})
     if not isinstance(found, dict):
-        raise Refused(f"{place.path}: {place.key}: no table", hint="mend it, then try again")
+        raise Refused(f"{place.path}: {place.key}: not a table", hint="fix it, then try again")
     return found
 
 
@@ -260,6 +296,6 @@ def _checked(place: Place, tries: Iterator[str], *wanted: dict[str, Any]) -> byt
         if any(data == one for one in wanted):
             return text.encode()
     raise Refused(
-        f"{place.path}: cannot tell where {place.key} stands",
-        hint=f"write or remove the entry {NAME!r} yourself",
+        f"{place.path}: cannot find where {place.key} is set",
+        hint=f"add or remove the entry {NAME!r} yourself",
     )

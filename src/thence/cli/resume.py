@@ -29,7 +29,8 @@ from thence.cli.columns import (
     when,
 )
 from thence.cli.completion import ids
-from thence.cli.terminal import as_json, clean, cut, padded, say, several, width
+from thence.cli.ls import TITLE
+from thence.cli.terminal import as_json, clean, columns, cut, padded, say, several, width
 from thence.errors import NotReadable, SessionNotFound, ThenceError
 from thence.format.figures import argument
 
@@ -45,6 +46,8 @@ OURS = "thence"
 """The agent whose sessions a program that embeds us resumes."""
 LISTED = 20
 PICKED_FROM = 500
+PLACE = 12
+"""Columns of the project in the picker: with them a title has 30 at 80 columns."""
 
 
 class Way(NamedTuple):
@@ -84,13 +87,13 @@ class Way(NamedTuple):
     "resume", help="Resume a session in its agent, or in another one. Without ID: choose."
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
-@click.option("--last", is_flag=True, help="The session that was written last.")
-@click.option("--exec", "run", is_flag=True, help="Run it, instead of printing what to type.")
+@click.option("--last", is_flag=True, help="Resume the most recent session.")
+@click.option("--exec", "run", is_flag=True, help="Run the command instead of printing it.")
 @click.option(
     "--with",
     "other",
     type=options.AgentName("handoff"),
-    help="Hand it over to this agent, which goes on with it: see thence handoff.",
+    help="Continue in this agent, with a copy of the history: see thence handoff.",
 )
 @options.agent
 @options.project
@@ -159,8 +162,8 @@ def _no_way(name: str) -> ThenceError:
     from thence.agents.profiles import PARTS, agent_of
 
     agent = agent_of(name)
-    why = f"{agent.label} {PARTS['resume']}" if agent else f"no agent {name} is installed"
-    return NotReadable(why, hint="thence resume ID --with AGENT lets another agent go on with it")
+    why = f"{agent.label} {PARTS['resume']}" if agent else f"the agent {name} is not installed"
+    return NotReadable(why, hint="continue it in another agent: thence resume ID --with AGENT")
 
 
 def _is_resumed(name: str) -> bool:
@@ -176,7 +179,7 @@ def _not_restored(agent: str) -> str:
     from thence.agents.profiles import agent_of
 
     known = agent_of(agent)
-    return known.profile.not_restored if known is not None else "permissions"
+    return known.profile.not_restored if known is not None else "Permissions are not restored."
 
 
 def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
@@ -220,15 +223,15 @@ def _check(way: Way, *, run: bool) -> None:
     gone = way.row.gone or (path and not Path(path).exists())
     if gone and not way.is_handed:
         raise SessionNotFound(
-            f"{session.flavor} has deleted {name}, so it cannot go on with it",
-            hint=f"what thence kept of it: thence show {argument(name)}",
+            f"{session.flavor} has deleted {name}, so it cannot resume it",
+            hint=f"read the stored copy: thence show {argument(name)}",
         )
     if not run:
         return
     if way.cwd and not Path(way.cwd).is_dir():
         raise NotReadable(
             f"the folder of {name} is gone: {way.cwd}",
-            hint="make it again, or run what thence resume prints somewhere else",
+            hint="create it again, or run the command that thence resume prints in another folder",
         )
     if shutil.which(way.argv[0]) is None:
         raise NotReadable(f"{way.argv[0]} is not installed", hint="is it on your PATH?")
@@ -237,7 +240,7 @@ def _check(way: Way, *, run: bool) -> None:
 def _notes(way: Way) -> Iterator[str]:
     row = way.row
     yield f"{cut(titled(row.title), 72)}"
-    yield f"not back: {_not_restored(row.session.flavor)}"
+    yield _not_restored(row.session.flavor)
     if way.cwd and not Path(way.cwd).is_dir():
         yield f"its folder is gone: {way.cwd}"
     if row.turn and row.turn != "done":
@@ -266,7 +269,7 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
     resumable = [row for row in rows if not row.gone and _is_resumed(row.session.flavor)]
     found = with_lineage(store, resumable, wiring.labels())
     if not found:
-        raise SessionNotFound("no session fits", hint="thence ls lists what is kept")
+        raise SessionNotFound("no matching sessions", hint="thence ls lists all sessions")
     return found
 
 
@@ -276,17 +279,23 @@ def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:
 
     now = present()
     if not picker.possible():
-        tell([*_list(rows[:LISTED], now), "thence resume ID prints how to go on; --exec does it"])
+        tell([*_list(rows[:LISTED], now), "thence resume ID prints the command; --exec runs it"])
         return None
     ids = short_ids([row.session.native_session_id for row in rows])
-    wide = max(map(len, ids.values()), default=0)
-    choices = [_choice(row, ids[row.session.native_session_id].ljust(wide), now) for row in rows]
+    names = [ids[row.session.native_session_id] for row in rows]
+    agents = [clean(row.session.flavor) for row in rows]
+    wide, wider = max(map(columns, names), default=0), max(map(columns, agents), default=0)
+    heads = [
+        f"{padded(name, wide)}  {padded(agent, wider)}"
+        for name, agent in zip(names, agents, strict=True)
+    ]
+    choices = [_choice(row, head, now) for row, head in zip(rows, heads, strict=True)]
     return rows[picker.pick(choices)]
 
 
 _COLUMNS = (
     *(Column(), Column("id"), Column("agent"), Column("age", right=True)),
-    *(Column("title", slack=True), Column("project", right=True)),
+    *(Column("title", slack=True, least=TITLE), Column("project", right=True, drop=1)),
 )
 
 
@@ -306,7 +315,7 @@ def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
     yield from table(_COLUMNS, cells, width())
 
 
-def _choice(row: SessionRow, name: str, now: datetime) -> Choice:
+def _choice(row: SessionRow, head: str, now: datetime) -> Choice:
     from thence.cli import picker
 
     session = row.session
@@ -317,7 +326,7 @@ def _choice(row: SessionRow, name: str, now: datetime) -> Choice:
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
     left = row.turn.replace("_", " ") if row.turn else ""
     return picker.Choice(
-        f"{name}  {padded(clean(session.flavor), 6)}  {age:>6}  {padded(place, 14)}  {title}",
+        f"{head}  {age:>6}  {padded(cut(place, PLACE), PLACE)}  {title}",
         f"{session.session_uid} {title} {place} {branch}",
         (
             title,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from thence.cli import options, wiring
+from thence.cli.changes import confirm
 from thence.cli.columns import DIM, short_id, tell
 from thence.cli.completion import ids
-from thence.cli.hook import confirm
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 from thence.errors import SessionNotFound, ThenceError
 
@@ -39,21 +39,25 @@ class Move(NamedTuple):
 @click.command(
     "rewind",
     help="Rewind a session recorded by thence: its chain or its files.",
-    epilog="Without --to and --files: lists its checkpoints. Nothing is deleted: a rewound branch"
-    " stays readable, and files are saved before they change, so that it can be taken back.",
+    epilog="Without --to and --files: list its checkpoints. Nothing is deleted: a rewound branch"
+    " stays readable, and files are saved before they change, so that you can undo it.",
 )
 @click.argument("wanted", metavar="ID", shell_complete=ids)
-@click.option("--to", metavar="EVENT", help="Go on from this event; files stay.")
-@click.option("--files", metavar="CHECKPOINT", help="Return files to this; the line stays.")
+@click.option("--to", metavar="EVENT", help="Continue from this event; files stay.")
+@click.option(
+    "--files",
+    metavar="CHECKPOINT",
+    help="Restore files to this checkpoint; the conversation stays.",
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def command(
     wanted: str, to: str | None, files: str | None, *, dry_run: bool, yes: bool, json: bool
 ) -> int:
     """Rewind a session."""
     if to is not None and files is not None:
-        raise click.UsageError("--to moves the line, --files the files: one at a time")
+        raise click.UsageError("use --to (conversation) or --files, not both")
     name, path = _own(wanted)
     if to is not None:
         return _line(name, path, to, dry_run=dry_run, yes=yes, json=json)
@@ -75,18 +79,20 @@ def _own(wanted: str) -> tuple[str, Path]:
         return one.session_id, one.path
     if found:
         names = ", ".join(short_id(one.session_id) for one in found[:5])
-        raise SessionNotFound(f"{wanted!r} means several sessions: {names}", hint="give more of it")
+        raise SessionNotFound(f"{wanted!r} is ambiguous: {names}", hint="give more characters")
     with wiring.store() as store:
         row = wiring.session(store, wanted)
     flavor, native = row.session.flavor, row.session.native_session_id
     if flavor == OURS:
-        raise SessionNotFound(f"the files of {native} are not in this home", hint="thence show")
+        raise SessionNotFound(
+            f"the files of {native} are not in this data folder", hint="thence show"
+        )
     from thence.agents.profiles import agent_of
 
     agent = agent_of(flavor)
     hint = agent.profile.rewind_hint if agent is not None else ""
     raise NotOurs(
-        f"{short_id(native)} is {flavor}'s: thence reads it and never writes it",
+        f"{short_id(native)} is {flavor}'s: thence never changes sessions of other tools",
         hint=hint or f"rewind it in {flavor} itself",
     )
 
@@ -109,14 +115,14 @@ def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: boo
     move = _move(whole, place_of(whole, to))
     if not json:
         verb = "would leave" if dry_run else "leave"
-        tell([f"{several(move.leaving, 'event')} {verb} the live line; they stay in the log"])
+        tell([f"{several(move.leaving, 'event')} {verb} the active branch; they stay in the log"])
     if not dry_run:
         confirm(yes=yes, json=json, what="rewind")
         session = _opened(name)
         session.rewind(move.uuid)
         session.flush()
         if not json:
-            tell([f"rewound {short_id(name)}; files are as they were"])
+            tell([f"rewound {short_id(name)}; files are unchanged"])
     if json:
         told = {"session": name, "to": move.uuid, "leaving": move.leaving, "dry_run": dry_run}
         say(as_json(told))
@@ -139,7 +145,7 @@ def _checkpoint(known: Sequence[Checkpoint], wanted: str) -> Checkpoint:
         return next(iter(found.values()))
     what = "several checkpoints" if found else "no checkpoint"
     names = ", ".join(one.id[:12] for one in known) or "none"
-    raise SessionNotFound(f"{wanted!r} means {what}", hint=f"there are: {names}")
+    raise SessionNotFound(f"{wanted!r} matches {what}", hint=f"checkpoints: {names}")
 
 
 def _list(known: Sequence[Checkpoint], *, json: bool) -> int:
@@ -170,7 +176,7 @@ def _files(session: Session, target: Checkpoint, *, dry_run: bool, yes: bool, js
     if json:
         say(as_json(_told(planned, before, dry_run=dry_run)))
     elif before is not None:
-        tell([f"done; to take it back: thence rewind {session.id} --files {before.id[:12]}"])
+        tell([f"done; to undo it: thence rewind {session.id} --files {before.id[:12]}"])
     return 0
 
 
@@ -184,7 +190,7 @@ def _told(changes: Sequence[Change], before: Checkpoint | None, *, dry_run: bool
 
 def _changes(due: Sequence[Change]) -> Iterator[str]:
     if not due:
-        yield "all files are as they were then"
+        yield "all files match the checkpoint"
     for change in due:
         yield f"{change.what} {clean(change.path)}"
         for line in (change.diff or change.reason).splitlines():

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from thence.cli import options, scheduling, wiring
+from thence.cli.changes import confirm, show
 from thence.cli.columns import tell, tilde
-from thence.cli.hook import confirm, show
 from thence.cli.terminal import as_json, clean, cut, say, width
 
 if TYPE_CHECKING:
@@ -21,13 +21,17 @@ def command() -> None:
     """Group what is done about timers."""
 
 
-_by = click.option("--by", type=click.Choice(["systemd", "cron"]), help="Else: what is here.")
-_yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+_by = click.option(
+    "--by", type=click.Choice(["systemd", "cron"]), help="Default: what this machine has."
+)
+_yes = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 _dry = click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
 
 
-@command.command("install", help="Set a timer; shows the change and asks.")
-@click.option("--every", type=click.Choice(get_args(scheduling.Every)), help="Else: the cadence.")
+@command.command("install", help="Install a timer; shows the change and asks.")
+@click.option(
+    "--every", type=click.Choice(get_args(scheduling.Every)), help="Default: the cadence setting."
+)
 @_by
 @_dry
 @_yes
@@ -44,7 +48,7 @@ def install(
     return _change(plans, "scheduled", dry_run=dry_run, yes=yes, json=json)
 
 
-@command.command("uninstall", help="Take the timer away; shows the change and asks.")
+@command.command("uninstall", help="Remove the timer; shows the change and asks.")
 @_dry
 @_yes
 @options.as_json
@@ -52,11 +56,11 @@ def uninstall(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Take away whatever schedules sweeps."""
     plans = [(way, way.uninstall()) for way in scheduling.installed()]
     if not plans and not json:
-        tell(["no sweep is scheduled"])
-    return _change(plans, "not scheduled any more", dry_run=dry_run, yes=yes, json=json)
+        tell(["no import is scheduled"])
+    return _change(plans, "no longer scheduled", dry_run=dry_run, yes=yes, json=json)
 
 
-@command.command("status", help="Say whether sweeps are scheduled, and how.")
+@command.command("status", help="Show whether imports are scheduled, and how.")
 @options.as_json
 def status(*, json: bool) -> int:
     """Print what is scheduled."""
@@ -66,7 +70,7 @@ def status(*, json: bool) -> int:
     elif found:
         tell([cut(f"  ✓ {name}  {clean(tilde(where))}", width()) for name, where in found])
     else:
-        tell(["  ○ no sweep is scheduled", "    thence schedule install"])
+        tell(["  ○ no import is scheduled", "    thence schedule install"])
     return 0
 
 

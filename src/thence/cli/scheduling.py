@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
+from thence import config
 from thence.agents.profiles import folder_variables
-from thence.cli import processes
+from thence.cli import launcher
 from thence.cli.hooking import Edit, Refused, carry_out
 
 Every = Literal["hourly", "daily", "weekly"]
@@ -61,14 +62,14 @@ class Means(Protocol):
 def means(name: str | None = None) -> Means:
     """Give the way that this machine knows; the one that is asked for, if it is said."""
     ways: list[Means] = []
-    if name != "cron" and (name == "systemd" or _has_systemd()):
+    if name != "cron" and (name == "systemd" or has_systemd()):
         ways.append(Systemd())
     if name != "systemd" and shutil.which("crontab"):
         ways.append(Cron())
     if not ways:
         raise Refused(
-            "neither systemd for users nor cron is here",
-            hint='thence sweep --watch, or cadence = "on-hook" in config.toml, need neither',
+            "this machine has neither systemd user units nor cron",
+            hint='use thence sweep --watch, or cadence = "on-hook" in config.toml',
         )
     return ways[0]
 
@@ -81,7 +82,7 @@ def installed() -> list[Means]:
     return [one for one in ways if one.where() is not None]
 
 
-def _has_systemd() -> bool:
+def has_systemd() -> bool:
     """Whether a systemd for this user runs."""
     if not shutil.which("systemctl"):
         return False
@@ -96,18 +97,39 @@ def _run(words: list[str], given: str | None = None) -> subprocess.CompletedProc
 
 
 def _program() -> list[str]:
-    return processes.thence("sweep")
+    return launcher.command(config.home(), "sweep")
 
 
-def _env() -> Iterator[tuple[str, str]]:
+def variables() -> Iterator[tuple[str, str]]:
+    """Yield the variables that a program started by the machine must be given."""
     names = (*PASSED_ON, *folder_variables())
     yield from ((name, os.environ[name]) for name in names if os.environ.get(name))
+
+
+def unit_variables() -> str:
+    """Return the lines of a unit that set variables."""
+    return "".join(f"Environment={quoted(f'{n}={v}')}\n" for n, v in variables())
+
+
+def run_all(commands: list[list[str]], *, must: bool, hint: str = "run it yourself") -> None:
+    """Run commands one after another; where they `must` go well, raise for one that does not."""
+    for words in commands:
+        done = _run(words)
+        if done.returncode and must:
+            raise Refused(
+                f"{shlex.join(words)}: {done.stderr.strip()}",
+                hint=f"the files are written; {hint}",
+            )
 
 
 class Systemd:
     """A timer of this user."""
 
     name = "systemd"
+    unit = NAME
+    started = f"{NAME}.timer"
+    """The unit that is started."""
+    kinds: tuple[str, ...] = ("service", "timer")
 
     def __init__(self) -> None:
         told = os.environ.get("XDG_CONFIG_HOME")
@@ -116,30 +138,34 @@ class Systemd:
 
     def install(self, every: Every) -> Plan:
         """Plan the two units."""
-        env = "".join(f"Environment={_quoted(f'{n}={v}')}\n" for n, v in _env())
-        run = " ".join(_quoted(word) for word in _program())
+        env = unit_variables()
+        run = " ".join(quoted(word) for word in _program())
         service = (
-            "[Unit]\nDescription=Keep the sessions of coding agents\n\n"
+            "[Unit]\nDescription=Import the sessions of coding agents\n\n"
             f"[Service]\nType=oneshot\nWorkingDirectory=/\n{env}ExecStart={run}\n"
             "SuccessExitStatus=3 11\nNice=10\nIOSchedulingClass=idle\n"
         )
         timer = (
-            "[Unit]\nDescription=Keep the sessions of coding agents\n\n"
+            "[Unit]\nDescription=Import the sessions of coding agents\n\n"
             f"[Timer]\nOnCalendar={every}\nPersistent=true\nRandomizedDelaySec=10min\n\n"
             "[Install]\nWantedBy=timers.target\n"
         )
-        edits = [self._edit("service", service), self._edit("timer", timer)]
+        return self.starting([self.edit("service", service), self.edit("timer", timer)])
+
+    def starting(self, edits: list[Edit]) -> Plan:
+        """Plan to write units and to start them, now and at every login."""
         reload = ["systemctl", "--user", "daemon-reload"]
-        return Plan(edits, [reload, ["systemctl", "--user", "enable", "--now", f"{NAME}.timer"]])
+        return Plan(edits, [reload, ["systemctl", "--user", "enable", "--now", self.started]])
 
     def uninstall(self) -> Plan:
         """Plan to remove them."""
-        edits = [self._edit(kind, None) for kind in ("service", "timer")]
-        stop = ["systemctl", "--user", "disable", "--now", f"{NAME}.timer"]
+        edits = [self.edit(kind, None) for kind in self.kinds]
+        stop = ["systemctl", "--user", "disable", "--now", self.started]
         return Plan(edits, [stop, ["systemctl", "--user", "daemon-reload"]])
 
-    def _edit(self, kind: str, text: str | None) -> Edit:
-        path = self._folder / f"{NAME}.{kind}"
+    def edit(self, kind: str, text: str | None) -> Edit:
+        """Plan the file of a unit."""
+        path = self._folder / f"{self.unit}.{kind}"
         before = path.read_bytes() if path.exists() else None
         return Edit(path, before, None if text is None else text.encode())
 
@@ -148,24 +174,21 @@ class Systemd:
         going = all(edit.after is None for edit in plan.edits)
         if going:
             _run(plan.commands[0])
+        else:
+            launcher.write(config.home())
         for edit in plan.edits:
             if edit.changes:
                 carry_out(edit, keep=False)
-        for words in plan.commands[1:] if going else plan.commands:
-            done = _run(words)
-            if done.returncode and not going:
-                raise Refused(
-                    f"{shlex.join(words)}: {done.stderr.strip()}",
-                    hint="the files are written; run it yourself, or use --by cron",
-                )
+        hint = "run it yourself, or use --by cron"
+        run_all(plan.commands[1:] if going else plan.commands, must=not going, hint=hint)
 
     def where(self) -> str | None:
-        """Give the timer's file."""
-        path = self._folder / f"{NAME}.timer"
+        """Give the file of the unit that is started."""
+        path = self._folder / self.started
         return str(path) if path.exists() else None
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """Quote a word the way unit files want it."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
@@ -178,7 +201,7 @@ class Cron:
 
     def install(self, every: Every) -> Plan:
         """Plan the line."""
-        env = "".join(f"{name}={shlex.quote(value)} " for name, value in _env())
+        env = "".join(f"{name}={shlex.quote(value)} " for name, value in variables())
         # A percent sign ends the command of a line.
         run = f"cd / && {env}{shlex.join(_program())}".replace("%", "\\%")
         line = f"@{every} {run} >/dev/null 2>&1 {MARK}\n"
@@ -203,6 +226,8 @@ class Cron:
         """Hand the table over."""
         (edit,) = plan.edits
         body = (edit.after or b"").decode()
+        if MARK in body:
+            launcher.write(config.home())
         done = _run(["crontab", "-"], body) if body else _run(["crontab", "-r"])
         if done.returncode:
             raise Refused(f"crontab: {done.stderr.strip()}", hint="nothing was changed")

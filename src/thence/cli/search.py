@@ -55,21 +55,20 @@ _KINDS = {
 @click.command(
     "search",
     help="Find what was said or done, in the sessions of all agents.",
-    epilog='A question in a sentence, words, "a phrase", begin*, -without, this OR that, and'
-    " filters: agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py"
+    epilog='Words, "a phrase", a prefix*, -without, this OR that, or a question, and filters:'
+    " agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py"
     " after:2026-01-01 before:7d outcome:fail tag:release cost>1.50."
     f" kind: takes {', '.join(KINDS)} and note."
     " An error, test_run, edit, retry, human_intervention or completion is found by the words"
-    " of the event that it is derived from; kind:decision and kind:note find what was written"
-    " down. Filters alone list sessions. Where few sessions have all words, those with the most and"
-    " the rarest of them follow; a word that is nowhere is looked for by its parts, its beginning,"
-    " other forms and near spellings, and the answer says so. A word that begins with - goes"
-    " behind --.",
+    " of its original event; kind:decision and kind:note find recorded decisions and notes."
+    " Filters alone list sessions. If few sessions have all words, partial matches follow. A word"
+    " without matches is searched by its parts, prefix, other forms and similar spellings, and"
+    " the output says so. Put -- before a word that starts with -.",
 )
 @click.argument("query", nargs=-1, required=True)
 @click.option("-n", "number", type=click.IntRange(1, 500), default=SHOWN, show_default=True)
-@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many hits.")
-@click.option("--exact", is_flag=True, help="Only what has all of the words, as they are.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Skip N results.")
+@click.option("--exact", is_flag=True, help="Only exact matches of all words.")
 @options.utc
 @options.as_json
 def command(
@@ -162,12 +161,12 @@ class Found:
     def lines(self, room: int, took: int, notes: Sequence[Note], asked: Query) -> Iterator[str]:
         """Yield the answer as text, decisions and notes first."""
         if not self._by and not notes:
-            yield f"nothing found, {lasted(took)}{self._far()}"
+            yield f"no matches, {lasted(took)}{self._far()}"
             yield from self._how(room)
             return
         least = "at least " if self._more else ""
         number, sessions = len(self._answer.hits), len(self._by)
-        hits_in = "" if self._answer.how == "filters" else f"{several(number, 'hit')} in "
+        hits_in = "" if self._answer.how == "filters" else f"{several(number, 'match')} in "
         parts = [f"{least}{hits_in}{several(sessions, 'session')}"]
         parts += [several(many, kind) for kind, many in Counter(n.kind for n in notes).items()]
         yield cut(f"{', '.join(parts)}, {lasted(took)}{self._far()}", room)
@@ -180,11 +179,11 @@ class Found:
         if first is not None and first.event_id is not None:
             name = self._ids[first.session_uid.partition(":")[2]]
             yield ""
-            yield style("open one at the hit:", fg=DIM) + style(
+            yield style("open one at the match:", fg=DIM) + style(
                 f"  thence show {name} --around {event_name(first.event_id)}", bold=True
             )
         if unread := self._answer.unread:
-            much = several(len(unread), "hit")
+            much = several(len(unread), "match")
             said = f"{much} without text: {clean(unread[0])}; see thence doctor"
             yield style(cut(said, room), fg="red")
 
@@ -232,7 +231,7 @@ class Found:
             kind = f"╳ {kind}"
         left = f"    {place:<9}{kind:<9}"
         if hit.unread is not None:
-            return style(left, fg=DIM) + style("its text cannot be read", fg="red")
+            return style(left, fg=DIM) + style("text unreadable", fg="red")
         return style(left, fg=DIM) + highlighted(hit.snippet, room - columns(left))
 
 

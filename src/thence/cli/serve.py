@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from contextlib import nullcontext
 from functools import partial
 from json import dumps
 from secrets import token_bytes
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 from thence import config
+from thence.cli import background as background_server
 from thence.cli import options, wiring
+from thence.cli.background import claimed
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import clean
 from thence.errors import BadConfig, ThenceError
@@ -43,12 +46,22 @@ class PortTaken(ThenceError):
     " programs send the token of --token as Authorization: Bearer.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
-@click.option("--host", default=HOST, show_default=True, help="Listen here; elsewhere: --token.")
 @click.option(
-    "--store", "team", metavar="URL", help="Serve this store, a team's; sweep nothing into it."
+    "--host", default=HOST, show_default=True, help="Address; other than loopback needs --token."
 )
-@click.option("--token", is_flag=True, help="Print the token with which programs may ask.")
+@click.option(
+    "--store",
+    "team",
+    metavar="URL",
+    help="Serve this store, such as a team's; import nothing into it.",
+)
+@click.option("--token", is_flag=True, help="Print the access token for programs.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.option(
+    "--background", is_flag=True, help="Start it in the background, one per home, and end."
+)
+@click.option("--stop", is_flag=True, help="Stop the one in the background.")
+@click.option("--service", is_flag=True, hidden=True, help="Be the one in the background.")
 @options.as_json
 def command(
     host: str,
@@ -58,9 +71,16 @@ def command(
     token: bool,
     no_open: bool,
     json: bool,
+    background: bool = False,
+    stop: bool = False,
+    service: bool = False,
     page: str = "",
 ) -> int:
     """Serve until it is stopped; the browser opens at a page, the first one by default."""
+    if stop:
+        return _stop(json=json)
+    if background:
+        return _start(host, port, json=json, opens=not no_open)
     from thence.serve import app, gate, sign_in
 
     _check(host, token=token, loopback=gate.is_loopback(host))
@@ -80,11 +100,14 @@ def command(
     ticket = guard.ticket()
 
     def announce() -> None:
+        if service:  # nobody reads it, and a link that signs in is not for a log
+            return
         link = guard.url(ticket, page)
         _say(guard, link, token=token, json=json, loopback=gate.is_loopback(host))
         if is_read_only and team is None:
             click.echo(
-                f"note: {clean(tilde(str(home)))} is read-only: no new session is read", err=True
+                f"note: {clean(tilde(str(home)))} is read-only: no new sessions are imported",
+                err=True,
             )
         if not no_open and not json:
             threading.Thread(target=_open_browser, args=(guard, ticket, page), daemon=True).start()
@@ -94,10 +117,33 @@ def command(
         made = app.create(desk(store, team=team is not None), guard)
         app.settle()
         try:
-            with listener:
+            with listener, claimed(home, guard.port) if service else nullcontext():
                 app.server(made, announce).run([listener])
         finally:
             sign_in.remove(home, ticket)
+    return 0
+
+
+def _start(host: str, port: int, *, json: bool, opens: bool) -> int:
+    """Have a server of this home in the background, and sign one browser in there."""
+    from thence.serve import gate
+
+    if host != HOST:
+        raise BadConfig("--background listens on this machine only", hint="leave out --host")
+    there = background_server.start(wiring.home(), port)
+    guard = gate.Gate(HOST, there.port, key=gate.key_of(wiring.home()))
+    if not json:
+        tell(["The viewer runs in the background; thence serve --stop stops it.", ""])
+    return open_again(guard, json=json, opens=opens)
+
+
+def _stop(*, json: bool) -> int:
+    """Stop the server in the background."""
+    there = background_server.stop(wiring.home())
+    if json:
+        click.echo(dumps({"stopped": there is not None, "port": there.port if there else None}))
+    else:
+        tell(["stopped" if there is not None else "no viewer runs in the background"])
     return 0
 
 
@@ -128,13 +174,13 @@ def _check(host: str, *, token: bool, loopback: bool) -> None:
     """Refuse to listen where others can reach us, unless that is asked for twice."""
     if host in ANYWHERE:
         raise BadConfig(
-            f"--host {host}: that is every address of this machine",
-            hint="name one address; requests must name it too, whoever sends them",
+            f"--host {host}: this means every address of this machine",
+            hint="choose one address; requests must name it, too",
         )
     if not loopback and not token:
         raise BadConfig(
             f"--host {host}: other machines could read every session",
-            hint="add --token if you mean it: who has the token may ask",
+            hint="add --token to allow it: whoever has the token can read everything",
         )
 
 
@@ -146,7 +192,7 @@ def _listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise PortTaken(
             f"cannot listen on {host} port {port}: {error.strerror or error}",
-            hint="give another one with --port; 0 takes any that is free",
+            hint="choose another with --port; 0 takes any free port",
         ) from error
 
 
@@ -172,7 +218,7 @@ def open_again(guard: Gate, *, page: str = "", json: bool, opens: bool) -> int:
     if json:
         click.echo(dumps({"url": url, "running": True}))
         return 0
-    tell(["The viewer runs already. This link signs one more browser in, once.", "", f"  {url}"])
+    tell(["The viewer is already running. One-time link for another browser:", "", f"  {url}"])
     sys.stdout.flush()
     if opens:
         _open_browser(guard, ticket, page)
@@ -204,7 +250,7 @@ def _say(guard: Gate, url: str, *, token: bool, json: bool, loopback: bool) -> N
         tell(["Viewer on this machine only" if loopback else "Viewer"])
         if not loopback:
             tell(["warning: other machines can reach it, and the connection is not encrypted"])
-        tell(["", f"  {url}", "  one-time link: it signs one browser in"])
+        tell(["", f"  {url}", "  one-time link; it signs in one browser"])
         if token:
             tell([f"  Authorization: Bearer {guard.token}"])
         tell(["", "Ctrl-C stops it"])

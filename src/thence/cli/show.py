@@ -38,14 +38,14 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
     show_default=True,
     help="all: opens discarded branches, subagents and compacted turns; an event: its branch.",
 )
-@click.option("--full", is_flag=True, help="Leave out no part of a long text.")
-@click.option("--around", metavar="EVENT", help="Only what was said around an event.")
+@click.option("--full", is_flag=True, help="Show long text in full.")
+@click.option("--around", metavar="EVENT", help="Only the messages around an event.")
 @click.option(
     "--orphans",
     type=click.Choice(get_args(Orphans)),
     default="answer",
     show_default=True,
-    help="What to do in messages with calls that never got a result.",
+    help="How to treat calls without a result in messages.",
 )
 @options.own
 @options.utc
@@ -65,9 +65,9 @@ def command(
 ) -> int:
     """Print a session in the form that was asked for."""
     if json and form in ("markdown", "html"):
-        raise click.UsageError(f"--json goes with text, messages and events, not with {form}")
+        raise click.UsageError(f"--json works with text, messages and events, not with {form}")
     if sample == bool(path):
-        message = "give the id of a session or the path of its file, or --sample"
+        message = "give a session id, the path of a session file, or --sample"
         raise click.UsageError(message)
     from thence.cli.kept import around as near
     from thence.cli.kept import end_of, named, seqs_of

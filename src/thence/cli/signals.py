@@ -82,7 +82,7 @@ def lines(
 ) -> Iterator[str]:
     """Give signals as rows, what kinds there are first; with titles, those of the sessions."""
     if not found:
-        yield "no signals: nothing that stands out"
+        yield "no signals found"
         return
     kinds = Counter(f"{one.get('kind')}".replace("_", " ") for one in found)
     named = ", ".join(f"{count} {clean(name)}" for name, count in kinds.most_common(4))

@@ -29,21 +29,21 @@ _UNBOUND = 10_000  # columns of who is no terminal
 
 SAMPLES = (
     (
-        "what each project took, by week",
+        "cost by project and week",
         (
             "SELECT date_trunc('week', day) AS week, project, sum(cost_usd) AS usd FROM usage"
             " GROUP BY ALL ORDER BY week DESC, usd DESC"
         ),
     ),
     (
-        "which tools fail most",
+        "tools that fail most",
         (
             "SELECT tool, count(*) AS calls, count(*) FILTER (failed) AS failures FROM events"
             " WHERE kind = 'tool_call' GROUP BY tool ORDER BY failures DESC"
         ),
     ),
     (
-        "which files are edited most",
+        "files edited most",
         (
             "SELECT f.path, sum(f.edits) AS edits FROM digests, unnest(files) AS u(f)"
             " GROUP BY ALL ORDER BY edits DESC"
@@ -54,7 +54,7 @@ SAMPLES = (
 
 @click.command(
     "sql",
-    help="Query all sessions in SQL. Without a question: the tables, and some to begin with.",
+    help="Query all sessions in SQL. Without a query: list the tables and example queries.",
     epilog="The answer comes from Parquet files in the home, brought up to date first; DuckDB can"
     " read nothing else and write nothing. docs/analytics.md has more questions.",
 )
@@ -64,7 +64,7 @@ SAMPLES = (
     "folder",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Ask an export that is there, as it is.",
+    help="Query an existing export as it is.",
 )
 @click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="0: all.")
 @click.option("--csv", "csv_", is_flag=True, help="Print CSV.")
@@ -124,11 +124,11 @@ def _brought_up(*, json: bool) -> Path:
     except StoreLocked:
         if not (folder / MANIFEST).exists():
             raise
-        click.echo("note: another export is running; this is the one before", err=True)
+        click.echo("note: another export is running; these are the previous results", err=True)
         return folder
     if report.read or report.removed:
         what = several(report.read, "new or changed session")
-        gone = f", {report.removed:,} taken out" if report.removed else ""
+        gone = f", {report.removed:,} removed" if report.removed else ""
         where = clean(tilde(str(folder)))
         click.echo(f"exported first: {what}{gone}, into {where}", err=True)
     return folder
@@ -229,7 +229,7 @@ def _about() -> Iterator[str]:
         yield f"{style(name, bold=True)}  {one.about}"
         yield from (f"    {line}" for line in _columns(one.columns, room - 4))
         yield ""
-    yield "times are in UTC, usd in dollars; day is a date; docs/analytics.md tells every column"
+    yield "times are in UTC, usd in dollars; day is a date; docs/analytics.md explains every column"
     for asks, question in SAMPLES:
         yield ""
         yield style(f"# {asks}", fg=DIM)

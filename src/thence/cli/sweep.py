@@ -58,16 +58,16 @@ class NotKept(ThenceError):
     help="Import what your agents wrote since the last time.",
     epilog="Exit codes: 0 done, skipped lines included; 3 a session was not read or was lost, or"
     " with --strict anything was skipped; 11 another sweep is running; 130 stopped; what was read"
-    " by then is kept.",
+    " by then is stored.",
 )
-@click.option("--watch", is_flag=True, help="Go on, and sweep whenever something is written.")
+@click.option("--watch", is_flag=True, help="Keep running; import whenever something is written.")
 @click.option("--agent", "agents", multiple=True, help="Only this agent; may be repeated.")
 @click.option(
-    "--root", "given", multiple=True, metavar="AGENT=PATH", help="Sweep this folder instead."
+    "--root", "given", multiple=True, metavar="AGENT=PATH", help="Read this folder instead."
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be read; write nothing.")
-@click.option("--strict", is_flag=True, help="End with 3 if anything was skipped.")
-@click.option("--progress", type=click.Choice(["json"]), help="Progress as lines on stderr.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be read; write nothing.")
+@click.option("--strict", is_flag=True, help="Exit with 3 if anything was skipped.")
+@click.option("--progress", type=click.Choice(["json"]), help="Print progress as lines on stderr.")
 @options.as_json
 def command(
     agents: tuple[str, ...],
@@ -86,8 +86,8 @@ def command(
     if dry_run:
         return _dry(known, roots, json=json, asked=bool(given))
     if not config.persistence():
-        hint = f"unset {config.OFF} and {config.OFF_ELSEWHERE}, or look only: thence sweep -n"
-        raise NotKept("keeping sessions is switched off", hint=hint)
+        hint = f"unset {config.OFF} and {config.OFF_ELSEWHERE}, or only look: thence sweep -n"
+        raise NotKept("recording is switched off", hint=hint)
     run = Run(known, roots, agents, _telling(progress, json=json), json=json, asked=bool(given))
     run.strict = strict
     with interruptible(), wiring.store(must_exist=False) as store:
@@ -171,7 +171,7 @@ class Run:
         else:
             far, of = (self._far.sources, self._far.all_sources) if self._far else (0, 0)
             what = f"stopped after {far:,} of {several(of, 'session')}" if of else "stopped"
-            tell([f"{what}, {kept:,} new ones are kept; sweep again to go on"])
+            tell([f"{what}, {kept:,} new ones are stored; run it again to continue"])
 
     def _sweep(
         self,
@@ -317,7 +317,7 @@ def _object(report: Report) -> dict[str, JSON]:
 
 def looked(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
     """Say where no session was found, and what would have been one."""
-    yield "no agent's sessions found" + ("" if roots else " on this machine")
+    yield "no sessions of any agent found" + ("" if roots else " on this machine")
     yield from (f"  {line}" for line in empty(known, roots))
     agent = clean(next(iter(roots or known), "AGENT"))
     yield f"  thence sweep --root {agent}=PATH reads them from elsewhere"
@@ -333,10 +333,10 @@ def empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
 
 
 _CHANGED: dict[str, str] = {
-    "redaction": "redaction rules changed",
-    "reader": "the readers of logs changed",
-    "fold": "the way sessions are put together changed",
-    "digest": "the form of digests changed",
+    "redaction": "the redaction rules changed",
+    "reader": "the log readers changed",
+    "fold": "session assembly changed",
+    "digest": "the digest format changed",
 }
 """Why stored sessions were processed again."""
 
@@ -367,7 +367,7 @@ def _removed(report: Report, room: int) -> Iterator[str]:
         yield f"  {several(number, 'transcript')} removed; the digests stay"
     if report.only_copies:
         only = several(report.only_copies, "transcript")
-        words = f"{only} of these had no source any more: the digest is all there is"
+        words = f"{only} of these had no original log: only the digest is left"
         yield from _wrapped(words, room, "yellow")
     if report.lost:
         yield from _wrapped(f"LOST: {lost_words(report.losses)}", room, "red")
@@ -381,7 +381,7 @@ def lost_words(losses: Mapping[str, str]) -> str:
     many, reason = several(len(losses), "session"), next(iter(losses.values()), "")
     were = "was" if len(losses) == 1 else "were"
     why = reason.removesuffix(": data loss")
-    return f"{many} {were} removed before a digest told of all of it: {why}"
+    return f"{many} {were} removed before it was fully analysed: {why}"
 
 
 def _wrapped(text: str, room: int, colour: str) -> Iterator[str]:
@@ -415,10 +415,10 @@ def _reprocessed(report: Report) -> int:
 def _kept(report: Report, took: str, room: int) -> str:
     kept = report.sessions_new + report.sessions_changed
     if not kept:
-        return f"kept nothing new of {several(report.sources, 'session')}, {took}"
+        return f"imported nothing new from {several(report.sources, 'session')}, {took}"
     new = f" ({report.sessions_new:,} new)" if report.sessions_new else ""
     return cut(
-        f"kept {several(kept, 'session')}{new}, {several(report.events, 'event')},"
+        f"imported {several(kept, 'session')}{new}, {several(report.events, 'event')},"
         f" {size(report.bytes)} in {took}",
         room,
     )
@@ -444,7 +444,7 @@ def _left_out(report: Report, room: int) -> Iterator[str]:
         return
     skips = [(one.path, skip) for one in report.outcomes for skip in one.skipped]
     files = len({skip.source or path for path, skip in skips}) or 1
-    rest = "the rest of these files is kept" if files > 1 else "the rest of it is kept"
+    rest = "the rest of these files is stored" if files > 1 else "the rest of the file is stored"
     yield f"  {several(report.skipped, 'line')} skipped in {several(files, 'file')}; {rest}"
     for path, skip in skips[:NAMED]:
         what = f":{skip.line}   {skip.why}, {size(skip.length)}"
@@ -463,7 +463,7 @@ def _end_of(path: str, room: int) -> str:
 
 
 class Pending:
-    """What a sweep would read of one agent."""
+    """What thence sweep would read of one agent."""
 
     def __init__(self, agent: str, fingerprint: Fingerprint) -> None:
         self.agent = agent
@@ -500,7 +500,7 @@ class Pending:
 
 
 def pending(known: Mapping[str, Adapter], roots: Roots, store: Store | None) -> list[Pending]:
-    """Find out what a sweep would read, and open no session."""
+    """Find out what thence sweep would read, and open no session."""
     from thence.memory.places import find_sessions
 
     inventory = store.known() if store is not None else None
@@ -554,7 +554,7 @@ def _would(found: Sequence[Pending]) -> str:
     if not new + changed:
         return f"nothing new in {several(sum(one.sources for one in found), 'session')}"
     much = size(sum(one.bytes for one in found))
-    return f"a sweep would read {several(new + changed, 'session')}, {much}"
+    return f"thence sweep would read {several(new + changed, 'session')}, {much}"
 
 
 def _cells(one: Pending) -> list[Cell]:

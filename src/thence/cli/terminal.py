@@ -120,7 +120,7 @@ def as_json(value: JSON) -> Iterator[str]:
     try:
         yield from map(escape, _pieces(value))
     except RecursionError:
-        message = "the session holds a value that is nested too deeply to be printed as JSON"
+        message = "the session has a value nested too deeply to print as JSON"
         raise NotReadable(message, hint="show it as text, without --as and --json") from None
 
 

@@ -54,10 +54,10 @@ def command(
 def lines(found: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
     """Give promises as rows; started ones have a mark."""
     if not found:
-        yield "nothing was left open"
+        yield "no open to-dos"
         return
     sessions = len({one["session_uid"] for one in found})
-    yield f"{several(len(found), 'open promise')} in {several(sessions, 'session')}"
+    yield f"{several(len(found), 'open to-do')} in {several(sessions, 'session')}"
     yield ""
     shown = found[:number]
     ids = short_ids([one["session_uid"].partition(":")[2] for one in shown])

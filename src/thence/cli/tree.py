@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import click
 
 from thence.agents.sessions import Loaded
 from thence.cli import options
-from thence.cli.columns import DIM, TICKS, WIDE, Cell, money, present, short_id, tell, titled, when
+from thence.cli.columns import DIM, TICKS, Cell, money, present, short_id, tell, when
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -20,11 +20,9 @@ from thence.cli.terminal import (
     say,
     several,
     short,
-    spaced,
     style,
     width,
 )
-from thence.format import joins
 from thence.format.facts import text_in
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
@@ -72,31 +70,14 @@ class Tree:
         self.whole = loaded.whole
         self._loaded = loaded
         self._own = own
-        self._page: Page = Page(loaded, 80)
+        self._page: Page = Page(loaded, 80, zone=at.tzinfo or UTC)
         self._at = at
         self._zone = at.tzinfo
         self._everything = everything
 
-    @cached_property
-    def _costs(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Money and tokens without a price, by the record they were billed with."""
-        from thence.memory.spending import ticks_of
-
-        money_of: dict[str, int] = {}
-        unknown: dict[str, int] = {}
-        bills = joins.bills(self.whole.events)
-        for event in self.whole.events:
-            usage = bills.get(event.event_id)
-            if usage is None:
-                continue
-            ticks = ticks_of(event, usage)
-            into, much = (unknown, usage.total) if ticks is None else (money_of, ticks)
-            into[event.native_id] = into.get(event.native_id, 0) + much
-        return money_of, unknown
-
     def _cost(self, places: Iterable[int]) -> tuple[int, int]:
         names = {self.whole.facts[place].node.id for place in places}
-        priced, unknown = self._costs
+        priced, unknown = self._page.costs
         return sum(priced.get(n, 0) for n in names), sum(unknown.get(n, 0) for n in names)
 
     @cached_property
@@ -182,13 +163,8 @@ class Tree:
 
     def lines(self, room: int) -> Iterator[str]:
         """Give the drawing."""
-        everything = range(len(self.whole.facts))
-        title = titled(self.whole.title)
-        model = clean(self.whole.session().model or "") if room >= WIDE else ""
-        right = f"{model}   {_amount(*self._cost(everything))}".strip()
-        name = short_id(self.whole.native)
-        first = spaced(title, right, room - len(name) - 2)
-        yield f"{style(name, fg=DIM)}  {style(first, bold=True)}"
+        self._page.room = room
+        yield from self._page.head()
         yield ""
         yield from self._before(room)
         yield from self._parted(-1, room)
@@ -286,7 +262,7 @@ class Tree:
         for place in told[:FEW]:
             last = place == told[:FEW][-1]
             mark = "│ ╳" if last else "│ ○"
-            name = "rolled back" if state is State.ROLLED_BACK else "dead"
+            name = "rolled back" if state is State.ROLLED_BACK else "discarded"
             said = self._said(facts[place]) or facts[place].type
             if last and len(told) > FEW:
                 said = f"{said} … {several(len(told) - FEW, 'more prompt')}"
@@ -303,7 +279,7 @@ class Tree:
         return out
 
     def _tie(self, edge: Edge, room: int) -> str:
-        said = f"{short_id(edge.session)}  {edge.link}, a session of its own"
+        said = f"{short_id(edge.session)}  {edge.link}, a separate session"
         return self._row("├─▸", said, room, colour="bright_magenta")
 
     # -- subagents ----------------------------------------------------------------------
@@ -400,9 +376,9 @@ class Tree:
         parts: list[str] = []
         for name, wanted in (
             ("live", (State.LIVE, State.ORPHANED)),
-            ("dead", _GONE),
-            ("side", (State.SIDE,)),
-            ("replayed", (State.REPLAYED,)),
+            ("discarded", _GONE),
+            ("subagents", (State.SIDE,)),
+            ("copied", (State.REPLAYED,)),
         ):
             places = [place for place, state in enumerate(states) if state in wanted]
             number = self._page._events(places)  # noqa: SLF001 - one drawing of two
@@ -416,14 +392,14 @@ class Tree:
 
 _ENDS = {
     "running": ("●", "running", "cyan"),
-    "waiting": ("◆", "waits for you", "yellow"),
+    "waiting": ("◆", "needs you", "yellow"),
     "interrupted": ("○", "interrupted", "red"),
-    "open": ("○", "left open, nothing came after", "red"),
+    "open": ("○", "unfinished, nothing followed", "red"),
 }
 _CAME = {
     "fork": "forked from",
-    "resume": "goes on from",
-    "adopt": "adopted from",
+    "resume": "continued from",
+    "adopt": "continued from",
     "subagent": "a subagent of",
 }
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import click
 
-from thence.cli import hook, hooking, mcp, options, registering, scheduling, wiring
+from thence.cli import (
+    background,
+    changes,
+    hooks,
+    launcher,
+    options,
+    parts,
+    registering,
+    scheduling,
+    services,
+    wiring,
+)
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import as_json, clean, say
 
@@ -12,39 +23,48 @@ from thence.cli.terminal import as_json, clean, say
 @click.command(
     "uninstall",
     help="Remove hooks, timers and MCP entries.",
-    epilog="The home and everything kept in it stays; it says how to remove that, too.",
+    epilog="Stored sessions stay; the command prints how to remove them, too.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
-    edits = [(agent, edit) for agent, edit in hook.removals(hook.names()) if edit.changes]
-    timers = [(way, way.uninstall()) for way in scheduling.installed()]
-    servers = [(agent, one) for agent, one in mcp.removals(mcp.names()) if one.changes]
+    edits = [(agent, edit) for agent, edit in hooks.removals(hooks.names()) if edit.changes]
+    ways: list[parts.Way] = [*scheduling.installed(), *services.installed()]
+    timers = [(way, way.uninstall()) for way in ways]
+    shell = parts.without_completion(parts.recorded(wiring.home()).get("completion", []))
+    servers = [
+        (agent, one) for agent, one in registering.removals(registering.names()) if one.changes
+    ]
     files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
-    shown: list[tuple[str, hooking.Edit | registering.Change]] = [*files, *servers]
+    others = [*servers, *shell.due]
+    shown: list[tuple[str, parts.Change]] = [*files, *others]
     if not json:
-        hook.show(files, "gone")
-        tell(clean(line) for _, one in servers for line in one.diff())
+        changes.show(files, "gone")
+        tell(clean(line) for _, one in others for line in one.diff())
     if shown and not dry_run:
-        hook.confirm(yes=yes, json=json, what="write this" if len(shown) == 1 else "write these")
-        hook.apply(edits, keep=False)
+        changes.confirm(yes=yes, json=json, what="write this" if len(shown) == 1 else "write these")
+        hooks.apply(edits, keep=False)
         for way, plan in timers:
             way.carry_out(plan)
         for agent, _ in servers:  # planned anew: a hook may have been in the same file
-            registering.carry_out(registering.uninstall(mcp.place_of(agent)))
+            registering.carry_out(registering.uninstall(registering.place_of(agent)))
+        shell.carry_out()
+        background.stop(wiring.home())
+        parts.record(wiring.home(), {})
+        launcher.remove(wiring.home())
     home = tilde(str(wiring.home()))
     if json:
         told = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
         say(as_json({"dry_run": dry_run, "changes": told, "home": str(wiring.home())}))
         return 0
-    word = "would be gone" if dry_run else "gone"
+    word = "would be removed" if dry_run else "gone"
     tell(
         [
-            f"hooks, timers and the server: {word if shown else 'none were there'}",
-            f"what is kept stays in {clean(home)}; to remove that, too: rm -r {clean(home)}",
-            "the program itself goes with pip uninstall thence",
+            f"hooks, timers and the server: {word if shown else 'none were installed'}",
+            f"stored sessions stay in {clean(home)}; to remove them, too: rm -r {clean(home)}",
+            "to remove the program: pip uninstall thence",
         ]
     )
     return 0

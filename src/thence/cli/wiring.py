@@ -82,7 +82,9 @@ def _path(address: str) -> str:
 def store(*, must_exist: bool = True) -> Iterator[Store]:
     """Open the store for one command."""
     if must_exist and not has_store():
-        raise SessionNotFound("nothing is kept yet", hint="thence sweep reads your agents' logs")
+        raise SessionNotFound(
+            "no sessions stored yet", hint="run thence sweep to import your agents' logs"
+        )
     if not must_exist:
         config.make_private(home())
     opened = _opened(_whole_address())
@@ -198,7 +200,7 @@ def roots(
     told = dict(_given(known, given))
     for name in only:
         if name not in known:
-            raise BadConfig(f"no agent {name!r}", hint=f"one of {', '.join(sorted(known))}")
+            raise BadConfig(f"unknown agent {name!r}", hint=f"one of {', '.join(sorted(known))}")
     if told:
         return {name: paths for name, paths in told.items() if not only or name in only}
     sources: dict[str, list[str]] = settings()["session_memory.sources"]
@@ -244,7 +246,7 @@ def _given(known: Mapping[str, Adapter], given: Sequence[str]) -> Iterator[tuple
         name, equals, path = one.partition("=")
         if not equals or name not in known:
             hint = f"write agent=PATH, the agent one of {', '.join(sorted(known))}"
-            raise BadConfig(f"--root {one}: no agent is named", hint=hint)
+            raise BadConfig(f"--root {one}: no agent given", hint=hint)
         if not Path(path).expanduser().is_dir():
             raise NotReadable(f"--root {one}: no such folder", hint="give the agent's own folder")
         paths.setdefault(name, []).append(Path(path).expanduser())
@@ -302,7 +304,7 @@ def redactor() -> Redactor:
     from thence.memory.redact import Redactor
 
     # Never copied anywhere: equal secrets have equal marks in this home alone.
-    hint = "remove it to draw a new one; equal secrets before and after will then differ"
+    hint = "remove it to create a new one; the same secret then gets another placeholder"
     return Redactor(key=config.key(home() / "memory" / KEY, hint=hint), extra=_user_rules())
 
 

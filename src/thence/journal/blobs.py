@@ -263,11 +263,11 @@ class Blobs:
     def _cannot_write(self, error: OSError) -> ThenceError:
         return ThenceError(
             f"cannot write to {self.folder.name}: {error.strerror or error}",
-            hint="nothing was changed; free space or mend the disk, then try again",
+            hint="nothing was changed; free space or repair the disk, then try again",
         )
 
     def _cannot_read(self, why: str, key: str = "") -> ThenceError:
         return ThenceError(
             f"the saved content {key[:12]}{' ' if key else ''}{why}",
-            hint=f"look for it in a backup of {self.folder}; everything else is unharmed",
+            hint=f"look for it in a backup of {self.folder}; everything else is intact",
         )

@@ -81,7 +81,7 @@ class Catalog:
         if session is None:
             latest = self.sessions(project, limit=1)
             if not latest:
-                raise SessionNotFound("no session here yet", hint="create one first")
+                raise SessionNotFound("no session yet", hint="create one first")
             return latest[0].path
         if project is None and len(exact := self._exact(session)) == 1:
             return exact[0]
@@ -96,7 +96,8 @@ class Catalog:
             )
         names = ", ".join(path.name[:13] for path in found[:5])
         raise SessionNotFound(
-            f"{session[:64]} names {len(found)} sessions: {names}", hint="give more of the id"
+            f"{session[:64]} names {len(found)} sessions: {names}",
+            hint="give more characters of the id",
         )
 
     def sessions(self, project: str | None = None, *, limit: int = 20) -> list[Listed]:

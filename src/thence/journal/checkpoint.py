@@ -137,7 +137,7 @@ class _Workspace:
         except UnicodeEncodeError:
             writable = False
         if not writable:
-            _refuse(text, "is no name that a file can have")
+            _refuse(text, "is not a valid file name")
         pure = PurePosixPath(text)
         if ".." in pure.parts:
             _refuse(text, "leads upwards")

@@ -221,9 +221,9 @@ def _children_first(lineage: list[Held]) -> list[Held]:
 def _kept(one: Held, lineage: list[Held], max_bytes: int) -> Iterator[Step]:
     """Keep a session; seal what of it nobody will write again."""
     if one.running:
-        reason = "somebody is writing it"
+        reason = "another process is writing it"
     elif any(other.running for other in lineage):
-        reason = "somebody is writing a session of its lineage"
+        reason = "another process is writing a session of its lineage"
     else:
         reason = "its lineage is among those kept"
     yield Step("keep", one, reason)
@@ -311,8 +311,8 @@ def seal(path: Path) -> Path:
         if digest != _digest_of_sealed(made):
             made.unlink()
             raise NotReadable(
-                f"{path.name} read back from its sealed copy is not the same",
-                hint="the original was left as it is; look at the disk",
+                f"{path.name} differs from its sealed copy",
+                hint="the original is unchanged; check the disk",
             )
         made.replace(sealed)
         sync_folder(path.parent)
@@ -378,7 +378,7 @@ def _locked(path: Path) -> Iterator[int]:
     except BlockingIOError:
         os.close(handle)
         raise SessionBusy(
-            f"somebody is writing {path.name}", hint="close the session, then clean up again"
+            f"another process is writing {path.name}", hint="close the session, then clean up again"
         ) from None
     try:
         yield handle

@@ -129,7 +129,7 @@ class History:
     def _ready(self) -> Log:
         """Give the log of the current file, after a rollover if one is due."""
         if self._closed:
-            raise NotAppendable("the history is closed", hint="open it anew to add to it")
+            raise NotAppendable("the history is closed", hint="open it again to add to it")
         tried = False
         while True:
             here = self._look()
@@ -151,7 +151,7 @@ class History:
             return here
         raise NotAppendable(
             f"{HISTORY} is {_kind(here.st_mode)}, not a regular file",
-            hint=f"move it out of {self.folder}; a new file is made by itself",
+            hint=f"move it out of {self.folder}; a new file is created automatically",
         )
 
     def _is_ours(self, here: os.stat_result) -> bool:
@@ -179,7 +179,7 @@ class History:
     def _error(self, doing: str, error: OSError) -> NotAppendable:
         return NotAppendable(
             f"cannot {doing} the history in {self.folder}: {error.strerror or error}",
-            hint="make it a folder you may write to; nothing that was kept is lost",
+            hint="make the folder writable; stored data is safe",
         )
 
     def sync(self) -> None:

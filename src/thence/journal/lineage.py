@@ -331,7 +331,7 @@ def _heed(segments: Segments, back: Back) -> None:
         if found is None or found.number > last:
             raise NotReadable(
                 f"cannot read {path.name}: {why}",
-                hint="nothing was changed; mend the disk or the file's mode, then try again",
+                hint="nothing was changed; check the disk and the file's mode, then try again",
             )
         back.recovery.notices.append(Notice("segment unreadable", f"{path.name}: {why}"))
 

@@ -92,7 +92,7 @@ def make_folder(folder: Path, *, durable: bool = True, disk: Disk = DISK) -> Non
                     made.rmdir()
             raise NotAppendable(
                 f"cannot write to {made.parent}: {error.strerror or error}",
-                hint="free space or mend the disk, then try again",
+                hint="free space or repair the disk, then try again",
             ) from error
 
 
@@ -388,7 +388,7 @@ class Log:
     def _error(self, doing: str, error: OSError) -> NotAppendable:
         return NotAppendable(
             f"cannot {doing} {self.path.name}: {error.strerror or error}",
-            hint="nothing that was written before is lost; free space or mend the disk, then go on",
+            hint="earlier data is safe; free space or repair the disk, then continue",
         )
 
     def close(self) -> None:

@@ -299,7 +299,7 @@ def _irreversible(action: Action, programs: list[list[str]] | None) -> str | Non
     if action.irreversible:
         return "irreversible"
     if programs is None:
-        return "too long to be judged"
+        return "too long to check"
     for words in programs:
         bare = _bare(words)
         for names, flags in IRREVERSIBLE:
@@ -394,7 +394,7 @@ class Audit:
             if status.st_size not in (0, self._ends.get(session_id)):
                 line = b"\n" + line  # others wrote, perhaps half a line; it cannot be looked at
             if self._disk.write(handle, line) != len(line):
-                raise NotAppendable("cannot write to the audit: no room for a whole line")
+                raise NotAppendable("cannot write to the audit: no room for a full line")
             self._ends[session_id] = status.st_size + len(line)
         finally:
             self._disk.close(handle)

@@ -69,7 +69,7 @@ def names_in(folder: Path) -> list[str]:
     except OSError as error:
         raise NotReadable(
             f"cannot look into {folder}: {error.strerror or error}",
-            hint="nothing was changed; mend the disk or the folder's mode, then try again",
+            hint="nothing was changed; check the disk and the folder's mode, then try again",
         ) from error
 
 

@@ -253,8 +253,8 @@ class Session:
                 return Receipt(uuid, offset, run, segment)
             if expected_tip is not None and expected_tip != known.tip and on_stale == "conflict":
                 raise Conflict(
-                    f"the session went on: its tip is {known.tip}, not {expected_tip}",
-                    hint="read what was added, then record again, or ask for a branch",
+                    f"the session has new events: its tip is {known.tip}, not {expected_tip}",
+                    hint="read the new events, then record again, or ask for a branch",
                 )
             before = self._parent(parent or expected_tip, any_parent=any_parent)
             payload = self._spilled(kind, payload)

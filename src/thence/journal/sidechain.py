@@ -141,7 +141,7 @@ class Sidechain:
         if home is not None:
             self.path = home.folder / f"{self.agent_id}.jsonl"
             if agent_id is not None and self.path.exists():
-                raise Conflict(f"subagent {agent_id} exists", hint="give another id, or none")
+                raise Conflict(f"subagent {agent_id} exists", hint="choose another id, or none")
             self._log = Log(self.path, durability=home.durability)
         try:
             self.record("header", header_of(parent.id, agent_id=self.agent_id, name=agent))

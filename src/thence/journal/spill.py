@@ -224,7 +224,7 @@ class Spill:
         match = NAME.fullmatch(name)
         if match is None:
             raise ThenceError(
-                f"not the name of a spill: {name[:80]!r}", hint="placeholders tell the names"
+                f"not the name of a spill: {name[:80]!r}", hint="placeholders contain the names"
             )
         return self._kept[match[2]].load(match[1], size)
 

@@ -29,7 +29,7 @@ _PAGES: Final = 4096
 def save(store: Path, to: Path) -> int:
     """Write the copy, whole or not at all; its size."""
     if not store.is_file():
-        raise NotReadable(f"no store at {store}", hint="thence sweep makes one")
+        raise NotReadable(f"no store at {store}", hint="run thence sweep to create one")
     passing = to.with_name(f".{to.name}.{os.getpid()}.tmp")
     try:
         os.close(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -38,7 +38,7 @@ def save(store: Path, to: Path) -> int:
         passing.replace(to)
         disk.sync(to.parent)
     except (OSError, apsw.Error) as error:
-        raise NotAppendable(f"cannot save to {to}: {error}", hint="is there room?") from error
+        raise NotAppendable(f"cannot save to {to}: {error}", hint="check free space") from error
     finally:
         for left in ("", "-wal", "-shm", "-journal"):
             passing.with_name(passing.name + left).unlink(missing_ok=True)

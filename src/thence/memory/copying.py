@@ -119,7 +119,7 @@ class _Copier:
         if row.pinned:
             self._target.write([Change(change.row, change.cursor)])
         if held is None:
-            self._target.remove([uid], why={uid: "evicted before it was copied"})
+            self._target.remove([uid], why={uid: "removed before it was copied"})
 
     def _write(self, row: SessionRow, change: Change) -> None:
         self._target.write([msgspec.structs.replace(change, row=row)])

@@ -15,10 +15,10 @@ from thence.memory.store import SessionRow
 _WAYS: Final = {
     ("fork", False): "forked from",
     ("fork", True): "forked into",
-    ("resume", False): "goes on from",
-    ("resume", True): "goes on in",
-    ("adopt", False): "adopted from",
-    ("adopt", True): "adopted by",
+    ("resume", False): "continued from",
+    ("resume", True): "continued in",
+    ("adopt", False): "continued from",
+    ("adopt", True): "continued in",
     ("subagent", False): "a subagent of",
     ("subagent", True): "subagent",
 }

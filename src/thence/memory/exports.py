@@ -367,8 +367,8 @@ class Remote:
         with _telling(self.address):
             if not self._bucket.swap(MANIFEST, body, self._tag):
                 raise StoreLocked(
-                    f"another export into {self.address} was quicker",
-                    hint="it is whole; export again to add what changed since",
+                    f"another export into {self.address} finished first",
+                    hint="it is complete; export again to add later changes",
                 )
 
     def names(self) -> set[str]:
@@ -416,5 +416,5 @@ def _telling(address: str) -> Iterator[None]:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise NotAppendable(
             f"cannot export to {address}: {why}",
-            hint="what was exported before is whole; make room or give another place",
+            hint="the previous export is intact; free some space or choose another place",
         ) from error

@@ -518,7 +518,7 @@ def salvaged(facts: Sequence[Fact], blobs: Blobs, path: str) -> tuple[list[Fact]
         try:
             out += with_payloads([fact], blobs)
         except ThenceError as error:
-            why = f"its text is lost: {error.message}"
+            why = f"its text is unavailable: {error.message}"
             broken.append(Skipped(fact.line, fact.offset, 0, why, source=path))
             blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
             out.append(msgspec.structs.replace(fact, blocks=blocks))

@@ -203,8 +203,8 @@ def announcement(number: int, start: datetime) -> str:
     """Say that sessions will go by their age, and how to keep them."""
     many = f"{number:,} transcript{'' if number == 1 else 's'}"
     return (
-        f"{many} will be removed for their age from {start:%Y-%m-%d} on; their sources still hold"
-        " them. thence keep ID keeps one, raw_max_age_days = 0 keeps all"
+        f"{many} will be removed because of their age from {start:%Y-%m-%d} on; the original logs"
+        " still exist. thence keep ID pins one, raw_max_age_days = 0 keeps all"
     )
 
 

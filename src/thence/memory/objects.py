@@ -115,8 +115,8 @@ class ObjectRef(NamedTuple):
         if match is None:
             raise PackDamaged(
                 f"not a ref to an object: {text[:80]!r}",
-                hint="the row that holds it is damaged, or its payload lies in packs of another "
-                "store; sweep its source again",
+                hint="its row is damaged, or its payload is in another store; import its source"
+                " again",
             )
         pack, batch, *numbers, crc = match.groups()
         offset, length, start, size = map(int, numbers)
@@ -252,7 +252,7 @@ class Objects:
         except Absent as error:
             raise PackMissing(
                 f"the object {where.name} is gone",
-                hint="its session was evicted or repacked meanwhile; look it up again",
+                hint="its transcript was removed or repacked meanwhile; try again",
             ) from error
         except ShelfError as error:
             raise _damaged(where, f"cannot be read: {error}") from error
@@ -334,7 +334,7 @@ def object_pack(tenant: str | None, session_uid: str) -> str:
 def _damaged(where: ObjectRef, why: str) -> PackDamaged:
     return PackDamaged(
         f"the object {where.name} is damaged at byte {where.offset:,}: it {why}",
-        hint="thence doctor --deep --mend reads its source again; other sessions are unharmed",
+        hint="thence doctor --deep --mend restores it from its source; others are not affected",
     )
 
 
@@ -345,8 +345,8 @@ def _telling() -> Iterator[None]:
         yield
     except (ShelfError, OSError) as error:
         raise NotAppendable(
-            f"the object store did not do as it was asked: {error}",
-            hint="nothing that rows name was changed; see session_memory.objects, then sweep again",
+            f"the object store failed: {error}",
+            hint="no stored data was changed; check session_memory.objects, then run thence sweep",
         ) from error
 
 
@@ -496,7 +496,7 @@ def shelf_at(url: str) -> Bucket:
         return Bucket(from_url(url, config=config))
     except (exceptions.BaseError, ValueError) as error:
         raise BadConfig(
-            f"no object store answers to {url}: {error}",
+            f"no object store found at {url}: {error}",
             hint="s3://bucket/prefix, gs://…, az://…, or file:///a/folder",
         ) from error
 

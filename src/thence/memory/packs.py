@@ -152,7 +152,7 @@ def _matched(ref: str) -> re.Match[str]:
     if match is None:
         raise PackDamaged(
             f"not a payload ref: {ref[:80]!r}",
-            hint="the row that holds it is damaged; sweep its source again",
+            hint="its row is damaged; import its source again",
         )
     return match
 
@@ -259,7 +259,7 @@ def groups(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
         if len(payload) > LARGEST:
             raise NotAppendable(
                 f"a payload of {len(payload):,} bytes is over the limit of {LARGEST:,}",
-                hint="leave it out of the memory; the source still has it",
+                hint="it is not stored; the original log still has it",
             )
         if group and held + len(payload) > FRAME:
             yield group
@@ -430,7 +430,7 @@ class Packs:
         except FileNotFoundError as error:
             raise PackMissing(
                 f"the pack {where.file} is gone",
-                hint="its session was evicted or repacked meanwhile: look again, or ask the doctor",
+                hint="it was removed or repacked meanwhile; try again, or run thence doctor",
             ) from error
         except OSError as error:
             raise self._damaged(where, f"cannot be read: {error.strerror or error}") from error
@@ -464,8 +464,8 @@ class Packs:
     def _damaged(self, where: Ref, why: str) -> PackDamaged:
         return PackDamaged(
             f"the pack {where.file} is damaged at byte {where.offset:,}: it {why}",
-            hint="thence doctor --deep --mend reads its source again, or take the file from a "
-            "backup; other sessions are unharmed",
+            hint="thence doctor --deep --mend restores it from its source; other sessions are not"
+            " affected",
         )
 
     # -- keeping ----------------------------------------------------------------------------
@@ -611,8 +611,8 @@ class Packs:
                 raise DiskFull(f"{what} cannot be written") from error
             raise NotAppendable(
                 f"{what} cannot be written: {error.strerror or error}",
-                hint="nothing that rows name was changed; free space or mend the disk, then sweep "
-                "again",
+                hint="no stored data was changed; free space or repair the disk, then run thence"
+                " sweep",
             ) from error
 
 

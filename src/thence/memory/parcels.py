@@ -164,7 +164,7 @@ class Parcels(Generic[Piece]):
             elif ended:
                 raise SweepBroken(
                     f"the reading process ended with {ended[0]}",
-                    hint="what was read before is kept; sweep again to go on",
+                    hint="what was read before is stored; run thence sweep to continue",
                 )
             else:
                 time.sleep(_PAUSE)

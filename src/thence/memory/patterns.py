@@ -214,7 +214,7 @@ def breaking_files(memories: Sequence[Memory]) -> list[Pattern]:
             Pattern(
                 "breaking_file",
                 path,
-                f"{breaks} red runs after edits in {len(found)} sessions: {path}",
+                f"{breaks} failed test runs after edits in {len(found)} sessions: {path}",
                 len(found),
                 breaks,
                 _evidence(runs),
@@ -233,7 +233,9 @@ def _rework_quote(one: Memory, path: str) -> str:
     for signal in one.signals:
         if signal.kind == "rework" and str(signal.data.get("path", "")).endswith(path):
             return signal.text
-    reds = (f"{tests.red} of {tests.runs} runs of {tests.runner} red" for tests in one.digest.tests)
+    reds = (
+        f"{tests.red} of {tests.runs} runs of {tests.runner} failed" for tests in one.digest.tests
+    )
     return next(reds, "")
 
 
@@ -257,7 +259,7 @@ def flaky_tests(memories: Sequence[Memory]) -> list[Pattern]:
             Pattern(
                 "flaky_test",
                 name,
-                f"red and green without a change, {flips} times in {sessions} sessions: {name}",
+                f"flaky, {flips} times in {sessions} sessions: {name}",
                 sessions,
                 flips,
                 _evidence((one.uid, signal.events, signal.quote) for one, signal in found[::-1]),

@@ -137,8 +137,8 @@ class Postgres:
             with self._telling():
                 if must_exist and not is_migrated(self._db):
                     raise SessionNotFound(
-                        f"the database at {self.shown} holds no store",
-                        hint="check the address; nothing was made",
+                        f"the database at {self.shown} has no store",
+                        hint="check the address; nothing was created",
                     )
                 migrate(self._db)
         except ThenceError as error:
@@ -174,7 +174,7 @@ class Postgres:
         except psycopg.Error as error:
             raise Unreachable(
                 f"cannot open the store at {self.shown}: {_why(error)}",
-                hint="is the server up, and may you log in? psql takes the same address",
+                hint="check that the server runs and accepts you; psql takes the same address",
             ) from error
         db.adapters.register_dumper(Vector, VectorDumper)
         db.execute(f"SET search_path TO {SCHEMA}, pg_temp")
@@ -191,7 +191,7 @@ class Postgres:
         except _GONE as error:
             raise StoreLost(
                 f"lost the store at {self.shown}: {_why(error)}",
-                hint="what was committed is kept; try again when the server is back",
+                hint="committed data is safe; try again when the server is back",
             ) from error
         except errors.InsufficientPrivilege as error:
             raise NotPermitted(
@@ -200,8 +200,8 @@ class Postgres:
             ) from error
         except psycopg.Error as error:
             raise StoreLost(
-                f"the store at {self.shown} refused: {_why(error)}",
-                hint="nothing of it was written",
+                f"the store at {self.shown} refused the request: {_why(error)}",
+                hint="nothing was written",
             ) from error
 
     def _written(self, work: Callable[[Writer], _T], *, full: bool = False) -> _T:
@@ -249,7 +249,7 @@ class Postgres:
                     if time.monotonic() >= until:
                         raise StoreLocked(
                             f"another sweep of {self.machine} into {self.shown} is running",
-                            hint="wait for it, or read what is there",
+                            hint="wait until it ends; reading works meanwhile",
                         )
                     time.sleep(0.05)
             yield
@@ -852,7 +852,7 @@ def _without_paths(row: SessionRow) -> SessionRow:
 
 def _read_only() -> BadConfig:
     return BadConfig(
-        "a store that is opened for all machines is read only",
+        "a store opened for all machines is read-only",
         hint="name one: ?machine=NAME in its address",
     )
 

@@ -672,8 +672,8 @@ def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
     version, oldest = (int(str(one)) for one in row or (0, 0))
     if oldest > len(MIGRATIONS):
         raise BadConfig(
-            f"the store was made by a newer thence (schema {version})",
-            hint="upgrade thence; an older one would not understand what it holds",
+            f"the store was created by a newer thence (schema {version})",
+            hint="upgrade thence; this version cannot read the store",
         )
     return version
 

@@ -98,17 +98,17 @@ def _named(events: Iterable[SessionEvent], wanted: str) -> Iterator[SessionEvent
 
 def _no_event(uid: str, wanted: str) -> SessionNotFound:
     return SessionNotFound(
-        f"no event {wanted[:80]!r} in {uid}", hint="thence search names the events it finds"
+        f"no event {wanted[:80]!r} in {uid}", hint="thence search prints event ids"
     )
 
 
 def notices_of(row: SessionRow) -> Iterator[Notice]:
     """Yield what is known of a session's source: lines that could not be read, its end."""
     if row.skipped:
-        told = f"{row.skipped:,} lines could not be read; thence doctor names them"
+        told = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", told)
     if row.gone:
-        yield Notice("source gone", "its agent has deleted it; this is all there is")
+        yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 
 
 def session(store: Store, wanted: str) -> SessionRow:
@@ -122,11 +122,11 @@ def session(store: Store, wanted: str) -> SessionRow:
     if len(exact) == 1 or len(found) == 1:
         return (exact or found)[0]
     if not found:
-        raise SessionNotFound(f"no session begins with {wanted!r}", hint=_near(store, wanted))
+        raise SessionNotFound(f"no session id starts with {wanted!r}", hint=_near(store, wanted))
     names = ", ".join(_told(row, wanted) for row in found[:SHOWN])
     more = " and more" if len(found) > SHOWN else ""
     raise SessionNotFound(
-        f"{wanted!r} means several sessions: {names}{more}", hint="give more of the id"
+        f"{wanted!r} is ambiguous: {names}{more}", hint="give more characters of the id"
     )
 
 
@@ -187,7 +187,7 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
         notices = list(notices_of(row))
         whole = _with_ancestors(store, own, notices, clean=clean)
         if broken:
-            notices.append(Notice("text lost", "thence doctor --deep --mend reads it again"))
+            notices.append(Notice("text lost", "thence doctor --deep --mend restores it"))
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
         return Loaded(source, whole, broken, notices)
@@ -196,7 +196,7 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
         return from_source
     name = session.native_session_id
     raise NotReadable(
-        f"{name} was evicted, and its source is gone: only its digest is left",
+        f"{name} was removed and its original log is gone: only the digest is left",
         hint=f"thence digest {argument(name[:13])}",
     )
 

@@ -194,7 +194,7 @@ def lines(page: Recap, tokens: int = TOKENS) -> list[str]:
     ]
     room -= sum(len(line) + 1 for line in out)
     if not page.sessions:
-        return [*out, "nothing found"] if not page.notes else out
+        return [*out, "no matches"] if not page.notes else out
     for left, session in zip(range(len(page.sessions), 0, -1), page.sessions, strict=True):
         some = _fitting(list(_session(session)), room // left)
         room -= sum(len(line) + 1 for line in some)
@@ -232,7 +232,7 @@ def _session(session: Recalled) -> Iterator[tuple[int, str]]:
     """Yield lines about a session, each with how much it matters: 0 most."""
     agent, _, native = session.session_uid.partition(":")
     day = (session.ended_at or "undated")[:10]
-    gone = ", evicted" if session.is_evicted else ""
+    gone = ", transcript removed" if session.is_evicted else ""
     folder = f" in {_flat(session.project, 60)}" if session.project else ""
     head = f"{agent}:{native[:NAME]} {day} {session.outcome}{gone}{folder}"
     yield 0, f"{head}: {_flat(session.title, 120)}"

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from thence.format.figures import size
+
 if TYPE_CHECKING:
     from thence.memory import store
 
@@ -49,13 +51,13 @@ class Policy(msgspec.Struct, frozen=True):
 
 def rule(policy: Policy) -> str:
     """Return in words what goes when; the same wherever it is told."""
-    days, soft = policy.raw_max_age_days, _size(policy.raw_soft_cap_bytes)
-    by_size = f"until the transcripts take more than {soft}"
+    days, soft = policy.raw_max_age_days, size(policy.raw_soft_cap_bytes)
+    by_size = f"until all transcripts exceed {soft}"
     if days <= 0:
-        return f"Transcripts stay {by_size}; digests stay for good."
+        return f"Transcripts are stored {by_size}; digests are never removed."
     return (
-        f"Transcripts go after {days} days while their source can give them again. The only copy of"
-        f" a session stays {by_size}, and goes last. Digests stay for good."
+        f"Transcripts are removed after {days} days if the original log still exists. The only copy"
+        f" of a session is stored {by_size}, and is removed last. Digests are never removed."
     )
 
 
@@ -201,7 +203,7 @@ class _Planner:
             age = (self._now - item.age_from) / timedelta(days=1)
             if age > days and not item.running and not item.only_copy:
                 over = f"over the limit of {days} days"
-                why = f"analysed, and {age:.1f} days old: {over}; its source still holds it"
+                why = f"analysed, {age:.1f} days old: {over}; the original log still exists"
                 self._remove("evict", BY_AGE, item, why)
 
     def _budget(self) -> None:
@@ -226,13 +228,11 @@ class _Planner:
             if self._usage <= self._hard:
                 return
             lost = "its digest lacks the newest events" if item.analyzed_at else "it has no digest"
-            why = (
-                f"{self._over('hard', self._hard)}, and it could not be analysed; {lost}: data loss"
-            )
+            why = f"{self._over('hard', self._hard)}, and analysis failed; {lost}: data loss"
             self._remove("drop_unanalysed", 4, item, why)
         if self._usage > self._hard:
             kept = sum(item.pinned for item in self._left.values())
-            self._alert(4, f"{self._over('hard', self._hard)}, all of it in {kept} kept sessions")
+            self._alert(4, f"{self._over('hard', self._hard)}, all of it in {kept} pinned sessions")
 
     def _analyse(self, untried: Iterable[Item]) -> None:
         """Ask for as much as would bring the cache under the soft cap once it can be evicted."""
@@ -241,16 +241,17 @@ class _Planner:
             if hoped <= self._soft:
                 return
             over = self._over("hard", self._hard)
-            why = f"{over}, and nothing analysed is left; analysing {_size(item.bytes)} frees it"
+            why = f"{over}; analysing {_size(item.bytes)} allows removing it"
             self._planned.append(Planned("analyse", 4, why, item.session_uid, item.bytes))
             hoped -= item.bytes
 
     def _guard(self) -> None:
         cap = self._policy.distilled_cap_bytes
         if self._distilled > cap:
-            held = f"the distilled memory holds {_size(self._distilled)}"
+            held = f"digests use {_size(self._distilled)}"
             self._alert(
-                5, f"{held}, over its cap of {_size(cap)}; digests are never dropped: review"
+                5,
+                f"{held}, over the limit of {_size(cap)}; digests are never removed",
             )
 
     def _evictable(self) -> list[Item]:
@@ -273,14 +274,14 @@ class _Planner:
 
     def _over(self, name: str, cap: int) -> str:
         by = _size(self._usage - cap)
-        return f"the raw cache holds {_size(self._usage)}, {by} over the {name} cap of {_size(cap)}"
+        return f"transcripts use {_size(self._usage)}, {by} over the {name} limit of {_size(cap)}"
 
 
 def _since(item: Item) -> str:
     when = item.analyzed_at or _NEVER
-    order = "the oldest analysis" if not item.running else "running, and no resting one is left"
-    last = "; the only copy, as its source is gone" if item.only_copy else ""
-    return f"{order}, of {when:%Y-%m-%d}, frees {_size(item.bytes)}{last}"
+    order = "oldest first" if not item.running else "running, no finished session is left"
+    last = "; the only copy, its original log is gone" if item.only_copy else ""
+    return f"{order}, analysed {when:%Y-%m-%d}, frees {_size(item.bytes)}{last}"
 
 
 def _size(count: int) -> str:

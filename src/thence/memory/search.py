@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -52,6 +52,14 @@ OPEN, CLOSE = "\x02", "\x03"
 _PIECE = expression(
     r"""(?P<no>-)?(?:(?P<name>[a-z]+)(?P<sign>:|>=?|<=?))?(?:"(?P<phrase>[^"]*)"?|(?P<word>\S+))"""
 )
+OUTCOME_WORDS: Final = {
+    "failed": "fail",
+    "failure": "fail",
+    "done": "success",
+    "succeeded": "success",
+    "unclear": "unknown",
+}
+"""Other words for outcomes, and the outcome that each means."""
 _FILTER_NAMES = (
     *("agent", "project", "model", "tool", "kind", "file", "after", "before", "outcome", "cost"),
     "tag",
@@ -174,7 +182,7 @@ class Answer(msgspec.Struct, frozen=True):
             said.append(f"no exact match; best matches for: {', '.join(self.words)}")
         if self.instead:
             swaps = ", ".join(f"{other} instead of {word}" for word, other in self.instead)
-            said.append(f"looked for {swaps}")
+            said.append(f"searched {swaps}")
         return "; ".join(said)
 
 
@@ -314,7 +322,7 @@ class _Typed:
         meant = nearest(name, _FILTERS)
         known = f"did you mean {meant}:?" if meant else f"filters are {', '.join(_FILTER_NAMES)}"
         if meant is not None or not _SCHEME.fullmatch(name):
-            self.hints.append(f"{name}: is no filter, searched as words; {known}")
+            self.hints.append(f"{name}: is not a filter, so it was searched as text; {known}")
 
     def _filter(self, name: str, sign: str, value: str) -> None:
         if name == "file":
@@ -329,11 +337,11 @@ class _Typed:
                 self.given["derived"] = value
             kinds = (*KINDS, "note")  # what people wrote down is no event of a session
             if name == "kind" and value not in kinds:
-                raise BadQuery(
-                    f"no kind of event is called {value!r}", hint=f"one of {', '.join(kinds)}"
-                )
+                raise BadQuery(f"unknown kind {value!r}", hint=f"one of {', '.join(kinds)}")
         elif name in ("before", "after"):
             self.given[name] = moment(value)
+        elif name == "outcome":
+            self.given[name] = OUTCOME_WORDS.get(value.lower(), value)
         elif name == "cost":
             self.given["ticks_under" if sign.startswith("<") else "ticks_over"] = _ticks(value)
         else:
@@ -351,7 +359,7 @@ def _term(text: str, *, phrase: bool, is_prefix: bool = False) -> str | None:
 
 def _match(wanted: Sequence[Sequence[str]], without: Sequence[str], meta: Sequence[str]) -> str:
     if without and not wanted and not meta:
-        raise BadQuery("a search needs something to look for, not only what to leave out")
+        raise BadQuery("give at least one word to search for, not only exclusions")
     groups = [group[0] if len(group) == 1 else f"({' OR '.join(group)})" for group in wanted]
     parts = [f"body : ({' AND '.join(groups)})"] if groups else []
     parts += [f'meta : "{word}"' for word in meta]
@@ -366,7 +374,10 @@ def narrowed(query: Query, terms: Sequence[str]) -> Query:
 
 
 def moment(text: str) -> int:
-    """Read a date, or a time ago such as 7d, as milliseconds."""
+    """Read a date, `today`, `yesterday` or a time ago such as 7d, as milliseconds."""
+    if text.lower() in ("today", "yesterday"):
+        start = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        return int((start - timedelta(days=text.lower() == "yesterday")).timestamp() * 1000)
     ago = re.fullmatch(r"(\d{1,4})([hdw])", text)
     if ago:
         hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
@@ -379,7 +390,8 @@ def moment(text: str) -> int:
         return int(datetime(year, month, day, tzinfo=UTC).timestamp() * 1000)
     except ValueError:
         raise BadQuery(
-            f"not a date: {text!r}", hint="write 2026-01-31, 2026-01, or 7d for a week ago"
+            f"not a date: {text!r}",
+            hint="write 2026-01-31, 2026-01, yesterday, or 7d for a week ago",
         ) from None
 
 

@@ -396,7 +396,7 @@ def abandoned_branches(course: Course) -> Iterator[Signal]:
         yield _signal(
             "abandoned_branch",
             "high" if branch.tokens >= 100 * BRANCH_TOKENS else "medium",
-            f"given up: {branch.tokens:,} tokens on {several(len(branch.events), 'event')}",
+            f"discarded: {several(len(branch.events), 'event')}, {branch.tokens:,} tokens",
             [branch.events[0], branch.events[-1]],
             said_there or next((said(event) for event in replies), ""),
             events=len(branch.events),

@@ -202,14 +202,14 @@ BROKEN = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
 """What SQLite raises, anywhere, where its file is damaged."""
 
 
-ANEW = "move it away, put a file of thence backup in its place if there is one, and sweep"
+ANEW = "move it away, restore a file of thence backup if you have one, then run thence sweep"
 """What can be done about a damaged file."""
 
 
 def damaged(path: Path, error: Exception) -> StoreDamaged:
     """Say that a store is damaged, and what can be done."""
     message = f"the store {path} is damaged: {error}"
-    return StoreDamaged(message, hint=f"thence doctor tells more; {ANEW}")
+    return StoreDamaged(message, hint=f"see thence doctor; {ANEW}")
 
 
 @contextlib.contextmanager
@@ -229,7 +229,7 @@ class Sqlite:
         self.path = Path(path).expanduser().absolute()
         if must_exist and not self.path.is_file():
             raise SessionNotFound(
-                f"there is no store at {self.path}", hint="check the path; nothing was made"
+                f"there is no store at {self.path}", hint="check the path; nothing was created"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._own = threading.local()
@@ -320,8 +320,7 @@ class Sqlite:
         kind = BadConfig if isinstance(error, apsw.NotADBError) else NotReadable
         return kind(
             f"cannot open the store {self.path}: {error}",
-            hint="is it an SQLite file of yours, the disk full, the folder yours?"
-            " THENCE_HOME names another one",
+            hint="check the file, free space and permissions; THENCE_HOME selects another folder",
         )
 
     def _locked(self) -> StoreLocked:
@@ -335,7 +334,7 @@ class Sqlite:
             return DiskFull(f"the store {self.path} cannot be written")
         return NotAppendable(
             f"cannot write to the store {self.path}: {error}",
-            hint="nothing that was kept is lost; free space or make it writable, then try again",
+            hint="stored data is safe; free space or make it writable, then try again",
         )
 
     def _migrate(self) -> None:
@@ -343,8 +342,8 @@ class Sqlite:
         version = first(db, "PRAGMA user_version")
         if version > len(MIGRATIONS):
             raise BadConfig(
-                f"{self.path} was made by a newer thence (schema {version})",
-                hint="upgrade thence; an older one would not understand what it holds",
+                f"{self.path} was created by a newer thence (schema {version})",
+                hint="upgrade thence; this version cannot read the store",
             )
         for number in range(version, len(MIGRATIONS)):
             with self._transaction():
@@ -391,7 +390,7 @@ class Sqlite:
             except TimeoutError as error:
                 raise StoreLocked(
                     f"another sweep into {self.path} is running",
-                    hint="wait for it, or read what is there",
+                    hint="wait until it ends; reading works meanwhile",
                 ) from error
             self._db.execute(f"PRAGMA cache_size=-{_SWEEP_KB}")
             try:

@@ -504,7 +504,7 @@ def _opened(url: str, *, must_exist: bool) -> Store:
     points = {point.name: point for point in sorted(entry_points(GROUP), key=is_ours)}
     if scheme not in points:
         raise BadConfig(
-            f"no store answers to {scheme}:",
+            f"no store type {scheme}:",
             hint=f"stores here: {', '.join(sorted(points)) or 'none'}; a path is an SQLite file",
         )
     point = points[scheme]

@@ -101,13 +101,13 @@ def _check(db: Any, question: str) -> None:
     if len(found) == 1 and found[0].type.name == "EXPLAIN":
         found = db.extract_statements(_EXPLAIN.sub("", question, count=1))
     if not found:
-        raise BadQuestion("there is no question", hint="thence sql alone shows some")
+        raise BadQuestion("no query given", hint="thence sql lists example queries")
     if len(found) > 1:
-        raise BadQuestion("one question at a time", hint="join them, or ask one after the other")
+        raise BadQuestion("one query at a time", hint="run them one at a time")
     if found[0].type.name not in _READS:
         what = found[0].type.name.lower().replace("_", " ")
         raise BadQuestion(
-            f"only reading is possible here, not {what}",
+            f"queries are read-only; not allowed: {what}",
             hint="begin with SELECT, FROM, WITH, DESCRIBE, SUMMARIZE, PIVOT or EXPLAIN",
         )
 

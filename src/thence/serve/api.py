@@ -129,7 +129,7 @@ def cursor_at(text: str | None) -> At:
     except (binascii.Error, ValueError):
         at = At(-1)
     if not 0 <= at.offset < 1 << 40:
-        raise BadCursor("no page gave this cursor", hint="begin again without one")
+        raise BadCursor("invalid cursor", hint="start again without a cursor")
     return at
 
 
@@ -512,12 +512,12 @@ def _project_filter(desk: Desk, project: str | None) -> str | None:
 
 def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | None]:
     """Find the session that holds what a subagent said, and the channel it said it on."""
-    hint = "/api/projects names projects, /api/sessions/{uid} a session's agents"
+    hint = "/api/projects lists projects, /api/sessions/{uid} the agents of a session"
     if not layout.is_id(agent):
-        raise SessionNotFound("no agent is called so", hint=hint)
+        raise SessionNotFound("no such agent", hint=hint)
     path = _path_of(desk, project)
     if path is None:
-        raise SessionNotFound(f"no project is called {project[:80]!r}", hint=hint)
+        raise SessionNotFound(f"no such project: {project[:80]!r}", hint=hint)
     rows = [r for r in desk.store.sessions(Filter(project=path)) if r.session.cwd == path]
     for row in rows:
         if row.session.native_session_id == agent:
@@ -576,7 +576,7 @@ def digest(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
     found = map(with_dollars, desk.store.kept("digests", Filter(uids=(row.session.session_uid,))))
     told = next(iter(found), None)
     if told is None:
-        raise SessionNotFound("this session has no digest yet", hint="thence sweep makes it")
+        raise SessionNotFound("this session is not analysed yet", hint="run thence sweep")
     return told
 
 

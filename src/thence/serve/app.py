@@ -82,9 +82,9 @@ _STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
     (ThenceError, 400),
 )
 _WORDS: Final = {
-    400: ("what was asked makes no sense", "/api/openapi.json says what may be asked"),
-    404: ("no such page", "/api/openapi.json names what there is"),
-    405: ("no such method here", "GET reads, POST writes"),
+    400: ("invalid request", "see /api/openapi.json"),
+    404: ("no such page", "see /api/openapi.json"),
+    405: ("method not allowed", "GET reads, POST writes"),
 }
 _TEXTS: Final = (b"text/", b"application/json", b"application/problem", b"image/svg")
 _log = logging.getLogger(__name__)
@@ -238,7 +238,7 @@ def routes(
         openapi_config=OpenAPIConfig(
             title="thence",
             version=__version__,
-            description="What is kept of the sessions of coding agents.",
+            description="Stored sessions of coding agents.",
             path="/api/openapi",  # no page of theirs: these load scripts from elsewhere
             render_plugins=[JsonRenderPlugin(path="/", media_type=MediaType.JSON)],
             use_handler_docstrings=True,
@@ -287,7 +287,7 @@ def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
 
 
 def _damaged(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    hint = f"thence doctor tells more; {ANEW}"
+    hint = f"see thence doctor; {ANEW}"
     return _answer(request, Problem(f"the store is damaged: {error}", 503, hint=hint))
 
 
@@ -295,14 +295,14 @@ def _nested(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """Refuse a body that is nested deeper than Python can follow; elsewhere it is a bug."""
     if request.method != "POST":
         return _broken(request, error)
-    hint = "send values that are nested less deeply"
+    hint = "send less deeply nested values"
     return _answer(request, Problem("the body is nested too deeply", 400, hint=hint))
 
 
 def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     _log.error("request.failed path=%s", request.url.path, exc_info=error)
-    hint = "this is a bug; the terminal that runs thence serve shows more"
-    return _answer(request, Problem("something broke here", 500, hint=hint))
+    hint = "this is a bug; see the terminal that runs thence serve"
+    return _answer(request, Problem("internal error", 500, hint=hint))
 
 
 def _said(one: object) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count, islice
 from pathlib import PurePath
 from typing import Final
 
@@ -19,7 +20,7 @@ from thence.format.records import JSON
 from thence.memory import patterns
 from thence.memory.notes import Note
 from thence.memory.patterns import Memory, Pattern
-from thence.memory.store import Filter, Store
+from thence.memory.store import Filter, SessionRow, Store
 from thence.serve.frame import flat, framed
 
 DEFAULT_TOKENS: Final = 800
@@ -59,12 +60,7 @@ def make_brief(
     budgets: Sequence[str] = (),
 ) -> Brief:
     """Return what is known of a repository; `without` is a session that is just starting."""
-    wanted = Filter(project=project, limit=MAX_SESSIONS)
-    rows = [
-        row
-        for row in store.sessions(wanted)
-        if _is_below(row.session.cwd, project) and row.session.session_uid != without
-    ]
+    rows = list(islice(_sessions(store, project, without), MAX_SESSIONS))
     uids = tuple(row.session.session_uid for row in rows)
     known = patterns.memories(store.kept("digests", Filter(uids=uids))) if uids else []
     known.sort(key=lambda memory: (memory.digest.ended_at or "", memory.uid), reverse=True)
@@ -90,6 +86,17 @@ def brief_text(
         return ""
     origin = f"thence brief, {flat(PurePath(brief.project).name or brief.project, 60)}"
     return framed(origin, lines, limit=max_tokens * CHARS_PER_TOKEN)
+
+
+def _sessions(store: Store, project: str, without: str | None) -> Iterator[SessionRow]:
+    """Yield the sessions of a repository, newest first; a filter knows parts of paths only."""
+    for start in count(step=MAX_SESSIONS):
+        page = list(store.sessions(Filter(project=project, limit=MAX_SESSIONS, offset=start)))
+        for row in page:
+            if _is_below(row.session.cwd, project) and row.session.session_uid != without:
+                yield row
+        if len(page) < MAX_SESSIONS:
+            return
 
 
 def _is_below(cwd: str | None, project: str) -> bool:

@@ -152,7 +152,7 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
     return CostPage(
         wanted,
         f"{money(total.ticks, total.unpriced)} {'on' if wanted.day else 'in'} {span}",
-        f"{money(total.dead)} of it on discarded branches ({percent})" if total.dead else "",
+        f"{money(total.dead)} on discarded branches ({percent})" if total.dead else "",
         money(total.ticks - total.dead, total.unpriced),
         money(total.dead),
         money(total.side) if total.side else "",
@@ -172,7 +172,7 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
         _sum(total),
         max(len(bill.parts) - SHOWN, 0),
         _dead_branches(desk, base),
-        [*_notes(bill, total), f"Days are those of {clean(label)}."],
+        [*_notes(bill, total), f"Days are in {clean(label)}."],
         f"{total.responses:,}",
         None if total.responses else earlier(desk, wanted.days, lambda n: wanted.href(days=n)),
     )
@@ -349,4 +349,4 @@ def _notes(bill: Bill, total: Total) -> Iterator[str]:
         reasons = Counter(why for row in bill.bounds for why in row.lower_bound)
         most = clean(reasons.most_common(1)[0][0])
         what = several(len(bill.bounds), "session")
-        yield f"Missing or incomplete bills in {what} ({most}): the sums are lower bounds."
+        yield f"Usage is missing or incomplete in {what} ({most}); totals are minimums."

@@ -34,4 +34,4 @@ def earlier(desk: Desk, days: int, href: Callable[[int], str]) -> Earlier | None
     reach = next((n for n in RANGES if n > max(age + 1, days)), None)
     if reach is None:
         return Earlier(said, "/sessions", "All sessions")
-    return Earlier(said, href(reach), f"Look at {reach} days")
+    return Earlier(said, href(reach), f"Show {reach} days")

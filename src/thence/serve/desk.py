@@ -135,7 +135,7 @@ class Desk:
         """Find the one session that an id, or the beginning of one, means."""
         if _UID.fullmatch(prefix) is None:
             raise SessionNotFound(
-                f"no session is called {prefix[:80]!r}", hint="ids are letters, digits and dashes"
+                f"no session {prefix[:80]!r}", hint="ids have letters, digits and dashes"
             )
         return recall.session(self.store, prefix)
 

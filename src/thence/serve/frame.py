@@ -73,5 +73,5 @@ def framed(origin: str, lines: Iterable[str], *, limit: int = LIMIT) -> str:
             continue
         out.append(line)
         room -= len(line) + 1
-    more = [f"({left} more lines left out)"] if left else []
+    more = [f"({left} more lines omitted)"] if left else []
     return "\n".join([head, *out, *more, end])

@@ -240,27 +240,27 @@ class Gate:
         hosts = headers.get(b"host", [])
         if len(hosts) == 1 and _text(hosts[0]) in self._authorities:
             return None
-        return Refused(421, "this server has another name", "use the URL that thence serve printed")
+        return Refused(421, "wrong host name", "use the link that thence serve prints")
 
     def _foreign(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
         """Refuse what a page of another origin sends; a program sends no origin.
 
         The file that signs a browser in is a page of another origin: it brings a ticket.
         """
-        hint = "open the page itself; no other page may ask for it"
+        hint = "open the page directly, not from another site"
         sites = headers.get(b"sec-fetch-site", [])
         is_sign_in = scope["path"] == ENTER and headers.get(b"sec-fetch-dest") == [b"document"]
         if not is_sign_in and any(site not in _OWN_SITES for site in sites):
-            return Refused(403, "asked for by another site", hint)
+            return Refused(403, "request from another site", hint)
         own = b"http://" + headers[b"host"][0]
         if any(origin != own for origin in headers.get(b"origin", [])):
-            return Refused(403, "asked for by a page of another origin", hint)
+            return Refused(403, "request from another origin", hint)
         return None
 
     def _unknown(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
         if any(name.lower() in _SECRETS for name, _ in _pairs(scope["query_string"])):
             hint = "send it as a header: Authorization: Bearer …"
-            return Refused(400, "secrets do not belong into a URL", hint)
+            return Refused(400, "tokens in URLs are not accepted", hint)
         if scope["path"] == ENTER:
             return None  # the entry itself is looked at there
         if self._bears(headers) or self._is_cookie(headers):
@@ -306,7 +306,7 @@ class Gate:
             headers = ((b"set-cookie", cookie.encode()),)
         elif not self._is_cookie(_by_name(scope)):
             hint = "Run `thence serve` once more: it prints and opens a new link."
-            await _refuse(Refused(401, "This link was used already", hint), scope, send)
+            await _refuse(Refused(401, "This link was already used", hint), scope, send)
             return
         wanted = dict(_pairs(scope["query_string"])).get(PAGE, "")
         to = wanted if _SESSION_PAGE.fullmatch(wanted) else "/"
@@ -329,16 +329,16 @@ def _by_name(scope: Scope) -> dict[bytes, list[bytes]]:
 def _odd(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
     """Refuse methods and protocols that nothing here has, and paths that mean another place."""
     if b"upgrade" in headers:
-        return Refused(400, "no other protocol is spoken here", "ask by plain HTTP")
+        return Refused(400, "unsupported protocol", "use plain HTTP")
     if scope["method"] not in _READS | _WRITES:
         allow = ((b"allow", b"GET, HEAD, POST"),)
-        return Refused(405, "no such method here", "GET reads, POST writes", allow)
+        return Refused(405, "method not allowed", "GET reads, POST writes", allow)
     raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
     raw = raw.partition(b"?")[0].lower()
     path: str = scope["path"]
     hidden = any(sign in raw for sign in _IN_PATH)
     if hidden or any(part in (".", "..") for part in path.split("/")) or not path.isprintable():
-        return Refused(404, "no such page", "ids are letters, digits and dashes")
+        return Refused(404, "no such page", "ids have letters, digits and dashes")
     return None
 
 
@@ -347,15 +347,15 @@ def _unasked(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
     if scope["method"] in _READS:
         return None
     if b"authorization" not in headers and b"origin" not in headers:
-        return Refused(403, "nobody says who asks for a change", "a browser sends Origin with it")
+        return Refused(403, "Origin header missing", "browsers send Origin with changes")
     kinds = [kind.partition(b";")[0].strip().lower() for kind in headers.get(b"content-type", [])]
     if kinds != [b"application/json"]:
-        return Refused(415, "changes are sent as JSON", "Content-Type: application/json")
+        return Refused(415, "send changes as JSON", "Content-Type: application/json")
     sizes = headers.get(b"content-length", [])
     if len(sizes) != 1 or not sizes[0].isdigit():
-        return Refused(411, "say how long it is", "Content-Length: …")
+        return Refused(411, "Content-Length missing", "Content-Length: …")
     if int(sizes[0]) > BODY:
-        return Refused(413, "too much at once", f"at most {BODY} bytes")
+        return Refused(413, "request too large", f"at most {BODY} bytes")
     return None
 
 
@@ -427,7 +427,7 @@ async def _send_page(
 
 def key_of(home: Path) -> bytes:
     """Give the key that this home's cookies and tokens are made with."""
-    return config.key(home / KEY, hint="remove it to draw a new one")
+    return config.key(home / KEY, hint="remove it to create a new one")
 
 
 def is_loopback(host: str) -> bool:

@@ -179,7 +179,7 @@ def head(
         wall=lasted(wall) if wall else "",
         dead=money(ticks["dead"]) if ticks.get("dead") else "",
         side=money(ticks["side"]) if ticks.get("side") else "",
-        empty="Its log holds no message.",
+        empty="Its log has no messages.",
         ties=list(_ties(row, kept)),
         notes=list(_notes(row)),
         bounds=[clean(why) for why in row.lower_bound[:3]],
@@ -247,7 +247,7 @@ def _tokens_of(parts: Sequence[Usage]) -> str:
         ("output", sum(one.output_tokens for one in parts)),
     )
     said = ", ".join(f"{name} {short(number)}" for name, number in kinds if number)
-    return f"Tokens: {said or 'none were billed'}"
+    return f"Tokens: {said or 'none billed'}"
 
 
 def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[Tie]:

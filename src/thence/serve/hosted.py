@@ -181,9 +181,7 @@ class Hosted:
                 f"{self._desk.home} is read-only", hint="make it writable, then restart the server"
             )
         if not self._desk.writes:
-            raise NotAppendable(
-                "keeping sessions is switched off", hint="unset THENCE_NO_PERSISTENCE"
-            )
+            raise NotAppendable("recording is switched off", hint="unset THENCE_NO_PERSISTENCE")
 
     def _hold(self, session: Session) -> Held:
         def rested() -> None:
@@ -209,14 +207,14 @@ class Hosted:
         """Give a session that is open here, or go on with one that is not."""
         agent, _, native = name.rpartition(":")
         if agent not in ("", AGENT):
-            raise NotOurs(f"{agent} writes its own sessions", hint="thence reads them, no more")
+            raise NotOurs(f"{agent} writes its own sessions", hint="thence only reads them")
         with self._mutex:
             held = self._held.get(native)
             if held is not None:
                 return held
             if not layout.is_id(native) or not self._journal.has(native):
                 raise SessionNotFound(
-                    f"no session {native[:64]!r} of our own", hint="give its full id"
+                    f"no recorded session {native[:64]!r}", hint="give the full id"
                 )
             return self._hold(self._journal.resume(native, mode="continue"))
 

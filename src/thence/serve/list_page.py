@@ -171,7 +171,7 @@ def page(desk: Desk, wanted: Wanted, clock: Clock, *, is_typing: bool = False) -
             begins = _with_cost(_parsed(desk, wanted.q, prefix_last=True), wanted)
             cards, lede = _searched(desk, _narrowed(begins, base), base, wanted, clock)
             if cards:
-                remarks.append("No whole word matches. These are words that begin like it.")
+                remarks.append("No exact match. These sessions have words that start with it.")
         took = round(1000 * (time.monotonic() - began))
         days = [Day("", "", "", cards)] if cards else []
         made = _page(desk, wanted, f"{lede}, {took} ms", days, looking=True)
@@ -504,7 +504,7 @@ def _searched(
                 address(uid, hit.shown_at, wanted.q),
                 marked(near(hit.snippet))
                 if hit.unread is None
-                else escape(f"cannot be read: {hit.unread}"),
+                else escape(f"unreadable: {hit.unread}"),
             )
             for hit in (next(left) for _ in some)
         ]

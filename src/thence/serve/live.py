@@ -156,7 +156,7 @@ class Hub:
         """Count a client."""
         with self._mutex:
             if len(self._clients) >= CLIENTS:
-                raise BudgetExceeded("too many streams are open", hint="close some pages")
+                raise BudgetExceeded("too many open streams", hint="close some pages")
             self._clients.add(client)
 
     def leave(self, client: Client, stream: Stream | None = None) -> None:
@@ -496,7 +496,7 @@ class Live:
                 await put(piece)
             await client.send(put)
             if client.lost:
-                await put(frame("lost", {"hint": "too slow; come back with Last-Event-ID"}))
+                await put(frame("lost", {"hint": "too slow; reconnect with Last-Event-ID"}))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             listening.cancel()
@@ -535,7 +535,7 @@ def _asked(scope: Scope) -> int | None:
     if not told:
         return None
     if not told.isdecimal() or len(told) > 9:
-        raise ThenceError(f"last={told[:20]}: not a number", hint="write last=200")
+        raise ThenceError(f"last={told[:20]}: not a number", hint="use last=200")
     return int(told)
 
 

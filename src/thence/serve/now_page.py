@@ -198,7 +198,7 @@ def _columns(days: Sequence[Total]) -> list[Column]:
         noon = datetime.fromisoformat(f"{day.key[0]}T12:00:00+00:00")
         live, dead = (day.ticks - day.dead) / top * 64, day.dead / top * 64
         said = f"{noon.day} {noon:%b}: {money(day.ticks, day.unpriced)}"
-        said += f", {money(day.dead)} of it discarded" if day.dead else ""
+        said += f", {money(day.dead)} discarded" if day.dead else ""
         label = f"{noon.day} {noon:%b}" if at in (0, DAYS // 2) else ""
         label = "today" if at == len(days) - 1 else label
         out.append(Column(4 + at * 21, round(live, 1), round(dead, 1), said, label))
@@ -218,7 +218,7 @@ def _hours(desk: Desk, clock: Clock) -> list[Column]:
     out = []
     for hour, (dead, total) in enumerate(spent if top else ()):
         said = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
-        said += f", {money(dead)} of it discarded" if dead else ""
+        said += f", {money(dead)} discarded" if dead else ""
         label = f"{hour:02}:00" if hour % 6 == 0 else ""
         live = round((total - dead) / top * 40, 1)
         out.append(Column(3 + hour * 12.4, live, round(dead / top * 40, 1), said, label))

@@ -252,7 +252,7 @@ def one_project(desk: AtDesk, path: Text = "") -> Response[str]:
     """Show one project: its sessions, what they cost, its files and to-dos."""
     made = projects.page(desk, path, Clock())
     if made is None:
-        raise NotFoundException("no session works in this folder")
+        raise NotFoundException("no sessions in this folder")
     return _shown(desk, "project.html", "projects", "", made=made)
 
 
@@ -512,7 +512,7 @@ def _digest(desk: Desk, uid: str) -> Digest:
     for told in desk.store.kept("digests", Filter(uids=(uid,))):
         with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(told, Digest)
-    return Digest(DIGEST, "", "unknown", 0.0, ("no digest of it can be read",))
+    return Digest(DIGEST, "", "unknown", 0.0, ("its digest is unavailable",))
 
 
 @get("/sessions/{uid:str}/rows", include_in_schema=False, sync_to_thread=True)
@@ -586,7 +586,7 @@ def spill(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[st
     one = _Session(desk, uid)
     found = spills.text(one.row, one.chart, event) if _EVENT.fullmatch(event) else None
     if found is None:
-        raise NotFoundException(f"no more of {event} is kept")
+        raise NotFoundException(f"no more of {event} is stored")
     headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
     return Response(desk.redacted(found), media_type="text/plain", headers=headers)
 

@@ -24,7 +24,7 @@ DAYS: Final = 90
 KINDS: Final = {
     "recurring_error": ("Repeated errors", "loop", "k-error", "times"),
     "costly_detour": ("Costly detours", "coin", "b-dead", "detour"),
-    "breaking_file": ("Breaking files", "file", "k-edit", "red runs"),
+    "breaking_file": ("Breaking files", "file", "k-edit", "failed runs"),
     "flaky_test": ("Flaky tests", "warn", "st-waiting", "flips"),
 }
 
@@ -102,7 +102,7 @@ def page(desk: Desk, kind: str, days: int) -> PatternPage:
     ]
     return PatternPage(
         heading,
-        f"last {days} days, {several(len(known), 'session')} looked at",
+        f"last {days} days, {several(len(known), 'session')} analysed",
         [(f"{n} days", href(days=n), n == days) for n in RANGES],
         chips,
         [_shown(desk, one, rows) for one in some],
@@ -118,7 +118,7 @@ def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
     title = {
         "recurring_error": one.name.partition(": ")[2] or one.name,
         "costly_detour": one.text[:1].upper() + one.text[1:],
-        "breaking_file": f"Tests go red after edits of {one.name.rpartition('/')[2]}",
+        "breaking_file": f"Tests fail after edits of {one.name.rpartition('/')[2]}",
         "flaky_test": f"Flaky: {one.name}",
     }[one.kind]
     return Shown(

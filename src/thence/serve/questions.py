@@ -80,7 +80,7 @@ class Outline(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Around(msgspec.Struct, forbid_unknown_fields=True):
-    """What was said and done around one event of a session."""
+    """Messages and actions around one event of a session."""
 
     session: Name
     event: Name
@@ -102,7 +102,7 @@ class Files(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Todos(msgspec.Struct, forbid_unknown_fields=True):
-    """What agents promised and left open."""
+    """Open to-dos of past sessions."""
 
     project: Name | None = None
     limit: Number = 15
@@ -117,14 +117,14 @@ class Costs(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Decide(msgspec.Struct, forbid_unknown_fields=True):
-    """Write down a decision, so that it is found again. The only tool that writes."""
+    """Record a decision for later sessions. The only tool that writes."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=4_000)]
     session: Name | None = None
 
 
 class ReadSpill(msgspec.Struct, forbid_unknown_fields=True):
-    """A result that was too large for its session: all of it, part by part, by its name."""
+    """A result too large for its session, in parts, by its name."""
 
     session: Name
     name: Name
@@ -183,7 +183,7 @@ class Questions:
     def answer(self, tool: str, given: JSON) -> str:
         """Answer one question; raises when it cannot be meant."""
         if tool not in TOOLS:
-            raise BadQuestion(f"no tool {flat(tool, 40)}", hint=f"one of {', '.join(TOOLS)}")
+            raise BadQuestion(f"unknown tool {flat(tool, 40)}", hint=f"one of {', '.join(TOOLS)}")
         try:
             asked = msgspec.convert(given, TOOLS[tool])
         except msgspec.ValidationError as error:
@@ -205,7 +205,7 @@ class Questions:
         hits = search.hits(search.Answer(events), query, self._store.blobs).hits
         lines += [_hit(hit) for hit in hits]
         cut = len(lines) < len(notes) + len(answer.found)
-        many = f"{len(lines)} hit{'' if len(lines) == 1 else 's'}"
+        many = f"{len(lines)} match{'' if len(lines) == 1 else 'es'}"
         origin = f"the first {many}, more match" if cut or answer.capped else many
         return "; ".join(filter(None, (origin, answer.explanation, *answer.hints))), lines
 
@@ -280,7 +280,7 @@ class Questions:
             wanted = next((uid for uid in older if self._store.held(uid) is not None), None)
         raise BadQuestion(
             f"no spill {flat(asked.name, 80)} in {flat(asked.session, 80)}",
-            hint="a placeholder in the session says the name; sweep first if it is new",
+            hint="the name is in a placeholder in the session; import first if it is new",
         )
 
     def _spilled(self, whole: Whole, name: str) -> str | None:
@@ -302,7 +302,7 @@ class Questions:
         held = self._store.held(uid)
         if held is None:
             raise BadQuestion(
-                f"{_name(uid)} was evicted: only its account is left", hint="outline gives that"
+                f"{_name(uid)} was removed: only its digest is left", hint="use outline"
             )
         return row, recall.light(self._store, held, None)
 
@@ -321,7 +321,7 @@ class Questions:
         uid = row.session.session_uid
         events = [row.event for row in self._store.events(uid)]
         if not events:
-            yield "transcript: evicted"
+            yield "transcript: removed"
             return
         if recall.origin_of(row) is not None:
             for part in self._whole(uid)[1].inherited(boundaries=False):
@@ -336,13 +336,13 @@ class Questions:
     def _seen_error(self, asked: SeenError) -> tuple[str, Iterable[str]]:
         shape = kinds.error_shape(asked.text)
         if shape is None:
-            return "no error is recognised in this text", []
+            return "no error recognised in this text", []
         known = patterns.memories(self._store.kept("digests"))
         pattern = patterns.seen_before(known, shape)
         if pattern is None:
             return "not seen before", [f"fingerprint: {flat(shape)}"]
         often = f"{pattern.count} times in {pattern.sessions} sessions"
-        return f"{often}, settled in {pattern.data['settled']}", _cured(pattern)
+        return f"{often}, fixed in {pattern.data['settled']}", _cured(pattern)
 
     def _files(self, asked: Files) -> tuple[str, Iterable[str]]:
         found = touched(self._store, Filter(), asked.path)
@@ -390,7 +390,7 @@ class Questions:
             uid = recall.session(self._store, asked.session).session.session_uid
         text = "\n".join(line.removeprefix("| ") for line in quoted(asked.text, 4_000))
         told = self._write(self._redact(text), uid)
-        return "written down", [f"decision {told['uuid']} at {told['ts']}"]
+        return "saved", [f"decision {told['uuid']} at {told['ts']}"]
 
 
 # -- lines ----------------------------------------------------------------------------------
@@ -428,7 +428,7 @@ def _part(row: SessionRow, text: str, offset: int) -> tuple[str, Iterable[str]]:
     while sum(len(line) + 1 for line in quoted(part, SPILL_PART)) > SPILL_PART:
         part = part[: len(part) * 7 // 8]  # quoting makes short lines longer
     end = offset + len(part)
-    more = f"go on with offset {end}" if end < len(text) else "the end"
+    more = f"continue with offset {end}" if end < len(text) else "the end"
     origin = f"{_name(row.session.session_uid)}, characters {offset} to {end} of {len(text)}"
     return f"{origin}; {more}", quoted(part, SPILL_PART)
 
@@ -438,7 +438,7 @@ def _hit(hit: search.Hit) -> str:
     gone = f" ({hit.state})" if hit.state not in (None, "live") else ""
     said = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
     if hit.unread is not None:
-        said = f"(not to be read: {hit.unread})"
+        said = f"(unreadable: {hit.unread})"
     return f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flat(said, 260)}"
 
 
@@ -505,14 +505,14 @@ def _about(row: SessionRow) -> Iterator[str]:
 
 def _account(digest: dict[str, JSON] | None) -> Iterator[str]:
     if digest is None:
-        yield "account: not written yet"
+        yield "digest: none yet"
         return
     yield f"outcome: {digest.get('outcome')} ({'; '.join(map(flat, digest.get('reasons') or ()))})"
     edited = [f for f in digest.get("files") or () if f.get("edits")]
     if edited:
         yield f"changed: {', '.join(flat(f['path'], 80) for f in edited[:10])}"
     for error in (digest.get("errors") or ())[:5]:
-        settled = ", settled" if error.get("settled_by") is not None else ""
+        settled = ", fixed" if error.get("settled_by") is not None else ""
         yield f"error {error['count']}x{settled}: {flat(error['fingerprint'], 140)}"
     for todo in (digest.get("todos") or ())[:5]:
         yield f"open: {flat(todo.get('text') or '', 140)}"
@@ -521,7 +521,7 @@ def _account(digest: dict[str, JSON] | None) -> Iterator[str]:
 def _cured(pattern: patterns.Pattern) -> Iterator[str]:
     yield f"fingerprint: {flat(pattern.name)}"
     for cure in pattern.cures:
-        yield f"went well after: {flat(cure.what, 160)} ({cure.sessions} sessions)"
+        yield f"worked after: {flat(cure.what, 160)} ({cure.sessions} sessions)"
         for proof in cure.evidence[-2:]:
             yield f"  {_where(proof)}: {flat(proof.quote, 160)}"
     for proof in pattern.evidence:

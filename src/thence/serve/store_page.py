@@ -21,9 +21,9 @@ from thence.serve.head import address, title_of
 
 SHOWN: Final = 40
 _ACTIONS: Final = {
-    "evict": "goes",
-    "drop_unanalysed": "is lost",
-    "analyse": "is analysed first",
+    "evict": "remove",
+    "drop_unanalysed": "lose",
+    "analyse": "analyse first",
     "alert": "alert",
 }
 
@@ -88,19 +88,19 @@ def page(desk: Desk) -> StorePage:
     redacted = _redacted(rows)
     here = sum(1 for one in known.sessions.values() if one.gone)
     figures = [
-        ("Sessions", f"{len(known.sessions):,}", f"{here:,} only here by now"),
+        ("Sessions", f"{len(known.sessions):,}", f"{here:,} whose original log is gone"),
         ("Transcripts", size(total.raw_bytes), "rows, index and packs"),
-        ("Kept for good", size(known.distilled_bytes), "digests, signals, costs"),
+        ("Never removed", size(known.distilled_bytes), "digests, signals, costs"),
         (
             "Skipped",
             several(sum(row.skipped for row in rows), "line"),
-            "nothing is passed over in silence",
+            "every skipped line is listed",
         ),
         ("Secrets redacted", f"{sum(n for _, n, _ in redacted):,}", "before anything was stored"),
     ]
     return StorePage(
-        "Healthy" if not wrong else f"{several(wrong, 'thing')} to look at",
-        f"{size(total.raw_bytes)} of transcripts, {size(known.distilled_bytes)} kept for good",
+        "Healthy" if not wrong else f"{several(wrong, 'warning')}",
+        f"{size(total.raw_bytes)} of transcripts, {size(known.distilled_bytes)} never removed",
         figures,
         _raw(desk),
         _distilled(desk, known.distilled_bytes),
@@ -148,8 +148,10 @@ def _planned(plan: retention.Plan, desk: Desk, now: datetime) -> str:
     if not plan.items:
         cap = size(desk.policy.raw_soft_cap_bytes)
         taken = size(plan.usage_before)
-        return f"Nothing will be removed: transcripts take {taken}, under the limit of {cap}."
-    return f"Afterwards transcripts take {size(plan.usage_after)} of {size(plan.usage_before)}."
+        return f"Nothing will be removed: transcripts use {taken}, below the limit of {cap}."
+    return (
+        f"Afterwards transcripts use {size(plan.usage_after)} instead of {size(plan.usage_before)}."
+    )
 
 
 def _going(desk: Desk, item: retention.Planned) -> Going:
@@ -197,7 +199,7 @@ def _checks(desk: Desk, known: Inventory, plan: retention.Plan) -> Iterator[Chec
     open_to = _open_to_others(desk)
     yield Check(
         ok=not open_to,
-        said="Only you can read the store" if not open_to else "Others can read the store",
+        said="Only you can read the store" if not open_to else "Other users can read the store",
         end=open_to,
     )
 

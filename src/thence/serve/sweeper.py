@@ -160,7 +160,7 @@ class Sweeper:
         if not isinstance(error, ThenceError):
             _log.error("live.failed", exc_info=error)
         elif error.message != self._reported:
-            _log.error("New sessions are not read: %s\nhint: %s", error.message, error.hint)
+            _log.error("New sessions are not imported: %s\nhint: %s", error.message, error.hint)
         self._reported = error.message if isinstance(error, ThenceError) else ""
 
     def _taken(self) -> tuple[set[Path], list[threading.Event]]:

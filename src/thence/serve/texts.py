@@ -61,7 +61,7 @@ def pretty(value: JSON) -> str:
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
-        return "[nested too deeply to be shown]"
+        return "[nested too deeply to show]"
 
 
 def compact(value: JSON) -> str:

@@ -159,7 +159,7 @@ class Drawing:
         kept = [row for row in live if row.kind != "branch"]
         branch = chart.branches[number].events
         left = self._side("Discarded", branch, chart.rows_of(branch, parted=False))
-        return left, self._side("What took its place", chart.line[start + 1 :], kept)
+        return left, self._side("Replacement", chart.line[start + 1 :], kept)
 
     def _side(self, name: str, places: Sequence[int], rows: Sequence[Row]) -> Side:
         """Draw one side of a comparison, with what it did and took."""
@@ -303,7 +303,7 @@ class Drawing:
             shown = f"{fields.get('say', '')}{fields.get('arg', '')}{fold.gist if fold else ''}"
             if not goal.terms or _has_term(_TAG.sub("", shown), goal.terms):
                 return opened
-            return opened | {"aside": "All of its text", "body": self._goal_body(name, goal)}
+            return opened | {"aside": "Full text", "body": self._goal_body(name, goal)}
         if row.kind == "thinking" and not fields.get("lazy"):
             return opened
         body = self._goal_body(name, goal)
@@ -420,7 +420,7 @@ class Drawing:
         return {
             "name": "Error",
             "icon": "warn",
-            "arg": said or "no more is known",
+            "arg": said or "nothing else is known",
             "bad": True,
             "lazy": True,
             "size": size(self.chart.size_of(block)),
@@ -705,7 +705,7 @@ class Drawing:
             told = call.told.output if call is not None and call.told is not None else None
             if told is None:
                 running = block.call in self.chart.open_calls
-                note = "still running" if running else "no result was written"
+                note = "still running" if running else "no result recorded"
                 return Body(asked, note=note)
             return Body(asked, clean_text(plain(told)))
         text = clean_text(output.plain(all_of(result)))

@@ -144,7 +144,7 @@ def searched(fields: Record, call: str | None) -> Record:
     return {
         "usage": Usage(web_searches=count(fields.get("searchCount"))),
         "usage_key": f"search:{call}",
-        "unbilled": "the request of a web search is in no log",
+        "unbilled": "the web search request is not in the log",
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
 
 EVENTS = (
     *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
@@ -38,7 +38,9 @@ PROFILE = Profile(
         "edit": ToolForm("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
         "search": ToolForm("Grep", {"pattern": "pattern"}),
     },
-    hooks=(HookFile("settings.json", EVENTS),),
+    hooks=(
+        HookFile("settings.json", EVENTS, brief=BriefHook(matcher="startup|resume|clear|compact")),
+    ),
     servers=ServerFile(".claude.json", is_beside=True),
     handoff="thence.agents.claude.handoff:WRITER",
     side_file="thence.agents.claude.spills:side_file",

@@ -458,7 +458,7 @@ class Log:
             cost,
             None,
             tier,
-            "an answer was cut off before its bill was told" if cut else None,
+            "a response was cut off before its usage was written" if cut else None,
             blocks.text_chars(given) if _is_small(usage) else 0,
         )
         return self._told(record, frame, fact)
@@ -510,7 +510,7 @@ class Log:
             span=_span(kept),
         )
         block = Block("lifecycle", "system", one_line(_compacted(about)), about)
-        unbilled = "the request that made the summary is in no log"
+        unbilled = "the compaction request is not in the log"
         fact = self._fact(found, frame, node, channel, (block,), kind, (), unbilled)
         return self._told(record, frame, fact)
 
@@ -677,7 +677,7 @@ class Log:
             return self._note(found, record, frame, kind)
         value = record.get(named[0])
         about = {named[1]: value} if isinstance(value, str) else None
-        unbilled = "the request that made the title is in no log" if kind == "ai-title" else None
+        unbilled = "the title request is not in the log" if kind == "ai-title" else None
         return self._note(found, record, frame, kind, None, about, unbilled)
 
 

@@ -41,7 +41,7 @@ from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, blocks, count, text_of, word
 
-NOT_BILLED = "the request that made the summary is in no file"
+NOT_BILLED = "the compaction request is not in the log"
 
 _INPUT = re.compile(r'<user_input(?: mode="(\w{1,20})")?>(.*)</user_input>\s*', re.DOTALL)
 _NOTICE = re.compile(r"<mode_notice>.*?</mode_notice>\s*", re.DOTALL)

@@ -14,4 +14,5 @@ PROFILE = Profile(
     home_variable="CLINE_DIR",
     more_variables=("CLINE_DATA_DIR", "CLINE_SESSION_DATA_DIR"),
     rewind_hint="in Cline: restore a checkpoint",
+    records=("user", "assistant", "session"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
 
 EVENTS = (
     *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
@@ -17,7 +17,7 @@ PROFILE = Profile(
     resume_option=("codex", "resume"),
     is_positional=True,
     home_variable="CODEX_HOME",
-    lost_on_resume="approvals granted for that session only; Codex asks again",
+    lost_on_resume="Approvals are not restored; Codex will ask.",
     rewind_hint="in Codex: press Esc twice",
     colours=("#3f6f8f", "#6fa3c6"),
     newest_version="0.166.0",
@@ -52,7 +52,10 @@ PROFILE = Profile(
         "shell": ToolForm("exec_command", {"command": "cmd"}),
         "todos": ToolForm("update_plan", {"items": "plan", "text": "step", "status": "status"}),
     },
-    hooks=(HookFile("config.toml", form="notify"), HookFile("hooks.json", EVENTS)),
+    hooks=(
+        HookFile("config.toml", form="notify"),
+        HookFile("hooks.json", EVENTS, brief=BriefHook()),
+    ),
     servers=ServerFile(
         "config.toml", form="toml", key="mcp_servers", more={"startup_timeout_sec": 60}
     ),

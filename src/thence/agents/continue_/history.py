@@ -43,7 +43,7 @@ from thence.format.facts import Block, Fact, Told, calls_of
 from thence.format.nodes import Is
 from thence.format.records import blocks, count, text_of, word
 
-NOT_BILLED = "the request that made the summary is in no file"
+NOT_BILLED = "the compaction request is not in the log"
 
 _ENDED = ("done", "errored", "canceled", "cancelled")
 _NO_TITLE = "Untitled Session"

@@ -14,5 +14,5 @@ PROFILE = Profile(
     resume_option=("cn", "--fork"),  # `--resume` takes no id: it is always the last session
     home_variable="CONTINUE_GLOBAL_DIR",
     rewind_hint="in Continue: start a new session",
-    lost_on_resume="the session itself: Continue goes on in a copy of it",
+    lost_on_resume="Continue resumes a copy of the session.",
 )

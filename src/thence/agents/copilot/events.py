@@ -37,7 +37,7 @@ from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
 
-COMPACTION = "the request that made the summary is not billed in the log"
+COMPACTION = "the compaction request is not in the log"
 
 _BULKY = frozenset({"system.message", "hook.start", "hook.end", "session.binary_asset"})
 _CALLS_KEPT = 16  # ids of the last requests, to know the one that made a summary

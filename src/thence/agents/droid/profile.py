@@ -15,4 +15,5 @@ PROFILE = Profile(
     home_variable="FACTORY_HOME_OVERRIDE",
     home_is_parent=True,
     rewind_hint="in Droid: /rewind-conversation",
+    records=("session_start", "message", "agent_turn_outcome", "compaction_state", "total"),
 )

@@ -44,12 +44,12 @@ from thence.agents.records import (
 from thence.format import kinds
 from thence.format.codec import Found
 from thence.format.codec import objects as objects_in
-from thence.format.facts import Block, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, Fact, Told, answers_of, calls_of, handed
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of, word
 
-COMPACTION = "the request that made the summary is in no log"
+COMPACTION = "the compaction request is not in the log"
 
 _CONTEXT, _SNAPSHOT = "<session_context>", "<state_snapshot>"
 _INJECTED = (_CONTEXT, _SNAPSHOT, "Please continue.", "<hook_context>")
@@ -105,13 +105,24 @@ class Messages(LineReader):
         if text(line.get("id")) and isinstance(line.get("type"), str):
             made = list(self._message(found, line))
             return made or [self._book(found, note("repeated message", None))]
-        return [self._book(found, note("session" if "projectHash" in line else "unknown", line))]
+        source = fields(line.get("thenceHandoff"))
+        cwd = text(source.get("cwd"))
+        return [
+            self._book(
+                found,
+                note("session" if "projectHash" in line else "unknown", line),
+                about={"cwd": cwd} if cwd else {},
+                edges=handed(source.get("from"), source.get("event")),
+            )
+        ]
 
     # -- frame --------------------------------------------------------------------------
 
     def _event(self, found: Found, line: Record, node: Node, *parts: Block, **more: Any) -> Fact:
         kind = word(line.get("type")) or "gemini"
         when = moment(line.get("timestamp"))
+        if tie := handed(line.get("handedFrom"), None):
+            more["origin"] = tie[0].session  # counted where it was said
         return self._fact(found, node, kind, ts=when, blocks=parts, **more)
 
     def _book(self, found: Found, block: Block, **more: Any) -> Fact:

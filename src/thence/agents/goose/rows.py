@@ -37,7 +37,7 @@ from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.records import JSON, Place, Usage, count, word
 
-TITLE: Final = "requests that made the title are in no log"
+TITLE: Final = "title requests are not in the log"
 KILLED: Final = "the client was ended before it wrote what the model answered"
 
 _DELEGATED: Final = "sub_agent"

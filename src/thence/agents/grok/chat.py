@@ -30,7 +30,7 @@ NOT_RUN = "Tool execution was cancelled by the user (tool "
 
 It says so of calls that did run as well, so that it is no result."""
 
-NO_BILLS = "the version of the client that wrote this told no usage"
+NO_BILLS = "this client version writes no usage"
 
 _OPEN, _CLOSE = "<user_query>", "</user_query>"
 _INJECTED = ("<user_info>", "<git_status>", "<system-reminder>", "<agent_skills>", "<mcp_servers>")

@@ -30,9 +30,9 @@ from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, time_text, word
 
-COMPACTION = "the requests of a compaction are on no bill of this client"
-KILLED = "the turn was cut off before its bill was written"
-INCOMPLETE = "the client itself calls this turn's bill incomplete"
+COMPACTION = "this client logs no usage of compactions"
+KILLED = "the turn was cut off before its usage was written"
+INCOMPLETE = "the client marks the usage of this turn as incomplete"
 
 _STOPS = {"cancelled": Is.INTERRUPTS | Is.BY_USER, "interrupted": Is.INTERRUPTS}
 _ENDED = ("completed", "failed")

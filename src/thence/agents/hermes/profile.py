@@ -14,4 +14,5 @@ PROFILE = Profile(
     resume_option=("hermes", "--resume"),
     home_variable="HERMES_HOME",
     rewind_hint="in Hermes: /undo",
+    records=("user", "assistant", "tool", "system", "session", "child", "rewind", "usage"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Kimi Code",
@@ -14,7 +14,15 @@ PROFILE = Profile(
     id_prefix="session_",
     rewind_hint="in Kimi Code: /undo",
     colours=("#7c6a12", "#cdb754"),
+    forms={
+        "shell": ToolForm("Bash", {"command": "command"}),
+        "read": ToolForm("Read", {"path": "path"}),
+        "write": ToolForm("Write", {"path": "path", "content": "content"}),
+        "edit": ToolForm("Edit", {"path": "path", "old": "old_string", "new": "new_string"}),
+        "search": ToolForm("Grep", {"pattern": "pattern"}),
+    },
     servers=ServerFile("mcp.json"),
+    handoff="thence.agents.kimi.handoff:WRITER",
     newest_version="2.1.0",
     records=(
         *("metadata", "agent.*", "context.*", "file_history.*", "forked", "full_compaction.*"),

@@ -34,7 +34,7 @@ from thence.agents.records import (
     unindexed,
 )
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -111,6 +111,7 @@ class Wire(LineReader):
             "turn.ended": self._ended,
             "subagent.spawned": self._subagent,
             "forked": self._forked,
+            "metadata": self._header,
         }
 
     def carry(self) -> JSON:
@@ -141,10 +142,16 @@ class Wire(LineReader):
             more.pop("kind", None) or word(event.get("type")),
             ts=moment(event.get("time")),
             blocks=parts,
-            origin=self._origin if self._copies else None,
+            origin=self._origin_of(event),
             copy_key=_digest(found) if "time" in event else None,
             **more,
         )
+
+    def _origin_of(self, event: Record) -> str | None:
+        """Return the session in which an event was said first, and counts."""
+        if tie := handed(event.get("handedFrom"), None):
+            return tie[0].session
+        return self._origin if self._copies else None
 
     def _noted(
         self, found: Found, event: Record, line: str, flags: int = Is.INTERNAL, **more: Any
@@ -333,6 +340,11 @@ class Wire(LineReader):
         """Return the end of what was copied from another session."""
         self._copies = max(self._copies - 1, 0)
         return self._noted(found, event, "forked")
+
+    def _header(self, found: Found, event: Record) -> list[Fact]:
+        source = fields(event.get("thenceHandoff"))
+        edges = handed(source.get("from"), source.get("event"))
+        return self._noted(found, event, "metadata", edges=edges)
 
     def _other(self, found: Found, event: Record) -> list[Fact]:
         return self._noted(found, event, word(event.get("type")) or "unknown")

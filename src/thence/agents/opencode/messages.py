@@ -42,7 +42,7 @@ from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
 
 KILLED: Final = "the request ended before its tokens were written"
-TITLE: Final = "the request that made the title is in no log"
+TITLE: Final = "the title request is not in the log"
 
 _UNNAMED: Final = ("New session - ", "Child session - ")
 _KNOWN: Final = 256  # messages that later records may name; older ones are forgotten

@@ -37,8 +37,8 @@ from thence.format.nodes import PREVIOUS, Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
 
-COMPACTION = "the request that made the summary is in no log"
-CUT_OFF = "an answer was cut off before its usage was written"
+COMPACTION = "the compaction request is not in the log"
+CUT_OFF = "a response was cut off before its usage was written"
 
 _EXIT = re.compile(r"Command exited with code (-?\d{1,9})\s*\Z")
 

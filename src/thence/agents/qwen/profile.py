@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact", "Stop", "SessionEnd")
 
@@ -23,7 +23,7 @@ PROFILE = Profile(
         "edit": ToolForm("edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
         "search": ToolForm("grep_search", {"pattern": "pattern"}),
     },
-    hooks=(HookFile("settings.json", EVENTS),),
+    hooks=(HookFile("settings.json", EVENTS, brief=BriefHook()),),
     servers=ServerFile("settings.json"),
     handoff="thence.agents.qwen.handoff:WRITER",
     newest_version="0.24.4",

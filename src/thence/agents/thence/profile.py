@@ -8,5 +8,5 @@ PROFILE = Profile(
     label="journal",
     reader="thence.agents.thence.reader:Native",
     has_status=False,
-    lost_on_resume="permissions: the ledger of a resumed session is empty",
+    lost_on_resume="Permissions are not restored; thence will ask.",
 )

@@ -14,4 +14,5 @@ PROFILE = Profile(
     resume_option=("vibe", "--resume"),
     home_variable="VIBE_HOME",
     rewind_hint="in Mistral Vibe: start a new session",
+    records=("message", "reasoning", "effect", "total"),
 )

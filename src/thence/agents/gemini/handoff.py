@@ -1,0 +1,113 @@
+"""A session of another agent as Gemini CLI writes its own: one log, in the folder of its project.
+
+A header and messages; results stand with their calls, as the client reads them from there. No
+tokens: nothing was paid here. Each message says whose it is; the client passes over what it does
+not know. Tried with version 0.61.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from thence.agents.handoffs import Bound, Settings, Writer
+from thence.format.records import JSON, blocks, text_of, word
+
+MODEL: Final = "handed-over"
+"""What stands for a model that nobody named; the client takes its usual one."""
+
+
+def files(bound: Bound) -> dict[str, list[JSON]]:
+    """Return the file of a session, by its place below the client's folder.
+
+    A project that the client has no name for lies under the hash of its folder, as older versions
+    had it; the client finds it there.
+    """
+    project = bound.project or _hash(bound.cwd)
+    stamp = bound.time(0)[:16].replace(":", "-")
+    name = f"session-{stamp}-{bound.session[:8]}.jsonl"
+    return {f"tmp/{project}/chats/{name}": list(_lines(bound))}
+
+
+def settings(root: Path) -> Settings:
+    """Return the names that the client has given to the folders of projects."""
+    try:
+        named: JSON = json.loads((root / "projects.json").read_text("utf-8-sig"))
+        projects = dict(named["projects"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return Settings()
+    return Settings(
+        projects={
+            folder: name
+            for folder, name in projects.items()
+            if isinstance(name, str) and name not in ("", ".", "..") and name.isprintable()
+            if "/" not in name and "\\" not in name
+        }
+    )
+
+
+def _hash(cwd: str) -> str:
+    return sha256(cwd.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _lines(bound: Bound) -> Iterator[JSON]:
+    start = bound.time(0)
+    yield {
+        "sessionId": bound.session,
+        "projectHash": _hash(bound.cwd),
+        "startTime": start,
+        "lastUpdated": start,
+        "kind": "main",
+        "thenceHandoff": {**bound.provenance, "cwd": bound.cwd},
+    }
+    results = {
+        block["tool_use_id"]: block
+        for message in bound.messages
+        for block in blocks(message["content"])
+        if block.get("type") == "tool_result"
+    }
+    for number, message in enumerate(bound.messages):
+        name = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{number}"))
+        place = {"id": name, "timestamp": bound.time(number)}
+        said = _said(bound, message, results, place["timestamp"])
+        if said:
+            yield {**place, **said, "handedFrom": bound.provenance["from"]}
+    if bound.title:
+        yield {"$set": {"summary": bound.title}}
+
+
+def _said(bound: Bound, message: JSON, results: dict[str, JSON], at: str) -> JSON:
+    """Return a message without its frame; nothing for one that only has results."""
+    given = blocks(message["content"])
+    texts = [word(block.get("text")) for block in given if block.get("type") == "text"]
+    if message["role"] != "assistant":
+        return {"type": "user", "content": [{"text": text} for text in texts]} if texts else {}
+    calls = [
+        _call(block, results.get(block["id"], {}), at)
+        for block in given
+        if block.get("type") == "tool_use"
+    ]
+    said = {"type": "gemini", "content": "\n\n".join(texts), "thoughts": []}
+    return {**said, "model": bound.model or MODEL, **({"toolCalls": calls} if calls else {})}
+
+
+def _call(block: JSON, result: JSON, at: str) -> JSON:
+    name, tool, text = block["id"], block["name"], text_of(result.get("content"))
+    is_error = result.get("is_error") is True
+    response = {"id": name, "name": tool, "response": {"error" if is_error else "output": text}}
+    return {
+        "id": name,
+        "name": tool,
+        "args": block["input"],
+        "result": [{"functionResponse": response}],
+        "status": "error" if is_error else "success",
+        "timestamp": at,
+        "resultDisplay": text,
+    }
+
+
+WRITER: Final = Writer(files, settings=settings, needs_uuid4=True, takes=(), takes_failures=True)

@@ -1,0 +1,258 @@
+"""Our hooks in the agents of this machine: where they go, how they stand, how they come and go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from thence import config
+from thence.cli import config as own_settings
+from thence.cli import hooking, launcher, options, wiring
+from thence.cli.columns import ago, tilde
+from thence.errors import ThenceError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from thence.format.records import JSON
+
+OWN = "thence"
+"""Whose file of settings our own is, where agents are named."""
+LATE_S = 120.0
+"""Seconds after which a nudge that no sweep has taken shows that none was started."""
+NAMES = options.AgentName("hooks")
+
+
+def names() -> list[str]:
+    """Return the agents that can be told to call us."""
+    return NAMES.names()
+
+
+def places_of(name: str) -> list[hooking.Place]:
+    """Return where an agent of this machine is told whom to call, the usual place first."""
+    agent = wiring.agents()[name]
+    root = wiring.root_of(agent)
+    return [hooking.place_in(root, name, file) for file in agent.profile.hooks]
+
+
+def brief_place(name: str) -> hooking.Place | None:
+    """Return where an agent is told to ask for the brief; None for one that cannot be."""
+    places = [place for place in places_of(name) if place.file.brief is not None]
+    return places[0]._replace(roles=hooking.BRIEF) if places else None
+
+
+def without_brief(names: Sequence[str]) -> list[str]:
+    """Say in words which agents get no brief, and which get none after a compaction."""
+    lines = []
+    for name in names:
+        place = brief_place(name)
+        label = wiring.agents()[name].label
+        if place is None or place.file.brief is None:
+            lines.append(f"{label} passes nothing that a hook prints to the model: no brief there")
+        elif not place.file.brief.after_compaction:
+            lines.append(f"{label} gets the brief at the start, but not after a compaction")
+        elif place.file.form == "hooks" and len(places_of(name)) > 1:
+            lines.append(f"{label} asks you to trust the hook before it runs")
+    return lines
+
+
+# -- changing -------------------------------------------------------------------------------
+
+
+def installs(
+    agents: Sequence[str], via: str | None = None, *, capture: bool = True, brief: bool = False
+) -> list[tuple[str, hooking.Edit]]:
+    """Plan how our lines come into the settings of agents; one change per file."""
+    home = wiring.home()
+    out: list[tuple[str, hooking.Edit]] = []
+    for agent in agents:
+        wanted = [_chosen(agent, via)] if capture else []
+        asks = brief_place(agent) if brief else None
+        if asks is not None:
+            if wanted and wanted[0].path == asks.path:
+                wanted = [asks._replace(roles=hooking.CAPTURE | hooking.BRIEF)]
+            else:
+                wanted.append(asks)
+        out += [(agent, hooking.install(place, home)) for place in wanted]
+    return out
+
+
+def _chosen(name: str, via: str | None) -> hooking.Place:
+    """Return the place for a form, else the usual one."""
+    places = places_of(name)
+    return next((place for place in places if place.file.form == via), places[0])
+
+
+def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
+    """Plan that hooks start sweeps; where the user's settings say otherwise, what is missing."""
+    path = home / config.FILE
+    cadence, origin = wiring.settings().values[own_settings.CADENCE]
+    if cadence == "on-hook":
+        return None, None
+    line = f'cadence = "on-hook" in [session_memory.retention] of {tilde(str(path))}'
+    if origin != "default":
+        return None, (
+            f'your settings say cadence = "{cadence}": hooks do not start an import.'
+            f" To change that, write {line}"
+        )
+    try:
+        return own_settings.with_sweeps_on_hook(path, hooking.body_of(path)), None
+    except hooking.Refused:
+        return None, f"hooks do not start an import. To change that: {line}"
+
+
+def removals(
+    agents: Sequence[str], roles: Collection[hooking.Role] = hooking.ROLES
+) -> list[tuple[str, hooking.Edit]]:
+    """Plan to take our lines out, wherever they are."""
+    home = wiring.home()
+    out = []
+    for agent in agents:
+        places = [place._replace(roles=frozenset(roles)) for place in places_of(agent)]
+        usable = [place for place in places if not place.is_notify or "capture" in roles]
+        edits = [hooking.uninstall(place, home) for place in usable]
+        out += [(agent, edit) for edit in edits if edit.changes] or [(agent, edits[0])]
+    is_last = not any(_calls_us(agent) for agent in names() if agent not in agents)
+    if "capture" in roles and is_last:
+        path = home / config.FILE
+        own = own_settings.without_sweeps_on_hook(path, hooking.body_of(path))
+        out += [(OWN, own)] if own.changes else []
+    return out
+
+
+def _calls_us(agent: str) -> bool:
+    """Whether an agent has our hook, or settings of which nobody can say."""
+    try:
+        return status_of(agent)["installed"] is True
+    except hooking.Refused:
+        return True
+
+
+def apply(edits: Sequence[tuple[str, hooking.Edit]], *, keep: bool) -> None:
+    """Write changes of settings, and the launcher that they name."""
+    if keep:
+        config.make_private(wiring.home() / "queue")
+        launcher.write(wiring.home())
+    for agent, edit in edits:
+        hooking.carry_out(edit, keep=agent != OWN and (keep or hooking.has_ours(edit.after)))
+        if edit.after is None and _is_own_file(agent, edit.path):
+            with contextlib.suppress(OSError):
+                edit.path.parent.rmdir()  # a folder that held our file only
+
+
+def _is_own_file(agent: str, path: Path) -> bool:
+    """Return whether a file, and perhaps its folder, is there for our lines only."""
+    places = places_of(agent) if agent != OWN else []
+    return any(place.path == path and place.file.is_own_file for place in places)
+
+
+# -- looking --------------------------------------------------------------------------------
+
+
+def status_of(agent: str) -> dict[str, JSON]:
+    """Give how an agent's hook stands, and when it was last heard."""
+    home = wiring.home()
+    states = [(place, hooking.state(place, home)) for place in places_of(agent)]
+    place, state = next((one for one in states if one[1].installed), states[0])
+    asks = brief_place(agent)
+    brief = hooking.state(asks, home) if asks is not None else None
+    seen = last_nudge(home, agent)
+    waiting = _waiting(home, agent)
+    return {
+        "agent": agent,
+        "path": str(place.path),
+        "installed": state.installed,
+        "missing": list(state.missing),
+        "elsewhere": state.elsewhere,
+        "off": state.off,
+        "gone": state.gone or (brief.gone if brief is not None else "") or None,
+        "brief": None if brief is None else brief.installed,
+        "last_nudge": seen.isoformat() if seen is not None else None,
+        "heard": len(waiting),
+        "stored": _stored(agent, waiting),
+        "late": any(time.time() - at > LATE_S for at in waiting.values()),
+        "cadence": wiring.settings()[own_settings.CADENCE],
+        "cadence_origin": wiring.settings().values[own_settings.CADENCE].origin,
+    }
+
+
+def _waiting(home: Path, agent: str) -> dict[str, float]:
+    """Return the sessions that no sweep has read since they were nudged about, with the times."""
+    from thence.memory import nudges
+
+    return {nudge.session: at for nudge, at in nudges.waiting(home) if nudge.agent == agent}
+
+
+def _stored(agent: str, sessions: Collection[str]) -> int | None:
+    """Count which of these sessions are stored; None where the store cannot be read."""
+    if not sessions or not wiring.has_store():
+        return 0
+    from thence.memory.store import Filter
+
+    uids = tuple(f"{agent}:{session}" for session in sessions)
+    try:
+        with wiring.store() as store:
+            return sum(1 for _ in store.sessions(Filter(uids=uids)))
+    except (ThenceError, OSError):
+        return None
+
+
+def told_of(one: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
+    """Say in words how a hook stands: mark, words, colour."""
+    from thence.cli.columns import when
+
+    seen = when(one["last_nudge"])
+    alive = f", last report {_since(seen, now)}" if seen is not None else ", no report yet"
+    if one["gone"]:
+        return "▲", f"the hook starts a program that is gone: {tilde(one['gone'])}", "red"
+    if not one["installed"]:
+        words = "installed for the brief only" if one["brief"] else "not installed"
+        return "○", words, None
+    for name, words in (
+        ("off", "installed, but hooks are disabled in the agent"),
+        ("elsewhere", "installed for another thence: install it again"),
+        ("missing", "partly installed: install it again"),
+    ):
+        if one[name]:
+            return "▲", words, "red"
+    if not one["heard"]:
+        return "✓", f"installed{', brief too' if one['brief'] else ''}{alive}", "green"
+    stored = "unknown" if one["stored"] is None else one["stored"]
+    words = f"installed; reported {one['heard']}, imported {stored}"
+    if one["cadence"] != "on-hook":
+        chosen = one["cadence_origin"] != "default"
+        words += ": hooks do not start an import"
+        return ("✓", words, "green") if chosen else ("▲", words, "red")
+    return ("▲", f"{words}: the import is late", "red") if one["late"] else ("✓", words, "green")
+
+
+def fix_of(one: dict[str, JSON]) -> str:
+    """Return the command that mends what `told_of` says."""
+    is_late = one["installed"] and one["late"] and one["cadence"] == "on-hook"
+    wrong = any(one[name] for name in ("gone", "off", "elsewhere", "missing"))
+    brief = " --brief" if one["brief"] else ""
+    return "thence sweep" if is_late and not wrong else f"thence hook install {one['agent']}{brief}"
+
+
+def _since(seen: datetime, now: datetime) -> str:
+    told = ago(seen, now)
+    return "just now" if told == "now" else f"{told} ago" if told[0].isdigit() else told
+
+
+def last_nudge(home: Path, agent: str) -> datetime | None:
+    """Give when an agent's hook last left a nudge, taken or not."""
+    from datetime import UTC, datetime
+
+    from thence.memory import nudges
+
+    times: list[float] = []
+    names = (f"{agent}-", f"{nudges.TAKEN}{agent}-")
+    folders = ((home / nudges.FOLDER, name) for name in names)
+    for folder, start in (*folders, (home / nudges.HEARD, agent)):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            times += [one.stat().st_mtime for one in entries if one.name.startswith(start)]
+    return datetime.fromtimestamp(max(times), UTC) if times else None

@@ -1,0 +1,172 @@
+"""The launcher: a small script in the home that starts the thence that is installed now.
+
+Hooks, timers, services and MCP entries name this script, never a Python: an upgrade or a moved
+environment changes the script and no settings of anybody. A later thence that finds it stale writes
+it anew. When the program it starts is gone, it does nothing for a hook and ends with 0, leaves
+a mark, and `thence` and `thence doctor` tell of it.
+
+Invariants: the script uses nothing but the shell's own words, so that no PATH and no current
+folder decides what runs; Python starts isolated (`thence.cli.processes`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from thence import __version__, config
+from thence.cli import processes
+
+FOLDER: Final = "bin"
+NAME: Final = "thence"
+MISSED: Final = "launcher.missed"
+"""The mark that a hook could not run; it says which program was gone."""
+NUDGE: Final = "nudge"
+"""The first word of the command that leaves a nudge; it is no command of `thence`."""
+
+_SCRIPT: Final = """#!/bin/sh
+# Starts thence {version} with the home {home}. Written by thence; rewritten after an upgrade.
+python={python}
+nudge={nudge}
+THENCE_HOME={home}
+export THENCE_HOME
+if [ ! -x "$python" ] || [ ! -f "$nudge" ]; then
+  [ -e "$THENCE_HOME/{missed}" ] || printf '%s\\n' "$python" >"$THENCE_HOME/{missed}"
+  case "$1 $2" in "{word} "* | "brief --hook") exit 0 ;; esac
+  echo "thence: $python is gone: install thence again, then run thence setup" >&2
+  exit 127
+fi
+if [ "$1" = {word} ]; then
+  shift
+  exec "$python" -I -S "$nudge" "$@"
+fi
+exec {python_command} -m thence "$@"
+"""
+_PYTHON: Final = re.compile(r"^python=(.*)$", re.MULTILINE)
+_NUDGE: Final = re.compile(r"^nudge=(.*)$", re.MULTILINE)
+_VERSION: Final = re.compile(r"^# Starts thence (\d+)\.(\d+)", re.MULTILINE)
+
+State = Literal["none", "current", "other", "old", "dead"]
+
+
+class Launcher(NamedTuple):
+    """How the launcher of a home stands."""
+
+    path: Path
+    state: State
+    """`other`: it starts another thence that is there and no older than this one. `old`: it was
+    written by an older one. `dead`: the program that it starts is gone."""
+    python: str = ""
+    """The Python that it starts."""
+
+
+def path_in(home: Path) -> Path:
+    """Return where the launcher of a home is."""
+    return home / FOLDER / NAME
+
+
+def command(home: Path, *arguments: str) -> list[str]:
+    """Return the command line that starts a thence command by the launcher."""
+    return [str(path_in(home)), *arguments]
+
+
+def script(home: Path) -> str:
+    """Return the text of the launcher that starts this thence."""
+    nudge = Path(__file__).with_name("nudge.py")
+    return _SCRIPT.format(
+        version=__version__,
+        home=shlex.quote(str(home)),
+        python=shlex.quote(processes.python()[0]),
+        nudge=shlex.quote(str(nudge)),
+        missed=MISSED,
+        word=NUDGE,
+        python_command=" ".join(['"$python"', *processes.ISOLATED]),
+    )
+
+
+def look(home: Path) -> Launcher:
+    """Return how the launcher of a home stands."""
+    path = path_in(home)
+    try:
+        text = path.read_text("utf-8", "replace")
+        is_runnable = os.access(path, os.X_OK)
+    except OSError:
+        return Launcher(path, "none")
+    python, nudge = (_value(pattern, text) for pattern in (_PYTHON, _NUDGE))
+    if not is_runnable or not os.access(python, os.X_OK) or not Path(nudge).is_file():
+        return Launcher(path, "dead", python)
+    if text == script(home):
+        return Launcher(path, "current", python)
+    version = _VERSION.search(text)
+    written = tuple(map(int, version.groups())) if version else (0, 0)
+    is_same_python = python == sys.executable
+    is_old = is_same_python or written < _numbers(__version__)
+    return Launcher(path, "old" if is_old else "other", python)
+
+
+def write(home: Path) -> None:
+    """Write the launcher that starts this thence, whole or not at all."""
+    path = path_in(home)
+    config.make_private(path.parent)
+    passing = path.with_name(f"{NAME}.{os.getpid()}.tmp")
+    try:
+        passing.write_text(script(home), "utf-8")
+        passing.chmod(0o700)
+        passing.replace(path)
+    finally:
+        passing.unlink(missing_ok=True)
+
+
+def ensure(home: Path) -> None:
+    """Write the launcher unless one is there that starts a thence no older than this one."""
+    if look(home).state in ("none", "old", "dead"):
+        write(home)
+
+
+def remove(home: Path) -> None:
+    """Remove the launcher, and what it left."""
+    path_in(home).unlink(missing_ok=True)
+    (home / MISSED).unlink(missing_ok=True)
+    if path_in(home).parent.is_dir() and not any(path_in(home).parent.iterdir()):
+        path_in(home).parent.rmdir()
+
+
+def refresh(home: Path, *, tells: bool = True) -> str | None:
+    """Write a stale launcher anew; return what a person is told of it, once.
+
+    Who does not tell it leaves the mark to the next one.
+    """
+    missed = home / MISSED
+    try:
+        there = look(home)
+        if there.state == "dead" and not missed.exists():
+            missed.write_text(f"{there.python}\n", "utf-8")
+            missed.chmod(0o600)
+        if there.state in ("old", "dead"):
+            write(home)
+        if not tells or not missed.exists():
+            return None
+        gone = missed.read_text("utf-8", "replace").strip()
+        missed.unlink(missing_ok=True)
+    except OSError:  # a home that is read-only: doctor tells of it
+        return None
+    return f"hooks could not run: {gone} is gone; they use this thence from now on"
+
+
+def _value(pattern: re.Pattern[str], text: str) -> str:
+    """Return the word that a line of the script assigns."""
+    found = pattern.search(text)
+    try:
+        words = shlex.split(found[1]) if found else []
+    except ValueError:
+        words = []
+    return words[0] if words else ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return tuple(map(int, found.groups())) if found else (0, 0)

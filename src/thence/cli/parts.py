@@ -1,0 +1,313 @@
+"""The parts that `thence setup` installs, each with how it comes, goes and stands.
+
+What setup itself has installed is remembered in a file of the home, so that removing it undoes
+exactly that: a hook that the user installed before stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from thence import config
+from thence.cli import hooking, hooks, launcher, registering, scheduling, services, shells, wiring
+from thence.errors import ThenceError
+
+FILE: Final = "setup.json"
+Name = Literal["hooks", "brief", "mcp", "sweep", "service", "completion"]
+NAMES: Final[tuple[Name, ...]] = get_args(Name)
+
+Change = hooking.Edit | registering.Change
+Way = scheduling.Means | services.Service
+
+
+class Planned(NamedTuple):
+    """Changes of files, by whose they are, and how they are made."""
+
+    changes: list[tuple[str, Change]]
+    carry_out: Callable[[], None]
+
+    @property
+    def due(self) -> list[tuple[str, Change]]:
+        """Those that change anything."""
+        return [(whose, change) for whose, change in self.changes if change.changes]
+
+
+class Part(NamedTuple):
+    """One part of a setup. `whose` names agents, a way to run something, or a shell."""
+
+    name: Name
+    question: str
+    whose: Callable[[], list[str]]
+    install: Callable[[Sequence[str]], Planned]
+    remove: Callable[[Sequence[str]], Planned]
+    problem: Callable[[str], str]
+    """Says what is wrong with an installed part; empty if nothing is."""
+
+
+# -- hooks and brief ------------------------------------------------------------------------
+
+
+def _hooks(agents: Sequence[str]) -> Planned:
+    edits = hooks.installs(agents)
+    own, _ = hooks.sweeps_on_hook(wiring.home())
+    if own is not None:
+        edits.append((hooks.OWN, own))
+    return _planned(edits, lambda due: hooks.apply(due, keep=True))
+
+
+def _brief(agents: Sequence[str]) -> Planned:
+    edits = hooks.installs(agents, capture=False, brief=True)
+    return _planned(edits, lambda due: hooks.apply(due, keep=True))
+
+
+def _without(role: hooking.Role) -> Callable[[Sequence[str]], Planned]:
+    def remove(agents: Sequence[str]) -> Planned:
+        known = [name for name in agents if name in hooks.names()]
+        edits = hooks.removals(known, {role}) if known else []
+        return _planned(edits, lambda due: hooks.apply(due, keep=False))
+
+    return remove
+
+
+def _planned(
+    edits: Sequence[tuple[str, hooking.Edit]],
+    write: Callable[[Sequence[tuple[str, hooking.Edit]]], None],
+) -> Planned:
+    due = [(whose, edit) for whose, edit in edits if edit.changes]
+    return Planned([*edits], lambda: write(due))
+
+
+def _hook_problem(role: hooking.Role) -> Callable[[str], str]:
+    def problem(agent: str) -> str:
+        if agent not in hooks.names():
+            return "is of an agent that is not known"
+        usable = [p for p in hooks.places_of(agent) if not p.is_notify or role == "capture"]
+        places = [place._replace(roles=frozenset({role})) for place in usable]
+        states = [hooking.state(place, wiring.home()) for place in places]
+        state = next((state for state in states if state.installed), hooking.State(installed=False))
+        if state.gone:
+            return f"starts a program that is gone: {state.gone}"
+        return "" if state.installed and not state.elsewhere else "is not there any more"
+
+    return problem
+
+
+# -- the server, for agents that ask --------------------------------------------------------
+
+
+def _servers(agents: Sequence[str]) -> Planned:
+    entry = registering.own_entry()
+    return _registered([(name, registering.install(_server(name), entry)) for name in agents])
+
+
+def _without_servers(agents: Sequence[str]) -> Planned:
+    return _registered(registering.removals([n for n in agents if n in registering.names()]))
+
+
+def _server(agent: str) -> registering.Place:
+    return registering.place_of(agent)
+
+
+def _registered(changes: Sequence[tuple[str, registering.Change]]) -> Planned:
+    def carry_out() -> None:
+        for _, change in changes:
+            registering.carry_out(change)
+
+    return Planned([*changes], carry_out)
+
+
+def _server_problem(agent: str) -> str:
+    if agent not in registering.names():
+        return "is of an agent that is not known"
+    state = registering.state(_server(agent), registering.own_entry())
+    return {"none": "is not there any more", "elsewhere": "starts another program"}.get(state, "")
+
+
+# -- what runs by itself --------------------------------------------------------------------
+
+
+def _sweeps(_: Sequence[str]) -> Planned:
+    way = scheduling.means()
+    plan = way.install("daily")
+    return _timed(way, plan)
+
+
+def _timed(way: Way, plan: scheduling.Plan) -> Planned:
+    return Planned([(way.name, edit) for edit in plan.edits], lambda: way.carry_out(plan))
+
+
+def _service(_: Sequence[str]) -> Planned:
+    way = services.service()
+    return _timed(way, way.start())
+
+
+def _timers() -> Sequence[scheduling.Means]:
+    return scheduling.installed()
+
+
+def _viewers() -> Sequence[services.Service]:
+    return services.installed()
+
+
+def _without_ways(
+    installed: Callable[[], Sequence[Way]],
+) -> Callable[[Sequence[str]], Planned]:
+    def remove(names: Sequence[str]) -> Planned:
+        ways = [_timed(way, way.uninstall()) for way in installed() if way.name in names]
+
+        def carry_out() -> None:
+            for way in ways:
+                way.carry_out()
+
+        return Planned([change for way in ways for change in way.changes], carry_out)
+
+    return remove
+
+
+def _way_problem(
+    installed: Callable[[], Sequence[Way]],
+) -> Callable[[str], str]:
+    def problem(name: str) -> str:
+        is_there = any(way.name == name for way in installed())
+        return "" if is_there else "is not there any more"
+
+    return problem
+
+
+def _ways(name: Callable[[], str]) -> Callable[[], list[str]]:
+    def whose() -> list[str]:
+        try:
+            return [name()]
+        except hooking.Refused:
+            return []
+
+    return whose
+
+
+# -- completion -----------------------------------------------------------------------------
+
+
+def _completion(names: Sequence[str]) -> Planned:
+    edits = [(name, edit) for name in names for edit in shells.install(name, wiring.home())]
+    return _planned(edits, lambda due: _written(due, keep=True))
+
+
+def without_completion(names: Sequence[str]) -> Planned:
+    """Plan how completion goes from shells."""
+    known = [name for name in names if name in shells.SHELLS]
+    edits = [(name, edit) for name in known for edit in shells.uninstall(name, wiring.home())]
+    return _planned(edits, lambda due: _written(due, keep=False))
+
+
+def _written(edits: Iterable[tuple[str, hooking.Edit]], *, keep: bool) -> None:
+    for _, edit in edits:
+        hooking.carry_out(edit, keep=keep)
+
+
+def _completion_problem(shell: str) -> str:
+    is_there = shell in shells.SHELLS and shells.uninstall(shell, wiring.home())
+    return "" if is_there else "is not there any more"
+
+
+PARTS: Final[tuple[Part, ...]] = (
+    Part(
+        "hooks",
+        "Install hooks, so that sessions are stored as they go on",
+        lambda: wiring.agents_here("hooks"),
+        _hooks,
+        _without("capture"),
+        _hook_problem("capture"),
+    ),
+    Part(
+        "brief",
+        "Tell each new session what the last one in its repository left (thence brief)",
+        lambda: [name for name in wiring.agents_here("hooks") if hooks.brief_place(name)],
+        _brief,
+        _without("brief"),
+        _hook_problem("brief"),
+    ),
+    Part(
+        "mcp",
+        "Let agents search past sessions (MCP)",
+        registering.present,
+        _servers,
+        _without_servers,
+        _server_problem,
+    ),
+    Part(
+        "sweep",
+        "Import once a day, whatever hooks miss",
+        _ways(lambda: scheduling.means().name),
+        _sweeps,
+        _without_ways(_timers),
+        _way_problem(_timers),
+    ),
+    Part(
+        "service",
+        "Run the viewer from login on",
+        _ways(lambda: services.service().name),
+        _service,
+        _without_ways(_viewers),
+        _way_problem(_viewers),
+    ),
+    Part(
+        "completion",
+        "Complete commands and ids in your shell",
+        lambda: [shell] if (shell := shells.own_shell()) else [],
+        _completion,
+        without_completion,
+        _completion_problem,
+    ),
+)
+
+
+# -- what was installed ---------------------------------------------------------------------
+
+
+def recorded(home: Path) -> dict[Name, list[str]]:
+    """Return what setup has installed: whose, by part. A file that is not ours says nothing."""
+    try:
+        told = json.loads(hooking.body_of(home / FILE) or b"{}")
+    except (ValueError, RecursionError, ThenceError):
+        return {}
+    installed: Any = told.get("installed") if isinstance(told, dict) else None
+    if not isinstance(installed, dict):
+        return {}
+    out: dict[Name, list[str]] = {}
+    for name in NAMES:
+        whose = installed.get(name)
+        if isinstance(whose, list) and whose:
+            out[name] = [one for one in whose if isinstance(one, str)]
+    return out
+
+
+def record(home: Path, installed: dict[Name, list[str]]) -> None:
+    """Write down what setup has installed; nothing is written down of nothing."""
+    path = home / FILE
+    if not any(installed.values()):
+        path.unlink(missing_ok=True)
+        return
+    config.make_private(home)
+    body = json.dumps({"version": 1, "installed": installed}, indent=2) + "\n"
+    hooking.write(path, body.encode(), 0o600)
+
+
+def is_launcher_used() -> bool:
+    """Return whether anything on this machine names the launcher of this home."""
+    start = str(launcher.path_in(wiring.home()))
+    places = [place for name in hooks.names() for place in hooks.places_of(name)]
+    paths = [place.path for place in places]
+    paths += [registering.place_of(name).path for name in registering.names()]
+    ways: list[Way] = [*scheduling.installed(), *services.installed()]
+    bodies = [_body(path) for path in dict.fromkeys(paths)]
+    return bool(ways) or any(start in body for body in bodies)
+
+
+def _body(path: Path) -> str:
+    try:
+        return (hooking.body_of(path) or b"").decode("utf-8", "replace")
+    except hooking.Refused:
+        return ""

@@ -1,0 +1,161 @@
+"""`thence setup`: everything that one person needs, installed once, and undone exactly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import hooks, launcher, options, parts, wiring
+from thence.cli.changes import NotAnswered
+from thence.cli.columns import Cell, tell, tilde
+from thence.cli.terminal import as_json, clean, say
+from thence.errors import ThenceError
+
+if TYPE_CHECKING:
+    from thence.cli.parts import Part, Planned
+    from thence.format.records import JSON
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@click.command(
+    "setup",
+    help="Set everything up: hooks, brief, MCP, daily import, completion. Shows each change and"
+    " asks; the viewer as a service comes with --service.",
+    epilog="--remove undoes what setup installed, and nothing else.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; the service only with --service.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show the changes; write nothing.")
+@click.option("--remove", is_flag=True, help="Undo what setup installed.")
+@click.option("--service", is_flag=True, help="Also run the viewer from login on.")
+@click.option(
+    "--without",
+    type=click.Choice(parts.NAMES),
+    multiple=True,
+    help="Leave this part out; may be repeated.",
+)
+@options.as_json
+def command(
+    *,
+    yes: bool,
+    dry_run: bool,
+    remove: bool,
+    service: bool,
+    without: tuple[str, ...],
+    json: bool,
+) -> int:
+    """Install the parts that are wanted, or remove those that were installed."""
+    if not (yes or dry_run) and (json or not sys.stdin.isatty()):
+        raise NotAnswered(
+            "nothing was done: nobody is there to be asked",
+            hint="--yes says yes, --dry-run shows the changes",
+        )
+    run = _Run(yes=yes, dry_run=dry_run, json=json)
+    chosen = [part for part in parts.PARTS if part.name not in without]
+    if not json:
+        run.show_agents()
+    if remove:
+        run.remove(chosen)
+    else:
+        run.install([part for part in chosen if part.name != "service" or service or not yes])
+    if json:
+        say(as_json({"dry_run": dry_run, "removed": remove, "changes": run.report}))
+    return 0
+
+
+class _Run:
+    """One run of setup: what is asked, shown, done and remembered."""
+
+    def __init__(self, *, yes: bool, dry_run: bool, json: bool) -> None:
+        self._yes, self._dry_run, self._json = yes, dry_run, json
+        self._home = wiring.home()
+        self._installed = parts.recorded(self._home)
+        self.report: list[dict[str, JSON]] = []
+
+    def show_agents(self) -> None:
+        """Print which agents are on this machine."""
+        known = wiring.agents()
+        here = [agent.label for agent in known.values() if wiring.root_of(agent).is_dir()]
+        tell([f"agents found: {', '.join(here) or 'none'}", ""])
+
+    def install(self, chosen: Sequence[Part]) -> None:
+        """Install parts, one after another: two of them may change the same file."""
+        for part in chosen:
+            whose = part.whose()
+            planned = self._plan(part, whose)
+            if planned is not None and self._do(part, planned, part.question):
+                changed = [name for name, _ in planned.due if name in whose]
+                before = self._installed.get(part.name, [])
+                self._installed[part.name] = list(dict.fromkeys([*before, *changed]))
+                parts.record(self._home, self._installed)
+            if part.name == "brief" and whose and not self._json:
+                tell(hooks.without_brief(wiring.agents_here("hooks")))
+        if not self._dry_run:
+            if parts.is_launcher_used():
+                launcher.ensure(self._home)
+            self._say("", "thence doctor checks all of it; thence setup --remove undoes it")
+
+    def remove(self, chosen: Sequence[Part]) -> None:
+        """Undo what was installed, the last part first."""
+        if not self._installed:
+            self._say("setup has installed nothing here; thence uninstall removes hooks and more")
+            return
+        for part in reversed(chosen):
+            whose = self._installed.get(part.name, [])
+            if not whose:
+                continue
+            planned = self._plan(part, whose, is_removal=True)
+            if planned is not None and self._do(part, planned, f"Remove {part.name}"):
+                del self._installed[part.name]
+                parts.record(self._home, self._installed)
+        if not self._dry_run and not parts.is_launcher_used():
+            launcher.remove(self._home)
+
+    def _plan(
+        self, part: Part, whose: Sequence[str], *, is_removal: bool = False
+    ) -> Planned | None:
+        """Return the changes of a part; None, and words, where it is not possible here."""
+        if not whose:
+            self._say(f"{part.name}: not possible here, left out")
+            return None
+        try:
+            return part.remove(whose) if is_removal else part.install(whose)
+        except ThenceError as error:  # one agent's settings do not keep the others from theirs
+            self._say(f"{part.name}: left out: {clean(error.message)}")
+            self.report.append({"part": part.name, "error": error.message, "done": False})
+            return None
+
+    def _do(self, part: Part, planned: Planned, question: str) -> bool:
+        """Show changes, ask, and make them; return whether they were made, or need not be."""
+        if not planned.due:
+            self._say(f"{part.name}: nothing to change")
+            return not self._dry_run and part.name in self._installed
+        for _, change in planned.due if not self._json else ():
+            lines = [clean(line) for line in change.diff()]
+            tell((Cell(line, _COLOURS.get(line[:1])).shown(line) for line in lines), pager=False)
+        is_wanted = not self._dry_run and self._asked(part, question)
+        if is_wanted:
+            planned.carry_out()
+            self._say(f"{part.name}: done", "")
+        for whose, change in planned.due:
+            self.report.append(
+                {
+                    "part": part.name,
+                    "whose": whose,
+                    "path": str(change.path),
+                    "diff": "\n".join(change.diff()),
+                    "done": is_wanted,
+                }
+            )
+        return is_wanted
+
+    def _asked(self, part: Part, question: str) -> bool:
+        """Ask whether a part is wanted, unless that was answered before."""
+        return self._yes or click.confirm(f"{question}?", default=part.name != "service")
+
+    def _say(self, *lines: str) -> None:
+        if not self._json:
+            tell([tilde(line) for line in lines])
