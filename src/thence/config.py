@@ -32,6 +32,12 @@ The file `config.toml` in the home; every knob has a default:
     tokens = 800                                  # how long the text for a new session may be
     skip = ["~/diary/*"]                          # projects whose sessions get none
 
+    [session_memory.budget]
+    daily_usd = 20.0                              # warn when a day costs more; unset: no warning
+
+    [session_memory.budget.projects]
+    "~/work/tidepool" = 5.0                       # the same for one folder and those below it
+
     [journal]                                     # what `thence gc` keeps of our own sessions
     max_sessions = 100                            # of a project, with all that they go on from
     max_bytes = "50MiB"                           # of a file of a session before it is sealed
@@ -329,6 +335,18 @@ def _tokens(value: object) -> int:
     raise ValueError(f"not a number of tokens: {value!r}", "write a number from 100 to 10000")
 
 
+def _dollars(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1_000_000:
+        return float(value)
+    raise ValueError(f"not an amount in dollars: {value!r}", "write a number above 0, such as 20.0")
+
+
+def _budgets(value: object) -> dict[str, float]:
+    if isinstance(value, dict):
+        return {name: _dollars(usd) for name, usd in value.items()}
+    raise ValueError(f"not a table of amounts: {value!r}", 'write "~/folder" = 5.0 below it')
+
+
 def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -432,6 +450,8 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
     "session_memory.brief.tokens": (_tokens, lambda _: 800),
     "session_memory.brief.skip": (_texts, lambda _: []),
+    "session_memory.budget.daily_usd": (_dollars, lambda _: None),
+    "session_memory.budget.projects": (_budgets, lambda _: {}),
     "journal.max_sessions": (_count, lambda _: 100),
     "journal.max_bytes": (size, lambda _: 50 << 20),
     "session_memory.domains": (_names, lambda _: {}),

@@ -35,7 +35,7 @@ def test_days_are_the_default(desk: Desk) -> None:
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("by", ["day", "model", "project", "agent", "session"])
+@pytest.mark.parametrize("by", ["day", "model", "project", "agent", "session", "branch", "tag"])
 @pytest.mark.parametrize("room", [50, 80, 120])
 def test_sums_agree_however_they_are_cut(desk: Desk, by: str, room: int) -> None:
     """Every grouping adds up to the same, and fits the screen."""
@@ -53,6 +53,25 @@ def test_costs_of_sessions_have_their_names(desk: Desk) -> None:
 
     assert "7f3a91c2  Hourly" in rows[0]
     assert "a41e90bd  Alerts" in rows[1]
+
+
+def test_costs_of_branches_and_tags(desk: Desk) -> None:
+    """A branch is named with its repository; a session with two tags counts for both."""
+    desk.run("tag", WINDOWS, "+release", "+clock")
+    assert "untagged" in desk.run("cost", "--by", "tag").out
+    desk.run("tag", ALERTS, "+release")
+    sessions = {
+        p["key"]: p["usd"] for p in desk.run("cost", "--by", "session", "--json").json["parts"]
+    }
+    tags = {p["key"]: p for p in desk.run("cost", "--by", "tag", "--json").json["parts"]}
+    branches = [part["key"] for part in desk.run("cost", "--by", "branch", "--json").json["parts"]]
+
+    assert sessions[f"claude:{WINDOWS}"] == tags["clock"]["usd"]
+    both = sessions[f"claude:{WINDOWS}"] + sessions[f"claude:{ALERTS}"]
+    assert round(both, 8) == round(tags["release"]["usd"], 8)
+    assert 2 == tags["release"]["sessions"]
+    assert all(":" in key for key in branches if key)
+    assert any(branches)
 
 
 def test_unknown_prices_are_not_guessed(desk: Desk) -> None:

@@ -168,3 +168,18 @@ def test_a_fork_is_handed_over_whole_though_its_parents_source_is_gone(desk: Des
     report = desk.run("handoff", rollouts.B, "--to", "claude", "-n", "--json").json
 
     assert 4 == report["messages"]
+
+
+def test_a_list_names_the_model_that_answered_last(desk: Desk) -> None:
+    """Not the one that the session began with; that one where no answer names its own."""
+    journal = Journal(desk.home)
+    with journal.create(cwd="/home/dev/tidepool", model="m-1") as answered:
+        turn(answered, PROMPTS[0], "A test fails.")
+    with journal.create(cwd="/home/dev/tidepool", model="m-1") as asked:
+        asked.record("user", {"role": "user", "content": PROMPTS[1]})
+    desk.sweep()
+    models = {row["native_session_id"]: row["model"] for row in desk.run("ls", "--json").json}
+    shown = desk.run("show", answered.id, "--as", "events").json["session"]["model"]
+
+    assert {answered.id: "claude-sonnet-4-5", asked.id: "m-1"} == models
+    assert "claude-sonnet-4-5" == shown

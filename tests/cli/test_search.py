@@ -208,7 +208,10 @@ def test_every_filter_of_the_help_finds_the_session(
         "before": (":2090-01-01", ":2001-01-01"),
         "outcome": (f":{_outcome(trials)}", ":abandoned"),
         "cost": ("<1000", ">1000"),
+        "tag": (":wick", ":snuffed"),
     }
+    [row] = trials.run("ls", "--json").json
+    trials.run("tag", row["native_session_id"], "+wick")
     for name in named:
         right, wrong = (f"{name}{value}" for value in values[name])
         found = [

@@ -775,11 +775,18 @@ def test_session_of_nothing_is_a_session() -> None:
     assert Session("grok:s", "grok", "s") == session_of([], uid="grok:s")
 
 
-def test_what_the_source_says_wins() -> None:
-    """It knows its own start and model."""
-    session = session_of(log(reply(model="m", ts="2026-11-15T13:00:00Z")), uid="a:b", model="n")
+def test_what_the_source_says_wins_but_for_the_model() -> None:
+    """It knows its own folder; the model it names is the first one, where no event names one."""
+    events = log(reply(model="m", ts="2026-11-15T13:00:00Z"))
+    answered = session_of(events, uid="a:b", model="n", cwd="/w")
+    silent = session_of(log(reply(ts="2026-11-15T13:00:00Z")), uid="a:b", model="n")
 
-    assert ("n", "2026-11-15T13:00:00.000Z") == (session.model, session.started_at)
+    assert ("m", "/w", "2026-11-15T13:00:00.000Z") == (
+        answered.model,
+        answered.cwd,
+        answered.started_at,
+    )
+    assert "n" == silent.model
 
 
 def test_prompt_of_several_blocks_is_one_turn() -> None:

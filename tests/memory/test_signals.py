@@ -190,6 +190,52 @@ def something_ran(play: Play) -> None:
     play.tests(red=False)
 
 
+# -- untested_edit --------------------------------------------------------------------------
+
+
+def edited_after_green(play: Play) -> None:
+    """Green, then one more edit."""
+    play.edited()
+    play.tests(red=False)
+    play.edited()
+    play.reply("Done.")
+
+
+def edited_after_red_and_left(play: Play) -> None:
+    """Red, mended, never run again."""
+    play.tests(red=True)
+    play.edited()
+    play.prompt("And the docs?")
+    play.did("Write", file_path="README.md", content="x")
+
+
+def edited_and_committed(play: Play) -> None:
+    """Other commands run no tests."""
+    play.tests(red=False)
+    play.edited()
+    play.ran("git commit -am x")
+
+
+def run_after_the_edit(play: Play) -> None:
+    """The last run sees the last edit."""
+    play.tests(red=False)
+    play.edited()
+    play.tests(red=False)
+
+
+def prose_after_green(play: Play) -> None:
+    """No test reads what was written then."""
+    play.edited()
+    play.tests(red=False)
+    play.did("Write", file_path="docs/NOTES.md", content="x")
+
+
+def never_tested(play: Play) -> None:
+    """Where no tests were run nobody says that they are."""
+    play.edited()
+    play.reply("Done.")
+
+
 # -- rework ---------------------------------------------------------------------------------
 
 
@@ -473,6 +519,10 @@ STORIES: dict[Kind, tuple[Sequence[Story], Sequence[Story]]] = {
     "flaky_test": (
         (red_then_green, green_then_red, flips_often),
         (mended, other_tests, something_ran),
+    ),
+    "untested_edit": (
+        (edited_after_green, edited_after_red_and_left, edited_and_committed),
+        (run_after_the_edit, prose_after_green, never_tested),
     ),
     "rework": (
         (edited_after_red, edited_after_corrections, churned),

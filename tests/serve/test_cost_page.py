@@ -76,7 +76,7 @@ def test_days_are_those_of_the_zone_that_is_asked_for(house: House) -> None:
     # One is 14 hours ahead, one 11 behind: whatever the time of day, one of them has another day.
     assert any(near["parts"] != answer["parts"] for answer in far)
     assert (
-        b"Days are those of Pacific/Kiritimati."
+        b"Days are in Pacific/Kiritimati."
         in house.ask("/costs?tz=Pacific%2FKiritimati&days=365").body
     )
     assert 400 <= house.ask("/api/costs?tz=Mars%2FOlympus").status < 500

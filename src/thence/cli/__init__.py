@@ -53,6 +53,8 @@ COMMANDS = {
     "config": "Show every setting, its value and its origin.",
     "decide": "Record a decision.",
     "note": "Record a note.",
+    "name": "Name a session.",
+    "tag": "Tag a session.",
     "serve": "Run the viewer.",
     "open": "Open the viewer in the browser, at a session if one is named.",
     "demo": "Try thence on sample sessions.",

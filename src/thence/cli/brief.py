@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import tell
+from thence.cli.columns import present, tell
 from thence.cli.terminal import as_json, clean, say
 
 if TYPE_CHECKING:
@@ -63,11 +63,14 @@ def _brief_of(
     project: str, tokens: int | None = None, without: str | None = None
 ) -> tuple[Brief, str]:
     """Return the brief of a repository, and its text."""
+    from thence.memory.budgets import budget_warnings
     from thence.memory.notes import read_notes
     from thence.serve.brief import brief_text, make_brief
 
     with wiring.store() as store:
-        brief = make_brief(store, read_notes(wiring.home()), project, without=without)
+        budgets = budget_warnings(wiring.budget_uses(store, present()), project)
+        notes = read_notes(wiring.home())
+        brief = make_brief(store, notes, project, without=without, budgets=budgets)
     limit = tokens or wiring.settings()["session_memory.brief.tokens"]
     return brief, brief_text(brief, wiring.redactor().redact, max_tokens=limit)
 

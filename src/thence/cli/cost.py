@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from thence.memory.bills import Bill
     from thence.memory.store import SessionRow, Store, Total
 
-By = Literal["day", "model", "project", "agent", "session"]
+By = Literal["day", "model", "project", "agent", "session", "branch", "tag"]
 SHOWN = 30
 _UNPRICED_SHOWN = 3
 
@@ -68,7 +68,7 @@ def command(
         agent=agent, project=project, model=model, after=moment(since) if since else None
     )
     with wiring.store() as store:
-        bill = Bill(store, by, wanted, zone)
+        bill = Bill(store, by, wanted, zone, wiring.labels())
         if json:
             say(as_json({**bill.object(), "tz": label}))
         else:
@@ -80,6 +80,7 @@ class Table:
     """What was spent, by one thing, on a terminal."""
 
     def __init__(self, store: Store, bill: Bill, zone: str) -> None:
+        from thence.memory.labels import labelled
         from thence.memory.store import Filter
 
         self.by = bill.by
@@ -92,7 +93,7 @@ class Table:
         self._ids: dict[str, str] = {}
         if self.by == "session":
             uids = tuple(f"{one.key[0]}" for one in self.parts)
-            found = store.sessions(Filter(uids=uids))
+            found = labelled(list(store.sessions(Filter(uids=uids))), wiring.labels())
             self._rows = {row.session.session_uid: row for row in found}
             self._ids = short_ids([uid.partition(":")[2] for uid in uids])
 
@@ -144,7 +145,7 @@ class Table:
 
     def _name(self, key: str | None) -> str:
         if not key:
-            return "unknown"
+            return "untagged" if self.by == "tag" else "unknown"
         if self.by == "project":
             return project(key) or clean(key)
         if self.by != "session":

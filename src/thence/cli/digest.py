@@ -43,13 +43,14 @@ _NAME = 10
 def command(session: str, *, utc: bool, json: bool) -> int:
     """Print the digest of a session."""
     with wiring.store() as store:
-        row = with_lineage(store, [wiring.session(store, session)])[0]
+        row = with_lineage(store, [wiring.session(store, session)], wiring.labels())[0]
         digest, signals = kept(store, row)
     digest = with_standing(digest, row)
     uid = row.session.session_uid
     notes = [note for note in read_notes(wiring.home()) if note.session_uid == uid]
     if json:
         told = {"session_uid": uid, **digest, "signals": signals, "notes": notes}
+        told |= {"title": row.title, "tags": list(row.tags)}
         say(as_json(with_dollars(told)))
     else:
         tell(Account(row, digest, signals, notes, utc=utc).lines(width()))
@@ -154,6 +155,7 @@ class Account:
             " ".join(filter(None, (project(session.cwd), session.git_branch))),
             f"{start.astimezone(zone):%Y-%m-%d %H:%M}" if start else None,
             "transcript removed" if session.evicted_at else None,
+            *(f"#{tag}" for tag in self._row.tags),
         ]
         yield from filter(None, parts)
 

@@ -157,7 +157,9 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
     from thence.memory.parquet import export
 
     with wiring.store() as store, progress(shown=not json) as told:
-        report = export(store, target_at(target), dry_run=dry_run, told=told)
+        report = export(
+            store, target_at(target), dry_run=dry_run, notes=wiring.redacted_notes(), told=told
+        )
     if json:
         say(as_json(msgspec.to_builtins(report)))
     else:
@@ -229,15 +231,21 @@ def exported(
 ) -> Iterator[str]:
     """Give the lines of an export."""
     from thence.format import forms
+    from thence.memory.labels import Label
+    from thence.memory.notes import note_events, read_notes
 
     whole = loaded.whole
+    label = wiring.labels().get(whole.uid, Label())
     if form == "messages":
         yield _line(whole.messages().messages, redactor)
     elif form == "jsonl":
-        for one in forms.flat(whole) if flatten else forms.lines(whole):
+        notes = note_events(read_notes(wiring.home()), whole.uid)
+        lines = forms.lines(whole, notes, name=label.name, tags=list(label.tags))
+        for one in forms.flat(whole) if flatten else lines:
             yield _line(one, redactor)
     else:
-        made = forms.markdown(whole) if form == "markdown" else forms.page(whole)
+        write = forms.markdown if form == "markdown" else forms.page
+        made = write(whole, name=label.name)
         # As a whole: a secret may stand on several lines.
         told = "\n".join(made)
         yield redactor.redact(told) if redactor is not None else told

@@ -1,9 +1,9 @@
 """`thence forget`: a session that is gone everywhere, with proof.
 
 Everywhere is: the rows, index, digest and packs of the store; the files that `thence sql` asks;
-nudges; and, of a session of our own, its files and its prompts in the history. What other agents
-wrote is theirs: it is named and left alone, and sweeps will not read it again. The proof is a look
-through every byte of the home.
+nudges; its decisions, notes, name and tags; and, of a session of our own, its files and its
+prompts in the history. What other agents wrote is theirs: it is named and left alone, and sweeps
+will not read it again. The proof is a look through every byte of the home.
 """
 
 from __future__ import annotations
@@ -88,9 +88,12 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
 
 
 def _forget(store: Store, row: SessionRow) -> list[str]:
+    from thence.memory.notes import forget_notes
+
     uid = row.session.session_uid
     pending = store.remove([uid], why={uid: "deleted by thence forget"}, forget=True)
     home, name = wiring.home(), row.session.native_session_id
+    forget_notes(home, uid)
     for path in _nudges(home, row):
         path.unlink(missing_ok=True)
     if row.session.flavor == OURS:

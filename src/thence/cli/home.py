@@ -49,6 +49,7 @@ from thence.cli.terminal import (
 )
 from thence.format.figures import argument
 from thence.memory.bills import totals_by_day
+from thence.memory.budgets import BudgetUse, budget_warnings
 from thence.memory.notes import age_removal_start
 from thence.memory.retention import rule
 from thence.memory.standing import (
@@ -102,6 +103,7 @@ def show(*, json: bool, utc: bool) -> None:
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
         home.heard = heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
+        home.budgets = wiring.budget_uses(store, at)
         if json:
             say(as_json(home.object()))
         else:
@@ -118,7 +120,7 @@ class Home:
         self.now = now
         self.risks = risks
         self.policy = policy
-        open_now = open_ones(store, Filter(), now, at.timestamp())
+        open_now = open_ones(store, Filter(), now, at.timestamp(), wiring.labels())
         self.standing: dict[Standing, list[SessionRow]] = {}
         for row in open_now:
             if (how := now.of(row, at.timestamp())) is not None:
@@ -134,6 +136,7 @@ class Home:
         self.heard: Mapping[str, datetime] = {}
         self.announced: datetime | None = None
         """From when on sessions go by their age, if that is announced."""
+        self.budgets: list[BudgetUse] = []
 
     def _back(self, days: int) -> int:
         """Give the start of the day so many days ago, today counted."""
@@ -179,6 +182,7 @@ class Home:
                 "raw_hard_cap_bytes": self.policy.raw_hard_cap_bytes,
                 "rule": rule(self.policy),
             },
+            "budgets": [msgspec.to_builtins(use) for use in self.budgets],
             "hooks_heard": {agent: seen.isoformat() for agent, seen in self.heard.items()},
         }
 
@@ -196,6 +200,8 @@ class Home:
         yield from self._section("idle, unfinished", "idle", room)
         yield from self._at_risk(room)
         yield from self._spending(room)
+        for warning in budget_warnings(self.budgets):
+            yield style(cut(f"▲ {warning}", room), fg="yellow")
         yield ""
         yield self._size(room)
         yield from (style(line, fg=DIM) for line in wrap(rule(self.policy), room))

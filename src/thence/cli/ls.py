@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -31,6 +31,7 @@ from thence.cli.terminal import as_json, clean, columns, cut, say, several, size
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
+    from thence.memory.labels import Label
     from thence.memory.standing import Now, Risk, Standing
     from thence.memory.store import Filter, SessionRow, Store, Total
 
@@ -62,6 +63,7 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 @options.project
 @options.model
 @options.since
+@options.tag
 @click.option(
     "--outcome", type=OutcomeName(get_args(Outcome)), help="Only sessions with this outcome."
 )
@@ -82,6 +84,7 @@ def command(
     project: str | None,
     model: str | None,
     since: str | None,
+    tag: str | None,
     outcome: Outcome | None,
     sort: Sort,
     number: int,
@@ -94,10 +97,13 @@ def command(
     """Print the sessions that are wanted."""
     import msgspec
 
+    from thence.memory.labels import tagged_uids
     from thence.memory.search import moment
     from thence.memory.store import Filter
 
+    labels = wiring.labels()
     wanted = Filter(
+        uids=tuple(tagged_uids(labels, tag)) if tag is not None else None,
         agent=agent,
         project=project,
         model=model,
@@ -115,7 +121,7 @@ def command(
 
         known = wiring.tellers()
         now = standing.now(known, wiring.roots(known))
-        listing = Listing(store, wanted, now, present(utc=utc), running=running)
+        listing = Listing(store, wanted, now, present(utc=utc), labels, running=running)
         if json:
             say(as_json([listing.object(row) for row in listing.rows]))
         else:
@@ -127,7 +133,14 @@ class Listing:
     """Some sessions, and what is to be said of them together."""
 
     def __init__(
-        self, store: Store, wanted: Filter, now: Now, at: datetime, *, running: bool = False
+        self,
+        store: Store,
+        wanted: Filter,
+        now: Now,
+        at: datetime,
+        labels: Mapping[str, Label],
+        *,
+        running: bool = False,
     ) -> None:
         self.now = now
         self.at = at
@@ -136,11 +149,11 @@ class Listing:
         if running:
             from thence.memory.standing import open_ones
 
-            self.rows = open_ones(store, wanted, now, at.timestamp())
+            self.rows = open_ones(store, wanted, now, at.timestamp(), labels)
         else:
             from thence.memory.recall import with_lineage
 
-            self.rows = with_lineage(store, list(store.sessions(wanted)))
+            self.rows = with_lineage(store, list(store.sessions(wanted)), labels)
         self._ids = short_ids([row.session.native_session_id for row in self.rows])
         self.total = _total(store, wanted, self.rows if running else None)
 
@@ -175,7 +188,7 @@ class Listing:
             Cell(clean(session.flavor)),
             Cell(ago(when(session.ended_at), self.at), DIM),
         ]
-        title, cost = Cell(titled(row.title)), Cell(row_cost(row))
+        title, cost = Cell(_title(row)), Cell(row_cost(row))
         if not wide:
             return [*first, title, cost]
         dead = row.ticks.get("dead", 0)
@@ -197,7 +210,7 @@ class Listing:
     def _narrow(self, rows: Iterable[tuple[SessionRow, int]], room: int) -> Iterator[str]:
         for row, depth in rows:
             mark, session = self._mark(row), row.session
-            yield f"{mark.shown(mark.text)} {cut('  ' * depth + titled(row.title), room - 2)}"
+            yield f"{mark.shown(mark.text)} {cut('  ' * depth + _title(row), room - 2)}"
             told = "  ".join(
                 (
                     self._ids[session.native_session_id],
@@ -240,6 +253,11 @@ _WIDE = (
     Column("discarded", right=True, drop=2),
     Column("cost", right=True),
 )
+
+
+def _title(row: SessionRow) -> str:
+    """Return the title of a session and its tags."""
+    return " ".join([titled(row.title), *(f"#{clean(tag)}" for tag in row.tags)])
 
 
 def _graph(row: SessionRow, *, open_turn: bool) -> str:

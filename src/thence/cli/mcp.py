@@ -53,14 +53,14 @@ def questions(store: Store) -> Questions:
     """Give what may be asked of this home."""
     from thence.cli import notes
     from thence.memory.dismissals import dismissed_todos
-    from thence.memory.notes import read_notes
+    from thence.memory.labels import searchable_notes
     from thence.serve.questions import Questions
 
     return Questions(
         store,
         lambda text: wiring.latest_redactor().redact(text),
         lambda text, session: notes.write("decision", text, session, origin="mcp"),
-        lambda: read_notes(wiring.home()),
+        lambda: searchable_notes(wiring.home()),
         lambda: dismissed_todos(wiring.home()),
     )
 

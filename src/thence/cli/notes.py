@@ -24,7 +24,9 @@ from thence.memory.notes import note_path, read_notes
 from thence.memory.store import DATA_LOSS
 
 if TYPE_CHECKING:
+    from thence.format.normal import Session
     from thence.format.records import JSON
+    from thence.memory.labels import Label
     from thence.memory.notes import Kind, Note, Origin
     from thence.memory.store import Store
 
@@ -40,24 +42,28 @@ def file_of(kind: Kind) -> Path:
 
 def write(kind: Kind, text: str, session: str | None, *, origin: Origin) -> dict[str, JSON]:
     """Write one down, durable on return; it says whether a person or an agent asked for it."""
-    from thence.format import codec
-    from thence.format.records import Event
-    from thence.journal.ids import now_text, uuid7
-    from thence.journal.log import Log, make_folder
-
-    if not config.persistence():
-        raise BadConfig("recording is switched off", hint=f"unset {config.OFF}")
     payload: dict[str, JSON] = {"text": text, "cwd": str(Path.cwd()), "origin": origin}
     if session is not None:
         payload["session_uid"] = session
-    event = Event(kind, now_text(), uuid7(), None, payload)
-    path = file_of(kind)
-    make_folder(path.parent)
-    log = Log(path, durability="event")
-    try:
-        log.append(codec.encode(event))
-    finally:
-        log.close()
+    return _append(kind, payload)
+
+
+def label(session: Session, *, name: str | None = None, tags: Sequence[str] | None = None) -> Label:
+    """Name and tag a session and return its label; None changes nothing, durable on return."""
+    from thence.memory.labels import Label, label_changes, read_labels
+
+    notes = read_notes(wiring.home(), "name", "tag")
+    for kind, payload in label_changes(notes, session, name=name, tags=tags):
+        _append(kind, payload)
+    return read_labels(wiring.home()).get(session.session_uid, Label())
+
+
+def _append(kind: Kind, payload: dict[str, JSON]) -> dict[str, JSON]:
+    from thence.journal.notebook import append_note
+
+    if not config.persistence():
+        raise BadConfig("recording is switched off", hint=f"unset {config.OFF}")
+    event = append_note(file_of(kind), kind, payload)
     return {"type": kind, "ts": event.ts, "uuid": event.uuid, **payload}
 
 

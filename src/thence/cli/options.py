@@ -19,6 +19,7 @@ own = click.option("--own", is_flag=True, help="Do not show the sessions that th
 agent = click.option("--agent", help="Only sessions of this agent.")
 project = click.option("--project", help="Only sessions in folders with this text in their path.")
 model = click.option("--model", help="Only sessions with this text in the model name.")
+tag = click.option("--tag", metavar="WORD", help="Only sessions with this tag.")
 since = click.option(
     "--since", metavar="WHEN", help="A date such as 2026-01-31, yesterday, or 7d for a week ago."
 )

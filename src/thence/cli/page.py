@@ -42,6 +42,7 @@ from thence.format.records import Usage, text_of, word
 from thence.format.turn import TurnState
 from thence.format.whole import REWRITTEN, Part
 from thence.memory.descent import tie
+from thence.memory.labels import Label
 from thence.memory.notes import Note
 from thence.memory.recall import event_name
 
@@ -87,12 +88,15 @@ class Page:
         zone: tzinfo = UTC,
         notes: Sequence[Note] = (),
         own: bool = False,
+        label: Label | None = None,
     ) -> None:
         """Lay out a session; `notes` are the decisions and notes that belong to it.
 
-        With `own` what stands in the sessions that it continues is counted only.
+        The `label` is what the user calls it. With `own` what stands in the sessions that it
+        continues is counted only.
         """
         self.notes = notes
+        self.label = label or Label()
         self.own = own
         self.to = to
         self.zone = zone
@@ -189,7 +193,7 @@ class Page:
 
     def head(self) -> Iterator[str]:
         """Say what the session is."""
-        title = (self.whole.title or "").strip() or "empty session"
+        title = self.label.name or (self.whole.title or "").strip() or "empty session"
         yield style(cut(clean(title.split("\n")[0]), self.room), bold=True)
         known = self.whole.session()
         where = " ".join(filter(None, (_last(known.cwd), known.git_branch)))
@@ -202,6 +206,7 @@ class Page:
             known.flavor,
             known.model,
             short_id(self.whole.native),
+            *(f"#{clean(tag)}" for tag in self.label.tags),
         ]
         for line in flowed(filter(None, parts), self.room):
             yield style(line, fg=_DIM)

@@ -124,7 +124,7 @@ def command(
         else:
             from thence.memory.recall import with_lineage
 
-            row = with_lineage(store, [wiring.session(store, wanted)])[0]
+            row = with_lineage(store, [wiring.session(store, wanted)], wiring.labels())[0]
     if other is not None and other != row.session.flavor:
         way = _handed(row, other, run=run)
     else:
@@ -267,7 +267,7 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
 
     rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
     resumable = [row for row in rows if not row.gone and _is_resumed(row.session.flavor)]
-    found = with_lineage(store, resumable)
+    found = with_lineage(store, resumable, wiring.labels())
     if not found:
         raise SessionNotFound("no matching sessions", hint="thence ls lists all sessions")
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, ago, present, project, short_ids, tell, titled, when
+from thence.cli.columns import DIM, ago, present, project, short_id, short_ids, tell, titled, when
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -57,7 +57,8 @@ _KINDS = {
     help="Find what was said or done, in the sessions of all agents.",
     epilog='Words, "a phrase", a prefix*, -without, this OR that, or a question, and filters:'
     " agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py"
-    f" after:2026-01-01 before:7d outcome:fail cost>1.50. kind: takes {', '.join(KINDS)} and note."
+    " after:2026-01-01 before:7d outcome:fail tag:release cost>1.50."
+    f" kind: takes {', '.join(KINDS)} and note."
     " An error, test_run, edit, retry, human_intervention or completion is found by the words"
     " of its original event; kind:decision and kind:note find recorded decisions and notes."
     " Filters alone list sessions. If few sessions have all words, partial matches follow. A word"
@@ -76,15 +77,16 @@ def command(
     """Print what was found, session by session."""
     from msgspec.structs import replace
 
-    from thence.memory.notes import matching_notes, read_notes
+    from thence.memory.labels import search, searchable_notes, with_tagged
+    from thence.memory.notes import matching_notes
     from thence.memory.search import hits, parse
 
     # What the shell took for one word, quoted, was meant as one phrase only if it says so.
-    asked = parse(" ".join(query), exact=exact)
-    notes = matching_notes(read_notes(wiring.home()), asked)[offset : offset + number]
+    asked = with_tagged(parse(" ".join(query), exact=exact), wiring.labels())
+    notes = matching_notes(searchable_notes(wiring.home()), asked)[offset : offset + number]
     with wiring.store(must_exist=not notes) as store:
         began = time.monotonic()
-        matches = store.search(asked, number + 1, offset)  # one more tells whether that is all
+        matches = search(store, asked, number + 1, offset)  # one more tells whether that is all
         more = len(matches.found) > number
         answer = hits(replace(matches, found=matches.found[:number]), asked, store.blobs)
         took = round(1000 * (time.monotonic() - began))
@@ -143,6 +145,7 @@ class Found:
     """Hits, gathered by their sessions."""
 
     def __init__(self, store: Store, answer: Hits, at: datetime, *, more: bool) -> None:
+        from thence.memory.labels import labelled
         from thence.memory.store import Filter
 
         self._answer = answer
@@ -151,7 +154,7 @@ class Found:
         self._by: dict[str, list[Hit]] = {}
         for hit in answer.hits:
             self._by.setdefault(hit.session_uid, []).append(hit)
-        rows = store.sessions(Filter(uids=tuple(self._by)))
+        rows = labelled(list(store.sessions(Filter(uids=tuple(self._by)))), wiring.labels())
         self._rows = {row.session.session_uid: row for row in rows}
         self._ids = short_ids([uid.partition(":")[2] for uid in self._by])
 
@@ -189,7 +192,7 @@ class Found:
         from thence.memory.search import snippet
 
         for note in notes:
-            left = f"{note.kind}, {note.author}"
+            left = f"{note.kind}{_session_named(note)}, {note.author}"
             where = f"  {project(note.cwd)}" if note.cwd else ""
             head = spaced(f"{left}{where}", ago(when(note.ts), self._at), room - 2)
             yield style(f"  {head}", fg=DIM)
@@ -230,6 +233,12 @@ class Found:
         if hit.unread is not None:
             return style(left, fg=DIM) + style("text unreadable", fg="red")
         return style(left, fg=DIM) + highlighted(hit.snippet, room - columns(left))
+
+
+def _session_named(note: Note) -> str:
+    """Say which session a note belongs to, if it belongs to one."""
+    uid = note.session_uid
+    return f" of {clean(short_id(uid.partition(':')[2]))}" if uid is not None else ""
 
 
 def highlighted(snippet: str, room: int) -> str:

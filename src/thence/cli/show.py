@@ -87,9 +87,11 @@ def command(
     else:
         zone = present(utc=utc).tzinfo or UTC
         if form == "text":
+            from thence.cli import wiring
             from thence.cli.page import Page
 
             notes = _notes(loaded)
+            label = wiring.labels().get(loaded.whole.uid)
             page = Page(
                 *(loaded, width()),
                 opened=every,
@@ -98,6 +100,7 @@ def command(
                 zone=zone,
                 notes=notes,
                 own=own,
+                label=label,
             )
             tell(page.lines() if around is None else near(page, around))
         else:
@@ -137,17 +140,22 @@ def events(
     """
     from collections import Counter
 
+    from thence.cli import wiring
     from thence.format.normal import event_object, numbered
     from thence.format.whole import events_along
+    from thence.memory.labels import Label
     from thence.memory.notes import note_events
 
     whole, notes = loaded.whole, _notes(loaded)
     inherited = [] if own else whole.inherited(to, boundaries=False)
+    label = wiring.labels().get(whole.uid, Label())
     states = Counter(event.state for event in whole.events)
     return {
         "session_id": whole.native,
         "session": whole.session(),
         "title": whole.title,
+        "name": label.name,
+        "tags": list(label.tags),
         "counts": {state.value: number for state, number in states.items() if state},
         "turn": whole.turn(),
         "spent": whole.spent,

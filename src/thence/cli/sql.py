@@ -120,7 +120,7 @@ def _brought_up(*, json: bool) -> Path:
     folder = wiring.analytics()
     try:
         with wiring.store() as store, progress(shown=not json) as told:
-            report = export(store, Folder(folder), told=told)
+            report = export(store, Folder(folder), notes=wiring.redacted_notes(), told=told)
     except StoreLocked:
         if not (folder / MANIFEST).exists():
             raise

@@ -18,10 +18,15 @@ from thence import config
 from thence.errors import BadConfig, NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from thence.agents import Adapter
     from thence.agents.profiles import Agent, Part
+    from thence.memory.budgets import BudgetUse
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
+    from thence.memory.labels import Label
+    from thence.memory.notes import Note
     from thence.memory.outcome import TaskPattern
     from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
@@ -264,6 +269,34 @@ def fingerprint() -> Fingerprint:
     from thence.memory.redact import RULES, rules_version
 
     return derivation.fingerprint(rules_version((*RULES, *_user_rules())))
+
+
+def labels() -> dict[str, Label]:
+    """Return the names and tags that the user gave to sessions, by their uids."""
+    from thence.memory.labels import read_labels
+
+    return read_labels(home())
+
+
+def budget_uses(store: Store, now: datetime) -> list[BudgetUse]:
+    """Return the budgets of the settings with what was spent of them today."""
+    from thence.memory import budgets
+
+    values = settings()
+    prefix = "session_memory.budget."
+    limits = budgets.Budgets(values[f"{prefix}daily_usd"], values[f"{prefix}projects"])
+    return budgets.budget_uses(store, limits, now)
+
+
+def redacted_notes() -> list[Note]:
+    """Return all that was written down about sessions, redacted."""
+    from msgspec.structs import replace
+
+    from thence.memory.labels import searchable_notes
+
+    notes = [note for note in searchable_notes(home()) if note.session_uid is not None]
+    redact = redactor().redact if notes else str
+    return [replace(note, text=redact(note.text)) for note in notes]
 
 
 def redactor() -> Redactor:

@@ -54,7 +54,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 6
+VERSION = 7
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64

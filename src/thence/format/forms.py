@@ -12,7 +12,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid5
@@ -23,7 +23,7 @@ from thence.format.facts import TYPED
 from thence.format.figures import several, short_id
 from thence.format.graph import State
 from thence.format.joins import time_of
-from thence.format.normal import event_object
+from thence.format.normal import SessionEvent, event_object
 from thence.format.records import text_of
 from thence.format.whole import events_along
 
@@ -65,13 +65,16 @@ class Piece(NamedTuple):
     """Where it stands, if not on the line that is told: a dead branch, a subagent."""
 
 
-def lines(whole: Whole) -> Iterator[JSON]:
-    """Give the session, then every event in whatever state, one object each."""
+def lines(whole: Whole, notes: Sequence[SessionEvent] = (), **label: JSON) -> Iterator[JSON]:
+    """Give the session, then every event in whatever state, one object each.
+
+    The `notes` are events that people wrote; the `label` says what they call the session.
+    """
     from thence.format.normal import numbered
 
     fields = msgspec.to_builtins(whole.session())
-    yield {"type": "session", "title": whole.title, **fields}
-    for event in numbered([*whole.events, *whole.derived]):
+    yield {"type": "session", "title": whole.title, **label, **fields}
+    for event in numbered([*whole.events, *whole.derived, *notes]):
         yield {"type": "event", **event_object(event)}
 
 
@@ -212,9 +215,11 @@ def left_out(whole: Whole, branch: Branch = LIVE) -> str:
     return f"Not shown: events {', '.join(told)}." if told else ""
 
 
-def markdown(whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC) -> Iterator[str]:
-    """Give a session as Markdown."""
-    yield f"# {_escape_inline(_one_line(whole.title or 'Session'))}"
+def markdown(
+    whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC, *, name: str | None = None
+) -> Iterator[str]:
+    """Give a session as Markdown, under the `name` that its user gave it."""
+    yield f"# {_escape_inline(_one_line(name or whole.title or 'Session'))}"
     yield ""
     yield from (f"- {name}: {_escape_inline(value)}" for name, value in _about(whole))
     for piece in pieces(whole, branch):
@@ -334,9 +339,11 @@ def _escape_inline(text: str, code: list[tuple[int, int]] | None = None) -> str:
     return _ACTIVE.sub(escaped, text)
 
 
-def page(whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC) -> Iterator[str]:
+def page(
+    whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC, *, name: str | None = None
+) -> Iterator[str]:
     """Give a session as one HTML file that loads nothing and runs nothing."""
-    title = html.escape(_one_line(whole.title or "Session"))
+    title = html.escape(_one_line(name or whole.title or "Session"))
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">'

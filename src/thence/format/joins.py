@@ -524,8 +524,13 @@ def session_from(
     retries: int = 0,
     known: Mapping[str, str | int | None],
 ) -> Session:
-    """Return a session from the sums of its events; `known` is what its source says."""
+    """Return a session from the sums of its events; `known` is what its source says.
+
+    A source names the model that it began with: `model`, that of the last event, comes before it.
+    """
     flavor, _, native = uid.partition(":")
+    words = {name: value for name, value in known.items() if value is not None}
+    first_model = words.pop("model", None)
     own = added(spent.live, spent.dead)
     return msgspec.convert(
         {
@@ -540,10 +545,10 @@ def session_from(
                 turns=turns,
                 retries=retries,
             ),
-            "model": model,
             "started_at": _moment(first) if first else None,
             "ended_at": _moment(last) if last else None,
-            **{name: value for name, value in known.items() if value is not None},
+            **words,
+            "model": model or first_model,
         },
         Session,
     )

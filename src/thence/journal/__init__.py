@@ -12,6 +12,7 @@ run          the same, open for appending: on to the next segment over the cap
 batches      a session as a list of another program's records, for the bridges
 cleanup      which sessions go and which segments are sealed; only when asked
 history      every prompt of the machine, for Up-arrow
+notebook     lines of a file of notes: what people write down
 sidechain    the channel of one subagent
 spill        large results in side files
 checkpoint   files as they were before an edit

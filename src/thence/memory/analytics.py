@@ -23,10 +23,12 @@ from thence.format.joins import log_ends, time_of
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
+from thence.memory.labels import labelled, labels_of
+from thence.memory.notes import Note, note_events
 from thence.memory.rows import clean
 from thence.memory.store import Filter, SessionRow, Store
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """Raise it when a column gets another name, type or meaning; exports are then made anew."""
 
 DAYS: Final = 400
@@ -41,6 +43,7 @@ TESTS: Final = (
     " failed BIGINT, skipped BIGINT)[]"
 )
 FILES: Final = "STRUCT(path VARCHAR, reads BIGINT, edits BIGINT, broke BIGINT)[]"
+WORDS: Final = "VARCHAR[]"
 ERRORS: Final = "STRUCT(fingerprint VARCHAR, tool VARCHAR, count BIGINT, settled BOOLEAN)[]"
 
 
@@ -105,7 +108,12 @@ TABLES: Final[dict[str, Table]] = {
             Column("branch", TEXT, "branch of the repository", said=True),
             Column("domain", TEXT, "as `session_memory.domains` names the project"),
             Column("task", TEXT, "the task it is tied to"),
-            Column("title", TEXT, "its title, else its first prompt in one line", said=True),
+            Column(
+                "title",
+                TEXT,
+                "the name you gave it, its title, else its first prompt in one line",
+                said=True,
+            ),
             Column("model", TEXT, "the last model on its line"),
             Column("started", MOMENT, "first readable time"),
             Column("ended", MOMENT, "last readable time"),
@@ -129,10 +137,11 @@ TABLES: Final[dict[str, Table]] = {
             Column("evicted", FLAG, "transcript removed: no events"),
             Column("gone", FLAG, "the original log was deleted"),
             Column("source_bytes", COUNT, "bytes of its log"),
+            Column("tags", WORDS, "what you tagged it with"),
         ),
     ),
     "events": Table(
-        "One row an event of a transcript that is held; goes when it is evicted.",
+        "One row an event of a transcript that is held; goes when it is evicted. Decisions stay.",
         "of its time, else of its session",
         ("session_uid", "seq", "event_id"),
         (
@@ -146,7 +155,7 @@ TABLES: Final[dict[str, Table]] = {
             Column("role", TEXT, "user, assistant, tool, system"),
             Column("tool", TEXT, "of a call and its result"),
             Column("state", TEXT, "live, dead, rolled_back, side, internal, …"),
-            Column("channel", TEXT, "main, or a subagent's"),
+            Column("channel", TEXT, "main, a subagent's, or notes: written by you or for you"),
             Column("failed", FLAG, "of a call or a test run: it failed; null if unknown"),
             Column("refused", FLAG, "of a call: a human denied it or cut it off"),
             Column("took_ms", COUNT, "of a call: time until its result"),
@@ -239,20 +248,27 @@ class Account(NamedTuple):
 
     uid: str
     rows: list[Told]
+    is_held: bool = False
+    """The store holds its transcript."""
 
 
-def accounts(store: Store, uids: Sequence[str]) -> Iterator[Account]:
-    """Give the rows of sessions that the store holds; those it holds no more are left out."""
+def accounts(store: Store, uids: Sequence[str], notes: Sequence[Note] = ()) -> Iterator[Account]:
+    """Give the rows of sessions that the store holds; those it holds no more are left out.
+
+    Names, tags, decisions and notes of theirs are among `notes`.
+    """
     wanted = Filter(uids=tuple(uids))
     kept: dict[str, dict[str, list[JSON]]] = {uid: {} for uid in uids}
     for what in ("digests", "signals", "spend"):
         for one in store.kept(what, wanted):
             kept.setdefault(one["uid"], {}).setdefault(what, []).append(one)
-    for row in store.sessions(wanted):
-        yield _account(store, row, kept.get(row.session.session_uid, {}))
+    for row in labelled(list(store.sessions(wanted)), labels_of(notes)):
+        yield _account(store, row, kept.get(row.session.session_uid, {}), notes)
 
 
-def _account(store: Store, row: SessionRow, kept: dict[str, list[JSON]]) -> Account:
+def _account(
+    store: Store, row: SessionRow, kept: dict[str, list[JSON]], notes: Sequence[Note]
+) -> Account:
     uid = row.session.session_uid
     whose = _whose(row)
     day = _day(_millis(row.session.started_at))
@@ -268,7 +284,10 @@ def _account(store: Store, row: SessionRow, kept: dict[str, list[JSON]]) -> Acco
         out.append(Told("signals", _day(moment) or day, whose + _signal(one, moment)))
     events = _events(store, uid)
     out += [Told("events", _day(moment) or day, whose + rest) for moment, rest in events]
-    return Account(uid, _bounded(out, day))
+    for event in note_events(notes, uid):
+        moment, rest = _event(event, (None, None, None), (None,) * 5, event.summary)
+        out.append(Told("events", _day(moment) or day, whose + rest))
+    return Account(uid, _bounded(out, day), bool(events))
 
 
 def _bounded(rows: list[Told], day: Day) -> list[Told]:
@@ -305,7 +324,7 @@ def _session(row: SessionRow) -> tuple[Any, ...]:
         sum(one.cache_read_input_tokens for one in usages),
         *(*money, sum(money), row.unpriced, bool(row.lower_bound), row.automated),
         *(session.analyzed_at is not None, session.evicted_at is not None, row.gone),
-        session.source_bytes,
+        *(session.source_bytes, _json(row.tags)),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import tzinfo
+from pathlib import PurePath
 from typing import Literal
 
 import msgspec
@@ -11,19 +13,38 @@ import msgspec
 from thence.format.figures import TICKS
 from thence.format.records import JSON
 from thence.memory import prices
-from thence.memory.store import Filter, Group, Store, Total
+from thence.memory.labels import Label, labelled
+from thence.memory.store import Filter, Group, SessionRow, Store, Total
 from thence.memory.zones import local_date
 
-By = Literal["day", "model", "project", "agent", "session"]
+By = Literal["day", "model", "project", "agent", "session", "branch", "tag"]
+"""A branch is one of a repository; a session with several tags counts for each of them."""
 
 
 class Bill:
     """What was spent, by one thing: days in their order, all else by money."""
 
-    def __init__(self, store: Store, by: By, wanted: Filter, zone: tzinfo | None = None) -> None:
-        """Add up; days are those of a zone, this machine's if it is None."""
+    def __init__(
+        self,
+        store: Store,
+        by: By,
+        wanted: Filter,
+        zone: tzinfo | None = None,
+        labels: Mapping[str, Label] | None = None,
+    ) -> None:
+        """Add up; days are those of a zone, this machine's if it is None.
+
+        Tags are those of the `labels` that sessions have.
+        """
         self.by = by
-        totals = totals_by_day(store, wanted, zone) if by == "day" else store.totals([by], wanted)
+        if by == "day":
+            totals = totals_by_day(store, wanted, zone)
+        elif by == "branch":
+            totals = _totals_by(store, wanted, _branches, {})
+        elif by == "tag":
+            totals = _totals_by(store, wanted, _tags, labels or {})
+        else:
+            totals = store.totals([by], wanted)
         self.parts = [one for one in totals if one.responses or one.unpriced]
         self.parts.sort(key=lambda one: one.key[0] or "" if by == "day" else -one.ticks)
         self.total = store.totals((), wanted)[0]
@@ -63,6 +84,38 @@ def totals_by_day(
         for name in _COUNTS:
             counts[name] += getattr(total, name)
     return [Total(key, len(sessions[key]), **counts) for key, counts in sums.items()]
+
+
+def _branches(row: SessionRow) -> Iterable[str | None]:
+    """Return the branch of a session, with the repository that it is one of."""
+    session = row.session
+    place = PurePath(session.cwd).name if session.cwd else ""
+    return [f"{place}:{session.git_branch}" if session.git_branch else None]
+
+
+def _tags(row: SessionRow) -> Iterable[str | None]:
+    return row.tags or [None]
+
+
+def _totals_by(
+    store: Store,
+    wanted: Filter,
+    keys_of: Callable[[SessionRow], Iterable[str | None]],
+    labels: Mapping[str, Label],
+) -> list[Total]:
+    """Return what was spent, by keys that the rows of sessions have and stores do not group by."""
+    totals = {total.key[0]: total for total in store.totals(["session"], wanted)}
+    rows = labelled(list(store.sessions(wanted)), labels)
+    sums: dict[str | None, dict[str, int]] = {}
+    sessions: Counter[str | None] = Counter()
+    for row in rows:
+        total = totals.get(row.session.session_uid)
+        for key in keys_of(row) if total is not None else ():
+            sessions[key] += 1
+            counts = sums.setdefault(key, dict.fromkeys(_COUNTS, 0))
+            for name in _COUNTS:
+                counts[name] += getattr(total, name)
+    return [Total((key,), sessions[key], **counts) for key, counts in sums.items()]
 
 
 _COUNTS = ("live", "dead", "side", "unpriced", "input", "output", "cache", "responses")

@@ -1,18 +1,22 @@
-"""Decisions and notes of a home: reading them, and finding them by the questions of a search.
+"""What people write down in a home: decisions, notes, and the names and tags of sessions.
 
-One that belongs to a session is also an event of it (`note_events`).
+Each kind is a file of event lines below `notes/`, beside the store: nothing that happens to a
+store, to its rows or to a source touches them. Lines are appended; a line that says `removes`
+takes an earlier one back, so that every change can be undone. `forget_notes` overwrites the lines
+of a session. A decision or note that belongs to a session is also an event of it (`note_events`);
+names and tags are read by `memory.labels`.
 
-Each kind is a file of event lines below `notes/`; whoever writes them is in `cli.notes`. A note
-carries its origin: `cli` was typed on the command line, `mcp` was written by an agent through the
-MCP server, `thence` tells of a loss, and `unknown` is from before origins were recorded. What a
-note says is data, whoever wrote it.
+A note carries its origin: `cli` was typed on the command line, `viewer` in the viewer, `mcp` was
+written by an agent through the MCP server, `thence` tells of a loss, and `unknown` is from before
+origins were recorded. What a note says is data, whoever wrote it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -28,12 +32,15 @@ from thence.memory.pairs import index_text
 if TYPE_CHECKING:
     from thence.memory.search import Query
 
-Kind = Literal["decision", "note"]
-Origin = Literal["cli", "mcp", "thence", "unknown"]
+Kind = Literal["decision", "note", "name", "tag"]
+Origin = Literal["cli", "viewer", "mcp", "thence", "unknown"]
 
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+ALL_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+KINDS: Final[tuple[Kind, ...]] = ("decision", "note")
+"""What is a text of its own; the other kinds label a session."""
 AUTHORS: Final[dict[Origin, str]] = {
     "cli": "written on the command line",
+    "viewer": "written in the viewer",
     "mcp": "written by an agent via MCP",
     "thence": "written by thence itself",
     "unknown": "author not recorded",
@@ -42,7 +49,8 @@ ANNOUNCED_DAYS: Final = 7
 """Days for which it is announced that sessions go by their age, before the first ones go."""
 CHANNEL: Final = "notes"
 """The channel of decisions and notes among the events of their session."""
-_FOLDER: Final = "notes"
+FOLDER: Final = "notes"
+"""Where the files lie in a home; they look like sessions of ours and are none."""
 _AGE_NOTICE: Final = "removal-by-age"
 _WORDS: Final = re.compile(r"[^\W_]+")
 
@@ -57,6 +65,8 @@ class Note(msgspec.Struct, frozen=True):
     origin: Origin = "unknown"
     session_uid: str | None = None
     cwd: str | None = None
+    event_id: int | None = None
+    """The event of its session that it is; None for labels and for what belongs to no session."""
 
     @property
     def author(self) -> str:
@@ -66,23 +76,64 @@ class Note(msgspec.Struct, frozen=True):
 
 def note_path(home: Path, kind: Kind) -> Path:
     """Return the file of one kind."""
-    return home / _FOLDER / f"{kind}s.jsonl"
+    return home / FOLDER / f"{kind}s.jsonl"
 
 
 def read_notes(home: Path, *kinds: Kind) -> list[Note]:
-    """Return the notes of a home in the order of their time; lines that are none are left out."""
+    """Return the notes of a home in the order of their time, without those that were removed.
+
+    These are decisions and notes unless other kinds are asked for. Lines that are none are left
+    out.
+    """
     notes = [note for kind in kinds or KINDS for note in _read_file(note_path(home, kind), kind)]
     return sorted(notes, key=lambda note: note.ts)
 
 
-def _read_file(path: Path, kind: Kind) -> Iterator[Note]:
+def _read_file(path: Path, kind: Kind) -> list[Note]:
     try:
         body = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return
-    for event in codec.decode(body).events:
+        return []
+    notes: dict[str, Note] = {}
+    for number, event in enumerate(codec.decode(body).events):
         if isinstance(event, Event) and isinstance(event.payload, dict):
-            yield _note_of(kind, event, event.payload)
+            removed = event.payload.get("removes")
+            if isinstance(removed, str):
+                notes.pop(removed, None)
+            else:
+                notes[event.uuid or f"{number}"] = _note_of(kind, event, event.payload)
+    return list(notes.values())
+
+
+def forget_notes(home: Path, session_uid: str) -> int:
+    """Overwrite all that was written down about a session with blanks; return how many lines.
+
+    A line is never moved and others only append, so its bytes may be overwritten at any time.
+    """
+    count = 0
+    for kind in ALL_KINDS:
+        try:
+            handle = os.open(note_path(home, kind), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        with os.fdopen(handle, "r+b", buffering=0) as file:
+            offset = 0
+            for line in file.readall().split(b"\n"):
+                if _is_of(line, kind, session_uid):
+                    os.pwrite(handle, b" " * len(line), offset)
+                    count += 1
+                offset += len(line) + 1
+            os.fsync(handle)
+    return count
+
+
+def _is_of(line: bytes, kind: Kind, session_uid: str) -> bool:
+    return any(
+        isinstance(event, Event)
+        and isinstance(event.payload, dict)
+        and _note_of(kind, event, event.payload).session_uid == session_uid
+        for event in codec.decode(line + b"\n").events
+    )
 
 
 def note_events(notes: Iterable[Note], session_uid: str) -> list[SessionEvent]:
@@ -90,7 +141,7 @@ def note_events(notes: Iterable[Note], session_uid: str) -> list[SessionEvent]:
     return [
         SessionEvent(
             session_uid,
-            event_id(session_uid, note.uuid),
+            note.event_id or event_id(session_uid, note.uuid),
             "decision" if note.kind == "decision" else "lifecycle",
             ts=note.ts or None,
             role="system",
@@ -102,21 +153,24 @@ def note_events(notes: Iterable[Note], session_uid: str) -> list[SessionEvent]:
             native_type=note.kind,
         )
         for note in notes
-        if note.session_uid == session_uid
+        if note.session_uid == session_uid and note.kind in KINDS
     ]
 
 
 def _note_of(kind: Kind, event: Event, payload: dict[str, JSON]) -> Note:
     origin = payload.get("origin")
     session, cwd = payload.get("session_uid"), payload.get("cwd")
+    uuid = event.uuid or ""
+    is_event = isinstance(session, str) and kind in KINDS
     return Note(
         kind,
         event.ts or "",
-        event.uuid or "",
+        uuid,
         str(payload.get("text", "")),
         origin if isinstance(origin, str) and origin in AUTHORS else "unknown",
         session if isinstance(session, str) else None,
         cwd if isinstance(cwd, str) else None,
+        event_id(f"{session}", uuid) if is_event else None,
     )
 
 
@@ -126,7 +180,7 @@ def _note_of(kind: Kind, event: Event, payload: dict[str, JSON]) -> Note:
 def age_removal_start(home: Path) -> datetime | None:
     """Return from when on sessions may go by their age; None when that was not announced yet."""
     try:
-        text = (home / _FOLDER / _AGE_NOTICE).read_text(encoding="ascii").strip()
+        text = (home / FOLDER / _AGE_NOTICE).read_text(encoding="ascii").strip()
         announced = datetime.fromisoformat(text)
     except (OSError, ValueError):
         return None
@@ -138,7 +192,7 @@ def announce_age_removal(home: Path, now: datetime) -> datetime:
     start = age_removal_start(home)
     if start is not None:
         return start
-    path = home / _FOLDER / _AGE_NOTICE
+    path = home / FOLDER / _AGE_NOTICE
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.write_text(now.isoformat(), encoding="ascii")
@@ -170,6 +224,10 @@ def matching_notes(notes: Iterable[Note], query: Query) -> list[Note]:
 
 def _matches(note: Note, query: Query) -> bool:
     if not set(query.marks) <= {f"kind{note.kind}"}:
+        return False
+    if note.kind not in KINDS and not query.wanted:
+        return False  # a label is found by its words; filters list the session itself
+    if query.uids is not None and note.session_uid not in query.uids:
         return False
     if query.project is not None and query.project.lower() not in (note.cwd or "").lower():
         return False

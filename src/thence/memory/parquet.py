@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -38,6 +39,7 @@ from thence.memory.exports import (
     pack_state,
     part_of,
 )
+from thence.memory.notes import Note
 from thence.memory.rows import clean
 from thence.memory.store import Filter, SessionRow, Store
 
@@ -94,24 +96,33 @@ def export(
     target: Target,
     *,
     dry_run: bool = False,
+    notes: Sequence[Note] = (),
     told: Progress = lambda _what, _done, _all: None,
 ) -> Exported:
-    """Bring an export up to what the store holds now."""
+    """Bring an export up to what the store holds now.
+
+    The `notes` of the home, redacted, name and tag its sessions; decisions are events of them.
+    """
     start = time.monotonic()
     engine = load_duckdb()
     report = Exported(target.address, dry_run=dry_run)
     if dry_run:
-        _Export(engine, store, target, staging=Path(), report=report, told=told).plan(*last(target))
+        now = _Export(engine, store, target, notes, staging=Path(), report=report, told=told)
+        now.plan(*last(target))
         return report
     with target.held() as staging:
         before, state = last(target)
         report.whole = before is None
         try:
-            now = _Export(engine, store, target, staging=staging, report=report, told=told)
+            now = _Export(
+                *(engine, store, target, notes), staging=staging, report=report, told=told
+            )
             manifest = now.run(before, state)
         except _Damaged:
             report = Exported(target.address, whole=True)
-            now = _Export(engine, store, target, staging=staging, report=report, told=told)
+            now = _Export(
+                *(engine, store, target, notes), staging=staging, report=report, told=told
+            )
             manifest = now.run(None, {})
         target.delete(target.names() - manifest.names())
     report.seconds = round(time.monotonic() - start, 3)
@@ -151,6 +162,7 @@ class _Export:
         engine: ModuleType,
         store: Store,
         target: Target,
+        notes: Sequence[Note],
         *,
         staging: Path,
         report: Exported,
@@ -159,6 +171,7 @@ class _Export:
         self._engine = engine
         self._store = store
         self._target = target
+        self._notes = notes
         self._staging = staging
         self._report = report
         self._told = told
@@ -166,7 +179,7 @@ class _Export:
     def plan(self, before: Manifest | None, state: State) -> _Plan:
         """Compare the store with the last export, session by session."""
         report = self._report
-        stamps = {row.session.session_uid: _stamp(row) for row in self._rows()}
+        stamps = _stamps(self._rows(), self._notes)
         changed = [
             uid for uid, stamp in stamps.items() if uid not in state or state[uid].stamp != stamp
         ]
@@ -207,11 +220,10 @@ class _Export:
         state: State = {}
         done = 0
         for some in _batches(uids):
-            for one in accounts(self._store, some):
+            for one in accounts(self._store, some, self._notes):
                 scratch.add(one.rows)
                 days = dict.fromkeys(told.day for told in one.rows)
-                held = any(told.table == "events" for told in one.rows)
-                state[one.uid] = Entry(stamps[one.uid], tuple(days), held)
+                state[one.uid] = Entry(stamps[one.uid], tuple(days), one.is_held)
             done += len(some)
             self._told("sessions", done, len(uids))
         scratch.flush()
@@ -355,9 +367,17 @@ def _summed(report: Exported, manifest: Manifest | None) -> None:
     report.all_bytes = sum(part.bytes for part in parts.values())
 
 
-def _stamp(row: SessionRow) -> str:
-    """Hash all that a row says: when it says the same, nothing of the session changed."""
-    return hash_of(msgspec.msgpack.encode(row, order="sorted"))
+def _stamps(rows: Iterable[SessionRow], notes: Sequence[Note]) -> dict[str, str]:
+    """Hash all that rows and notes say, by uid: where that is the same, nothing changed."""
+    written: dict[str | None, list[Note]] = {}
+    for note in notes:
+        written.setdefault(note.session_uid, []).append(note)
+    encode = partial(msgspec.msgpack.encode, order="sorted")
+    return {
+        uid: hash_of(encode(row) + (encode(written[uid]) if uid in written else b""))
+        for row in rows
+        if (uid := row.session.session_uid)
+    }
 
 
 def _in_time(day: Day) -> str:

@@ -87,6 +87,8 @@ Sessions = Callable[[Filter], Iterable[SessionRow]]
 
 def search(source: Source, sessions: Sessions, query: Query, limit: int, offset: int) -> Answer:
     """Return the best answers to a question."""
+    if query.tag is not None and query.uids is None:
+        return Answer([], hints=query.hints)  # nobody looked up who has it
     if query.lists_sessions:
         return _by_filters(sessions, query, limit, offset)
     if not query.match:
@@ -97,6 +99,7 @@ def search(source: Source, sessions: Sessions, query: Query, limit: int, offset:
 def _by_filters(sessions: Sessions, query: Query, limit: int, offset: int) -> Answer:
     """List the sessions that filters alone ask for."""
     wanted = Filter(
+        uids=None if query.uids is None else tuple(query.uids),
         agent=query.agent,
         project=query.project,
         model=query.model,

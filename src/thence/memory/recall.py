@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from thence.format.records import JSON, Skipped
     from thence.format.stored import StoredEvent
     from thence.format.whole import Whole
+    from thence.memory.labels import Label
     from thence.memory.packs import Blobs
     from thence.memory.store import Held, SessionRow, Store
 
@@ -311,13 +312,17 @@ def _from_source(store: Store, uid: str, clean: Cleaned | None) -> Generation | 
 # -- what a session has from those it continues ----------------------------------------------
 
 
-def with_lineage(store: Store, rows: Sequence[SessionRow]) -> list[SessionRow]:
+def with_lineage(
+    store: Store, rows: Sequence[SessionRow], labels: Mapping[str, Label] | None = None
+) -> list[SessionRow]:
     """Return rows that have the title and the model of the session they continue.
 
     That is where nobody gave them a title, or their own log names no model. The money and the
-    events of a row stay its own. Such rows are for the eye: they are not written back.
+    events of a row stay its own. What the user calls a session is its title before all else, and
+    its tags come with it. Such rows are for the eye: they are not written back.
     """
     from thence.agents.sessions import ANCESTORS
+    from thence.memory.labels import labelled
     from thence.memory.store import Filter
 
     known = {row.session.session_uid: row for row in rows}
@@ -331,7 +336,7 @@ def with_lineage(store: Store, rows: Sequence[SessionRow]) -> list[SessionRow]:
         if not added:
             break
         known.update((row.session.session_uid, row) for row in added)
-    return [_inheriting(row, known) for row in rows]
+    return labelled([_inheriting(row, known) for row in rows], labels or {})
 
 
 def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | None, int], ...]:

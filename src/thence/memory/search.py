@@ -62,6 +62,7 @@ OUTCOME_WORDS: Final = {
 """Other words for outcomes, and the outcome that each means."""
 _FILTER_NAMES = (
     *("agent", "project", "model", "tool", "kind", "file", "after", "before", "outcome", "cost"),
+    "tag",
 )
 _FILTERS = frozenset(_FILTER_NAMES)
 _SCHEME = expression(
@@ -113,12 +114,15 @@ class Query(msgspec.Struct, frozen=True):
     before: int | None = None
     ticks_over: int | None = None
     ticks_under: int | None = None
+    tag: str | None = None
+    uids: frozenset[str] | None = None
+    """The sessions that have this tag, once somebody looked that up (`labels.with_tagged`)."""
 
     @property
     def lists_sessions(self) -> bool:
         """Whether filters alone are asked for that sessions meet, not single events."""
         of_events = any(not mark.startswith("agent") for mark in self.marks)
-        narrows = self.narrows_sessions or self.agent is not None
+        narrows = self.narrows_sessions or self.agent is not None or self.tag is not None
         return narrows and not self.wanted and not self.without and not of_events
 
     def takes(self, ticks: int) -> bool:

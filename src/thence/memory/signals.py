@@ -46,6 +46,7 @@ Kind = Literal[
     "retry_loop",
     "flaky_test",
     "rework",
+    "untested_edit",
     "abandoned_branch",
     "human_correction",
     "slow_tool",
@@ -68,6 +69,9 @@ AGAIN: Final = 3
 
 CHURN: Final = 7
 """Rounds of editing one file in one turn, with commands in between, though nothing failed."""
+
+_PROSE: Final = (".md", ".rst", ".txt", ".adoc")
+"""How files end that no test reads: edits of these alone need no run."""
 
 BRANCH_TOKENS: Final = 1_000
 """Tokens from which a discarded branch is worth telling: less is a prompt that was worded anew."""
@@ -336,6 +340,49 @@ class _Rounds:
         return self.files[path][0] >= AGAIN or self._most[path] >= CHURN
 
 
+def untested_edits(course: Course) -> Iterator[Signal]:
+    """Files were edited after the tests had been run for the last time."""
+    last: Run | None = None
+    edits: list[Call] = []
+    runs = {run.call.call.event_id: run for run in course.runs}
+    for pair in course.calls:
+        if pair.call.event_id in runs:
+            last, edits = runs[pair.call.event_id], []
+        elif last is not None and not all(map(_is_prose, pair.outcome.edited)):
+            edits.append(pair)
+    if last is None or not edits or _is_tested_elsewhere(course, edits[-1]):
+        return
+    paths = dict.fromkeys(path for pair in edits for path in pair.outcome.edited)
+    yield _signal(
+        "untested_edit",
+        "medium",
+        f"tests were last run before the last edit: {several(len(edits), 'edit')} since"
+        f" {last.command}",
+        [last.call.call, *(pair.call for pair in edits)],
+        edits[-1].call.summary,
+        runner=short(last.runner, 80),
+        edits=len(edits),
+        files=[short(path, 300) for path in paths][:POINTERS],
+    )
+
+
+def _is_prose(path: str) -> bool:
+    return path.lower().endswith(_PROSE)
+
+
+def _is_tested_elsewhere(course: Course, edit: Call) -> bool:
+    """Whether a subagent ran tests after an edit, as far as the log has times."""
+    when = joins.time_of(edit.call.ts)
+    if when is None:
+        return False
+    times = (
+        joins.time_of(pair.call.ts)
+        for pair in course.whole.calls
+        if pair.call.is_sidechain and pair.effect.runner is not None
+    )
+    return any(time is not None and time >= when for time in times)
+
+
 # -- branches and people --------------------------------------------------------------------
 
 
@@ -522,6 +569,7 @@ FINDERS: Final[Sequence[Finder]] = (
     retry_loops,
     flaky_tests,
     reworks,
+    untested_edits,
     abandoned_branches,
     human_corrections,
     slow_tools,

@@ -22,6 +22,7 @@ from thence.format.figures import TICKS
 from thence.format.joins import time_of
 from thence.format.normal import Outcome, Session, session_uid
 from thence.format.records import JSON, time_text
+from thence.memory.labels import Label
 from thence.memory.recall import with_lineage
 from thence.memory.store import Filter, SessionRow, Store
 
@@ -76,7 +77,13 @@ def now(known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> No
     return Now(live, frozenset(telling))
 
 
-def open_ones(store: Store, wanted: Filter, now: Now, at: float) -> list[SessionRow]:
+def open_ones(
+    store: Store,
+    wanted: Filter,
+    now: Now,
+    at: float,
+    labels: Mapping[str, Label] | None = None,
+) -> list[SessionRow]:
     """Find the sessions that somebody is at: those told of, and those just written."""
     day = int((at - WAITS) * 1000)
     told = msgspec.structs.replace(wanted, uids=tuple(now.live), limit=None)
@@ -84,7 +91,7 @@ def open_ones(store: Store, wanted: Filter, now: Now, at: float) -> list[Session
     found = {row.session.session_uid: row for one in (told, late) for row in store.sessions(one)}
     open_now = [row for row in found.values() if now.of(row, at)]
     open_now.sort(key=lambda row: row.session.ended_at or "", reverse=True)
-    return with_lineage(store, open_now[: wanted.limit])
+    return with_lineage(store, open_now[: wanted.limit], labels)
 
 
 def session_object(row: SessionRow, standing: Standing | None = None) -> dict[str, JSON]:
@@ -103,6 +110,7 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
         "skipped": row.skipped,
         "source_gone": row.gone,
         "pinned": row.pinned,
+        "tags": list(row.tags),
     }
     return fields
 

@@ -125,6 +125,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     reader: int = 0
     fold: int = 0
     """Versions of the redaction rules, the readers and the fold that it was derived by."""
+    tags: tuple[str, ...] = ()
+    """What the user tagged it with; on rows for the eye only, stores do not keep it."""
 
 
 class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -21,6 +21,7 @@ from pathlib import Path
 from thence.agents import Adapter, Cursor, Live, Prompt, Source
 from thence.agents import Batch as Read
 from thence.agents.row_sources import sources_at
+from thence.memory.notes import FOLDER
 
 GATHER_MS = 1_500
 """How long changes are gathered before they are handed out."""
@@ -186,8 +187,9 @@ def narrowed(
 ) -> tuple[dict[str, Adapter], dict[str, list[Path]]]:
     """Give readers that find only the sessions that files belong to, and where these look."""
     sources: dict[str, dict[str, Source]] = {}
+    notes = {root / FOLDER for places in roots.values() for root in places}
     for path in paths:
-        for name in roots:
+        for name in roots if path.parent not in notes else ():
             found_sources = sources_at(known[name], path)
             if found_sources:
                 sources.setdefault(name, {}).update((one.uid, one) for one in found_sources)

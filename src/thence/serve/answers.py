@@ -9,6 +9,7 @@ from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
 from thence.memory import retention, standing
 from thence.memory.bills import By, Unpriced
+from thence.memory.budgets import BudgetUse
 from thence.memory.notes import Note
 from thence.memory.patterns import Pattern
 from thence.memory.search import Hit, How
@@ -29,6 +30,8 @@ class SessionOut(Session, frozen=True, kw_only=True):
     skipped: int = 0
     source_gone: bool = False
     pinned: bool = False
+    tags: list[str] = msgspec.field(default_factory=list)
+    """What the user tagged it with."""
 
 
 class Sessions(msgspec.Struct, frozen=True):
@@ -284,3 +287,5 @@ class NowOut(msgspec.Struct, frozen=True):
     at_risk: list[RiskOut]
     today: Sum
     week: Sum
+    budgets: list[BudgetUse] = []
+    """Budgets, and what was spent of them today."""

@@ -33,6 +33,7 @@ from thence.format.stored import StoredEvent
 from thence.format.whole import events_along, inherited_events
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By, with_dollars
+from thence.memory.labels import tagged_uids, with_tagged
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
 from thence.memory.places import only_copies
@@ -158,7 +159,7 @@ def _page(desk: Desk, wanted: Filter, cursor: str | None, limit: int) -> Session
         offset = asked.offset + start + len(shown)
         cursor = cursor_text(At(offset, shown[-1].session.session_uid))
     now = desk.now()
-    shown = recall.with_lineage(desk.store, shown)
+    shown = desk.display(shown)
     return Sessions([session_out(desk, row, now) for row in shown], total, cursor)
 
 
@@ -177,7 +178,7 @@ def now(desk: AtDesk, tz: Text = None) -> NowOut:
     zone = zone_named(tz)
     told, at = desk.now(), desk.clock()
     found: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
-    for row in standing.open_ones(desk.store, Filter(), told, at):
+    for row in standing.open_ones(desk.store, Filter(), told, at, desk.labels()):
         found[told.of(row, at) or "idle"].append(session_out(desk, row, told))
     waits = {uid: one.waiting_for for uid, one in told.live.items() if one.waiting_for}
     risks = [
@@ -188,7 +189,10 @@ def now(desk: AtDesk, tz: Text = None) -> NowOut:
         msgspec.convert(_sums(desk, Filter(after=_midnight(at, back, zone))), Sum)
         for back in (0, 6)
     )
-    return NowOut(**found, waiting_for=waits, at_risk=risks, today=today, week=week)
+    budgets = desk.budget_uses(zone)
+    return NowOut(
+        **found, waiting_for=waits, at_risk=risks, today=today, week=week, budgets=budgets
+    )
 
 
 def _midnight(at: float, back: int, zone: tzinfo | None) -> int:
@@ -228,15 +232,17 @@ def sessions(
     outcome: FromQuery[Outcome | None] = None,
     after: When = None,
     before: When = None,
+    tag: Text = None,
     sort: FromQuery[Sort] = "recent",
     cursor: CursorText = None,
     limit: Limit = PAGE,
 ) -> Sessions:
     """Sessions that fit; with `q` those that hold what is looked for."""
-    uids = None
+    uids = tuple(tagged_uids(desk.labels(), tag)) if tag else None
     if q and q.strip():
-        answer = desk.store.search(parse(q), FOUND)
-        uids = tuple(dict.fromkeys(found.session_uid for found in answer.found))
+        answer = desk.search(parse(q), FOUND)
+        matched = dict.fromkeys(found.session_uid for found in answer.found)
+        uids = tuple(uid for uid in matched if uids is None or uid in uids)
     wanted = Filter(
         uids=uids,
         agent=agent or None,
@@ -269,7 +275,7 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
     ]
     digest = next(map(with_dollars, desk.store.kept("digests", wanted)), None)
     notes = [note for note in desk.notes() if note.session_uid == row.session.session_uid]
-    out = session_out(desk, recall.with_lineage(desk.store, [row])[0])
+    out = session_out(desk, desk.display([row])[0])
     return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
 
 
@@ -540,13 +546,13 @@ def search(
     ] = False,
 ) -> Found:
     """Events that hold what is looked for, the best first; decisions and notes apart."""
-    query = parse(q, prefix_last=prefix_last)
+    query = with_tagged(parse(q, prefix_last=prefix_last), desk.labels())
     offset = cursor_at(cursor).offset
-    answer = desk.store.search(query, limit, offset)
+    answer = desk.search(query, limit, offset)
     told = hits(answer, query, desk.store.blobs)
     full = len(told.hits) == limit
     following = cursor_text(At(offset + limit)) if full else None
-    notes = [] if offset else matching_notes(desk.notes(), query)[:limit]
+    notes = [] if offset else matching_notes(desk.searchable_notes(), query)[:limit]
     return Found(
         *(told.hits, told.capped, told.searched_back_to, following, notes),
         *(told.how, told.explanation, told.hints),
@@ -638,7 +644,7 @@ def costs(
     before: When = None,
     tz: Text = None,
 ) -> Costs:
-    """What was spent, by day, model, project, agent or session; discarded branches apart.
+    """What was spent, by day, model, project, agent, session, branch or tag; discarded apart.
 
     Days are those of `tz`, the server's own zone by default; the answer names it.
     """
@@ -647,7 +653,8 @@ def costs(
     wanted = Filter(
         agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
     )
-    return msgspec.convert({**Bill(desk.store, by, wanted, zone).object(), "tz": label}, Costs)
+    bill = Bill(desk.store, by, wanted, zone, desk.labels())
+    return msgspec.convert({**bill.object(), "tz": label}, Costs)
 
 
 @get("/api/plan", sync_to_thread=True)

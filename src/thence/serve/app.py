@@ -43,7 +43,7 @@ from thence.errors import (
 )
 from thence.memory.sqlite import ANEW, BROKEN
 from thence.memory.store import StoreDamaged, StoreLocked
-from thence.serve import agents, api, live, pages
+from thence.serve import agents, api, labelling, live, pages
 from thence.serve import hosted as writing
 from thence.serve.desk import Desk
 from thence.serve.gate import ASGIApp, Gate, Message, Receive, Scope, Send
@@ -213,7 +213,15 @@ def routes(
                 await hub.stop()
 
     return Litestar(
-        [static, openapi, *live.ROUTES, *writing.ROUTES, *api.ROUTES, *pages.ROUTES],
+        [
+            static,
+            openapi,
+            *live.ROUTES,
+            *writing.ROUTES,
+            *api.ROUTES,
+            *pages.ROUTES,
+            *labelling.ROUTES,
+        ],
         dependencies={
             "desk": Provide(lambda: desk, sync_to_thread=False),
             "hub": Provide(lambda: hub, sync_to_thread=False),

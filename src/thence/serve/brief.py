@@ -46,6 +46,8 @@ class Brief(msgspec.Struct, frozen=True, omit_defaults=True):
     """Errors that were seen here and went away: fingerprint, sessions, what helped."""
     files: tuple[str, ...] = ()
     """Files that the last session changed."""
+    budgets: tuple[str, ...] = ()
+    """Warnings: budgets of today that are used up or nearly so."""
 
 
 def make_brief(
@@ -55,6 +57,7 @@ def make_brief(
     *,
     now: datetime | None = None,
     without: str | None = None,
+    budgets: Sequence[str] = (),
 ) -> Brief:
     """Return what is known of a repository; `without` is a session that is just starting."""
     rows = list(islice(_sessions(store, project, without), MAX_SESSIONS))
@@ -70,6 +73,7 @@ def make_brief(
         tuple(_decisions(notes, project, frozenset(uids)))[:MAX_DECISIONS],
         tuple(_solved_errors(known))[:MAX_ERRORS],
         _changed_files(known[0]) if known else (),
+        tuple(budgets),
     )
 
 
@@ -162,6 +166,7 @@ def _changed_files(memory: Memory) -> tuple[str, ...]:
 
 def _lines(brief: Brief) -> Iterator[str]:
     """Yield the lines of the page, the most useful first: the end may be cut."""
+    yield from (flat(warning, QUOTE_CHARS) for warning in brief.budgets)
     if brief.last is not None:
         last = brief.last
         title = flat(last["title"] or "untitled", 100)

@@ -161,6 +161,8 @@ def _graph(row: SessionRow) -> list[str]:
 
 
 def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
+    for tag in row.tags:
+        yield f"#{tag}", ""
     for edge in row.edges:
         if not edge.child and edge.link in ("fork", "resume", "adopt"):
             yield f"{_LINKS[edge.link]} {short_id(edge.session)}", ""

@@ -28,6 +28,8 @@ BYS: Final[dict[By, str]] = {
     "project": "Project",
     "agent": "Agent",
     "session": "Session",
+    "branch": "Branch",
+    "tag": "Tag",
 }
 SHOWN: Final = 40
 BRANCHES: Final = 12
@@ -138,7 +140,7 @@ class CostPage(msgspec.Struct, frozen=True):
 def page(desk: Desk, wanted: Wanted) -> CostPage:
     """Add up what was spent."""
     base = _within(desk, wanted)
-    bill = Bill(desk.store, wanted.by, base, wanted.zone)
+    bill = Bill(desk.store, wanted.by, base, wanted.zone, desk.labels())
     total = bill.total
     labels = unique_labels([one.key[0] or "" for one in bill.parts])
     parts = [_line(desk, wanted, one, labels) for one in bill.parts[:SHOWN]]
@@ -178,7 +180,7 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
 
 def as_csv(desk: Desk, wanted: Wanted) -> str:
     """Return the sums of a page as a table for a spreadsheet, money in dollars."""
-    bill = Bill(desk.store, wanted.by, _within(desk, wanted), wanted.zone)
+    bill = Bill(desk.store, wanted.by, _within(desk, wanted), wanted.zone, desk.labels())
     out = io.StringIO()
     table = csv.writer(out)
     tokens = ("input_tokens", "output_tokens", "cache_tokens")
@@ -217,14 +219,17 @@ def _line(desk: Desk, wanted: Wanted, one: Total, labels: Mapping[str, str]) -> 
     key = one.key[0] or ""
     name, href, flavor = clean(key) or "unknown", "", ""
     if wanted.by == "session":
-        rows = list(desk.store.sessions(Filter(uids=(key,))))
+        rows = desk.display(list(desk.store.sessions(Filter(uids=(key,)))))
         name = title_of(rows[0]) if rows else short_id(key)
         href, flavor = address(key), key.partition(":")[0]
     elif wanted.by == "agent":
         name, href, flavor = agent_label(key), wanted.href(agent=key, by="model"), key
     elif wanted.by == "project":
         name, href = labels.get(key) or name, wanted.href(project=key, by="session") if key else ""
-    elif key:
+    elif wanted.by == "tag":
+        name = f"#{name}" if key else "untagged"
+        href = f"/sessions?{urlencode({'q': f'tag:{key}'})}" if key else ""
+    elif wanted.by == "model" and key:
         href = wanted.href(model=key, by="session")
     return msgspec.structs.replace(_sum(one), name=name, href=href, flavor=flavor)
 

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -26,10 +27,20 @@ from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory import recall, spelling, standing
 from thence.memory.activity import Pulse, pulse
+from thence.memory.budgets import Budgets, BudgetUse, budget_uses
 from thence.memory.fields import clean_fields
-from thence.memory.notes import Note, read_notes
+from thence.memory.labels import (
+    Label,
+    read_labels,
+    search,
+    searchable_notes,
+    texts_of,
+    with_tagged,
+)
+from thence.memory.notes import Note
 from thence.memory.pages import all_events
 from thence.memory.retention import Policy
+from thence.memory.search import Answer, Query
 from thence.memory.store import SessionRow, Store
 from thence.serve.shelf import Shelf, key_of
 
@@ -173,10 +184,33 @@ class Desk:
 
     def notes(self) -> list[Note]:
         """Return the decisions and notes of this home, redacted."""
+        return texts_of(self.searchable_notes())
+
+    def searchable_notes(self) -> list[Note]:
+        """Return all that was written down, names and tags of sessions too, redacted."""
         return [
             replace(note, text=self.redacted(note.text), cwd=self.redacted(note.cwd or "") or None)
-            for note in read_notes(self.home)
+            for note in searchable_notes(self.home)
         ]
+
+    def labels(self) -> dict[str, Label]:
+        """Return the names and tags that the user gave to sessions; redacted when written."""
+        return read_labels(self.home)
+
+    def budget_uses(self, zone: tzinfo | None) -> list[BudgetUse]:
+        """Return the budgets of this home with what was spent of them today in a zone."""
+        prefix = "session_memory.budget."
+        limits = Budgets(self.settings[f"{prefix}daily_usd"], self.settings[f"{prefix}projects"])
+        now = datetime.fromtimestamp(self.clock(), UTC).astimezone(zone)
+        return budget_uses(self.store, limits, now)
+
+    def display(self, rows: Sequence[SessionRow]) -> list[SessionRow]:
+        """Return rows for the eye: with the user's names and tags, else the title they inherit."""
+        return recall.with_lineage(self.store, rows, self.labels())
+
+    def search(self, query: Query, limit: int, offset: int = 0) -> Answer:
+        """Return the best answers to a question, tags looked up."""
+        return search(self.store, with_tagged(query, self.labels()), limit, offset)
 
     def redacted(self, text: str) -> str:
         """Return a text that is not from the store as it would be stored."""

@@ -106,12 +106,16 @@ class NoteLine(msgspec.Struct, frozen=True):
 
     head: str
     text: str
+    page: str = ""
+    """Address of the session that it belongs to."""
+    uuid: str = ""
 
 
 def note_line(note: Note, clock: Clock) -> NoteLine:
     """Return a decision or note as it is shown."""
     head = f"{note.kind.capitalize()}, {note.author}, {clock.day(note.ts)}"
-    return NoteLine(head, clean(one_line(note.text, 400)))
+    page = address(note.session_uid) if note.session_uid is not None else ""
+    return NoteLine(head, clean(one_line(note.text, 400)), page, note.uuid)
 
 
 def title_of(row: SessionRow) -> str:

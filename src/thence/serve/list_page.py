@@ -17,8 +17,8 @@ from markupsafe import Markup, escape
 from thence.format.figures import clean, money, several
 from thence.memory.bills import totals_by_day
 from thence.memory.descent import descent
+from thence.memory.labels import with_tagged
 from thence.memory.notes import matching_notes
-from thence.memory.recall import with_lineage
 from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow, Total
@@ -52,6 +52,7 @@ SYNTAX: Final = (
     ("before", "before:2026-02", "before a date, or 7d for a week ago"),
     ("after", "after:2026-01-31", "since a date"),
     ("outcome", "outcome:fail", "success, fail, abandoned, waiting, unknown"),
+    ("tag", "tag:release", "sessions that you tagged"),
     ("cost", "cost>1.50", "sessions that cost more (or <) dollars"),
 )
 """The filters of a query: name, an example, what it does."""
@@ -160,28 +161,26 @@ def page(desk: Desk, wanted: Wanted, clock: Clock, *, is_typing: bool = False) -
     began = time.monotonic()
     remarks = unknown_filters(wanted.q)
     try:
-        query = _with_cost(parse(wanted.q[:400], prefix_last=is_typing), wanted)
+        query = _with_cost(_parsed(desk, wanted.q, prefix_last=is_typing), wanted)
         base = _filter(wanted, query)
     except BadQuery as error:
         return _page(desk, wanted, "", [], wrong=error)
     if query.match and not query.lists_sessions:
         cards, lede = _searched(desk, _narrowed(query, base), base, wanted, clock)
         if not cards and not is_typing:
-            begins = _with_cost(parse(wanted.q[:400], prefix_last=True), wanted)
+            begins = _with_cost(_parsed(desk, wanted.q, prefix_last=True), wanted)
             cards, lede = _searched(desk, _narrowed(begins, base), base, wanted, clock)
             if cards:
                 remarks.append("No exact match. These sessions have words that start with it.")
         took = round(1000 * (time.monotonic() - began))
         days = [Day("", "", "", cards)] if cards else []
         made = _page(desk, wanted, f"{lede}, {took} ms", days, looking=True)
-        found = matching_notes(desk.notes(), _narrowed(query, base))[:PAGE]
+        found = matching_notes(desk.searchable_notes(), _narrowed(query, base))[:PAGE]
         notes = [note_line(note, clock) for note in found]
         return msgspec.structs.replace(made, notes=notes, remarks=remarks)
     rows, total, lede = _listed(desk, wanted, base, query)
     offset = _offset(wanted, total)
-    days = list(
-        _by_day(desk, with_lineage(desk.store, rows[:PAGE]), clock, wanted, base=base, query=query)
-    )
+    days = list(_by_day(desk, desk.display(rows[:PAGE]), clock, wanted, base=base, query=query))
     pager = _pager(wanted, offset, len(rows[:PAGE]), total)
     made = _page(desk, wanted, lede, days)
     return msgspec.structs.replace(made, pager=pager, remarks=remarks)
@@ -194,7 +193,7 @@ def _listed(
     if wanted.standing == "open":
         rows = [
             row
-            for row in open_ones(desk.store, base, desk.now(), desk.clock())
+            for row in open_ones(desk.store, base, desk.now(), desk.clock(), desk.labels())
             if _priced(row, query)
         ]
         return rows, len(rows), several(len(rows), "session")
@@ -244,6 +243,11 @@ def unknown_filters(text: str) -> list[str]:
     return list(dict.fromkeys(remarks))[:3]
 
 
+def _parsed(desk: Desk, text: str, *, prefix_last: bool) -> Query:
+    """Return what was typed as a question, tags looked up."""
+    return with_tagged(parse(text[:400], prefix_last=prefix_last), desk.labels())
+
+
 def _with_cost(query: Query, wanted: Wanted) -> Query:
     """Return a query with the least cost that the address asks for."""
     if not wanted.cost:
@@ -254,12 +258,12 @@ def _with_cost(query: Query, wanted: Wanted) -> Query:
 def suggestions(desk: Desk, text: str, clock: Clock) -> tuple[list[Card], str]:
     """Return the sessions to offer while somebody types, and how many matches there are."""
     try:
-        query = parse(text[:400], prefix_last=True)
+        query = _parsed(desk, text, prefix_last=True)
     except BadQuery as error:
         return [], error.message
     if not query.match or query.lists_sessions:
         rows = desk.store.sessions(msgspec.structs.replace(_filter(Wanted(), query), limit=5))
-        return [card(desk, row, clock, drawn=False) for row in rows], ""
+        return [card(desk, row, clock, drawn=False) for row in desk.display(list(rows))], ""
     wanted = Wanted(q=text)
     base = _filter(wanted, query)
     return _searched(desk, _narrowed(query, base), base, wanted, clock, most=SUGGESTED)
@@ -306,6 +310,7 @@ def _filter(wanted: Wanted, query: Query) -> Filter:
     after = moment(wanted.after) if wanted.after else query.after
     before = moment(wanted.before) if wanted.before else query.before
     return Filter(
+        uids=None if query.uids is None else tuple(query.uids),
         agent=wanted.agent or query.agent or None,
         project=wanted.project or query.project or None,
         model=wanted.model or query.model or None,
@@ -472,13 +477,13 @@ def _searched(
     most: int = PAGE,
 ) -> tuple[list[Card], str]:
     """List the sessions that match, each with the sentences that do and how many there are."""
-    answer = desk.store.search(narrowed, HITS)
+    answer = desk.search(narrowed, HITS)
     matches: dict[str, list[Found]] = {}
     for one in answer.found:
         if base.agent is None or one.session_uid.startswith(f"{base.agent}:"):
             matches.setdefault(one.session_uid, []).append(one)
     uids = tuple(matches)
-    stored = with_lineage(desk.store, list(desk.store.sessions(Filter(uids=uids))))
+    stored = desk.display(list(desk.store.sessions(Filter(uids=uids))))
     rows = {row.session.session_uid: row for row in stored}
     order = list(matches)
     if wanted.sort in SORTS:

@@ -38,7 +38,7 @@ from thence.format.fold import window_of
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory import standing
-from thence.memory.recall import event_name, with_lineage
+from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.clients import Client, frame
@@ -224,10 +224,10 @@ class Hub:
         """Return the rows of sessions in the order of their sweeps."""
         store = self._desk.store
         rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
-        return sorted(with_lineage(store, rows), key=_when)
+        return sorted(self._desk.display(rows), key=_when)
 
     def _with_lineage(self, row: SessionRow) -> SessionRow:
-        return with_lineage(self._desk.store, [row])[0]
+        return self._desk.display([row])[0]
 
     def _changed(self, row: SessionRow) -> bytes:
         told = {"change": row.change, "session": session_out(self._desk, row)}
@@ -270,7 +270,7 @@ class Hub:
     def _stands(self) -> bytes:
         now, at = self._desk.now(), self._desk.clock()
         found: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
-        for row in standing.open_ones(self._desk.store, Filter(), now, at):
+        for row in standing.open_ones(self._desk.store, Filter(), now, at, self._desk.labels()):
             found[now.of(row, at) or "idle"].append(row.session.session_uid)
         waits = {uid: one.waiting_for for uid, one in now.live.items() if one.waiting_for}
         return frame("standing", {**found, "waiting_for": waits})

@@ -12,9 +12,9 @@ from thence.format.figures import clean, money, project, several, short_id, size
 from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.memory.bills import totals_by_day
+from thence.memory.budgets import budget_warnings
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import promised
-from thence.memory.recall import with_lineage
 from thence.memory.standing import Risk, Standing, open_ones
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis
@@ -81,13 +81,15 @@ class NowPage(msgspec.Struct, frozen=True):
     promises: list[Promise]
     more_promises: int
     sessions: int
+    budgets: list[str]
+    """Warnings: budgets of today that are used up or nearly so."""
 
 
 def page(desk: Desk, clock: Clock) -> NowPage:
     """Say where things stand."""
     at = desk.clock()
     standing: dict[Standing, list[SessionRow]] = {"waiting": [], "running": [], "idle": []}
-    for row in open_ones(desk.store, Filter(), desk.now(), at):
+    for row in open_ones(desk.store, Filter(), desk.now(), at, desk.labels()):
         if (how := desk.now().of(row, at)) is not None:
             standing[how].append(row)
     waiting = [_waiting(desk, row, clock) for row in standing["waiting"]]
@@ -113,6 +115,7 @@ def page(desk: Desk, clock: Clock) -> NowPage:
         promises,
         more,
         desk.store.totals()[0].sessions,
+        budget_warnings(desk.budget_uses(clock.zone)),
     )
 
 
@@ -155,7 +158,7 @@ def _end(desk: Desk, row: SessionRow) -> Chart:
 
 def _lately(desk: Desk, clock: Clock, told: set[str]) -> list[Card]:
     """Give the sessions that came to their end last."""
-    rows = with_lineage(desk.store, list(desk.store.sessions(Filter(limit=FEW + len(told)))))
+    rows = desk.display(list(desk.store.sessions(Filter(limit=FEW + len(told)))))
     rest = [row for row in rows if row.session.session_uid not in told]
     return [card(desk, row, clock) for row in rest[:FEW]]
 

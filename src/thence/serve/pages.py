@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -27,12 +27,14 @@ from thence.errors import NotReadable
 from thence.format import forms
 from thence.format.figures import clean, several, short, short_id, size
 from thence.format.joins import time_of
+from thence.format.normal import SessionEvent
 from thence.format.whole import Part, Whole
 from thence.memory.account import Digest
 from thence.memory.derivation import DIGEST
 from thence.memory.dismissals import set_dismissed
+from thence.memory.labels import MAX_NAME, MAX_NOTE, Label
+from thence.memory.notes import note_events
 from thence.memory.pins import set_pinned
-from thence.memory.recall import with_lineage
 from thence.memory.standing import open_ones
 from thence.memory.store import Filter, SessionRow
 from thence.memory.zones import millis, zone_named
@@ -140,6 +142,8 @@ def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Resp
         json=json,
         is_read_only=desk.is_read_only,
         can_write=desk.writes,
+        max_name=MAX_NAME,
+        max_note=MAX_NOTE,
         syntax=list_page.SYNTAX,
         **given,
     )
@@ -311,7 +315,7 @@ class _Session:
 
     def __init__(self, desk: Desk, uid: str) -> None:
         self.desk = desk
-        self.row: SessionRow = with_lineage(desk.store, [desk.row(uid)])[0]
+        self.row: SessionRow = desk.display([desk.row(uid)])[0]
         self.uid = self.row.session.session_uid
         self.base = address(self.uid)
         self.clock = Clock()
@@ -429,6 +433,7 @@ class _Session:
             "base": self.base,
             "neighbours": self.neighbours(),
             "is_pinned": self.row.pinned,
+            "label": self.desk.labels().get(self.uid, Label()),
             "head": self.head(),
             "written": [
                 note_line(note, self.clock)
@@ -593,7 +598,9 @@ def export(desk: AtDesk, uid: FromPath[str], form: FromPath[str]) -> Response[st
     if form not in _EXPORTS:
         raise NotFoundException(f"no such export: {form}")
     write, media_type, ending = _EXPORTS[form]
-    body = "\n".join(write(desk.whole(one.row).whole))
+    notes = note_events(desk.notes(), one.uid)
+    label = desk.labels().get(one.uid, Label())
+    body = "\n".join(write(desk.whole(one.row).whole, label, notes))
     name = re.sub(r"[^A-Za-z0-9-]", "", one.row.session.native_session_id)[:13] or "session"
     headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
     body = body.encode("utf-8", "replace").decode()
@@ -632,14 +639,25 @@ def dismiss(desk: AtDesk, data: JSONBody[Dismissal]) -> dict[str, bool]:
     return {"dismissed": data.dismissed}
 
 
-def _json_lines(whole: Whole) -> Iterator[str]:
-    for line in forms.lines(whole):
+_Writer = Callable[[Whole, Label, Sequence[SessionEvent]], Iterator[str]]
+
+
+def _json_lines(whole: Whole, label: Label, notes: Sequence[SessionEvent]) -> Iterator[str]:
+    for line in forms.lines(whole, notes, name=label.name, tags=list(label.tags)):
         yield msgspec.json.encode(line).decode()
 
 
-_EXPORTS: Final[dict[str, tuple[Callable[[Whole], Iterator[str]], str, str]]] = {
-    "markdown": (forms.markdown, "text/markdown", "md"),
-    "html": (forms.page, "text/html", "html"),
+def _markdown(whole: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+    return forms.markdown(whole, name=label.name)
+
+
+def _html_page(whole: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+    return forms.page(whole, name=label.name)
+
+
+_EXPORTS: Final[dict[str, tuple[_Writer, str, str]]] = {
+    "markdown": (_markdown, "text/markdown", "md"),
+    "html": (_html_page, "text/html", "html"),
     "json": (_json_lines, "application/x-ndjson", "jsonl"),
 }
 """How a session is written, and what kind of file that is."""

@@ -27,6 +27,8 @@ from thence.format.stored import StoredEvent
 from thence.format.whole import Whole, events_along
 from thence.memory import patterns, recall, search
 from thence.memory.bills import Bill, By
+from thence.memory.labels import labels_of, texts_of, with_tagged
+from thence.memory.labels import search as search_tagged
 from thence.memory.notes import Note, matching_notes
 from thence.memory.promised import promised
 from thence.memory.recap import lines as recap_lines
@@ -107,7 +109,7 @@ class Todos(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Costs(msgspec.Struct, forbid_unknown_fields=True):
-    """What sessions cost, by day, model, project, agent or session."""
+    """What sessions cost, by day, model, project, agent, session, branch or tag."""
 
     by: By = "day"
     since: Name = "30d"
@@ -194,7 +196,7 @@ class Questions:
     # -- finding ------------------------------------------------------------------------
 
     def _search(self, asked: Search) -> tuple[str, Iterable[str]]:
-        query = search.parse(asked.query)
+        query = with_tagged(search.parse(asked.query), labels_of(self._notes()))
         notes = matching_notes(self._notes(), query)
         answer = self._events(query, asked.limit + 1)
         room = max(asked.limit // 2, asked.limit - len(answer.found))
@@ -212,14 +214,14 @@ class Questions:
         events: list[search.Found] = []
         offset, size = 0, number
         while True:
-            answer = self._store.search(query, size, offset)
+            answer = search_tagged(self._store, query, size, offset)
             events += [event for event in answer.found if event.state != "internal"]
             if len(events) >= number or len(answer.found) < size:
                 return msgspec.structs.replace(answer, found=events)
             offset, size = offset + size, 2 * size
 
     def _recall(self, asked: Recall) -> tuple[str, Iterable[str]]:
-        page = recap(self._store, self._notes(), asked.question)
+        page = recap(self._store, texts_of(self._notes()), asked.question)
         number = len(page.sessions)
         return f"{number} session{'' if number == 1 else 's'}", recap_lines(page)
 
@@ -310,8 +312,9 @@ class Questions:
         row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
         digest = next(self._store.kept("digests", Filter(uids=(uid,))), None)
-        notes = [_note(note) for note in self._notes() if note.session_uid == uid]
-        about = _about(recall.with_lineage(self._store, [row])[0])
+        notes = [_note(note) for note in texts_of(self._notes()) if note.session_uid == uid]
+        labels = labels_of(self._notes())
+        about = _about(recall.with_lineage(self._store, [row], labels)[0])
         return _name(uid), [*about, *_account(digest), *notes, *self._prompts(row)]
 
     def _prompts(self, row: SessionRow) -> Iterator[str]:
@@ -366,7 +369,9 @@ class Questions:
         ]
 
     def _costs(self, asked: Costs) -> tuple[str, Iterable[str]]:
-        bill = Bill(self._store, asked.by, Filter(after=search.moment(asked.since)))
+        labels = labels_of(self._notes())
+        wanted = Filter(after=search.moment(asked.since))
+        bill = Bill(self._store, asked.by, wanted, labels=labels)
         parts = bill.parts[-asked.limit :] if asked.by == "day" else bill.parts[: asked.limit]
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
@@ -488,6 +493,8 @@ _ON_LINE: Final = (State.LIVE, State.ORPHANED, State.REPLAYED)
 def _about(row: SessionRow) -> Iterator[str]:
     session = row.session
     yield f"title: {flat(row.title or 'empty session')}"
+    if row.tags:
+        yield f"tags: {', '.join(row.tags)}"
     when = f"{(session.started_at or '')[:16]} to {(session.ended_at or '')[:16]}"
     yield f"agent {flat(session.flavor, 40)}, model {flat(session.model or 'unknown', 60)}, {when}"
     yield f"folder: {flat(session.cwd or 'unknown')}, branch {flat(session.git_branch or '-', 80)}"

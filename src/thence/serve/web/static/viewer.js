@@ -515,6 +515,52 @@
     button.textContent = pinned ? "Pinned" : "Pin";
     toast(pinned ? "Pinned: storage limits do not remove it" : "Unpinned", () => pin(button));
   }
+  // Names, tags and notes: what was there before comes back with Undo.
+  async function label(pop, change, done) {
+    const old = { name: pop.dataset.name, tags: pop.dataset.tags.split(" ").filter(Boolean) };
+    const now = await (await sent(`${pop.dataset.url}/label`, change)).json();
+    pop.dataset.name = one("#label-name").value = now.name ?? "";
+    pop.dataset.tags = one("#label-tags").value = now.tags.join(" ");
+    one("#s-title").textContent = document.title = now.title;
+    const tags = one("#s-tags");
+    tags.hidden = !now.tags.length;
+    tags.replaceChildren(...now.tags.flatMap((tag) => {
+      const link = document.createElement("a");
+      link.href = `/sessions?q=${encodeURIComponent(`tag:${tag}`)}`;
+      link.textContent = `#${tag}`;
+      return [link, " "];
+    }));
+    const undo = Object.fromEntries(Object.keys(change).map((key) => [key, old[key]]));
+    toast(done, () => label(pop, undo, "Changed back"));
+  }
+  async function note(pop, text) {
+    const added = await (await sent(`${pop.dataset.url}/notes`, { text })).json();
+    const line = document.createElement("p"), said = document.createElement("span"), head = document.createElement("b");
+    line.className = "s-note";
+    head.textContent = `${added.head}: `;
+    said.append(head, added.text);
+    line.append(said);
+    one("#s-notes").append(line);
+    one("#label-note").value = "";
+    toast("Note added", async () => {
+      await sent(`${pop.dataset.url}/notes/removed`, { uuid: added.uuid });
+      line.remove();
+      one("#label-note").value = text;
+      toast("Note removed");
+    });
+  }
+  addEventListener("submit", (ev) => {
+    const form = ev.target.closest("form[data-write]");
+    if (!form) return;
+    ev.preventDefault();
+    const pop = form.closest("#label"), text = form.elements.text.value.trim();
+    const act = {
+      name: () => label(pop, { name: text }, text ? "Renamed" : "Name removed"),
+      tags: () => label(pop, { tags: text.replaceAll("#", "").split(/[\s,]+/).filter(Boolean) }, "Tags saved"),
+      note: () => note(pop, text),
+    }[form.dataset.write];
+    act().then(() => pop.hidePopover?.()).catch(() => toast("Could not change this"));
+  });
   addEventListener("click", (ev) => {
     const to = ev.target.closest("[data-step]");
     if (to && finder) { ev.preventDefault(); stepHit(+to.dataset.step).catch(() => toast("Could not load this")); return; }

@@ -1,0 +1,36 @@
+"""`thence name`: what the user calls a session."""
+
+from __future__ import annotations
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import short_id, tell
+from thence.cli.completion import ids
+from thence.cli.terminal import as_json, clean, say
+
+
+@click.command("name", help="Name a session. Without NAME: show its name.")
+@click.argument("wanted", metavar="ID", shell_complete=ids)
+@click.argument("words", metavar="[NAME]...", nargs=-1)
+@click.option("--off", is_flag=True, help="Remove the name; the session has its own title again.")
+@options.as_json
+def command(wanted: str, words: tuple[str, ...], *, off: bool, json: bool) -> int:
+    """Name a session, or tell its name."""
+    from thence.cli import notes
+    from thence.format.normal import one_line
+    from thence.memory.labels import MAX_NAME
+
+    if off and words:
+        raise click.UsageError("give a name or --off, not both")
+    with wiring.store() as store:
+        session = wiring.session(store, wanted).session
+    name = one_line(wiring.redactor().redact(" ".join(words)), MAX_NAME) if words else ""
+    if words and not name:
+        raise click.UsageError("say what to call it")
+    shown = notes.label(session, name="" if off else name or None).name
+    if json:
+        say(as_json({"session_uid": session.session_uid, "name": shown}))
+    else:
+        tell([f"{clean(short_id(session.native_session_id))}  {clean(shown or 'has no name')}"])
+    return 0
