@@ -56,9 +56,13 @@ def test_a_database_that_grows_is_swept_to_what_it_holds(tmp_path: Path) -> None
         client.execute(f"DELETE FROM {table} WHERE {column} = ?", (test_opencode.FORK,))
     client.commit()
     assert 1 == json.loads(thence(home, "sweep", "--json"))["gone"]
-    client.close()
     assert 3 == len(json.loads(thence(home, "ls", "--json")))
     assert "So be it." in thence(home, "export", fork)
+    assert "Mend it" in thence(home, "export", uid)
+    for table in ("session", "event"):
+        client.execute(f"DELETE FROM {table}")
+    client.commit()
+    client.close()
     assert "Mend it" in thence(home, "export", uid)
 
 

@@ -54,6 +54,8 @@ def load(
     found = claimed(path, known, uid)
     if found is not None:
         return load_source(*found, elsewhere)
+    if uid is not None and path.is_file():  # nothing of it is left, or of all that were in it
+        raise _missing(uid, path)
     names = ", ".join(sorted(known)) or "no agent"
     if path.is_dir():
         raise NotReadable(
@@ -61,6 +63,12 @@ def load(
         )
     raise NotReadable(
         f"not a session of a known agent: {path}", hint=f"thence reads sessions of {names}"
+    )
+
+
+def _missing(uid: str, path: Path) -> SessionNotFound:
+    return SessionNotFound(
+        f"{uid} is no longer in {path}", hint=f"thence show {uid} shows what is kept"
     )
 
 
@@ -75,9 +83,7 @@ def claimed(
             beside = sources_at(adapter, path)
             source = next((one for one in beside if one.uid == uid), None)
             if source is None:
-                raise SessionNotFound(
-                    f"{uid} is no longer in {path}", hint=f"thence show {uid} shows the stored copy"
-                )
+                raise _missing(uid, path)
         if source is not None:
             return adapter, source
     return None
