@@ -68,7 +68,7 @@ def load(
 
 def _missing(uid: str, path: Path) -> SessionNotFound:
     return SessionNotFound(
-        f"{uid} is no longer in {path}", hint=f"thence show {uid} shows what is kept"
+        f"{uid} is no longer in {path}", hint=f"thence show {uid} shows the stored copy"
     )
 
 
