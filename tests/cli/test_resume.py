@@ -224,7 +224,7 @@ def test_choosing_on_a_terminal(looked_at: Homes) -> None:
         text=True,
     )
     os.close(there)
-    seen = _until(here, "esc leaves")
+    seen = _until(here, "Esc to cancel")
     os.write(here, b"gauge import")
     seen += _until(here, "1 of ")
     os.write(here, b"\r")
