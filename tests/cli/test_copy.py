@@ -43,7 +43,7 @@ def test_copy_from_an_empty_database_makes_nothing(
     there = desk.run("copy", f"{desk.home}/memory/thence.db", full)
     mistyped = desk.run("copy", postgres.url(tenant=f"fool {tmp_path}"), f"{tmp_path}/new/x.db")
 
-    assert (10, True) == (missing.code, "holds no store" in missing.err)
+    assert (10, True) == (missing.code, "has no store" in missing.err)
     assert [] == tables
     assert 0 == there.code, there
     assert (10, True) == (mistyped.code, "holds no sessions" in mistyped.err)

@@ -163,7 +163,9 @@ def test_a_killed_session_that_goes_on_is_what_it_is_when_read_at_once(
         thence(machine, "sweep")
         (row,) = json.loads(thence(machine, "ls", "--json"))
         shown = json.loads(thence(machine, "show", row["session_uid"], "--as", "events", "--json"))
-        events = [{**event, "payload_ref": None, "seq": 0} for event in shown["events"]]
+        events = [
+            {**event, "payload_ref": None, "seq": 0, "parent_seq": 0} for event in shown["events"]
+        ]
         costs = json.loads(thence(machine, "cost", "--by", "agent", "--json"))
         said = [event for event in events if event["role"] != "system"]
         told.append((said, [part["tokens"] for part in costs["parts"]]))

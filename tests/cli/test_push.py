@@ -94,7 +94,7 @@ def test_machine_without_a_network_waits(desk: Desk, url: str, tmp_path: Path) -
     desk.sweep()
 
     assert (1, "") == (first.code, first.out)
-    assert first.err.startswith("error: not reachable, 3 sessions wait: ")
+    assert first.err.startswith("error: not reachable, 3 sessions waiting: ")
     assert "nothing is lost: the next push continues from here\n" in first.err
     assert (False, 3) == (plan["reached"], plan["sessions"])
     assert 1 == desk.run("push", url, "--json").json["sessions"]
@@ -122,7 +122,7 @@ def test_server_that_went_away_leaves_the_rest_waiting(
     done = desk.run("push", url, "--json").json
 
     assert 1 == cut.code
-    assert "not reachable, 2 sessions wait: lost the store" in cut.err
+    assert "not reachable, 2 sessions waiting: lost the store" in cut.err
     assert (2, 1) == (done["sessions"], done["unchanged"])
 
 

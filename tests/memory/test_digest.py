@@ -326,7 +326,7 @@ def test_it_can_be_read_back() -> None:
     kept = msgspec.json.decode(msgspec.json.encode(made.signals))
 
     assert account(Course(whole), row) == msgspec.convert(body, Digest)
-    assert ["abandoned_branch", "human_correction"] == [
+    assert ["untested_edit", "abandoned_branch", "human_correction"] == [
         msgspec.convert(one, Signal).kind for one in kept
     ]
     assert (UID, 3, "unknown") == (made.uid, made.change, made.outcome)

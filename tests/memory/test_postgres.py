@@ -271,9 +271,9 @@ def test_store_of_all_machines_is_read_alone(postgres: Cluster) -> None:
     one.write([session(one, "a", "hello")])
     known = list(every.known().sessions)
     paths = [row.session.source_path for store in (one, every) for row in store.sessions()]
-    with pytest.raises(BadConfig, match="read only"):
+    with pytest.raises(BadConfig, match="read-only"):
         every.write([session(one, "b", "hello")])
-    with pytest.raises(BadConfig, match="read only"), every.sweeping():
+    with pytest.raises(BadConfig, match="read-only"), every.sweeping():
         pass
     for store in (one, every):
         store.close()

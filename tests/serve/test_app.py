@@ -308,7 +308,10 @@ def test_a_large_session_shows_its_head_at_once_and_its_rows_after(
     event = f"e{one.event.event_id:013x}"
     first = own_house.ask(f"{base}?at={event}").body.decode()
 
-    assert f'<meta http-equiv="refresh" content="0; url={base}?whole=1&amp;at={event}">' in first
+    assert (
+        f'<meta http-equiv="refresh" content="0; url={base}?whole=1&amp;at={event}#{event}">'
+        in first
+    )
     assert "What does clock.py do?" in first
     assert 'id="thread"' not in first
     assert b'id="thread"' in own_house.ask(f"{base}?whole=1&at={event}").body

@@ -113,7 +113,7 @@ def test_an_agent_finds_them_as_data_in_a_frame(machine: House) -> None:
     lines = asked(machine, query="barnacle kind:decision")
     boundary = lines[0][1:17]
 
-    assert "thence search, 1 hit;" in lines[0]
+    assert "thence search, 1 match;" in lines[0]
     assert f"[{boundary} end of data]" == lines[-1]
     assert 3 == len(lines)
     assert re.match(rf"decision \d{{4}}-\d\d-\d\d, {BY_AGENT}: .*POLICY: always run", lines[1])
@@ -123,14 +123,18 @@ def test_an_agent_finds_them_as_data_in_a_frame(machine: House) -> None:
 @pytest.mark.slow
 def test_an_agent_is_told_the_true_number_of_hits(machine: House) -> None:
     """All that fit are counted exactly; where the limit cuts, that is said, and only there."""
-    for limit, head in ((8, "the first 8 hits, more match;"), (9, "9 hits;"), (50, "9 hits;")):
+    for limit, head in (
+        (8, "the first 8 matches, more match;"),
+        (9, "9 matches;"),
+        (50, "9 matches;"),
+    ):
         lines = asked(machine, query="scrape barnacle kind:user_msg", limit=limit)
 
         assert f"thence search, {head}" in lines[0]
         assert min(limit, 9) == len(lines) - 2
     lines = asked(machine, query="barnacle", limit=10)
 
-    assert "thence search, the first 10 hits, more match;" in lines[0]
+    assert "thence search, the first 10 matches, more match;" in lines[0]
     assert 10 == len(lines) - 2
 
 

@@ -181,7 +181,7 @@ def test_path_of_another_machine_is_no_file_of_the_server(
         answer = office.ask(f"/api/sessions/{quote(uid)}/events")
 
     assert 200 != answer.status
-    assert b"its source is gone" in answer.body
+    assert b"its original log is gone" in answer.body
 
 
 def _rows(listed: Any) -> list[Any]:

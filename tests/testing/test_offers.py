@@ -84,5 +84,5 @@ def test_a_server_that_is_not_found_again_is_said() -> None:
     """Its entry stands under a name that nobody reads."""
     odd = agent(servers=ServerFile("s.toml", form="toml", key="a.b"))
 
-    with pytest.raises(Exception, match="cannot tell where"):
+    with pytest.raises(Exception, match="cannot find where"):
         list(offers.settings(odd))

@@ -68,12 +68,18 @@ class Paths:
         self._by_block.setdefault((row.place, row.block), number)
         self._by_place.setdefault(row.place, number)
 
+    def home(self, place: int, block: int) -> tuple[int, int]:
+        """Return the event that has a row: of a result its call, else the event itself."""
+        blocks = self._facts[place].blocks
+        event = blocks[block] if block < len(blocks) else None
+        if event is not None and event.kind == "tool_result" and event.call is not None:
+            return self._callers.get(event.call, (place, block))
+        return place, block
+
     def row_number(self, place: int, block: int) -> int | None:
         """Return the number of the row that shows an event, or the nearest one before it."""
         facts = self._facts
-        event = facts[place].blocks[block] if block < len(facts[place].blocks) else None
-        if event is not None and event.kind == "tool_result" and event.call is not None:
-            place, block = self._callers.get(event.call, (place, block))
+        place, block = self.home(place, block)
         if (exact := self._by_block.get((place, block))) is not None:
             return exact
         channel = facts[place].channel

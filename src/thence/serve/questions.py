@@ -230,7 +230,7 @@ class Questions:
         uid = row.session.session_uid
         if row.session.evicted_at is not None:
             raise BadQuestion(
-                f"{_name(uid)} was evicted: only its account is left", hint="outline gives that"
+                f"{_name(uid)} was removed: only its digest is left", hint="use outline"
             )
         rows = list(self._store.events(uid))
         wanted = recall.named_event(rows, uid, asked.event).event

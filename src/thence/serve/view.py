@@ -137,8 +137,7 @@ class Drawing:
 
     def _home(self, target: tuple[int, int]) -> int:
         """Return the fact whose row shows an event: of a result, that of its call."""
-        number = paths_of(self.chart).row_number(*target)
-        return target[0] if number is None else paths_of(self.chart).row(number).place
+        return paths_of(self.chart).home(*target)[0]
 
     def part(self, name: str, start: int = 0, end: int | None = None) -> Window | None:
         """Draw a stretch of a part of the session; None when there is no such part."""
