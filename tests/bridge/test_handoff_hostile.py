@@ -47,7 +47,7 @@ def faults(made: Handoff) -> list[str]:
     out: list[str] = []
     for path, body in made.files.items():
         text = body.decode("utf-8")
-        lines = [text] if path.endswith(".json") else text.splitlines()
+        lines = [text] if path.endswith((".json", ".yaml")) else text.splitlines()
         for line in lines:
             value = json.loads(line)
             if depth(value) > 100:

@@ -46,7 +46,7 @@ def test_copy_from_an_empty_database_makes_nothing(
     assert (10, True) == (missing.code, "has no store" in missing.err)
     assert [] == tables
     assert 0 == there.code, there
-    assert (10, True) == (mistyped.code, "holds no sessions" in mistyped.err)
+    assert (10, True) == (mistyped.code, "has no sessions" in mistyped.err)
     assert not (tmp_path / "new").exists()
 
 

@@ -57,7 +57,7 @@ def test_second_push_has_nothing_to_send(desk: Desk, url: str) -> None:
 
     assert (0, "") == (first.code, first.err), first
     assert first.out.startswith("pushed 3 sessions, 0 already there; ")
-    assert "nothing new: 3 sessions there already\n" == second.out
+    assert "nothing new: 3 sessions already there\n" == second.out
     assert (1, 3) == (third["sessions"], third["unchanged"])
 
 
