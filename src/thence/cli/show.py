@@ -141,7 +141,7 @@ def events(
     from collections import Counter
 
     from thence.cli import wiring
-    from thence.format.normal import event_object, numbered
+    from thence.format.normal import numbered
     from thence.format.whole import events_along
     from thence.memory.labels import Label
     from thence.memory.notes import note_events
@@ -168,14 +168,9 @@ def events(
             {
                 "session_uid": part.whole.uid,
                 "messages": part.messages,
-                "events": list(map(event_object, events_along(part.whole, part.places))),
+                "events": [e.to_object() for e in events_along(part.whole, part.places)],
             }
             for part in inherited
         ],
-        "events": [
-            event_object(event)
-            for event in numbered(
-                [*whole.events, *whole.derived, *note_events(notes, whole.uid)], seqs
-            )
-        ],
+        "events": numbered([*whole.events, *whole.derived, *note_events(notes, whole.uid)], seqs),
     }

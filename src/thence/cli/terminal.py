@@ -152,4 +152,6 @@ def _elements(name: str, values: list[JSON], comma: str) -> Iterator[str]:
 
 
 def _compact(value: JSON) -> str:
-    return dumps(msgspec.to_builtins(value), ensure_ascii=False)
+    """Return a value on one line; what knows its own object, as events do, is asked for it."""
+    plain = value.to_object() if hasattr(value, "to_object") else msgspec.to_builtins(value)
+    return dumps(plain, ensure_ascii=False)

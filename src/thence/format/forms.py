@@ -23,7 +23,7 @@ from thence.format.facts import TYPED
 from thence.format.figures import several, short_id
 from thence.format.graph import State
 from thence.format.joins import time_of
-from thence.format.normal import SessionEvent, event_object
+from thence.format.normal import SessionEvent
 from thence.format.records import text_of
 from thence.format.whole import events_along
 
@@ -75,7 +75,7 @@ def lines(whole: Whole, notes: Sequence[SessionEvent] = (), **label: JSON) -> It
     fields = msgspec.to_builtins(whole.session())
     yield {"type": "session", "title": whole.title, **label, **fields}
     for event in numbered([*whole.events, *whole.derived, *notes]):
-        yield {"type": "event", **event_object(event)}
+        yield {"type": "event", **event.to_object()}
 
 
 def flat(whole: Whole) -> Iterator[JSON]:

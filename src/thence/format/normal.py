@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -98,6 +98,20 @@ class Session(msgspec.Struct, frozen=True):
     evicted_at: str | None = None
 
 
+_CONTRACT: Final[dict[str, JSON]] = {
+    "seq": None,
+    "parent_seq": None,
+    "ts": None,
+    "role": None,
+    "tool": None,
+    "summary": "",
+    "payload_ref": None,
+    "tokens": 0,
+    "is_sidechain": False,
+}
+"""Fields of an event that every reader may count on, with the values that are left out."""
+
+
 class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One block of one record, or one fact derived from others (`derived_from`)."""
 
@@ -137,6 +151,10 @@ class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     took_ms: int | None = None
     why: str | None = None
     """Why it is dead, where that is more than a branch left behind."""
+
+    def to_object(self) -> dict[str, JSON]:
+        """Return it under the names of its fields; those of the contract are never left out."""
+        return {**_CONTRACT, **msgspec.to_builtins(self)}
 
 
 def session_uid(flavor: str, native_session_id: str) -> str:
@@ -203,22 +221,6 @@ def one_line(text: str, length: int = SUMMARY_LENGTH) -> str:
     if len(flat) <= length and len(text) > 2 * length:
         flat = " ".join(text[: 4 * length].split())
     return flat if len(flat) <= length else flat[: length - 1] + "…"
-
-
-_CONTRACT = frozenset(
-    {"seq", "parent_seq", "ts", "role", "tool", "summary", "payload_ref", "tokens", "is_sidechain"}
-)
-"""Fields of an event that every reader may count on."""
-
-
-def event_object(event: SessionEvent) -> dict[str, JSON]:
-    """Return an event under the names of its fields; those of the contract are never left out."""
-    plain: dict[str, JSON] = msgspec.to_builtins(event)
-    return {
-        name: plain.get(name, getattr(event, name))
-        for name in event.__struct_fields__
-        if name in plain or name in _CONTRACT
-    }
 
 
 # -- numbers for the eye --------------------------------------------------------------------

@@ -50,14 +50,20 @@ def is_record(value: Record) -> bool:
     return is_own or (kind == "message" and "message" in value)
 
 
+MAX_WRITE_DELAY_S = 2
+"""The client writes the document at most so long after the line of the log that it counts."""
+
+
 class Totals(TotalReader):
     """What a session took so far."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         # To archive a session writes the document, too: the last line of the log is older then.
-        written = files.measured(Source(source.adapter, source.session, source.files[:1]))[1]
-        self._moment = moment(min(mark.mtime_ns / 10**9, written or mark.mtime_ns / 10**9))
+        logged = files.measured(Source(source.adapter, source.session, source.files[:1]))[1]
+        written = mark.mtime_ns / 10**9
+        is_archived = bool(logged) and written - logged > MAX_WRITE_DELAY_S
+        self._moment = moment(logged if is_archived else written)
 
     def total(self, found: Found) -> tuple[Usage, str | None] | None:
         """Return the total of the session without its subagents, which have totals of their own."""
