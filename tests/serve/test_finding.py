@@ -358,6 +358,10 @@ def entries(page: Page) -> int:
     return number
 
 
+PAUSE_MS = 500
+"""What is typed is looked for a moment later: nobody clicks before that."""
+
+
 @pytest.mark.slow
 def test_search_as_you_type_keeps_filters_and_makes_one_entry(
     browser: Browser, house: House
@@ -373,13 +377,16 @@ def test_search_as_you_type_keeps_filters_and_makes_one_entry(
         page.wait_for_url(re.compile("q=clock"))
         assert before + 1 == entries(page)
         assert 1 == page.locator("input[type=search]").count()
+        page.wait_for_timeout(PAUSE_MS)
         page.locator("#controls select[name=agent]").select_option("codex")
         page.wait_for_url(re.compile(r"q=clock.*agent=codex"))
         expect(page.locator(".srow .agent[data-agent=claude]")).to_have_count(0)
         expect(page.locator(".srow mark").first).to_be_visible()
+        page.wait_for_timeout(PAUSE_MS)
         page.get_by_role("link", name="Newest").click()
         page.wait_for_url(re.compile(r"q=clock.*agent=codex.*sort=recent"))
         expect(page.locator("#q")).to_have_value("clock")
+        page.wait_for_timeout(PAUSE_MS)
         page.locator(".chip.on").click()
         page.wait_for_url(re.compile(r"/sessions\?q=clock&sort=recent$"))
         page.locator("#q").press("Escape")
