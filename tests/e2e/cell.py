@@ -153,7 +153,7 @@ class Watch:
     """
 
     def __init__(self, watched: dict[str, Any], env: dict[str, str]) -> None:
-        self._folder = HOME / watched["folder"]
+        self._folder, self._logs = HOME / watched["folder"], watched["logs"]
         self._texts: list[str] = watched["texts"]
         self._written: dict[str, float] = {}
         self._stored: dict[str, float] = {}
@@ -190,7 +190,7 @@ class Watch:
     def _source(self) -> None:
         while not self._is_over.wait(0.02):
             for text in self._texts:
-                if text not in self._written and _is_written(text, self._folder):
+                if text not in self._written and _is_written(text, self._folder, self._logs):
                     self._written[text] = time.monotonic()
 
     def _store(self) -> None:
@@ -199,16 +199,17 @@ class Watch:
         store = open_store(f"sqlite:{DATABASE}", must_exist=True)
         while not self._is_over.wait(0.02):
             for row in list(store.sessions()):
-                said = " ".join(event.summary for event in store.events(row.session.session_uid))
+                uid = row.session.session_uid
+                said = " ".join(stored.event.summary for stored in store.events(uid))
                 for text in self._texts:
                     if text not in self._stored and text in said:
                         self._stored[text] = time.monotonic()
         store.close()
 
 
-def _is_written(text: str, folder: Path) -> bool:
+def _is_written(text: str, folder: Path, logs: str) -> bool:
     wanted = text.encode()
-    for path in folder.rglob("*"):
+    for path in folder.glob(logs):
         try:
             if path.is_file() and wanted in path.read_bytes():
                 return True

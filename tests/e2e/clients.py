@@ -49,6 +49,12 @@ class Client(NamedTuple):
     takes a prompt; none for a client whose printed command does."""
     logs_side_calls: bool = False
     """Its files have the calls that it makes for itself, for titles and notes."""
+    logs: str = "**/*"
+    """The files that are its sessions, below its folder; others may have the prompt earlier."""
+    needs_terminal: bool = False
+    """It takes no prompt with the id of a session but on a terminal."""
+    not_resumed: str = ""
+    """Why no session can be resumed here."""
     prepare: Sequence[Sequence[str]] = ()
     """Commands that set it up."""
 
@@ -286,6 +292,7 @@ ALL = (
         ("read_files", {"files": [{"path": f"{PROJECT}/tide.py"}]}),
         {"CLINE_TELEMETRY_DISABLED": "1"},
         wraps=True,
+        needs_terminal=True,
         prepare=(
             ("auth", "-p", "openai-compatible", "-k", "none", "-m", MODEL, "-b", OPENAI),
         ),
@@ -301,6 +308,7 @@ ALL = (
         {"FACTORY_API_KEY": "fk-none"},
         {".factory/settings.json": json.dumps(_DROID)},
         {"summary": "Run it"},
+        not_resumed="Droid asks its maker's server about the key before it resumes a session",
     ),
     Client(
         "hermes",
@@ -313,6 +321,7 @@ ALL = (
         {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": OPENAI},
         {".hermes/config.yaml": _HERMES},
         headless=("chat",),
+        logs="state.db*",
     ),
 )
 BY_NAME = {client.name: client for client in ALL}
