@@ -293,9 +293,7 @@ ALL = (
         {"CLINE_TELEMETRY_DISABLED": "1"},
         wraps=True,
         needs_terminal=True,
-        prepare=(
-            ("auth", "-p", "openai-compatible", "-k", "none", "-m", MODEL, "-b", OPENAI),
-        ),
+        prepare=(("auth", "-p", "openai-compatible", "-k", "none", "-m", MODEL, "-b", OPENAI),),
     ),
     Client(
         "droid",

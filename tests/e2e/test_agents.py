@@ -54,9 +54,9 @@ def summaries(session: dict[str, Any], kind: str) -> list[str]:
 
 def shown(found: Client, home: Path, uid: str) -> dict[str, Any]:
     """Return a session after a sweep, as our command shows it."""
-    swept, ran = order(
-        found, home, {}, thence("sweep", "--json"), thence("show", uid, "--json")
-    )["ran"]
+    swept, ran = order(found, home, {}, thence("sweep", "--json"), thence("show", uid, "--json"))[
+        "ran"
+    ]
     assert [0, 0] == [swept["code"], ran["code"]], (swept, ran)
     session: dict[str, Any] = json.loads(ran["out"])
     return session

@@ -153,7 +153,9 @@ def lines(report: Report, room: int, *, dry_run: bool) -> Iterator[str]:
         yield cut(f"  {clean(note)}", room)
     yield cut(f"  not copied: {'; '.join(report.not_handed)}", room)
     if report.accept:
-        yield cut(f"  {'would run' if dry_run else 'ran'}: {clean(shlex.join(report.accept))}", room)
+        yield cut(
+            f"  {'would run' if dry_run else 'ran'}: {clean(shlex.join(report.accept))}", room
+        )
         return
     for path in report.files:
         yield cut(f"  {clean(tilde(path))}", room)

@@ -144,12 +144,8 @@ class Messages(LineReader):
         self, found: Found, node: Node, kind: str, when: JSON, *blocks: Block, **more: Any
     ) -> Fact:
         self._last = node.id
-        part = fields(fields(found.value.get("data")).get("part"))
-        source = fields(fields(part.get("metadata")).get(HANDED_OVER))
-        if tie := handed(source.get("from"), source.get("event")):
+        if tie := _source(fields(fields(found.value.get("data")).get("part"))):
             more["origin"] = tie[0].session  # counted where it was said
-            more["edges"] = (*more.get("edges", ()), *(() if self._is_handed else tie))
-            self._is_handed = True
         return self._fact(found, node, kind, ts=moment(when), blocks=blocks, **more)
 
     def _moved(self, found: Found, above: str | None, summary: str) -> Fact:
@@ -284,6 +280,10 @@ class Messages(LineReader):
         if name is None or message is None:
             return
         before = self._last
+        if not self._is_handed and (tie := _source(part)):
+            self._is_handed = True
+            node = Node(f"{name} handed over", flags=Is.INTERNAL)
+            yield self._fact(found, node, "session", edges=tie)
         if kind == "tool":
             yield from self._tool(found, name, message, part)
         elif name not in message.parts and (made := self._said(found, name, message, part)):
@@ -387,6 +387,12 @@ class Messages(LineReader):
             edges=edges,
             copy_key=message.key("result", asked),
         )
+
+
+def _source(part: Record) -> tuple[Edge, ...]:
+    """Return the tie to the session that a part was copied from; none for any other part."""
+    source = fields(fields(part.get("metadata")).get(HANDED_OVER))
+    return handed(source.get("from"), source.get("event"))
 
 
 def _counts(usage: Usage) -> tuple[int, int, int, int]:

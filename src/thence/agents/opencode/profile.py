@@ -19,11 +19,10 @@ PROFILE = Profile(
         "shell": ToolForm("bash", {"command": "command"}, {"description": "run by another agent"}),
         "read": ToolForm("read", {"path": "filePath"}),
         "write": ToolForm("write", {"path": "filePath", "content": "content"}),
-        "edit": ToolForm(
-            "edit", {"path": "filePath", "old": "oldString", "new": "newString"}
-        ),
+        "edit": ToolForm("edit", {"path": "filePath", "old": "oldString", "new": "newString"}),
         "search": ToolForm("grep", {"pattern": "pattern"}),
     },
     handoff="thence.agents.opencode.handoff:WRITER",
     more_variables=("OPENCODE_DB",),
+    sample="thence.agents.opencode.sample:write",
 )
