@@ -43,7 +43,7 @@ def test_every_part_that_an_agent_offers_is_sound(offer: object, name: str) -> N
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_a_sample_is_a_whole_session(name: str, tmp_path: Path) -> None:
-    """A prompt, calls with results, one that failed or none, an answer, tokens, a folder, a title."""
+    """A prompt, calls with results, an answer, tokens, a folder, a title."""
     wholes = sampled(name, tmp_path)
     events = [event for whole in wholes for event in whole.events]
     pairs = [pair for whole in wholes for pair in whole.calls]

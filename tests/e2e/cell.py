@@ -160,8 +160,8 @@ class Watch:
         self._is_over = threading.Event()
         home = {"HOME": str(HOME), **env}
         command = [*watched["sweep"], "sweep", "--watch"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._sweep = subprocess.Popen(command, env=home, cwd=HOME, **quiet)
+        out = subprocess.DEVNULL
+        self._sweep = subprocess.Popen(command, env=home, cwd=HOME, stdout=out, stderr=out)
         until = time.monotonic() + TIME
         while not DATABASE.exists() and time.monotonic() < until:
             time.sleep(0.05)

@@ -9,8 +9,9 @@ import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.e2e import cell
@@ -21,7 +22,7 @@ MODEL = "made-up"
 OPENAI = f"{ADDRESS}/v1"
 
 
-class Client(NamedTuple):
+class Client(msgspec.Struct, frozen=True):
     """One client: its program, its settings, and the words that ask it something."""
 
     name: str

@@ -6,6 +6,7 @@ Each client talks to a model on loopback, whose bills are what ours must be.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.e2e.agents import thence
 from tests.e2e.clients import ALL, PROJECT, Client, client, order
 from tests.e2e.test_handoff import missing, pairs, parts
 from thence import Journal
+from thence.agents.profiles import agents
 
 pytestmark = pytest.mark.e2e
 
@@ -79,7 +81,7 @@ def resumed(found: Client, home: Path, way: dict[str, Any]) -> dict[str, Any]:
 def test_a_session_is_captured_in_time_counted_exactly_and_resumed(
     name: str, tmp_path: Path
 ) -> None:
-    """In our store within two seconds, with calls, outcomes and tokens; the printed command works."""
+    """In our store within two seconds; calls, outcomes, tokens; the printed command works."""
     found = client(name)
     home = tmp_path / "home"
     found.settle(home)
@@ -88,7 +90,7 @@ def test_a_session_is_captured_in_time_counted_exactly_and_resumed(
     watch = {"folder": found.folder, "logs": found.logs, "texts": texts, "sweep": thence()}
     first = order(found, home, answers(found), found.ask(PROMPT), watch=watch)
     (ran,) = first["ran"]
-    print(f"{name}: in the store after {list(first['lags'].values())} s")
+    sys.stdout.write(f"{name}: in the store after {list(first['lags'].values())} s\n")
     assert 0 == ran["code"], ran
     resume = thence("resume", "--last", "--json")
     way = json.loads(order(found, home, {}, thence("sweep"), resume)["ran"][1]["out"])
@@ -206,3 +208,50 @@ def test_the_next_client_sends_the_live_chain_in_order(
     assert ("replayed", "live", "live") == (states[PROMPT], states[NEXT], states[DONE])
     assert uid == f"{edge['agent']}:{edge['session']}"
     assert billed(done["billed"], found) == counted(session)
+
+
+# -- hooks and MCP --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [c.name for c in ALL if agents()[c.name].offers("hooks")])
+def test_our_hook_is_called_by_the_client(name: str, tmp_path: Path) -> None:
+    """A nudge lies in our queue after one session; the settings are as before when it is out."""
+    found = client(name)
+    home = tmp_path / "home"
+    found.settle(home)
+    before = {path: (home / path).read_bytes() for path in found.files}
+    *_, asked, looked, gone = order(
+        found,
+        home,
+        answers(found),
+        thence("hook", "install", name, "--yes"),
+        found.ask(PROMPT),
+        ["/bin/sh", "-c", "ls ~/.thence/queue"],
+        thence("hook", "uninstall", name, "--yes"),
+    )["ran"]
+
+    assert [0, 0] == [asked["code"], gone["code"]], (asked, gone)
+    assert looked["out"].split(), looked
+    assert before == {path: (home / path).read_bytes() for path in found.files}
+
+
+@pytest.mark.parametrize("name", [c.name for c in ALL if agents()[c.name].offers("servers")])
+def test_our_server_offers_its_tools_to_the_client(name: str, tmp_path: Path) -> None:
+    """The client starts it, and its model is told of its tools."""
+    found = client(name)
+    home = tmp_path / "home"
+    found.settle(home)
+    before = {path: (home / path).read_bytes() for path in found.files}
+    done = order(
+        found,
+        home,
+        answers(found),
+        thence("mcp", "install", name, "--yes"),
+        found.ask(PROMPT),
+        thence("mcp", "uninstall", name, "--yes"),
+    )
+    offered = json.dumps([body["tools"] for body in done["asked"]])
+
+    assert [0, 0, 0] == [ran["code"] for ran in done["ran"]], done["ran"]
+    assert "thence" in offered
+    assert before == {path: (home / path).read_bytes() for path in found.files}

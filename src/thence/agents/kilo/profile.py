@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ToolForm
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Kilo",
@@ -22,6 +22,13 @@ PROFILE = Profile(
         "edit": ToolForm("edit", {"path": "filePath", "old": "oldString", "new": "newString"}),
         "search": ToolForm("grep", {"pattern": "pattern"}),
     },
+    servers=ServerFile(
+        "kilo/kilo.json",
+        key="mcp",
+        config_variable="XDG_CONFIG_HOME",
+        is_command_list=True,
+        more={"type": "local", "enabled": True},
+    ),
     handoff="thence.agents.kilo.handoff:WRITER",
     more_variables=("KILO_DB",),
     sample="thence.agents.kilo.sample:write",

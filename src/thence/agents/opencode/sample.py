@@ -74,7 +74,7 @@ def _rows(story: History) -> Iterator[tuple[str, Record]]:
 
 def _pace(frame: Record, parts: list[Record], story: History, millis: int) -> None:
     """Give a message and its parts the times of the story, and its calls their exit codes."""
-    frame["time"] = {name: millis for name in frame["time"]}
+    frame["time"] = dict.fromkeys(frame["time"], millis)
     for part in parts:
         del part["metadata"]
         state: Record = part.get("state", {})
