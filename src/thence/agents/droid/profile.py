@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
-
-EVENTS = (
-    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
-    *("Notification", "Stop", "SessionEnd"),
-)
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Droid",
@@ -28,7 +23,6 @@ PROFILE = Profile(
         "edit": ToolForm("Edit", {"path": "file_path", "old": "old_str", "new": "new_str"}),
         "search": ToolForm("Grep", {"pattern": "pattern"}),
     },
-    hooks=(HookFile("settings.json", EVENTS, brief=BriefHook()),),
     servers=ServerFile("mcp.json", more={"type": "stdio"}),
     sample="thence.agents.droid.sample:write",
 )
