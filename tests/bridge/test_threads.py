@@ -174,11 +174,11 @@ def test_a_damaged_checkpoint_costs_itself_and_what_builds_on_it(tmp_path: Path)
 )
 def test_what_is_not_as_we_write_it_is_passed_over(tmp_path: Path, told: object) -> None:
     """A log is hostile; nothing in it raises."""
-    from thence.journal.batches import MARK, Entry
+    from thence.journal.batches import MARK, BatchEntry
 
     thread = opened(tmp_path)
     thread.put([put(1, a="one")])
-    thread.batches.append([Entry(MARK, {MARK: {"is": "langgraph", **dict(told)}})])  # type: ignore[call-overload]
+    thread.batches.append([BatchEntry(MARK, {MARK: {"is": "langgraph", **dict(told)}})])  # type: ignore[call-overload]
     thread.put([put(2, 1, a="two")])
 
     assert {"0001": {"a": "one"}, "0002": {"a": "two"}} == held(opened(tmp_path))

@@ -26,7 +26,7 @@ from thence.bridge.originals import plain, session_name
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal, Session
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 
 BRIDGE = "claude-agent-sdk"
 
@@ -185,7 +185,7 @@ class _Desk:
         if key.agent is not None and not transcript.is_begun:
             told = {"agent_id": key.agent, "completion_status": "running", "name": key.subpath}
             main = self._transcript(Key(key.project, key.session))
-            main.batches.append([Entry("sidechain", told)])
+            main.batches.append([BatchEntry("sidechain", told)])
         transcript.append(entries)
         # Looked at after the write: no two writes are as old as each other then, however coarse
         # the clock of the files is, and the later one is the younger.
@@ -205,7 +205,7 @@ class _Desk:
 
     def _keys(self, project: str) -> list[Key]:
         """All sessions of a project that this bridge began, by their headers."""
-        names = self._journal.told(project)
+        names = self._journal.read_headers(project)
         mine = [told for told in names if told.get("bridge") == BRIDGE]
         found = [
             Key(project, told["name"])
@@ -226,7 +226,7 @@ class _Desk:
         self._transcript(key).delete()
 
     def subkeys(self, key: Key) -> list[str]:
-        told = self._journal.told(key.project, session=key.name)
+        told = self._journal.read_headers(key.project, session=key.name)
         named = [one.get("name") for one in told if one.get("project_key") == key.project]
         held = [k.subpath for k in self._open if (k.project, k.session) == key.owner]
         subpaths = dict.fromkeys(name for name in named + held if isinstance(name, str))
@@ -289,7 +289,7 @@ class _Transcript:
             self._look()
             seen: ChainMap[str, str] = ChainMap({}, self._events)
             last = self._last_entry()
-            made: list[Entry] = []
+            made: list[BatchEntry] = []
             for entry in entries:
                 uuid = uuid_of(entry)
                 if uuid is None:
@@ -340,23 +340,23 @@ class _Transcript:
 
 def event_of(
     entry: JSON, uuid: str | None, known: Mapping[str, str], last: str | None = None
-) -> Entry:
+) -> BatchEntry:
     """Give the event of an entry: a message with the rest beside it, or the entry as it is.
 
     One that follows the last entry goes on from the tip: from what was noted since, if anything.
     """
     if not isinstance(entry, dict):
-        return Entry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid)
+        return BatchEntry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid)
     message: JSON = entry.get("message")
     parent, ts = entry.get("parentUuid"), entry.get("timestamp")
     when = ts if isinstance(ts, str) and _TIME.fullmatch(ts) else None
     above = known.get(parent) if isinstance(parent, str) else None
     above = None if above == last else above
     if entry.get("type") not in ("user", "assistant") or not _is_message(message, entry["type"]):
-        return Entry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid, above, when)
+        return BatchEntry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid, above, when)
     rest = {name: value for name, value in entry.items() if name != "message"}
     payload = {**message, MARK: {"is": BRIDGE, "entry": rest}}
-    return Entry(entry["type"], payload, uuid, above, when)
+    return BatchEntry(entry["type"], payload, uuid, above, when)
 
 
 def entry_of(event: Event) -> JSON:

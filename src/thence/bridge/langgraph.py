@@ -100,7 +100,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
 
     def _every(self) -> list[str]:
         """The ids of all threads."""
-        told = self._journal.told(self._project)
+        told = self._journal.read_headers(self._project)
         named = [one.get("name") for one in told if one.get("bridge") == BRIDGE]
         return list(dict.fromkeys([n for n in named if isinstance(n, str)] + list(self._open)))
 

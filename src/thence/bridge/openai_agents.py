@@ -23,7 +23,7 @@ from thence.bridge.originals import fold, plain, session_name, unfold
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 
 BRIDGE = "openai-agents"
 
@@ -225,13 +225,13 @@ def _settings(given: Any) -> Any:
 # -- items as events ------------------------------------------------------------------------
 
 
-def entry_of(item: Item) -> Entry:
+def entry_of(item: Item) -> BatchEntry:
     """Give the event of an item: in our own words if they say it, and as it was."""
     shown = _shown(item) if isinstance(item, dict) else None
     kind, payload = shown if shown is not None else (MARK, {})
     if payload == item:  # a plain message: nothing has to be kept twice
-        return Entry(kind, {**payload, MARK: {"is": BRIDGE}})
-    return Entry(kind, {**payload, MARK: {"is": BRIDGE, "item": fold(item, payload)}})
+        return BatchEntry(kind, {**payload, MARK: {"is": BRIDGE}})
+    return BatchEntry(kind, {**payload, MARK: {"is": BRIDGE, "item": fold(item, payload)}})
 
 
 def original(event: Event) -> Item | None:

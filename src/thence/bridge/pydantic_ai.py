@@ -24,7 +24,7 @@ from thence.bridge.worker import Worker
 from thence.format import repair
 from thence.format.records import JSON, Event, count
 from thence.journal import Journal
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 
 BRIDGE = "pydantic-ai"
 
@@ -232,11 +232,11 @@ def _request(parts: list[Part]) -> Message:
 # -- messages as events ---------------------------------------------------------------------
 
 
-def entry_of(message: Message) -> Entry:
+def entry_of(message: Message) -> BatchEntry:
     """Give the event of a message: in our own words if they say it, and as it was."""
     shown = _shown(message)
     kind = str(shown["role"]) if shown else MARK
-    return Entry(kind, {**shown, MARK: {"is": BRIDGE, "message": fold(message, shown)}})
+    return BatchEntry(kind, {**shown, MARK: {"is": BRIDGE, "message": fold(message, shown)}})
 
 
 def original(event: Event) -> Message | None:

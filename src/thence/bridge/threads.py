@@ -16,7 +16,7 @@ import msgspec
 
 from thence.bridge.deltas import Value, Values
 from thence.format.records import JSON, Event
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 from thence.journal.ids import uuid7
 
 BRIDGE = "langgraph"
@@ -212,7 +212,7 @@ class Thread:
         with self.batches.exclusive():
             self.look()
             self.stale = True
-            entries: list[Entry] = []
+            entries: list[BatchEntry] = []
             for put in puts:
                 entries += self._entries(put)
             entries += [self._written(at, some) for at, some in writes]
@@ -220,7 +220,7 @@ class Thread:
             self.look()
             self.stale = False
 
-    def _entries(self, put: Put) -> Iterator[Entry]:
+    def _entries(self, put: Put) -> Iterator[BatchEntry]:
         """The events of a checkpoint: messages that were not said yet, then itself."""
         parent = self.rows.get((put.at[0], put.parent)) if put.parent is not None else None
         above = parent.event if parent is not None and put.at[0] == "" else None
@@ -228,7 +228,7 @@ class Thread:
         for said in put.said:
             if said.key not in self.said:
                 self.said.add(said.key)
-                yield Entry(said.kind, {**said.payload, MARK: _mark(said=said.key)}, None, on)
+                yield BatchEntry(said.kind, {**said.payload, MARK: _mark(said=said.key)}, None, on)
                 on = None
         values: dict[str, JSON] = {}
         told = {
@@ -248,7 +248,7 @@ class Thread:
             },
             "values": values,
         }
-        entry = Entry(MARK, {MARK: _mark(put=told)}, uuid7(), on)
+        entry = BatchEntry(MARK, {MARK: _mark(put=told)}, uuid7(), on)
         self._read_put(str(entry.uuid), told)
         yield entry
 
@@ -288,7 +288,7 @@ class Thread:
                 self.look()
                 self.stale = False
 
-    def _written(self, at: Where, writes: list[Write]) -> Entry:
+    def _written(self, at: Where, writes: list[Write]) -> BatchEntry:
         values: dict[str, JSON] = {}
         named = [[w.place, w.channel, self._keep(w.value, None, values)] for w in writes]
         told = {
@@ -299,13 +299,13 @@ class Thread:
             "writes": named,
             "values": values,
         }
-        return Entry(MARK, {MARK: _mark(writes=told)})
+        return BatchEntry(MARK, {MARK: _mark(writes=told)})
 
     def drop(self, rows: Iterable[Row]) -> None:
         """Tell that checkpoints are gone."""
         gone = [list(row.at) for row in rows]
         if gone:
-            self.batches.append([Entry(MARK, {MARK: _mark(gone=gone)})])
+            self.batches.append([BatchEntry(MARK, {MARK: _mark(gone=gone)})])
             self.look()
 
     def delete(self) -> None:
