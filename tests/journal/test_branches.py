@@ -29,7 +29,7 @@ def told(back: ReadBack) -> dict[str, Any]:
     The state may come from a boundary's snapshot or from the whole line; it is one state.
     """
     state = Domains().fold(back.since, [], snapshot=back.snapshot).values
-    names = ("chain", "end", "whole", "root")
+    names = ("chain", "end", "starts_with_summary", "root")
     return {name: getattr(back, name) for name in names} | {"where": back.where()} | state
 
 

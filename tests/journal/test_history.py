@@ -304,7 +304,7 @@ def test_recent_is_the_end_of_what_was_added(
 ) -> None:
     """Whatever the sizes, the blocks and the rollovers: the last ones, newest first."""
     block = block if sum(map(len, prompts)) < 2000 else BLOCK_BYTES
-    with TemporaryDirectory() as folder, patch.object(module, "BLOCK", block):
+    with TemporaryDirectory() as folder, patch.object(module, "BLOCK_BYTES", block):
         history = History(
             Path(folder), limit_entries=entries, limit_bytes=size, disk=Faulty(syncs=False)
         )
