@@ -18,7 +18,7 @@ from thence.cli.terminal import (
     clean,
     columns,
     cut,
-    lasted,
+    format_duration,
     say,
     several,
     spaced,
@@ -161,7 +161,7 @@ class Found:
     def lines(self, room: int, took: int, notes: Sequence[Note], asked: Query) -> Iterator[str]:
         """Yield the answer as text, decisions and notes first."""
         if not self._by and not notes:
-            yield f"no matches, {lasted(took)}{self._far()}"
+            yield f"no matches, {format_duration(took)}{self._far()}"
             yield from self._how(room)
             return
         least = "at least " if self._more else ""
@@ -169,7 +169,7 @@ class Found:
         hits_in = "" if self._answer.how == "filters" else f"{several(number, 'match')} in "
         parts = [f"{least}{hits_in}{several(sessions, 'session')}"]
         parts += [several(many, kind) for kind, many in Counter(n.kind for n in notes).items()]
-        yield cut(f"{', '.join(parts)}, {lasted(took)}{self._far()}", room)
+        yield cut(f"{', '.join(parts)}, {format_duration(took)}{self._far()}", room)
         yield from self._how(room)
         yield ""
         yield from self._notes(notes, asked, room)

@@ -30,8 +30,8 @@ from thence.format.spills import (
     items,
     placeholder,
     plain_text,
+    restore,
     spilled_in,
-    whole,
 )
 from thence.journal.blobs import Blobs
 from thence.journal.log import DISK, Disk
@@ -230,7 +230,7 @@ class Spill:
 
     def restore(self, content: JSON) -> JSON:
         """Give recorded content with everything that was spilled from it back in its place."""
-        return whole(content, self.load)
+        return restore(content, self.load)
 
     def record(self, kind: str, payload: JSON) -> JSON:
         """Give the payload to record of an event: results over the budget in side files.
