@@ -236,9 +236,9 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
 
 def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
     from thence.agents.sessions import load
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
 
-    path = located(row.session.source_path or "")
+    path = locate(row.session.source_path or "")
     if not path or row.gone:
         return []
     try:

@@ -145,7 +145,7 @@ class Found:
     """Hits, gathered by their sessions."""
 
     def __init__(self, store: Store, answer: Hits, at: datetime, *, more: bool) -> None:
-        from thence.memory.labels import labelled
+        from thence.memory.labels import add_labels
         from thence.memory.store import Filter
 
         self._answer = answer
@@ -154,7 +154,7 @@ class Found:
         self._by: dict[str, list[Hit]] = {}
         for hit in answer.hits:
             self._by.setdefault(hit.session_uid, []).append(hit)
-        rows = labelled(list(store.sessions(Filter(uids=tuple(self._by)))), wiring.labels())
+        rows = add_labels(list(store.sessions(Filter(uids=tuple(self._by)))), wiring.labels())
         self._rows = {row.session.session_uid: row for row in rows}
         self._ids = short_ids([uid.partition(":")[2] for uid in self._by])
 
