@@ -107,7 +107,7 @@ def command(
             from thence.format import forms
 
             made = forms.markdown if form == "markdown" else forms.page
-            told = made(loaded.whole, forms.Branch(to, every, own), zone)
+            told = made(loaded.whole, forms.Branch(to, every, own, full), zone)
             tell(clean(line) for part in told for line in part.split("\n"))
     return exit_code(loaded.skipped)
 

@@ -92,13 +92,17 @@ def inventory(root: Path, *, local: Path | None = None) -> list[Held]:
         shared = _by_session(local / layout.LOCAL_SIDECHAINS) if local is not None else {}
         for session, paths in sessions_in(folder).items():
             with contextlib.suppress(FileNotFoundError):  # another clean-up was as quick
-                out.append(_held(root, session, paths, shared.get(session, [])))
+                beside = shared.get(session, [])
+                if local is not None:
+                    beside = [*beside, local / layout.LOCAL_SPILL / session]
+                out.append(_held(root, session, paths, beside))
     return out
 
 
 def _held(root: Path, session: str, paths: list[Path], children: list[Path]) -> Held:
     beside = [*children, *(root / name / session for name in _BESIDE)]
-    logs = [*children, *(root / layout.SIDECHAINS / session).glob("*.jsonl")]
+    side = (root / layout.SIDECHAINS / session).glob("*.jsonl")
+    logs = [*(path for path in children if path.suffix == ".jsonl"), *side]
     with Segments(paths) as segments:
         header = head(segments).header
     told = [(path, path.stat(follow_symlinks=False)) for path in paths]

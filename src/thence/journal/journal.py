@@ -157,10 +157,7 @@ class Journal:
         saved = self.root / layout.CHECKPOINTS / family[-1]
         per_result, per_session = self._budget
         spill = partial(
-            Spill,
-            self.root / layout.SPILL / family[-1],
-            per_result=per_result,
-            per_session=per_session,
+            self._spill, family[-1], per_result=per_result, per_session=per_session
         )
         return Parts(
             spill=spill(),
@@ -175,6 +172,13 @@ class Journal:
             line=partial(self._line, place.folder, session),
             unfinished=partial(self._unfinished, place.before),
         )
+
+    def _spill(self, ancestor: str, **limits: int) -> Spill:
+        """Open the side files of a lineage: in the project if its transcripts are there."""
+        in_home = self.root / layout.SPILL / ancestor
+        if self._local is None:
+            return Spill(in_home, **limits)
+        return Spill(self._local / layout.LOCAL_SPILL / ancestor, earlier=in_home, **limits)
 
     def _sidechains(self, session: str, spill: Callable[[], Spill] | None = None) -> Sidechains:
         return Sidechains(
@@ -380,7 +384,7 @@ class Journal:
         """Give a result that was spilled in a session, or in one it goes on from, by its name."""
         with self._lineage() as lineage:
             family = lineage.family(session)
-        return Spill(self.root / layout.SPILL / family[-1]).load(name)
+        return self._spill(family[-1]).load(name)
 
     # -- lists of others ----------------------------------------------------------------
 

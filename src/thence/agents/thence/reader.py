@@ -229,7 +229,7 @@ class _Spills:
     """
 
     def __init__(self, source: Source) -> None:
-        self._folder = f"{source.root}/{layout.SPILL}" if source.root else ""
+        self._folder = f"{source.root}/{_spill_folder(source)}" if source.root else ""
         self._last = f"{self._folder}/{source.session}"  # where the last one was found
         self._lost: set[str] = set()
 
@@ -247,6 +247,18 @@ class _Spills:
                 return data
         self._lost.add(spilled.name)
         return None
+
+
+def _spill_folder(source: Source) -> str:
+    """Return where the side files of a session are, below its root: a project has its own."""
+    is_local = any(
+        os.path.basename(os.path.dirname(file.path)) in _LOCAL  # noqa: PTH119, PTH120 - texts here
+        for file in source.files
+    )
+    return layout.LOCAL_SPILL if is_local else layout.SPILL
+
+
+_LOCAL = (layout.LOCAL_SESSIONS, layout.LOCAL_SIDECHAINS)
 
 
 # -- records --------------------------------------------------------------------------------
