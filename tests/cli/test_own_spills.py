@@ -105,6 +105,25 @@ def test_a_handoff_takes_along_what_was_spilled(desk: Spilled, tmp_path: Path) -
     assert [True, True] == [word in written for word in ("narwhal", "beluga")]
 
 
+def test_results_under_types_of_a_harness_are_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a payload of its own, and as a block of its content."""
+    desk = Desk(tmp_path, monkeypatch)
+    results = [
+        {"type": "tool_result", "tool_use_id": "c1", "content": large(word)}
+        for word in ("narwhal", "dugong")
+    ]
+    with Journal(desk.home, durability="none").create(cwd="/x", session="s1") as session:
+        session.record("tool_output", results[0])
+        session.record("batch", {"content": [results[1]]})
+    desk.sweep()
+
+    for word in ("narwhal", "dugong"):
+        assert 1 == len(desk.run("search", "--json", word).json["hits"]), word
+        assert word in desk.run("show", "s1", "--full").out
+
+
 def test_exports_hold_what_was_spilled(desk: Spilled, tmp_path: Path) -> None:
     """Markdown, HTML and messages need no other file; `show` resolves it when asked to."""
     for form in ("markdown", "html", "messages"):

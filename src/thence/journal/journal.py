@@ -156,9 +156,7 @@ class Journal:
         session, cwd, family = place.session, place.cwd, place.family
         saved = self.root / layout.CHECKPOINTS / family[-1]
         per_result, per_session = self._budget
-        spill = partial(
-            self._spill, family[-1], per_result=per_result, per_session=per_session
-        )
+        spill = partial(self._spill, family[-1], per_result=per_result, per_session=per_session)
         return Parts(
             spill=spill(),
             sidechains=self._sidechains(session, spill),
