@@ -52,7 +52,7 @@ def test_digest_outlives_its_session(desk: Desk) -> None:
     assert "transcript removed" in desk.run("digest", "7f3a").out
     tree = desk.run("tree", "7f3a")
     assert 1 == tree.code
-    assert "thence digest 7f3a91c2" in tree.err
+    assert "thence show 7f3a91c2-0000 --digest" in tree.err
 
 
 @pytest.mark.parametrize("odd", [{}, {"files": 3, "snippets": [], "tests": [None], "reasons": "x"}])

@@ -91,7 +91,7 @@ def _forget(store: Store, row: SessionRow) -> list[str]:
     from thence.memory.notes import forget_notes
 
     uid = row.session.session_uid
-    pending = store.remove([uid], why={uid: "deleted by thence forget"}, forget=True)
+    pending = store.remove([uid], why={uid: "deleted by thence store forget"}, forget=True)
     home, name = wiring.home(), row.session.native_session_id
     forget_notes(home, uid)
     for path in _nudges(home, row):

@@ -207,7 +207,7 @@ class Home:
         yield from (style(line, fg=DIM) for line in wrap(rule(self.policy), room))
         if self.announced is not None and self.announced > self.at:
             words = f"The oldest transcripts are removed from {self.announced:%Y-%m-%d} on"
-            yield style(cut(f"{words}; thence gc -n lists them", room), fg="yellow")
+            yield style(cut(f"{words}; thence store gc -n lists them", room), fg="yellow")
         if self.heard:
             told = (f"{clean(agent)} {_since(seen, self.at)}" for agent, seen in self.heard.items())
             yield cut(f"hooks  active: {', '.join(told)}", room)

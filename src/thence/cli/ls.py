@@ -76,6 +76,7 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 @click.option("--tree", is_flag=True, help="Show forks and subagents below their parents.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), default="recent", show_default=True)
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.view("--todos", "List open to-dos instead.")
 @options.utc
 @options.as_json
 def command(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from thence.agents.profiles import Part
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 as_json = click.option("--json", "json", is_flag=True, help="Print JSON.")
 utc = click.option("--utc", is_flag=True, help="Show times in UTC.")
@@ -23,6 +26,11 @@ tag = click.option("--tag", metavar="WORD", help="Only sessions with this tag.")
 since = click.option(
     "--since", metavar="WHEN", help="A date such as 2026-01-31, yesterday, or 7d for a week ago."
 )
+
+
+def view(name: str, does: str) -> Callable[[Command], Command]:
+    """Add an option that shows something else: see VIEWS, which runs another command for it."""
+    return click.option(name, is_flag=True, expose_value=False, help=does)
 
 
 class AgentName(click.ParamType[str]):

@@ -212,7 +212,7 @@ def _fitting(rated: list[tuple[int, str]], room: int) -> list[str]:
         room -= len(rated[at][1]) + 1
         fits.add(at)
     left = len(rated) - len(fits)
-    more = [f"  ({left} more lines: thence digest)"] if left else []
+    more = [f"  ({left} more lines: thence show --digest)"] if left else []
     return [line for at, (_, line) in enumerate(rated) if at in fits] + more
 
 
