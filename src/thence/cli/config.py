@@ -29,8 +29,8 @@ NAME = "session_memory.exclude"
     "config",
     help="Show every setting, its value and its origin.",
     epilog="Settings are in config.toml in the data folder. An excluded project is no longer"
-    " imported; its stored sessions stay until you delete them with thence store forget. Task names and"
-    " digest plug-ins: docs/digesters.md.",
+    " imported; its stored sessions stay until you delete them with thence store forget. Task"
+    " names and digest plug-ins: docs/digesters.md.",
 )
 @click.argument("name", required=False)
 @click.option("--exclude", metavar="PATTERN", help="Never import projects in these folders.")

@@ -19,7 +19,23 @@ tz = click.option(
     "--tz", metavar="ZONE", help="Time zone of days, such as Europe/Berlin or UTC; default: yours."
 )
 own = click.option("--own", is_flag=True, help="Do not show the sessions that this one continues.")
-agent = click.option("--agent", help="Only sessions of this agent.")
+
+
+class AgentFilter(click.ParamType[str]):
+    """The name of an agent, as it is stored (`claude`) or as people call it (`Claude Code`)."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's
+        """Return the stored name; a name that nobody knows stays as it is."""
+        from thence.agents.profiles import agents
+
+        wanted = str(value).lower().replace("-", " ")
+        labels = {agent.label.lower(): name for name, agent in agents().items()}
+        return str(value) if str(value) in agents() else labels.get(wanted, str(value))
+
+
+agent = click.option("--agent", type=AgentFilter(), help="Only sessions of this agent.")
 project = click.option("--project", help="Only sessions in folders with this text in their path.")
 model = click.option("--model", help="Only sessions with this text in the model name.")
 tag = click.option("--tag", metavar="WORD", help="Only sessions with this tag.")

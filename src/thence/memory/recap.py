@@ -16,7 +16,17 @@ import msgspec
 from thence.format.records import JSON
 from thence.memory.notes import Note, matching_notes
 from thence.memory.recall import event_name
-from thence.memory.search import CLOSE, OPEN, Answer, Hit, Query, hits, narrowed, parse
+from thence.memory.search import (
+    CLOSE,
+    OPEN,
+    OUTCOME_NAMES,
+    Answer,
+    Hit,
+    Query,
+    hits,
+    narrowed,
+    parse,
+)
 from thence.memory.store import Filter, SessionRow, Store
 
 if TYPE_CHECKING:
@@ -234,7 +244,8 @@ def _session(session: Recalled) -> Iterator[tuple[int, str]]:
     day = (session.ended_at or "undated")[:10]
     gone = ", transcript removed" if session.is_evicted else ""
     folder = f" in {_flat(session.project, 60)}" if session.project else ""
-    head = f"{agent}:{native[:NAME]} {day} {session.outcome}{gone}{folder}"
+    outcome = OUTCOME_NAMES.get(session.outcome, session.outcome)
+    head = f"{agent}:{native[:NAME]} {day} {outcome}{gone}{folder}"
     yield 0, f"{head}: {_flat(session.title, 120)}"
     for at, text in enumerate(session.asked):
         if at or _flat(text, 120) != _flat(session.title, 120):
