@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 as_json = click.option("--json", "json", is_flag=True, help="Print JSON.")
+yes = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 utc = click.option("--utc", is_flag=True, help="Show times in UTC.")
 tz = click.option(
     "--tz", metavar="ZONE", help="Time zone of days, such as Europe/Berlin or UTC; default: yours."
