@@ -155,8 +155,7 @@ class Journal:
         """The side files of a session; what was spilled and saved is its oldest ancestor's."""
         session, cwd, family = place.session, place.cwd, place.family
         saved = self.root / layout.CHECKPOINTS / family[-1]
-        per_result, per_session = self._budget
-        spill = partial(self._spill, family[-1], per_result=per_result, per_session=per_session)
+        spill = partial(self._spill, family[-1])
         return Parts(
             spill=spill(),
             sidechains=self._sidechains(session, spill),
@@ -171,12 +170,18 @@ class Journal:
             unfinished=partial(self._unfinished, place.before),
         )
 
-    def _spill(self, ancestor: str, **limits: int) -> Spill:
+    def _spill(self, ancestor: str) -> Spill:
         """Open the side files of a lineage: in the project if its transcripts are there."""
-        in_home = self.root / layout.SPILL / ancestor
-        if self._local is None:
-            return Spill(in_home, **limits)
-        return Spill(self._local / layout.LOCAL_SPILL / ancestor, earlier=in_home, **limits)
+        per_result, per_session = self._budget
+        folder = earlier = self.root / layout.SPILL / ancestor
+        if self._local is not None:
+            folder = self._local / layout.LOCAL_SPILL / ancestor
+        return Spill(
+            folder,
+            earlier=earlier if folder != earlier else None,
+            per_result=per_result,
+            per_session=per_session,
+        )
 
     def _sidechains(self, session: str, spill: Callable[[], Spill] | None = None) -> Sidechains:
         return Sidechains(
