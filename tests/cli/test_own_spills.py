@@ -14,7 +14,7 @@ from thence.errors import ThenceError
 from thence.format.spills import spilled_in
 from thence.journal.journal import Journal
 from thence.journal.session import Session
-from thence.journal.tools import PART, Tools, definitions
+from thence.journal.tools import MAX_PART_CHARS, Tools, definitions
 
 
 def large(word: str) -> str:
@@ -157,7 +157,7 @@ def test_what_a_project_spilled_lies_in_the_project(
     assert 1 == len(desk.run("search", "--json", "narwhal").json["hits"])
     assert "narwhal" in desk.run("show", path, "--full").out
     assert "narwhal" in desk.run("export", path, "--as", "markdown").out
-    assert large("narwhal") == journal.spilled("s1", file.name).decode()
+    assert large("narwhal") == journal.read_spill("s1", file.name).decode()
     with journal.resume("s1") as again:
         assert large("narwhal") == again.full_result(file.name).decode()
     journal.cleanup(max_sessions=0)
@@ -171,7 +171,7 @@ def test_what_a_project_spilled_into_the_home_before_is_still_read(tmp_path: Pat
     (file,) = (tmp_path / "home" / "spill" / "s1").iterdir()
     local = Journal(tmp_path / "home", durability="none", local=tmp_path)
     with local.create(session="s1"):
-        assert large("narwhal") == local.spilled("s1", file.name).decode()
+        assert large("narwhal") == local.read_spill("s1", file.name).decode()
 
 
 def test_a_damaged_side_file_is_not_taken_for_the_result(
@@ -203,7 +203,7 @@ def test_the_model_gets_by_a_tool_what_a_placeholder_offers(desk: Spilled) -> No
                 text, offset = text + part["text"], part["next_offset"]
 
             assert large("narwhal") == text
-            assert len(part["text"]) <= PART
+            assert len(part["text"]) <= MAX_PART_CHARS
         for bad in ("../../etc/passwd", "0" * 64 + ".txt"):
             with pytest.raises(ThenceError):
                 tools.call("read_spill", {"session_id": "older", "name": bad})

@@ -199,7 +199,7 @@ def _told(proof: Proof) -> dict[str, JSON]:
 
 
 def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
 
     session = row.session
     title = titled(row.title)
@@ -210,7 +210,7 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
     if session.flavor != OURS and session.source_path and not row.gone:
         agent = clean(label_of(session.flavor))
         yield f"  {agent}'s own log stays and is not imported again. To remove it:"
-        yield style(f"    rm {clean(tilde(located(session.source_path)))}", bold=True)
+        yield style(f"    rm {clean(tilde(locate(session.source_path)))}", bold=True)
 
 
 def _proven(proof: Proof) -> Iterator[str]:
