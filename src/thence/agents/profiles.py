@@ -346,6 +346,12 @@ def agents() -> dict[str, Agent]:
     return {name: _own(name) for name in _folders()} | _others()
 
 
+def label_of(name: str) -> str:
+    """Return what people call an agent: its label, or the name where nobody knows it."""
+    known = agent_of(name)
+    return known.label if known is not None else name
+
+
 def agent_of(name: str) -> Agent | None:
     """Return an agent by its name; None if there is none."""
     return _own(name) if name in _folders() else _others().get(name)

@@ -51,7 +51,7 @@ SYNTAX: Final = (
     ("file", "file:src/app*", "files that were read or changed"),
     ("before", "before:2026-02", "before a date, or 7d for a week ago"),
     ("after", "after:2026-01-31", "since a date"),
-    ("outcome", "outcome:fail", "success, fail, abandoned, waiting, unknown"),
+    ("outcome", "outcome:failed", "done, failed, abandoned, waiting, unclear"),
     ("tag", "tag:release", "sessions that you tagged"),
     ("cost", "cost>1.50", "sessions that cost more (or <) dollars"),
 )
@@ -61,7 +61,7 @@ _FILTER_LIKE: Final = re.compile(r"(?:^|\s)-?([a-z]{2,20}):(?!//)(\S*)")
 _OUTCOMES: Final = (
     ("success", "done"),
     ("fail", "failed"),
-    ("waiting", "asked you"),
+    ("waiting", "waiting"),
     ("abandoned", "abandoned"),
 )
 """Outcomes to choose from, and what each is called."""

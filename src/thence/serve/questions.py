@@ -354,7 +354,7 @@ class Questions:
             did = f"{edits} edits" if edits else f"{reads} reads"
             yield (
                 f"{_name(one['session_uid'])} {_day(one['ended_at'])} {did}, "
-                f"{one['outcome']}: {flat(one['title'] or '', 100)}"
+                f"{_outcome(one['outcome'])}: {flat(one['title'] or '', 100)}"
             )
             paths = [file["path"] for file in one["files"]]
             for reason in reasons(self._store, one["session_uid"], paths)[:2]:
@@ -503,11 +503,17 @@ def _about(row: SessionRow) -> Iterator[str]:
     yield f"cost {bound}{cost}, {row.events} events, last turn {row.turn or 'unknown'}"
 
 
+def _outcome(stored: JSON) -> str:
+    """Return the word that people and models read for an outcome."""
+    return search.OUTCOME_NAMES.get(str(stored), str(stored))
+
+
 def _account(digest: dict[str, JSON] | None) -> Iterator[str]:
     if digest is None:
         yield "digest: none yet"
         return
-    yield f"outcome: {digest.get('outcome')} ({'; '.join(map(flat, digest.get('reasons') or ()))})"
+    because = "; ".join(map(flat, digest.get("reasons") or ()))
+    yield f"outcome: {_outcome(digest.get('outcome'))} ({because})"
     edited = [f for f in digest.get("files") or () if f.get("edits")]
     if edited:
         yield f"changed: {', '.join(flat(f['path'], 80) for f in edited[:10])}"

@@ -174,6 +174,7 @@ class Drawing:
             for block, call in ((b, chart.calls.get(b.call or "")) for b in blocks)
             if call is not None and call.outcome.edited
             for touch in kinds.touches(block.tool or "", chart.payload(block))
+            if touch.how != "read"
         }
         runs = [call.outcome for call in calls if call.outcome.is_test_run]
         times = [moment for p in places if (moment := joins.time_of(chart.facts[p].ts))]
@@ -491,7 +492,8 @@ class Drawing:
             fields["name"] = "Patch"
         if self.chart.size_of(block) <= DRAWN:
             return fields | {"diffs": self._diffs(self.chart.filled(block))}
-        found = kinds.touches(block.tool or "", self.chart.payload(block))
+        touches = kinds.touches(block.tool or "", self.chart.payload(block))
+        found = [touch for touch in touches if touch.how != "read"]
         paths = list(dict.fromkeys(touch.path for touch in found))
         if not paths:
             return fields
