@@ -1,4 +1,4 @@
-"""Machines with many sessions: the real ones of `../shared/data` as the clients lay them, or made-up.
+"""Machines with many sessions: real ones, laid out as the clients lay them, or made-up ones.
 
 Sources are copied, never changed.
 """

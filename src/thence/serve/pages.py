@@ -30,6 +30,7 @@ from thence.format.joins import time_of
 from thence.format.normal import SessionEvent
 from thence.format.whole import Part, Whole
 from thence.memory.account import Digest
+from thence.memory.bills import PERIODS
 from thence.memory.derivation import DIGEST
 from thence.memory.dismissals import set_dismissed
 from thence.memory.labels import MAX_NAME, MAX_NOTE, Label
@@ -200,6 +201,7 @@ def costs(
     *,
     by: Text = "model",
     days: FromQuery[int] = 30,
+    per: Text = "",
     agent: Text = "",
     project: Text = "",
     model: Text = "",
@@ -210,7 +212,8 @@ def costs(
     """Show what was spent, or give it as a table for a spreadsheet."""
     wanted = cost_page.Wanted(
         by if by in cost_page.BYS else "model",
-        days if days in RANGES else 30,
+        days if days in RANGES or days == cost_page.ALL_TIME else 30,
+        per if per in PERIODS else "",
         agent,
         project,
         model,
@@ -218,10 +221,12 @@ def costs(
         tz,
     )
     if form == "csv":
-        headers = {"content-disposition": f'attachment; filename="costs-by-{wanted.by}.csv"'}
-        return Response(cost_page.as_csv(desk, wanted), media_type="text/csv", headers=headers)
+        table = cost_page.as_csv(desk, wanted)
+        name = table.partition(",")[0]
+        headers = {"content-disposition": f'attachment; filename="costs-by-{name}.csv"'}
+        return Response(table, media_type="text/csv", headers=headers)
     made = cost_page.page(desk, wanted)
-    return _shown(desk, "costs.html", "costs", f"/api/costs?by={wanted.by}", costs=made)
+    return _shown(desk, "costs.html", "costs", f"/api/costs?by={made.heads}", costs=made)
 
 
 def _is_day(text: str) -> bool:
