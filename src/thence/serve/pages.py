@@ -53,6 +53,7 @@ from thence.serve.agents import agent_class, agent_label
 from thence.serve.cards import named, working_time
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
+from thence.serve.comparison import compare_branch, compare_sessions
 from thence.serve.days import RANGES
 from thence.serve.desk import AtDesk, Desk
 from thence.serve.finding import Matches, find, paths_of
@@ -64,6 +65,7 @@ from thence.serve.head import (
     event_address,
     head,
     note_line,
+    stands,
     tail,
 )
 from thence.serve.items import Window
@@ -689,10 +691,32 @@ def branch(
 def compare(desk: AtDesk, uid: FromPath[str], number: FromPath[int]) -> Response[str]:
     """Show a discarded branch beside what took its place."""
     one = _Session(desk, uid)
-    sides = one.drawing().compared(number) if number >= 0 else None
-    if sides is None:
+    drawing = one.drawing()
+    outcome, _ = stands(one.row, one.standing)
+    made = compare_branch(drawing, number, one.base, outcome) if number >= 0 else None
+    if made is None:
         raise NotFoundException(f"no such branch: {number}")
-    return one.shown("compare.html", sides=sides)
+    return one.shown("compare.html", made=made, what="Two branches")
+
+
+@get("/sessions/{uid:str}/beside/{other:str}", include_in_schema=False, sync_to_thread=True)
+def beside(desk: AtDesk, uid: FromPath[str], other: FromPath[str]) -> Response[str]:
+    """Show two sessions side by side, from where they part."""
+    both = (_Session(desk, uid), _Session(desk, other))
+    left, right = both
+    if left.uid == right.uid:
+        raise NotFoundException("a session cannot be compared with itself")
+    made = compare_sessions(
+        charts_of(desk),
+        (left.drawing(), right.drawing()),
+        (
+            f"{short_id(left.row.session.native_session_id)}, {left.head().title}",
+            f"{short_id(right.row.session.native_session_id)}, {right.head().title}",
+        ),
+        (left.base, right.base),
+        (stands(left.row, left.standing)[0], stands(right.row, right.standing)[0]),
+    )
+    return left.shown("compare.html", made=made, what="Two sessions")
 
 
 @get("/sessions/{uid:str}/side/{key:str}", include_in_schema=False, sync_to_thread=True)
@@ -745,5 +769,5 @@ def problem(
 ROUTES: list[HTTPRouteHandler] = [
     *(now, year_of_work, sessions, suggest, all_projects, one_project, costs, patterns, store),
     *(session, found_in, rows, latest, event, text, spill, branch, side),
-    *(compare, export, pin, dismiss),
+    *(compare, beside, export, pin, dismiss),
 ]
