@@ -17,7 +17,7 @@ from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import promised
 from thence.memory.standing import Risk, Standing, open_ones
 from thence.memory.store import Filter, SessionRow, Total
-from thence.memory.zones import midnight, millis
+from thence.memory.zones import midnight, millis, zone_label
 from thence.serve.cards import Card, card
 from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
@@ -83,6 +83,8 @@ class NowPage(msgspec.Struct, frozen=True):
     sessions: int
     budgets: list[str]
     """Warnings: budgets of today that are used up or nearly so."""
+    zone: str
+    """What the zone of hours and days is called."""
 
 
 def page(desk: Desk, clock: Clock) -> NowPage:
@@ -116,6 +118,7 @@ def page(desk: Desk, clock: Clock) -> NowPage:
         more,
         desk.store.totals()[0].sessions,
         budget_warnings(desk.budget_uses(clock.zone)),
+        clean(zone_label(clock.zone, datetime.fromtimestamp(at, UTC))),
     )
 
 

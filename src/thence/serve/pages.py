@@ -71,6 +71,7 @@ from thence.serve.head import (
 from thence.serve.items import Window
 from thence.serve.labels import project_label, project_root
 from thence.serve.outline import Outline
+from thence.serve.resuming import own_command
 from thence.serve.view import Drawing
 
 if TYPE_CHECKING:
@@ -174,16 +175,19 @@ def sessions(
     standing: Text = "",
     after: Text = "",
     before: Text = "",
+    until: Text = "",
     cost: Text = "",
     sort: Text = "",
     cursor: Text = "",
+    tz: Text = "",
     typing: Text = "",
 ) -> Response[str]:
     """List sessions, or what a search found in them."""
     wanted = list_page.Wanted(
-        q, agent, project, model, outcome, standing, after, before, cost, sort, cursor
+        *(q, agent, project, model, outcome, standing),
+        *(after, before, until, cost, sort, cursor, tz),
     )
-    made = list_page.page(desk, wanted, Clock(), is_typing=bool(typing))
+    made = list_page.page(desk, wanted, Clock(zone_named(tz)), is_typing=bool(typing))
     return _shown(desk, "sessions.html", "sessions", "/api/sessions", list=made)
 
 
@@ -193,6 +197,7 @@ def suggest(desk: AtDesk, q: Text = "") -> Response[str]:
     text = " ".join(q.split())
     cards, lede = list_page.suggestions(desk, q, Clock())
     places = [(href, label) for _, href, label in NAV if label.lower().startswith(text.lower())]
+    places += projects.places(desk, text)
     href = list_page.Wanted(q=q).href()
     return _html("suggest.html", places=places, cards=cards, lede=lede, all=href, q=text)
 
@@ -320,12 +325,12 @@ def _finder(base: str, query: str, event: str, matches: Matches) -> Finder:
 class _Session:
     """One session as it is asked for."""
 
-    def __init__(self, desk: Desk, uid: str) -> None:
+    def __init__(self, desk: Desk, uid: str, tz: str = "") -> None:
         self.desk = desk
         self.row: SessionRow = desk.display([desk.row(uid)])[0]
         self.uid = self.row.session.session_uid
         self.base = address(self.uid)
-        self.clock = Clock()
+        self.clock = Clock(zone_named(tz))
         self.standing = desk.now().of(self.row, desk.clock())
 
     @property
@@ -441,6 +446,7 @@ class _Session:
             "neighbours": self.neighbours(),
             "is_pinned": self.row.pinned,
             "label": self.desk.labels().get(self.uid, Label()),
+            "own_command": own_command(self.row),
             "head": self.head(),
             "written": [
                 note_line(note, self.clock)
@@ -461,12 +467,13 @@ def session(
     end: Text = "",
     whole: Text = "",
     own: Text = "",
+    tz: Text = "",
 ) -> Response[str]:
     """Show one session, from its start, its end or around an event, with words marked.
 
     What it continues stands before it, unless only its own part is wanted.
     """
-    one = _Session(desk, uid)
+    one = _Session(desk, uid, tz)
     wanted = at if _EVENT.fullmatch(at) else ""
     if not whole and not charts_of(desk).at_hand(one.row):
         return one.shown(again=_once_more(one.base, wanted, q, end))
