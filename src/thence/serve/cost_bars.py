@@ -83,6 +83,8 @@ class PeriodBar(msgspec.Struct, frozen=True):
     parts: list[BarPart]
     dead: BarPart | None
     label: str = ""
+    is_minor: bool = False
+    """Whether the label is left out where there is little room."""
 
 
 def draw_bars(
@@ -108,7 +110,12 @@ def draw_bars(
         text = f"{bounds.name}: {money(ticks - lost)} live, {money(lost)} discarded"
         x, width = round(at * wide + wide * 0.1, 2), round(wide * 0.8, 2)
         label = _label(at, bounds.first, len(periods), span)
-        bars.append(PeriodBar(href(bounds.first.isoformat()), text, x, width, parts, dead, label))
+        is_minor = bool(at // _every(len(periods)) % 2) and at < len(periods) - 1
+        bars.append(
+            PeriodBar(
+                *(href(bounds.first.isoformat()), text, x, width, parts, dead, label, is_minor)
+            )
+        )
     step = _step(top)
     axis = [(FLOOR - n * step * scale, money(n * step)) for n in range(int(top // step) + 1)]
     return bars, agents, [(round(y, 1), text) for y, text in axis] if top else []
@@ -133,13 +140,18 @@ def _label(at: int, day: date, number: int, span: Span) -> str:
     """Return what stands under a bar: some have a date, the last says what it is."""
     if at == number - 1:
         return "today" if span.period == "day" else f"this {span.period}"
-    every = max(number // 5, 1)
+    every = _every(number)
     if at % every or at >= number - every:
         return ""
     if span.period == "month":
         return f"{day:%b %Y}"
     year = f" {day.year}" if day.year != span.last.year else ""
     return f"{day.day} {day:%b}{year}"
+
+
+def _every(number: int) -> int:
+    """Return how many bars share a label."""
+    return max(number // 5, 1)
 
 
 def _step(top: int) -> int:

@@ -232,7 +232,9 @@ def _week(desk: Desk) -> list[tuple[str, int, str]]:
     back = int((desk.clock() - 7 * 86_400) * 1000)
     totals = desk.store.totals(["agent"], Filter(after=back))
     ordered = sorted(totals, key=lambda one: -one.ticks)
-    return [(f"{one.key[0]}", one.sessions, money(one.ticks, one.unpriced)) for one in ordered]
+    return [
+        (f"{total.key[0]}", total.sessions, money(total.ticks, total.unpriced)) for total in ordered
+    ]
 
 
 def _promises(desk: Desk) -> tuple[list[Promise], int]:

@@ -130,8 +130,14 @@ def recurring(found: Sequence[Pattern]) -> list[Pattern]:
         pattern
         for pattern in found
         if pattern.sessions >= MIN_SESSIONS
-        and len({sign for sign in pattern.name.lower() if sign.isalpha()}) >= MIN_SIGNS
+        and (pattern.kind != "recurring_error" or _has_words(pattern.name))
     ]
+
+
+def _has_words(fingerprint: str) -> bool:
+    """Return whether an error says anything: bars and rulers of a terminal do not."""
+    text = fingerprint.partition(": ")[2] or fingerprint
+    return len({sign for sign in text.lower() if sign.isalpha()}) >= MIN_SIGNS
 
 
 def unmasked(name: str, pattern: Pattern) -> str:

@@ -20,7 +20,7 @@ from thence.format.normal import one_line
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.patterns import memories, patterns
 from thence.memory.promised import promised
-from thence.memory.store import Filter, SessionRow, Total
+from thence.memory.store import Filter, Total
 from thence.serve.cards import Card, card
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
@@ -31,6 +31,8 @@ from thence.serve.pattern_page import recurring, unmasked
 LATEST: Final = 20
 """Sessions of a project that are listed."""
 FILES: Final = 15
+MAX_DIGESTS: Final = 200
+"""Sessions whose files are counted, the latest."""
 TODOS: Final = 15
 PATTERNS: Final = 8
 PLACES: Final = 3
@@ -58,6 +60,7 @@ class File(msgspec.Struct, frozen=True):
 
     path: str
     sessions: int
+    edits: int
 
 
 class Todo(msgspec.Struct, frozen=True):
@@ -160,7 +163,7 @@ def page(desk: Desk, path: str, clock: Clock) -> ProjectPage | None:
             for total in models
             if total.sessions
         ][:8],
-        _files(rows, path),
+        _files(desk, wanted, path),
         _todos(desk, wanted),
         _patterns(desk, wanted),
     )
@@ -183,12 +186,20 @@ def _patterns(desk: Desk, wanted: Filter) -> list[Recurring]:
     return shown
 
 
-def _files(rows: Sequence[SessionRow], path: str) -> list[File]:
+def _files(desk: Desk, wanted: Filter, path: str) -> list[File]:
     """Return the files that most of the latest sessions changed."""
-    counts = Counter(file for row in rows[:200] for file in dict.fromkeys(row.files))
+    sessions: Counter[str] = Counter()
+    edits: Counter[str] = Counter()
+    recent = msgspec.structs.replace(wanted, limit=MAX_DIGESTS)
+    for digest in desk.store.kept("digests", recent):
+        for file in digest.get("files") or ():
+            if file.get("edits"):
+                name = f"{file.get('path')}".removeprefix(f"{path}/")
+                sessions[name] += 1
+                edits[name] += int(file["edits"])
     return [
-        File(clean(file.removeprefix(f"{path}/"))[-100:], number)
-        for file, number in counts.most_common(FILES)
+        File(clean(name)[-100:], number, edits[name])
+        for name, number in sessions.most_common(FILES)
     ]
 
 
