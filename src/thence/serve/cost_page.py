@@ -310,7 +310,8 @@ def _percent(share: float) -> str:
 
 def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
     """Find what cost most and led nowhere."""
-    wanted = msgspec.structs.replace(base, order="cost", limit=200)
+    costly = msgspec.structs.replace(base, order="cost", limit=200)
+    wanted = Filter(uids=tuple(row.session.session_uid for row in desk.store.sessions(costly)))
     found: list[tuple[int, Costly]] = []
     for told in desk.store.kept("digests", wanted):
         for branch in told.get("branches") or ():

@@ -190,7 +190,7 @@ def _files(desk: Desk, wanted: Filter, path: str) -> list[File]:
     """Return the files that most of the latest sessions changed."""
     sessions: Counter[str] = Counter()
     edits: Counter[str] = Counter()
-    recent = msgspec.structs.replace(wanted, limit=MAX_DIGESTS)
+    recent = Filter(uids=(wanted.uids or ())[:MAX_DIGESTS])
     for digest in desk.store.kept("digests", recent):
         for file in digest.get("files") or ():
             if file.get("edits"):

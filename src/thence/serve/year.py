@@ -128,7 +128,9 @@ def _used(desk: Desk) -> tuple[list[Tool], list[ChangedFile]]:
     failed: Counter[str] = Counter()
     edits: Counter[tuple[str, str]] = Counter()
     sessions: Counter[tuple[str, str]] = Counter()
-    for digest in desk.store.kept("digests", Filter(after=after, limit=MAX_DIGESTS)):
+    latest = desk.store.sessions(Filter(after=after, limit=MAX_DIGESTS))
+    uids = tuple(row.session.session_uid for row in latest)
+    for digest in desk.store.kept("digests", Filter(uids=uids)):
         used = digest.get("tools")
         for tool in used if isinstance(used, list) else ():
             if isinstance(tool, dict) and isinstance(name := tool.get("tool"), str):
