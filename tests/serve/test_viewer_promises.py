@@ -187,7 +187,9 @@ def test_a_fork_stands_beside_its_origin_from_where_they_part(
         for name in ("Outcome", "Files edited", "Test runs", "Cost"):
             expect(page.locator("tbody th", has_text=name)).to_have_count(1)
         left, right = (section.inner_text() for section in page.locator(".compare section").all())
-        prompts = page.locator(".compare .ev[data-kind=prompt] .say").all_inner_texts()
+        prompts = page.locator(
+            ".compare :is([data-kind=prompt], [data-kind=correction]) .say"
+        ).all_inner_texts()
         assert left != right
         assert prompts
         assert len(prompts) == len(set(prompts))
