@@ -26,7 +26,7 @@ from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole, events_along
 from thence.memory import patterns, recall, search
-from thence.memory.bills import Bill, By
+from thence.memory.bills import PERIODS, Bill, By
 from thence.memory.labels import labels_of, texts_of, with_tagged
 from thence.memory.labels import search as search_tagged
 from thence.memory.notes import Note, matching_notes
@@ -109,7 +109,7 @@ class Todos(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Costs(msgspec.Struct, forbid_unknown_fields=True):
-    """What sessions cost, by day, model, project, agent, session, branch or tag."""
+    """What sessions cost, by day, week, month, model, project, agent, session, branch or tag."""
 
     by: By = "day"
     since: Name = "30d"
@@ -372,7 +372,7 @@ class Questions:
         labels = labels_of(self._notes())
         wanted = Filter(after=search.moment(asked.since))
         bill = Bill(self._store, asked.by, wanted, labels=labels)
-        parts = bill.parts[-asked.limit :] if asked.by == "day" else bill.parts[: asked.limit]
+        parts = bill.parts[-asked.limit :] if asked.by in PERIODS else bill.parts[: asked.limit]
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
         return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [

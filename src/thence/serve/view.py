@@ -154,11 +154,19 @@ class Drawing:
         if number >= len(chart.branches):
             return None
         start = chart.order.get(chart.branch_origins[number], -1)
-        live = [row for row in chart.every_row if chart.order.get(row.place, -1) > start]
-        kept = [row for row in live if row.kind != "branch"]
         branch = chart.branches[number].events
         left = self._side("Discarded", branch, chart.rows_of(branch, parted=False))
-        return left, self._side("Replacement", chart.line[start + 1 :], kept)
+        return left, self.side_from("Replacement", start)
+
+    def side_from(self, name: str, start: int) -> Side:
+        """Draw one side of a comparison: all of the line that follows a place of it."""
+        chart = self.chart
+        rows = [
+            row
+            for row in chart.every_row
+            if chart.order.get(row.place, -1) > start and row.kind != "branch"
+        ]
+        return self._side(name, chart.line[start + 1 :], rows)
 
     def _side(self, name: str, places: Sequence[int], rows: Sequence[Row]) -> Side:
         """Draw one side of a comparison, with what it did and took."""
