@@ -88,11 +88,25 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
     if not must_exist:
         config.make_private(home())
     opened = _opened(_whole_address())
+    _use_encoder(opened)
     try:
         with _telling(opened):
             yield opened
     finally:
         opened.close()
+
+
+def _use_encoder(opened: Store) -> None:
+    """Let a store search by meaning where the settings say so; only one in SQLite can."""
+    from thence.memory.sqlite import Sqlite
+
+    if isinstance(opened, Sqlite) and settings()["session_memory.semantic"]:
+        from thence.memory.encoder import MiniLM
+
+        # In the background of other work: one thread, and no library may look for a network.
+        for name, value in (("OPENBLAS_NUM_THREADS", "1"), ("HF_HUB_OFFLINE", "1")):
+            os.environ.setdefault(name, value)
+        opened.use_encoder(MiniLM())
 
 
 def _telling(opened: Store) -> contextlib.AbstractContextManager[None]:

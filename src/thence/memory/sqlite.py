@@ -33,7 +33,8 @@ from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import disk, index, pages, ranking
+from thence.memory import disk, index, pages, ranking, vectors
+from thence.memory.encoder import Encoder
 from thence.memory.index import Rows, Words, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
@@ -195,6 +196,7 @@ MIGRATIONS: tuple[str, ...] = (
     DELETE FROM events WHERE derived;
     DROP TABLE runs;
     """,
+    vectors.MIGRATION,
 )
 
 
@@ -235,6 +237,8 @@ class Sqlite:
         self._own = threading.local()
         self._writing = threading.RLock()
         self._open: list[apsw.Connection] = []
+        self.vectors: vectors.Vectors | None = None
+        """What finds by meaning, once an encoder is in use."""
         try:
             with telling(self.path):
                 self._migrate()
@@ -606,7 +610,13 @@ class Sqlite:
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the best first, within a budget of time."""
-        answer = ranking.search(Rows(self._db, query), self.sessions, query, limit, offset)
+        source = Rows(self._db, query)
+        if self.vectors is None or query.lists_sessions:
+            answer = ranking.search(source, self.sessions, query, limit, offset)
+        else:
+            enough = max(limit + offset, vectors.FUSED_HITS)
+            by_words = ranking.search(source, self.sessions, query, enough, 0)
+            answer = self.vectors.fuse(source, query, by_words, limit, offset)
         found = as_asked(self._numbered(answer.found), query)
         return msgspec.structs.replace(answer, found=found)
 
@@ -629,6 +639,10 @@ class Sqlite:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""
         session = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
         return every(self._db, "SELECT ts, kind, implied FROM events WHERE session=?", session)
+
+    def use_encoder(self, encoder: Encoder) -> None:
+        """Let searches find by meaning as well."""
+        self.vectors = vectors.Vectors(lambda: self._db, self._transaction, encoder)
 
     # -- removing -----------------------------------------------------------------------
 
