@@ -5,9 +5,9 @@ its sessions is among the first one, five or ten sessions that a search gives. A
 a literal text of the raw logs before anything was tuned. Every other question is of a half kept for
 checking: nothing is fitted to its single questions, but its figures were seen while limits were
 chosen. Sentences were written with the first prompts at hand, and share words with them. Where
-agentsview is installed (`AGENTSVIEW=path`) it is asked the same. A second set is made by a fixed recipe
-(`fresh_questions`); nothing was tuned with it. With the extra `semantic` both are asked by meaning
-as well.
+agentsview is installed (`AGENTSVIEW=path`) it is asked the same. A second set is made by a fixed
+recipe (`fresh_questions`); nothing was tuned with it. With the extra `semantic` both are asked by
+meaning as well.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _theirs(home: Path, program: str, fresh: Sequence[Question]) -> None:
 def _by_meaning(store: Sqlite, ask: Ask, fresh: Sequence[Question]) -> None:
     """Make vectors, say what that took, and ask everything again."""
     store.use_encoder(MiniLM())
-    assert store.vectors is not None  # noqa: S101 - it was just given
+    assert store.vectors is not None
     start = time.process_time()
     sessions = store.vectors.build(store).done
     took = time.process_time() - start

@@ -50,7 +50,7 @@ class _Texts(NamedTuple):
 def fresh_questions(home: Path) -> list[Fresh]:
     """Return the questions that the recipe makes of the logs in a home."""
     sessions = dict(_sessions(home))
-    draw = random.Random(SEED)  # noqa: S311 - no secret
+    draw = random.Random(SEED)
     spoken = {uid: "\n".join(texts.spoken) for uid, texts in sessions.items()}
     words = {uid: frozenset(map(str.lower, _WORD.findall(text))) for uid, text in spoken.items()}
     counts = Counter(word for some in words.values() for word in some)
