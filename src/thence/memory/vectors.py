@@ -56,9 +56,9 @@ MIN_SIMILARITY: Final = 0.3
 RRF_RANK: Final = 10
 """The constant of reciprocal rank fusion. Usually it is 60; with less, the first places count more,
 so that the session that has the very words is rarely displaced."""
-WEAK_WEIGHT: Final = 0.3
-"""How much meaning counts where some session has all words, and again where the best match is an
-output or a call: these have no vectors. Chosen on the tuning half of `bench_questions`."""
+OUTPUT_WEIGHT: Final = 0.3
+"""How much meaning counts where the best match is an output or a call: these have no vectors.
+Chosen on the tuning half of `bench_questions`."""
 MIN_TEXT_CHARS: Final = 12
 TEXT_CHARS: Final = 1_500
 """Texts that are shorter say nothing by themselves; of longer ones the beginning is looked at."""
@@ -206,9 +206,9 @@ class Vectors:
         by_meaning: dict[str, list[Found]] = {}
         for hit in self._near(source, query):
             by_meaning.setdefault(hit.session_uid, []).append(hit)
-        weight = WEAK_WEIGHT if answer.how == "all" and by_words else 1.0
-        if answer.found and answer.found[0].kind not in _SPOKEN:
-            weight *= WEAK_WEIGHT
+        weight = 1.0 if not by_words or answer.found[0].kind in _SPOKEN else OUTPUT_WEIGHT
+        if by_words and answer.how == "all":
+            weight = 0.0  # meaning only adds sessions behind those that have the words
         worths: dict[str, float] = {}
         for order, share in ((by_words, 1.0), (by_meaning, weight)):
             for rank, uid in enumerate(order):
