@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from thence.memory.bills import Bill
     from thence.memory.store import SessionRow, Store, Total
 
-By = Literal["day", "model", "project", "agent", "session", "branch", "tag"]
+By = Literal["day", "model", "project", "agent", "session", "branch", "pr", "tag"]
 SHOWN = 30
 _UNPRICED_SHOWN = 3
 
@@ -145,7 +145,7 @@ class Table:
 
     def _name(self, key: str | None) -> str:
         if not key:
-            return "untagged" if self.by == "tag" else "unknown"
+            return {"tag": "untagged", "pr": "no pull request"}.get(self.by, "unknown")
         if self.by == "project":
             return project(key) or clean(key)
         if self.by != "session":

@@ -14,11 +14,12 @@ from thence.format.figures import TICKS
 from thence.format.records import JSON
 from thence.memory import prices
 from thence.memory.labels import Label, labelled
+from thence.memory.pulls import pulls_by_session
 from thence.memory.store import Filter, Group, SessionRow, Store, Total
 from thence.memory.zones import local_date
 
-By = Literal["day", "model", "project", "agent", "session", "branch", "tag"]
-"""A branch is one of a repository; a session with several tags counts for each of them."""
+By = Literal["day", "model", "project", "agent", "session", "branch", "pr", "tag"]
+"""A branch is one of a repository; a session with several tags or pull requests counts for each."""
 
 
 class Bill:
@@ -41,6 +42,10 @@ class Bill:
             totals = totals_by_day(store, wanted, zone)
         elif by == "branch":
             totals = _totals_by(store, wanted, _branches, {})
+        elif by == "pr":
+            rows = list(store.sessions(wanted))
+            pulls = pulls_by_session(rows, store.kept("digests", wanted))
+            totals = _totals_by(store, wanted, pulls, {})
         elif by == "tag":
             totals = _totals_by(store, wanted, _tags, labels or {})
         else:
