@@ -68,6 +68,12 @@ def address() -> str:
     return f"sqlite:{_path(told)}" if told.startswith("sqlite:") else told
 
 
+def store_file() -> Path | None:
+    """Return the file of the store; None if the store is no file."""
+    told = address()
+    return Path(_path(told)) if told.startswith("sqlite:") else None
+
+
 def _whole_address() -> str:
     """Give where the store is, and where its payloads are if not with it."""
     objects: str | None = settings()["session_memory.objects"]
@@ -283,6 +289,11 @@ def fingerprint() -> Fingerprint:
     from thence.memory.redact import RULES, rules_version
 
     return derivation.fingerprint(rules_version((*RULES, *_user_rules())))
+
+
+def has_decisions() -> bool:
+    """Whether a decision was ever written down; the notes themselves are not read."""
+    return (home() / "notes" / "decisions.jsonl").exists()
 
 
 def labels() -> dict[str, Label]:

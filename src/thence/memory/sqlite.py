@@ -197,6 +197,8 @@ MIGRATIONS: tuple[str, ...] = (
     DROP TABLE runs;
     """,
     vectors.MIGRATION,
+    # Sessions of one folder: a brief must not read the rows of all others.
+    "CREATE INDEX sessions_project ON sessions(project, ended)",
 )
 
 
@@ -812,6 +814,10 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
         start = "".join(f"!{c}" if c in "!%_" else c for c in wanted.uid) + "%"
         plain.append("(uid LIKE ? ESCAPE '!' OR substr(uid, length(agent)+2) LIKE ? ESCAPE '!')")
         given += [start, start]
+    if wanted.folder is not None:
+        below = wanted.folder.rstrip("/")
+        plain.append("(project=? OR (project>? AND project<?))")
+        given += [wanted.folder, f"{below}/", f"{below}0"]  # 0 comes after / in ASCII
     if wanted.uids is not None:
         plain.append(f"uid IN ({','.join('?' * len(wanted.uids))})")
         given += wanted.uids
