@@ -624,17 +624,24 @@ class Sqlite:
 
     def _numbered(self, found: Sequence[Found]) -> list[Found]:
         """Return hits with the number of their event, and where its text lies."""
-        return [one if one.row is None else self._with_page(one, one.row) for one in found]
+        read: dict[tuple[int, int], dict[int, str | None]] = {}
+        return [hit if hit.row is None else self._with_page(hit, hit.row, read) for hit in found]
 
-    def _with_page(self, hit: Found, row: int) -> Found:
+    def _with_page(
+        self, hit: Found, row: int, read: dict[tuple[int, int], dict[int, str | None]]
+    ) -> Found:
+        """Return a hit with its number and ref; `read` has the refs of pages that were read."""
         sql = "SELECT session, seq, ref FROM events WHERE id=?"
         for session, seq, ref in self._db.execute(sql, (row,)):
             if seq is None or ref is not None:
                 return msgspec.structs.replace(hit, seq=seq, ref=ref)
-            page = first(self._db, f"{_PAGE_AT} ORDER BY first DESC LIMIT 1", session, seq)
-            rows = pages.unpack_page(hit.session_uid, page) if page else None
-            text = next((one.event.payload_ref for one in rows or () if one.seq == seq), None)
-            return msgspec.structs.replace(hit, seq=seq, ref=text)
+            start = first(self._db, f"SELECT max(first) {_PAGE_OF}", session, seq)
+            if start is None:
+                return msgspec.structs.replace(hit, seq=seq)
+            if (session, start) not in read:
+                page = "SELECT body FROM event_pages WHERE session=? AND first=?"
+                read[session, start] = pages.unpack_refs(first(self._db, page, session, start))
+            return msgspec.structs.replace(hit, seq=seq, ref=read[session, start].get(seq))
         return hit
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
@@ -743,7 +750,6 @@ class Sqlite:
 # -- rows -----------------------------------------------------------------------------------
 
 _PAGE_OF = "FROM event_pages WHERE session=? AND first<=?"
-_PAGE_AT = f"SELECT body {_PAGE_OF}"
 _PARTS = "SELECT part, length(body) FROM facts WHERE session=?"
 _ORDER = {
     "recent": "ended DESC, uid DESC",
