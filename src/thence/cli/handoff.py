@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -151,5 +152,10 @@ def lines(report: Report, room: int, *, dry_run: bool) -> Iterator[str]:
     for note in (*report.mended, *report.notes):
         yield cut(f"  {clean(note)}", room)
     yield cut(f"  not copied: {'; '.join(report.not_handed)}", room)
+    if report.accept:
+        yield cut(
+            f"  {'would run' if dry_run else 'ran'}: {clean(shlex.join(report.accept))}", room
+        )
+        return
     for path in report.files:
         yield cut(f"  {clean(tilde(path))}", room)
