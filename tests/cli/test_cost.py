@@ -116,6 +116,23 @@ def test_costs_of_pull_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "no pull request" in text
 
 
+def test_a_hook_can_stop_an_agent_when_the_budget_is_used_up(desk: Desk) -> None:
+    """Exit code 2 and the reason on stderr; silence while something is left, or without budgets."""
+    silent = desk.run("cost", "--check")
+    settings = desk.home / "config.toml"
+    settings.write_text("[session_memory.budget]\ndaily_usd = 1000.0\n")
+    enough = desk.run("cost", "--check")
+    settings.write_text("[session_memory.budget]\ndaily_usd = 0.0001\n")
+    used = desk.run("cost", "--check")
+    elsewhere = '[session_memory.budget.projects]\n"/nowhere" = 0.0\n'
+    settings.write_text(elsewhere.replace("0.0", "0.0001"))
+    other = desk.run("cost", "--check")
+
+    assert [(0, "", ""), (0, "", ""), (0, "", "")] == [tuple(r) for r in (silent, enough, other)]
+    assert (2, "") == (used.code, used.out)
+    assert used.err.startswith("Today's budget is used up: $")
+
+
 def test_unknown_prices_are_not_guessed(desk: Desk) -> None:
     """They are called unknown, and the sum a lower bound."""
     script = alerts("dd000000-0000-4000-8000-00000000000d")

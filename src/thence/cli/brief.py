@@ -118,9 +118,7 @@ def _may_say_something(project: str) -> bool:
     """
     from thence.memory.folders import has_sessions
 
-    settings = wiring.settings()
-    budgets = ("session_memory.budget.daily_usd", "session_memory.budget.projects")
-    if any(settings[name] for name in budgets) or wiring.has_decisions():
+    if wiring.has_budgets() or wiring.has_decisions():
         return True
     path = wiring.store_file()
     return path is None or has_sessions(path, project)

@@ -303,6 +303,13 @@ def labels() -> dict[str, Label]:
     return read_labels(home())
 
 
+def has_budgets() -> bool:
+    """Whether the settings say what a day may cost."""
+    values = settings()
+    prefix = "session_memory.budget."
+    return bool(values[f"{prefix}daily_usd"] or values[f"{prefix}projects"])
+
+
 def budget_uses(store: Store, now: datetime) -> list[BudgetUse]:
     """Return the budgets of the settings with what was spent of them today."""
     from thence.memory import budgets
