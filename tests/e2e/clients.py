@@ -95,6 +95,7 @@ class Client(msgspec.Struct, frozen=True):
 
 
 _OPENCODE = {
+    "$schema": "https://opencode.ai/config.json",  # else the client adds it
     "autoupdate": False,
     "share": "disabled",
     "model": f"made/{MODEL}",

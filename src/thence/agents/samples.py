@@ -14,13 +14,10 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from uuid import NAMESPACE_URL, uuid5
 
 from thence.agents.handoffs import Bound
-
-if TYPE_CHECKING:
-    from thence.agents.profiles import ToolForm
 
 Record = dict[str, Any]
 
@@ -280,7 +277,26 @@ def history(
     return History(made_id(name), project, cwd, title, messages, exit_codes, tools)
 
 
-def by_forms(forms: Mapping[str, ToolForm]) -> Callable[[Step], tuple[str, Record]]:
+class Form(Protocol):
+    """A tool of an agent, as its profile has it."""
+
+    @property
+    def tool(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """The names of its arguments by what they hold."""
+        ...
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """Arguments that a call must have besides."""
+        ...
+
+
+def by_forms(forms: Mapping[str, Form]) -> Callable[[Step], tuple[str, Record]]:
     """Return what names the tool of a step by the forms of an agent."""
 
     def call(step: Step) -> tuple[str, Record]:

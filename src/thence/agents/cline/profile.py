@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile
+from thence.agents.profiles import Profile
 
 PROFILE = Profile(
     label="Cline",
@@ -15,6 +15,5 @@ PROFILE = Profile(
     more_variables=("CLINE_DATA_DIR", "CLINE_SESSION_DATA_DIR"),
     rewind_hint="in Cline: restore a checkpoint",
     records=("user", "assistant", "session"),
-    servers=ServerFile("data/settings/cline_mcp_settings.json"),
     sample="thence.agents.cline.sample:write",
 )

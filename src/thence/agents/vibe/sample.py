@@ -55,11 +55,11 @@ def _entries(story: History) -> Iterator[Record]:
             code, text = story.exit_codes[block["id"]], ended.content[0]["content"]
             output = {"returncode": code, "stdout": text, "stderr": ""}
             success = {"type": "success", "structured_content": output}
-            detail = {
+            detail: Record = {
                 "kind": "tool",
                 "toolName": f"file_system.{block['name']}",
                 "input": block["input"],
             }
-            entry = {"id": f"effect-{number}", "type": "effect", "detail": detail}
             state = {"status": "completed", "decision": "execute", "output": success}
-            yield {**frame, **entry, "state": state, "updatedAt": ended.millis}
+            call: Record = {"id": f"effect-{number}", "type": "effect", "detail": detail}
+            yield {**frame, **call, "state": state, "updatedAt": ended.millis}
