@@ -22,6 +22,7 @@ from thence.format.wording import corrects
 from thence.memory import derivation
 from thence.memory.course import Course, Fault, Run, asked, cut_short, said, short
 from thence.memory.outcome import TASKS, Outcome, TaskPattern, judge, task_of
+from thence.memory.pulls import opened_pulls
 from thence.memory.signals import error_line
 from thence.memory.store import SessionRow
 
@@ -45,6 +46,7 @@ _MOST: Final = {
     "interventions": 12,
     "tests": 12,
     "models": 12,
+    "pulls": 12,
 }
 """How many of each are kept; how many were left out stands in `left_out`."""
 
@@ -218,6 +220,8 @@ class Digest(msgspec.Struct, omit_defaults=True):
     tests: list[TestsSeen] = []
     files: list[FileTouched] = []
     commands: list[Command] = []
+    pulls: list[str] = []
+    """Pull requests that it opened, as `owner/repository#7`."""
     snippets: Snippets = Snippets()
     todos: list[Left] = []
     branches: list[Branch] = []
@@ -269,6 +273,7 @@ def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = T
     _fill(out, "tests", _tests(course))
     _fill(out, "files", _files(course, session.cwd))
     _fill(out, "commands", _commands(course))
+    _fill(out, "pulls", opened_pulls(course))
     _fill(out, "todos", _todos(course, verdict.outcome))
     _fill(out, "branches", _branches(course))
     _fill(out, "subagents", _subagents(course))

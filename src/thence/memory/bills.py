@@ -15,12 +15,13 @@ from thence.format.figures import TICKS
 from thence.format.records import JSON
 from thence.memory import prices
 from thence.memory.labels import Label, add_labels
+from thence.memory.pulls import pulls_by_session
 from thence.memory.store import Filter, Group, SessionRow, Store, Total
 from thence.memory.zones import Period, local_date, period_start
 
-By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "tag"]
+By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
 """A week is named by its Monday, a month by its first day. A branch is one of a repository; a
-session with several tags counts for each of them."""
+session with several tags or pull requests counts for each of them."""
 PERIODS: Final[tuple[Period, ...]] = ("day", "week", "month")
 
 
@@ -44,6 +45,10 @@ class Bill:
             totals = totals_by_day(store, wanted, zone, period=by)
         elif by == "branch":
             totals = _totals_by(store, wanted, _branches, {})
+        elif by == "pr":
+            rows = list(store.sessions(wanted))
+            pulls = pulls_by_session(rows, store.kept("digests", wanted))
+            totals = _totals_by(store, wanted, pulls, {})
         elif by == "tag":
             totals = _totals_by(store, wanted, _tags, labels or {})
         else:

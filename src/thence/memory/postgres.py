@@ -530,6 +530,10 @@ class Postgres:
                 " ESCAPE '!')"
             )
             given += [start, start]
+        if wanted.folder is not None:
+            plain.append("(project=%s OR starts_with(project, %s))")
+            folder = text(wanted.folder)
+            given += [folder, f"{folder.rstrip('/')}/"]
         if wanted.uids is not None:
             plain.append("sessions.uid=ANY(%s)")
             given.append([text(uid) for uid in wanted.uids])

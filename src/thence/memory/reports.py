@@ -10,7 +10,7 @@ from thence.agents import packages
 from thence.format.records import Skipped
 from thence.memory.derivation import PARTS, Part
 
-Stage = Literal["find", "read", "reprocess", "digest", "evict", "push", "done"]
+Stage = Literal["find", "read", "reprocess", "digest", "evict", "embed", "push", "done"]
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -60,6 +60,10 @@ class Report(msgspec.Struct):
     digested: int = 0
     undigested: int = 0
     """Sessions whose digest was left to the next sweep, so that new lines are read first."""
+    embedded: int = 0
+    """Sessions that got vectors, where semantic search is on."""
+    unembedded: int = 0
+    """Sessions whose vectors were left to the next sweep."""
     evicted: int = 0
     lost: int = 0
     """Sessions that were evicted without a digest of all of them."""

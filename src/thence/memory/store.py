@@ -331,6 +331,8 @@ class Filter(msgspec.Struct, frozen=True):
     agent: str | None = None
     project: str | None = None
     """Part of the path of its folder, in any case; so is the model of its name."""
+    folder: str | None = None
+    """A whole path: sessions in this folder and in those below it."""
     model: str | None = None
     outcome: str | None = None
     after: int | None = None

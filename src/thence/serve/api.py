@@ -644,7 +644,7 @@ def costs(
     before: When = None,
     tz: Text = None,
 ) -> Costs:
-    """What was spent, by day, model, project, agent, session, branch or tag; discarded apart.
+    """What was spent, by day, model, project, agent, session, branch, pr or tag; discarded apart.
 
     Days are those of `tz`, the server's own zone by default; the answer names it.
     """

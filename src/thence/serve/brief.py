@@ -90,9 +90,9 @@ def brief_text(
 
 
 def _sessions(store: Store, project: str, without: str | None) -> Iterator[SessionRow]:
-    """Yield the sessions of a repository, newest first; a filter knows parts of paths only."""
+    """Yield the sessions of a repository, newest first; stores of others may know no folders."""
     for start in count(step=MAX_SESSIONS):
-        page = list(store.sessions(Filter(project=project, limit=MAX_SESSIONS, offset=start)))
+        page = list(store.sessions(Filter(folder=project, limit=MAX_SESSIONS, offset=start)))
         for row in page:
             if _is_below(row.session.cwd, project) and row.session.session_uid != without:
                 yield row

@@ -32,6 +32,7 @@ BYS: Final[dict[Grouping, str]] = {
     "agent": "Agent",
     "session": "Session",
     "branch": "Branch",
+    "pr": "Pull request",
     "tag": "Tag",
 }
 ALL_TIME: Final = 0
@@ -275,6 +276,8 @@ def _line(desk: Desk, wanted: Wanted, one: Total, labels: Mapping[str, str], spa
         name, href, flavor = agent_label(key), wanted.href(agent=key, by="model"), key
     elif wanted.by == "project":
         name, href = labels.get(key) or name, wanted.href(project=key, by="session") if key else ""
+    elif wanted.by == "pr":
+        name = name if key else "no pull request"
     elif wanted.by == "tag":
         name = f"#{name}" if key else "untagged"
         href = f"/sessions?{urlencode({'q': f'tag:{key}'})}" if key else ""

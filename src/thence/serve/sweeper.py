@@ -36,6 +36,8 @@ LATEST: Final = 60.0
 """Seconds after which that is done though there is no quiet."""
 DIGEST_LIMIT_S: Final = 0.3
 """Seconds of digesting after which new lines are looked for again."""
+EMBED_LIMIT_S: Final = 0.5
+"""Seconds of making vectors after which new lines are looked for again."""
 SHARE: Final = 9.0
 """How much longer than digesting took the rest of it waits, while lines are being written."""
 REST: Final = 0.5
@@ -128,6 +130,8 @@ class Sweeper:
                     digested = now
                     if self._digest():  # the next part soon, and new lines before it
                         digested += SHARE * (time.monotonic() - now) - LATEST
+                if now - last > QUIET:
+                    self._embed()
                 self._hub.stand()
             except Exception as error:  # noqa: BLE001 - the next change must be heard of
                 self._report(error)
@@ -202,6 +206,12 @@ class Sweeper:
         self._undigested |= uids
         self._hub.changed(uids)
         return rest
+
+    def _embed(self) -> None:
+        """Make some of the vectors that are missing, where semantic search is on."""
+        vectors = getattr(self._desk.store, "vectors", None)
+        if vectors is not None:
+            vectors.build(self._desk.store, limit_s=EMBED_LIMIT_S)
 
     def _digest(self) -> bool:
         """Digest what has come to rest; return whether some of it is left to digest."""
