@@ -24,7 +24,7 @@ from thence.serve.desk import Desk
 from thence.serve.head import address, title_of
 from thence.serve.labels import unique_labels
 
-Grouping = Literal["time", "model", "project", "agent", "session", "branch", "tag"]
+Grouping = Literal["time", "model", "project", "agent", "session", "branch", "pr", "tag"]
 BYS: Final[dict[Grouping, str]] = {
     "time": "Time",
     "model": "Model",

@@ -109,7 +109,7 @@ class Todos(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Costs(msgspec.Struct, forbid_unknown_fields=True):
-    """What sessions cost, by day, week, month, model, project, agent, session, branch, PR or tag."""
+    """Costs by day, week, month, model, project, agent, session, branch, PR or tag."""
 
     by: By = "day"
     since: Name = "30d"
