@@ -54,7 +54,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 7
+VERSION = 8
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -239,7 +239,9 @@ class Fold:
         whole = view.whole
         places = [(whole.facts[place], view.events[place]) for place in view.own]
         places += gone_places(whole, view.rewritten)
-        return stored_events(places, whole.calls, whole.bills, self._derived(view))
+        return stored_events(
+            places, (*whole.copied_calls, *whole.calls), whole.bills, self._derived(view)
+        )
 
     def _derived(self, view: View) -> list[SessionEvent]:
         """Return the events that are derived from those of the window.

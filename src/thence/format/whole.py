@@ -250,6 +250,14 @@ class Whole:
         return joins.calls(self.events, self.call_blocks, all_told(self.facts))
 
     @cached_property
+    def copied_calls(self) -> list[joins.Call]:
+        """The calls of records that are copies of another session's, with their results."""
+        if not any(event.state is State.REPLAYED for event in self.events):
+            return []
+        pairs = joins.calls(self.events, self.call_blocks, all_told(self.facts), copies=True)
+        return [pair for pair in pairs if pair.call.state is State.REPLAYED]
+
+    @cached_property
     def outcomes(self) -> dict[int, CallOutcome]:
         """How each call went, by the id of its event."""
         return {pair.call.event_id: pair.outcome for pair in self.calls}
