@@ -429,30 +429,6 @@ def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
     return counts
 
 
-def window_of(
-    uid: str,
-    state: FoldState,
-    *,
-    replayed: Container[str] = frozenset(),
-    billed: Container[str] = frozenset(),
-    torn: bool = False,
-) -> Whole:
-    """Return the window of a state, evaluated: the end of a session, with its anchors."""
-    facts = [*state.anchors, *state.facts]
-    return Whole(uid, facts, replayed=replayed, billed=billed, torn=torn)
-
-
-def about_of(state: FoldState, window: Whole) -> dict[str, JSON]:
-    """Return what all records of a session say of it, sealed ones and those of the window."""
-    own, notes = (
-        [fact for fact in facts if not window.is_copy(fact)]
-        for facts in (window.facts, window.about_only)
-    )
-    out = add_about(state.sealed.about_only, notes)
-    merge_about(out, add_about(state.sealed.about, own))
-    return out
-
-
 def is_resumable(state: FoldState) -> bool:
     """Return whether a state is small and can be continued; else the next add is a rebuild."""
     return (

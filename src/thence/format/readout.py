@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,6 +25,9 @@ from thence.format.records import JSON, Usage, word
 from thence.format.stored import RecordLink, StoredEvent
 from thence.format.turn import TurnNow, turn_of
 from thence.format.whole import REWRITTEN
+
+if TYPE_CHECKING:
+    from thence.format.fold import FoldState
 
 ReadPayload = Callable[[str], JSON]
 """Returns the payload that a ref leads to."""
@@ -140,7 +144,6 @@ class Readout:
         self.head = head
         self._read = read
         self._above = above
-        self._name = event_ids(uid)
         self.rewritten: list[StoredEvent] = []
         """What a log held before it was rewritten, and holds no more."""
         self.records = self._records(rows, anchors or {}, events or {})
@@ -316,6 +319,24 @@ class Readout:
         """Return the events of a line that stand in the sessions which this one continues."""
         parts = self.inherited(to, boundaries=boundaries)
         return [row for part in parts for row in part.session.along(part.places)]
+
+
+def read_window(
+    uid: str,
+    state: FoldState,
+    fetch: Callable[[Sequence[int]], Iterable[StoredEvent]],
+    head: SessionHead,
+    *,
+    read: ReadPayload | None = None,
+) -> Readout:
+    """Return the end of a session: the events of its fold's window and those that it begins with.
+
+    `fetch` returns the stored events with some ids.
+    """
+    anchors = {fact.node.id: fact.node for fact in state.anchors}
+    name = event_ids(uid)
+    ids = [name(fact.node.id, at, 0) for fact in state.anchors for at in range(len(fact.blocks))]
+    return Readout(uid, fetch([*ids, *state.rows]), head, read=read, anchors=anchors)
 
 
 def _record(

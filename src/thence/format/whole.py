@@ -479,14 +479,6 @@ def events_along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
     return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
 
 
-def inherited_events(
-    whole: Whole, to: int | None = None, *, boundaries: bool
-) -> list[SessionEvent]:
-    """Return the events of a line that stand in the sessions which this one continues."""
-    parts = whole.inherited(to, boundaries=boundaries)
-    return [event for part in parts for event in events_along(part.whole, part.places)]
-
-
 def _stored_blocks(pairs: Iterable[tuple[SessionEvent, Block]]) -> dict[int, Block]:
     """Return the blocks by the ids of their events that say something of a call or a file."""
     out: dict[int, Block] = {}

@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from thence.errors import ThenceError
-from thence.format.normal import SessionEvent, event_ids
-from thence.format.readout import Part, Readout, SessionHead
+from thence.format.normal import SessionEvent
+from thence.format.readout import Part, Readout, SessionHead, read_window
 from thence.format.records import JSON, Notice, Skipped
 from thence.format.whole import Whole
 from thence.memory import recall
@@ -191,13 +191,9 @@ def read_end(store: Store, uid: str, since: int | None = None) -> SessionEnd | N
         return None
     if since is not None and tail.state.since > since:
         return None
-    state, name = tail.state, event_ids(uid)
-    anchors = {fact.node.id: fact.node for fact in state.anchors}
-    ids = [name(fact.node.id, at, 0) for fact in state.anchors for at in range(len(fact.blocks))]
-    rows = events_with(store, uid, [*ids, *state.rows])
-    read = partial(body, store.blobs)
-    made = Readout(uid, rows, head_of(tail.row), read=read, anchors=anchors)
-    return SessionEnd(tail.row, made, state)
+    fetch, read = partial(events_with, store, uid), partial(body, store.blobs)
+    made = read_window(uid, tail.state, fetch, head_of(tail.row), read=read)
+    return SessionEnd(tail.row, made, tail.state)
 
 
 def events_with(store: Store, uid: str, ids: Sequence[int]) -> list[StoredEvent]:
