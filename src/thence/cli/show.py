@@ -108,7 +108,7 @@ def command(
 
         messages = whole.messages(orphans, to=to, own=own).messages
         outputs = spills.texts([*whole.before.facts, *whole.facts]) if full else {}
-        say(as_json(spills.inlined(messages, outputs) if outputs else messages))
+        say(as_json(spills.inline_known(messages, outputs) if outputs else messages))
     else:
         from thence.format import forms
 

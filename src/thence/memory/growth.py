@@ -15,7 +15,7 @@ import msgspec
 from thence.agents import Cursor
 from thence.format import fold as session_fold
 from thence.format import joins
-from thence.format.facts import Edge, Fact, Told
+from thence.format.facts import CallStatus, Edge, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
@@ -275,7 +275,7 @@ def light(fact: Fact) -> Fact:
     return replace(fact, blocks=tuple(blocks), told=statuses)
 
 
-def shortened(status: Told) -> Told:
+def shortened(status: CallStatus) -> CallStatus:
     """Return the status of a call with as much of its output as a list shows."""
     output = shorten_output(status.output)
     return status if output is status.output else msgspec.structs.replace(status, output=output)

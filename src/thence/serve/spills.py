@@ -16,7 +16,7 @@ from thence.agents.profiles import agent_of
 from thence.format.facts import Block
 from thence.format.normal import SessionEvent
 from thence.format.spills import spilled_in, text_in
-from thence.memory.fields import located
+from thence.memory.fields import locate
 from thence.memory.redact import Redactor
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
@@ -101,7 +101,7 @@ def _block(event: SessionEvent) -> Block:
 
 def _source(row: SessionRow) -> Source:
     session = row.session
-    file = File(located(session.source_path or ""), "main")
+    file = File(locate(session.source_path or ""), "main")
     return Source(session.flavor, session.native_session_id, (file,))
 
 

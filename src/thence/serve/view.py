@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from thence.format import joins, kinds, output
 from thence.format.facts import text_in
-from thence.format.figures import clean, clean_text, lasted, money, several, short, size
+from thence.format.figures import clean, clean_text, format_duration, money, several, short, size
 from thence.format.graph import State
 from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record
@@ -188,7 +188,7 @@ class Drawing:
             ("Failed calls", f"{sum(call.outcome.failed for call in calls):,}"),
             ("Test runs", f"{len(runs):,}, the last {last}" if runs else "none"),
             ("Cost", money(ticks) if ticks else "none"),
-            ("From first to last", lasted(passed) if passed else ""),
+            ("From first to last", format_duration(passed) if passed else ""),
         ]
         return Side(name, facts, shown, len(rows) - len(shown.items))
 
@@ -342,7 +342,7 @@ class Drawing:
         if passed < GAP:
             return ""
         days = round(passed / 86_400)
-        said = several(days, "day") if days > 1 else lasted(round(passed * 1000))
+        said = several(days, "day") if days > 1 else format_duration(round(passed * 1000))
         return f"{said} later, {self.clock.day(record.ts)}"
 
     def _said(self, block: SessionEvent) -> str:
@@ -443,7 +443,7 @@ class Drawing:
             "arg": self._arg(block),
             "status": status,
             "bad": bad,
-            "took": lasted(took) if took else "",
+            "took": format_duration(took) if took else "",
             "size": size(much) if much else "",
             "lazy": True,
             "links": self._children(block),
@@ -668,7 +668,7 @@ class Drawing:
         fold = Fold(
             f"s{number}",
             clean(chart.agent_name(channel)),
-            f"{much}, {lasted(passed)}" if passed > 0 else much,
+            f"{much}, {format_duration(passed)}" if passed > 0 else much,
             self._arg(block) if row.number < 0 else clean(_summary(first)),
             state="side",
             back=back,
