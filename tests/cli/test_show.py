@@ -37,6 +37,7 @@ from thence.format.normal import SEQ_STEP
 from thence.format.repair import problems
 from thence.format.transcript import Transcript
 from thence.format.whole import Whole
+from thence.memory.readouts import opened as opened_session
 from thence.testing import SAMPLE_SESSION, Draft, sample
 
 ENTRY = [sys.executable, "-c", "from thence.cli import main; main()"]
@@ -102,7 +103,9 @@ def text(draft: Draft, room: int) -> list[str]:
     """The page of a draft, without a file."""
     facts = [fact_of(event, line=line) for line, event in enumerate(draft.events, 1)]
     whole = Whole(f"thence:{draft.session}", facts)
-    return Page(Loaded(Source("thence", draft.session, ()), whole, [], []), room).lines()
+    return Page(
+        opened_session(Loaded(Source("thence", draft.session, ()), whole, [], [])), room
+    ).lines()
 
 
 def evil() -> Draft:

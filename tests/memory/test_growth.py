@@ -16,7 +16,9 @@ from tests.format.test_fold import counted
 from tests.memory import logs
 from tests.memory.stored import KEY, dump, opened, sweep
 from thence.agents import adapters
+from thence.format.readout import Readout
 from thence.format.whole import Whole
+from thence.memory.readouts import read_end, readout_of
 from thence.memory.redact import Redactor
 from thence.memory.sweep import Report, Sweep
 from thence.serve.lines import Line
@@ -95,26 +97,20 @@ def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
         sweep(folder, {"claude": [home]}, digests=False)
         uid = f"claude:{script.session}"
         store = opened(folder)
-        line = Line(whole(store, uid))
+        line = Line(anew_of(store, uid))
         grow(home, script, "then this")
         sweep(folder, {"claude": [home]}, digests=False)
-        tail = store.tail(uid)
-        assert tail is not None
-        assert tail.state is not None
-        state = tail.state
-        window = Whole(uid, [*state.anchors, *state.facts])
         made: list[Line | None] = []
 
         def go_on(
-            made: list[Line | None] = made,
-            line: Line = line,
-            window: Whole = window,
-            state: Any = state,
+            made: list[Line | None] = made, line: Line = line, store: Any = store, uid: str = uid
         ) -> None:
-            made.append(line.continued(window, state, lambda: window))
+            end = read_end(store, uid)
+            assert end is not None
+            made.append(line.continued(end.readout, end.state, lambda: end.readout))
 
         work.append(counted(go_on))
-        again, anew = made[0], Line(whole(store, uid))
+        again, anew = made[0], Line(anew_of(store, uid))
         store.close()
 
         assert again is not None
@@ -123,10 +119,10 @@ def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
     assert max(work) <= 1.2 * min(work)
 
 
-def whole(store: Any, uid: str) -> Whole:
-    """Put a session together from all that is stored of it."""
+def anew_of(store: Any, uid: str) -> Readout:
+    """Put a session together from all facts that are stored of it."""
     held = store.held(uid)
-    return Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+    return readout_of(Whole(uid, held.facts, replayed=held.replayed, billed=held.billed))
 
 
 @pytest.mark.few(8)

@@ -124,10 +124,10 @@ def prepared(
 
     from thence.bridge.portable import writer_of
     from thence.journal.ids import uuid7
-    from thence.memory.recall import place_of
+    from thence.memory.readouts import place_in
 
     name = event if event is not None else branch
-    place = place_of(loaded.whole, name) if name is not None else None
+    place = place_in(loaded.whole, name) if name is not None else None
     return plan(
         loaded,
         target,

@@ -54,7 +54,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 7
+VERSION = 8
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -239,7 +239,9 @@ class Fold:
         whole = view.whole
         places = [(whole.facts[place], view.events[place]) for place in view.own]
         places += gone_places(whole, view.rewritten)
-        return stored_events(places, whole.calls, whole.bills, self._derived(view))
+        return stored_events(
+            places, (*whole.copied_calls, *whole.calls), whole.bills, self._derived(view)
+        )
 
     def _derived(self, view: View) -> list[SessionEvent]:
         """Return the events that are derived from those of the window.
@@ -425,30 +427,6 @@ def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
         if repeated and is_line_name(name) and nth.isdigit():
             counts[name] = max(counts.get(name, 0), int(nth) + 1)
     return counts
-
-
-def window_of(
-    uid: str,
-    state: FoldState,
-    *,
-    replayed: Container[str] = frozenset(),
-    billed: Container[str] = frozenset(),
-    torn: bool = False,
-) -> Whole:
-    """Return the window of a state, evaluated: the end of a session, with its anchors."""
-    facts = [*state.anchors, *state.facts]
-    return Whole(uid, facts, replayed=replayed, billed=billed, torn=torn)
-
-
-def about_of(state: FoldState, window: Whole) -> dict[str, JSON]:
-    """Return what all records of a session say of it, sealed ones and those of the window."""
-    own, notes = (
-        [fact for fact in facts if not window.is_copy(fact)]
-        for facts in (window.facts, window.about_only)
-    )
-    out = add_about(state.sealed.about_only, notes)
-    merge_about(out, add_about(state.sealed.about, own))
-    return out
 
 
 def is_resumable(state: FoldState) -> bool:

@@ -22,6 +22,9 @@ from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of
 
+MADE_RESULT = "told "
+"""How the id of a result begins that no record holds: another one tells what the call returned."""
+
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -222,7 +225,7 @@ def _with_text(block: Block, output: JSON) -> Block:
 def _result(asked: Fact, call: str, output: JSON, failed: bool | None) -> Fact:  # noqa: FBT001 - as told
     linked = asked.node.parent != PREVIOUS
     return Fact(
-        Node(f"told {call}", asked.node.id if linked else PREVIOUS, answers=(call,)),
+        Node(f"{MADE_RESULT}{call}", asked.node.id if linked else PREVIOUS, answers=(call,)),
         "told",
         None,  # nobody says when
         (Block("tool_result", "tool", one_line(text_of(output)), output, None, call, failed),),

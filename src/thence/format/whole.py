@@ -250,6 +250,14 @@ class Whole:
         return joins.calls(self.events, self.call_blocks, merge_statuses(self.facts))
 
     @cached_property
+    def copied_calls(self) -> list[joins.Call]:
+        """The calls of records that are copies of another session's, with their results."""
+        if not any(event.state is State.REPLAYED for event in self.events):
+            return []
+        pairs = joins.calls(self.events, self.call_blocks, merge_statuses(self.facts), copies=True)
+        return [pair for pair in pairs if pair.call.state is State.REPLAYED]
+
+    @cached_property
     def outcomes(self) -> dict[int, CallOutcome]:
         """How each call went, by the id of its event."""
         return {pair.call.event_id: pair.outcome for pair in self.calls}
@@ -469,14 +477,6 @@ def events_along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
         if event.state != State.INTERNAL:
             events.setdefault(event.native_id, []).append(event)
     return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
-
-
-def inherited_events(
-    whole: Whole, to: int | None = None, *, boundaries: bool
-) -> list[SessionEvent]:
-    """Return the events of a line that stand in the sessions which this one continues."""
-    parts = whole.inherited(to, boundaries=boundaries)
-    return [event for part in parts for event in events_along(part.whole, part.places)]
 
 
 def _stored_blocks(pairs: Iterable[tuple[SessionEvent, Block]]) -> dict[int, Block]:

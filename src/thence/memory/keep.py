@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -60,10 +60,8 @@ from thence.memory.store import (
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 170  # what an event takes: its row, its places in the indexes, its part of a page
 _TEXT = {"type", "text"}
-_RECALLED = 64 << 20  # bytes of payloads that are held at once, all of them, for a digest
-_END, _LEAST = 2000, 400  # characters of either end of a long result, where there are more
 _BASES = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
-_NOTE = 4096  # bytes of a note of the harness that are searched, or that a digest may want
+_NOTE = 4096  # bytes of a note of the harness that are searched
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -483,30 +481,14 @@ def _ties(uid: str, edges: Iterable[Edge], about: Mapping[str, JSON]) -> list[in
     return [owner_key("session", f"{agent}:{name}") for name in sorted({native, *named})]
 
 
-def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) -> list[Fact]:
-    """Give facts as they were read: payloads in their place.
-
-    Without `notes` those stay away that are long and that no model ever saw: a session that was
-    too large to be read at once is digested without them. Of one that holds more than memory
-    should, long results then come by their beginning and end, where outcomes stand.
-    """
+def with_payloads(facts: Iterable[Fact], blobs: Blobs) -> list[Fact]:
+    """Return facts as they were read: payloads in their place."""
     facts = list(facts)
-    refs = [b.ref or "" for f in facts for b in f.blocks if _recalls(b, notes=notes)]
-    bodies = read_all(blobs, refs)
-    end = None
-    if not notes and sum(map(_size, refs)) > _RECALLED:
-        end = min(_END, max(_RECALLED // (2 * len(refs)), _LEAST))
+    bodies = read_all(blobs, [b.ref for f in facts for b in f.blocks if b.ref is not None])
     for at, fact in enumerate(facts):
-        blocks: list[Block] = []
-        recalls = False
-        for block in fact.blocks:
-            if _recalls(block, notes=notes):
-                recalls = True
-                blocks.append(_with_payload(block, spelling.load(next(bodies)), end))
-            else:
-                blocks.append(block)
-        if recalls:
-            facts[at] = msgspec.structs.replace(fact, blocks=tuple(blocks))
+        blocks = tuple([_with_payload(block, bodies) for block in fact.blocks])
+        if blocks != fact.blocks:
+            facts[at] = msgspec.structs.replace(fact, blocks=blocks)
     return facts
 
 
@@ -527,31 +509,10 @@ def salvaged(facts: Sequence[Fact], blobs: Blobs, path: str) -> tuple[list[Fact]
     return out, broken
 
 
-def _recalls(block: Block, *, notes: bool) -> bool:
-    ref = block.ref
-    return ref is not None and (notes or block.role != "system" or _size(ref) <= _NOTE)
-
-
-def _size(ref: str) -> int:
-    return int(ref.rsplit(",", 2)[1])
-
-
-def _with_payload(b: Block, payload: JSON, end: int | None) -> Block:
-    if end is not None and b.kind == "tool_result":
-        payload = _ends(payload, end)
-    return msgspec.structs.replace(b, payload=payload)  # whatever fields a block has: all stay
-
-
-def _ends(payload: JSON, end: int) -> JSON:
-    """Give a payload with its long texts cut in their middle."""
-    if isinstance(payload, str):
-        short = len(payload) <= 2 * end
-        return payload if short else f"{payload[:end]}\n…\n{payload[-end:]}"
-    if isinstance(payload, list):
-        return [_ends(one, end) for one in payload]
-    if isinstance(payload, dict):
-        return {name: _ends(value, end) for name, value in payload.items()}
-    return payload
+def _with_payload(block: Block, bodies: Iterator[bytes]) -> Block:
+    if block.ref is None:
+        return block
+    return msgspec.structs.replace(block, payload=spelling.load(next(bodies)))  # all fields stay
 
 
 def _lost(held: Held, there: Container[str]) -> list[Fact]:

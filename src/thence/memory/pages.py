@@ -129,9 +129,12 @@ def derive_events(
     return _selected(all_events(session), after, limit, ids)
 
 
-def all_events(session: Whole) -> list[StoredEvent]:
-    """Return the events of a session as a store would have them that reads it at once."""
-    return number_events(map(priced, events_of_session(session)), -1)
+def all_events(session: Whole, *, payloads: bool = False) -> list[StoredEvent]:
+    """Return the events of a session as a store would have them that reads it at once.
+
+    With `payloads` they hold theirs, where the session's facts do.
+    """
+    return number_events(map(priced, events_of_session(session, payloads=payloads)), -1)
 
 
 def _selected(

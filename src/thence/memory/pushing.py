@@ -32,6 +32,7 @@ from thence.memory.exclusion import Exclusion
 from thence.memory.growth import Growing
 from thence.memory.keep import Keeper, with_payloads
 from thence.memory.packs import PackDamaged, PackMissing
+from thence.memory.readouts import read_for_digest
 from thence.memory.store import (
     Change,
     Digested,
@@ -46,7 +47,7 @@ from thence.memory.store import (
     Tail,
     uid_hash,
 )
-from thence.memory.sweep import Progress, recalled
+from thence.memory.sweep import Progress
 
 if TYPE_CHECKING:
     from thence.memory.postgres import Postgres
@@ -499,10 +500,9 @@ class Pusher:
             self.report.settled += len(changes)
 
     def _digested_there(self, uid: str) -> Iterator[Digested]:
-        held = self._target.held(uid)
-        if held is not None:
-            whole = recalled(uid, held, self._target.blobs, notes=False)
-            yield digest(whole, held.row)
+        row = next(iter(self._target.sessions(Filter(uids=(uid,)))), None)
+        if row is not None and row.session.evicted_at is None:
+            yield digest(read_for_digest(self._target, row), row)
 
 
 _OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes")

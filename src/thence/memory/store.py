@@ -102,6 +102,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     states: dict[str, int] = {}
     channels: dict[str, int] = {}
     """Events of each subagent within it, book-keeping left out."""
+    agents: dict[str, tuple[str, str]] = {}
+    """The call that started each of them, and its type, where the log tells either."""
     events: int = 0
     skipped: int = 0
     raw_bytes: int = 0

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -28,7 +28,7 @@ from thence.format import forms
 from thence.format.figures import clean, several, short, short_id, size
 from thence.format.joins import time_of
 from thence.format.normal import SessionEvent
-from thence.format.whole import Part, Whole
+from thence.format.whole import Whole
 from thence.memory.account import Digest
 from thence.memory.bills import PERIODS
 from thence.memory.derivation import DIGEST
@@ -51,6 +51,7 @@ from thence.serve import (
 )
 from thence.serve.agents import agent_class, agent_label
 from thence.serve.cards import named, working_time
+from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
 from thence.serve.comparison import compare_branch, compare_sessions
@@ -73,9 +74,6 @@ from thence.serve.labels import project_label, project_root
 from thence.serve.outline import Outline
 from thence.serve.resuming import own_command
 from thence.serve.view import Drawing
-
-if TYPE_CHECKING:
-    from thence.serve.chart import Chart
 
 TEMPLATES: Final = Path(__file__).parent / "web" / "templates"
 NAV: Final = (
@@ -369,13 +367,12 @@ class _Session:
     def inherited(self) -> list[Inherited]:
         """Draw what stands on its line in the sessions that it continues, the oldest first."""
         out = []
-        for chart, places in charts_of(self.desk).inherited(self.chart):
-            whole = chart.whole
-            messages = several(Part(whole, places).messages, "message")
-            drawn = self.drawing(chart).line(places)
+        for part in self.chart.session.inherited():
+            messages = several(part.messages, "message")
+            drawn = self.drawing(Chart(part.session)).line(part.places)
             size = len(drawn.items)
             window = msgspec.structs.replace(drawn, start=0, end=size, total=size)
-            name, page = short_id(whole.native), address(whole.uid)
+            name, page = short_id(part.session.native), address(part.session.uid)
             out.append(Inherited(name, page, messages, window, drawn.start))
         return out
 
@@ -419,11 +416,10 @@ class _Session:
         rows = chart.rows
         for at in range(len(rows) - 1, -1, -1):
             row = rows[at]
-            fact = chart.facts[row.place]
-            block = fact.blocks[row.block] if fact.blocks else None
+            block = chart.records[row.place].blocks[row.block]
             if at < window.start:
                 return ""
-            if block is None or block.call not in chart.open_calls:
+            if block.call not in chart.open_calls:
                 return drawing.row_id(rows[at - 1]) if at else ""
         return ""
 
