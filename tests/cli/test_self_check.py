@@ -50,7 +50,9 @@ def test_the_home_of_a_release_is_opened(version: str, tmp_path: Path, run: Run)
 
     assert 0 == done.return_value
     assert report["ok"]
-    assert {"copy", "list", "show", "upgrade", "doctor"} <= {one["name"] for one in report["checks"]}
+    assert {"copy", "list", "show", "upgrade", "doctor"} <= {
+        one["name"] for one in report["checks"]
+    }
     assert before == _files(home)
 
 

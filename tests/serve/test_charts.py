@@ -15,6 +15,7 @@ from tests.format.growing import Grown
 from tests.format.test_fold import conversation, counted, logs
 from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
+from tests.pace import by_pace
 from tests.serve.conftest import empty
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
@@ -63,7 +64,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
     return out
 
 
-@settings(max_examples=60, phases=PHASES)
+@settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
 @given(logs())
 def test_the_end_of_any_session_is_drawn_from_its_last_records(log: list[Fact]) -> None:
     """Whatever was written before: branches, copies, subagents, repeated ids."""
