@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _unsampled(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the cases that only `make prove` runs: all but every nth of those with `sampled(n)`."""
+    """Return the cases that only `make prove` runs: all but every nth of `sampled(n)`."""
     cases: Counter[str] = Counter()
     left_out: list[pytest.Item] = []
     for item in items:

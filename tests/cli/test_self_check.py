@@ -1,4 +1,4 @@
-"""`thence self-check`: this version works, and opens the home of every version that was released."""
+"""`thence self-check`: this version works, and opens the home of every released version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`thence self-check`: does this version work here, and does it open a home of an earlier one?
+"""`thence self-check`: whether this version works here, and opens a home of an earlier one.
 
 Everything runs in a scratch folder, by the commands that a user types. A home that is named is
 copied there first: nothing in it is opened for writing, whatever this version does to the copy.
