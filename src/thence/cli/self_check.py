@@ -54,7 +54,7 @@ class CheckFailed(ThenceError):
 
 @click.command(
     "self-check",
-    help="Check that this version works here, or that it opens the home of an earlier one.",
+    help="Check that this version works here, or opens the home of an earlier one.",
     epilog="Everything happens in a scratch folder. Exit codes: 0 all is well, 1 something failed.",
 )
 @click.option(
