@@ -283,6 +283,7 @@ def interleaved(facts: Sequence[Fact], seed: int) -> list[Fact]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_every_real_session_grows_to_what_it_is(shared: Path, part: int) -> None:
     """Record by record and in random pieces, its files in turn and mixed."""

@@ -89,6 +89,7 @@ def test_turns_go_on_counting_and_nothing_but_the_end_is_needed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_the_end_of_every_real_session_is_drawn_from_its_last_records(
     shared: Path, part: int

@@ -56,6 +56,7 @@ def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: i
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_every_real_session_is_continued_as_it_is_read_at_once(shared: Path, part: int) -> None:
     """Its files in turn and mixed."""

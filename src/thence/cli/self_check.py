@@ -189,10 +189,10 @@ def _stored(store: Path) -> Stored:
 
     db = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        (schema,) = db.execute("PRAGMA user_version").fetchall()[0]
-        uids = frozenset(uid for (uid,) in db.execute("SELECT uid FROM sessions"))
+        schema = int(str(db.execute("PRAGMA user_version").fetchall()[0][0]))
+        uids = frozenset(str(uid) for (uid,) in db.execute("SELECT uid FROM sessions"))
         joined = "SELECT uid FROM sessions JOIN digests ON digests.session = sessions.id"
-        return Stored(schema, uids, frozenset(uid for (uid,) in db.execute(joined)))
+        return Stored(schema, uids, frozenset(str(uid) for (uid,) in db.execute(joined)))
     except apsw.Error as error:
         raise CheckFailed(f"the store cannot be read: {error}") from error
     finally:

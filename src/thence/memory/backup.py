@@ -115,13 +115,13 @@ def _copy(store: Path, to: Path) -> None:
 
 
 def _copy_tables(copy: apsw.Connection) -> None:
-    words = [name for (name,) in copy.execute("SELECT name FROM store.tables")]
-    made = copy.execute(
+    words = [str(name) for (name,) in copy.execute("SELECT name FROM store.tables")]
+    made: list[Any] = copy.execute(
         "SELECT type, name, sql FROM store.sqlite_master WHERE sql IS NOT NULL"
         " ORDER BY sql NOT LIKE 'CREATE VIRTUAL%'"
-    )
+    ).fetchall()
     indexes: list[str] = []
-    for kind, name, sql in made.fetchall():
+    for kind, name, sql in made:
         if name.startswith("sqlite_") or _is_of(name, words):
             continue
         if kind != "table":
