@@ -85,6 +85,7 @@ def test_a_line_more_in_a_family_of_six_costs_what_one_session_costs(tmp_path: P
     assert work[1] <= 1.5 * work[0]
 
 
+@pytest.mark.slow
 def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
     """For the live stream: the line that was sent is continued, and equals one made anew."""
     work = []
@@ -126,6 +127,7 @@ def anew_of(store: Any, uid: str) -> Readout:
 
 
 @pytest.mark.few(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_session_swept_after_random_pieces_is_the_session_swept_once(
     tmp_path: Path, seed: int

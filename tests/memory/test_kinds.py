@@ -153,6 +153,7 @@ def test_a_kind_and_a_word_find_the_events_whose_source_has_the_word(tmp_path: P
 
 
 @pytest.mark.few(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_pieces_of_sessions_are_found_by_kind(tmp_path: Path, seed: int) -> None:
     """Branches that are left, forks that hold copies of another session's records."""

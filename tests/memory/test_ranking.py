@@ -11,6 +11,7 @@ from typing import cast
 import msgspec
 import pytest
 
+from tests.pace import by_pace
 from tests.postgres import Cluster
 from thence.format.joins import time_of
 from thence.format.normal import Kind
@@ -211,6 +212,7 @@ def test_few_hits_of_a_session_come_before_more_of_it(postgres: Cluster, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_both_stores_answer_all_questions_alike(
     shared: Path, postgres: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +233,7 @@ def test_both_stores_answer_all_questions_alike(
         closing(Postgres(postgres.url(tenant="questions", machine="here"))) as other,
     ):
         copy(one, other)
-        for question in bench_questions.questions():
+        for question in bench_questions.questions()[:: by_pace(everyday=5, whole=5, prove=1)]:
             query = parse(question.question)
             told = [
                 [(f.session_uid, f.event_id) for f in store.search(query, 20).found]

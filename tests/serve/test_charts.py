@@ -15,6 +15,7 @@ from tests.format.growing import Grown
 from tests.format.test_fold import conversation, counted, logs
 from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
+from tests.pace import by_pace
 from tests.serve.conftest import empty
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
@@ -72,7 +73,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
     return out
 
 
-@settings(max_examples=60, phases=PHASES)
+@settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
 @given(logs())
 def test_the_end_of_any_session_is_drawn_from_its_last_records(log: list[Fact]) -> None:
     """Whatever was written before: branches, copies, subagents, repeated ids."""
@@ -96,6 +97,7 @@ def test_turns_go_on_counting_and_nothing_but_the_end_is_needed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_the_end_of_every_real_session_is_drawn_from_its_last_records(
     shared: Path, part: int

@@ -16,6 +16,7 @@ from tests.format.growing import Grown
 from tests.format.test_fold import counted, interleaved, logs
 from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
+from tests.pace import by_pace
 from tests.serve.conftest import empty
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
@@ -57,7 +58,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
     return out
 
 
-@settings(max_examples=60, phases=PHASES)
+@settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
 @given(logs(), st.integers(1, 4))
 def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: int) -> None:
     """With branches, copies, subagents, repeated ids, in pieces of one to four records."""
@@ -65,6 +66,7 @@ def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: i
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_every_real_session_is_continued_as_it_is_read_at_once(shared: Path, part: int) -> None:
     """Its files in turn and mixed."""

@@ -51,6 +51,7 @@ COMMANDS = {
     "push": "Send sessions to the store of a team, redacted.",
     "copy": "Copy a store into another one, and compare both.",
     "doctor": "Check sources, store, hooks, permissions, clock and disk.",
+    "self-check": "Check that this version works here, or opens the home of an earlier one.",
     "config": "Show every setting, its value and its origin.",
     "decide": "Record a decision.",
     "note": "Record a note.",
@@ -125,7 +126,7 @@ class Lazy(click.Group):
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"thence.cli.{cmd_name}")
+        module = importlib.import_module(f"thence.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         if cmd_name != "exec":  # what follows there is another program's
             _about_the_screen(command)

@@ -33,7 +33,7 @@ from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import disk, index, pages, ranking, vectors
+from thence.memory import backup, disk, index, pages, ranking, vectors
 from thence.memory.encoder import Encoder
 from thence.memory.index import Rows, Words, every, first, time_told
 from thence.memory.packs import Blobs, Packs
@@ -351,6 +351,8 @@ class Sqlite:
                 f"{self.path} was created by a newer thence (schema {version})",
                 hint="upgrade thence; this version cannot read the store",
             )
+        if 0 < version < len(MIGRATIONS) and first(db, "SELECT 1 FROM sessions LIMIT 1"):
+            backup.save_before_upgrade(self.path, version)
         for number in range(version, len(MIGRATIONS)):
             with self._transaction():
                 if first(db, "PRAGMA user_version") > number:
@@ -403,6 +405,7 @@ class Sqlite:
                 yield
             finally:
                 self._db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
+                backup.drop_upgrade_copies(self.path)
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -671,6 +674,8 @@ class Sqlite:
         """
         going = [(self._number(uid), uid) for uid in uids]
         what = "forget" if forget else DATA_LOSS if lost else "evict"
+        if forget:
+            backup.drop_upgrade_copies(self.path, days=0)
         if buried:
             with self._transaction(full=True) as db:
                 graves = [(one,) for one in sorted(buried)]

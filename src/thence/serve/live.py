@@ -257,6 +257,11 @@ class Hub:
         self._standing = self._stands()
         return [*frames, frame("ready", {"sessions": len(known)}, at), self._standing]
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether any page or program listens."""
+        return bool(self._clients)
+
     def stand(self) -> None:
         """Publish how sessions stand, when that has changed."""
         if not self._everywhere:  # nobody would hear it

@@ -30,6 +30,9 @@ STEP_MS: Final = 40
 """How long changes are gathered, and how long a pause hands them out earlier."""
 TICK: Final = 1.0
 """Seconds between two looks at what agents say of themselves."""
+UNSEEN_STEP_MS: Final = 500
+UNSEEN_TICK: Final = 3.0
+"""The same two while no page is open: what nobody sees may come a little later."""
 QUIET: Final = 5.0
 """Seconds without a change after which what was swept is digested."""
 LATEST: Final = 60.0
@@ -56,6 +59,11 @@ class Told(Protocol):
 
     def stand(self) -> None:
         """Look how sessions stand."""
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether anybody sees now what changes."""
+        ...
 
 
 class Sweeper:
@@ -100,11 +108,16 @@ class Sweeper:
         folders = [path for paths in self._desk.roots.values() for path in paths]
         inbox = self._desk.home / nudges.FOLDER
         try:
-            told = changes(folders, inbox, gather_ms=GATHER_MS, step_ms=STEP_MS, stop=self._stop)
+            told = changes(
+                folders, inbox, gather_ms=GATHER_MS, step_ms=self._step_ms, stop=self._stop
+            )
         finally:
             self._watched.set()
         for paths in told:
             self.nudge(paths)
+
+    def _step_ms(self) -> int:
+        return STEP_MS if self._hub.has_clients else UNSEEN_STEP_MS
 
     def work(self) -> None:
         """Sweep and publish, again and again."""
@@ -172,7 +185,7 @@ class Sweeper:
         paths: set[Path] = set()
         done: list[threading.Event] = []
         with contextlib.suppress(queue.Empty):
-            told = self._told.get(timeout=TICK)
+            told = self._told.get(timeout=TICK if self._hub.has_clients else UNSEEN_TICK)
             while True:
                 paths |= told[0]
                 done.append(told[1])
