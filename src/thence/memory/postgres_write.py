@@ -25,7 +25,7 @@ from thence.memory.index import digest_text
 from thence.memory.objects import object_pack
 from thence.memory.packs import pack_name
 from thence.memory.pages import thin_row
-from thence.memory.postgres_numbers import numbered, renumbered, restated
+from thence.memory.postgres_numbers import draw_numbers, numbered, renumbered, restated
 from thence.memory.postgres_pages import compared, put_pages, rename_pages
 from thence.memory.postgres_schema import TIER1
 from thence.memory.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
@@ -450,8 +450,8 @@ class Writer:
         if not rows:
             return
         placed = {
-            key: (number, row.ts)
-            for (key, row), number in zip(rows.items(), self._numbers(len(rows)), strict=True)
+            key: (number, rows[key].ts)
+            for key, number in draw_numbers(self._db, self._tenant, changes, rows).items()
         }
         self._lot += 1
         names = {uid: f"{self._lot}\t{_copied(uid)}\t" for uid in changes}
@@ -515,11 +515,6 @@ class Writer:
                 for at, body in enumerate(pieces):
                     told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
                     yield start, _WORDS_ROW.pack(*told), body
-
-    def _numbers(self, count: int) -> list[int]:
-        """Draw numbers for events: they grow with time, over all machines."""
-        rows = self._db.execute("SELECT nextval('event_ids') FROM generate_series(1, %s)", (count,))
-        return [number for (number,) in rows.fetchall()]
 
     def _drop(self, events: Sequence[tuple[str, int]]) -> None:
         """Take out single events, rows and words."""
