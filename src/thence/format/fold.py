@@ -145,6 +145,8 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     """Ledgers of which notes are sealed."""
     billed_until: str = ""
     """The time of the last sealed bill of a turn: what others were billed until then is settled."""
+    wasted: int = 0
+    """Bytes that beginnings of texts take in a store, of which more was read later."""
     unanswered: frozenset[str] = frozenset()
     """Sealed calls whose result, or its text, another record could still tell."""
     lines: dict[str, tuple[int, int]] = {}
@@ -406,6 +408,7 @@ class Fold:
             noted=state.noted,
             billed_until=state.billed_until,
             unanswered=state.unanswered,
+            wasted=state.wasted,
         )
         for fact in window:
             before = out.lines.get(fact.file, (0, 0))

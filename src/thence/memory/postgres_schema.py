@@ -626,8 +626,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     # Sessions that are older than all others are numbered below them: a first sweep begins with
     # the newest. In a store that is there already the room is above its own numbers.
     Migration(
-        f"SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), {FIRST_NUMBER}))",
-        1,
+        "SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), 16777216))", 1
     ),
 )
 

@@ -340,6 +340,8 @@ class Writer:
         self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
         altered = [(uid, thin_row(row)) for uid, one in changes.items() for row in one.altered]
         self._alter(altered, [numbers[uid, row.event_id] for uid, row in altered])
+        self._retell({uid: one for uid, one in changes.items() if one.retold})
+        self._pending |= {REPACK + uid for uid, one in changes.items() if one.untidy}
         self._delete("spend", there)
         self._many(
             "INSERT INTO spend(tenant, machine, uid, day, model, place, input, output,"
@@ -515,6 +517,21 @@ class Writer:
                 for at, body in enumerate(pieces):
                     told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
                     yield start, _WORDS_ROW.pack(*told), body
+
+    def _retell(self, changes: dict[str, Change]) -> None:
+        """Put the words of texts that went on in place of those of their beginnings."""
+        placed: dict[tuple[str, int], tuple[int, int]] = {}
+        for uid, change in changes.items():
+            gone = self._db.execute(
+                "DELETE FROM words WHERE tenant=%s AND uid=%s AND event_id=ANY(%s)"
+                " RETURNING event_id, id, ts",
+                (self._tenant, uid, list(change.retold)),
+            )
+            placed |= {(uid, event): (number, ts) for event, number, ts in gone.fetchall()}
+        for lot in self._lots(changes, placed):
+            self._copy_packed("staged_words", lot)
+            given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
+            self._db.execute(_PUT_WORDS, given)
 
     def _drop(self, events: Sequence[tuple[str, int]]) -> None:
         """Take out single events, rows and words."""
