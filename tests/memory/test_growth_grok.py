@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,35 +21,33 @@ TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
 """Looks like a secret, and is none."""
 
 
-def steps(folder: Folder, turns: int, seed: int = 0) -> list[Callable[[], None]]:
+def steps(folder: Folder, turns: int, seed: int = 0) -> list[Callable[[], object]]:
     """Return what the client writes in so many turns, write by write."""
     chance = random.Random(seed)
-    out: list[Callable[[], None]] = [folder.summary]
+    out: list[Callable[[], object]] = [folder.summary]
     for turn in range(turns):
         out += [
-            lambda turn=turn: folder.event("turn_started", turn=turn),
-            lambda turn=turn: folder.prompt(f"mend lantern {turn}", turn),
-            lambda turn=turn: folder.thought(f"lantern {turn}, "),
-            lambda: folder.thought("then the wick"),
+            partial(folder.event, "turn_started", turn=turn),
+            partial(folder.prompt, f"mend lantern {turn}", turn),
+            partial(folder.thought, f"lantern {turn}, "),
+            partial(folder.thought, "then the wick"),
         ]
         for number in range(chance.randint(1, 3)):
             call = f"call-{turn}-{number}"
+            done = {"tool_call_id": call, "outcome": "success", "duration_ms": 12}
+            text = f"output of {call}"
             out += [
-                lambda call=call: folder.call(call, command="make test"),
-                lambda call=call: folder.event("tool_started", tool_call_id=call),
-                lambda call=call: folder.result(call, f"output of {call}", chance.randint(0, 1)),
-                lambda call=call: folder.event(
-                    "tool_completed", tool_call_id=call, outcome="success", duration_ms=12
-                ),
-                lambda call=call: folder.chat(
-                    type="tool_result", tool_call_id=call, content=f"output of {call}"
-                ),
+                partial(folder.call, call, command="make test"),
+                partial(folder.event, "tool_started", tool_call_id=call),
+                partial(folder.result, call, text, chance.randint(0, 1)),
+                partial(folder.event, "tool_completed", **done),
+                partial(folder.chat, type="tool_result", tool_call_id=call, content=text),
             ]
-        out += [lambda word=word: folder.said(word) for word in ("The ", "lantern ", "burns. ")]
+        out += [partial(folder.said, word) for word in ("The ", "lantern ", "burns. ")]
         out += [
             folder.done,
-            lambda turn=turn: folder.event("turn_ended", turn=turn),
-            lambda turn=turn: folder.summary(generated_title=f"Lantern {turn}"),
+            partial(folder.event, "turn_ended", turn=turn),
+            partial(folder.summary, generated_title=f"Lantern {turn}"),
         ]
     return out
 
