@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 from tests.faults.warm import Warm
-from tests.memory import killed_postgres, logs, stored, test_sweep
+from tests.memory import killed_postgres, logs, stored, test_growth_grok, test_sweep
 from tests.memory.stored import dump, sweep
 from tests.memory.test_sweep import CANARY, home, tmp_path
 from tests.postgres import Cluster
@@ -54,6 +54,11 @@ SAME = (
     "test_running_and_pinned_sessions_stay_longest",
 )
 globals().update({name: getattr(test_sweep, name) for name in SAME})
+SAME_OF_GROK = (
+    "test_a_text_that_goes_on_is_found_whole",
+    "test_a_secret_that_was_cut_in_two_is_nowhere",
+)
+globals().update({name: getattr(test_growth_grok, name) for name in SAME_OF_GROK})
 
 
 @pytest.fixture(autouse=True)

@@ -228,8 +228,8 @@ def _alter_events(  # noqa: PLR0917 - as `put_events`
                 *(numbers[event.event_id], number),
             ),
         )
-        if (told := retold.get(event.event_id)) is not None:
-            words.replace(number, told.body, told.meta)
+        if (longer := retold.get(event.event_id)) is not None:
+            words.replace(number, longer.body, longer.meta)
             continue
         if before == [event.kind, event.tool, event.implied]:
             continue
