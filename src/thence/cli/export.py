@@ -230,14 +230,15 @@ def exported(
     loaded: Loaded, form: Form, redactor: Redactor | None, *, flatten: bool = False
 ) -> Iterator[str]:
     """Give the lines of an export."""
-    from thence.format import forms
+    from thence.format import forms, spills
     from thence.memory.labels import Label
     from thence.memory.notes import note_events, read_notes
 
     whole = loaded.whole
     label = wiring.labels().get(whole.uid, Label())
     if form == "messages":
-        yield _line(whole.messages().messages, redactor)
+        outputs = spills.texts([*whole.before.facts, *whole.facts])
+        yield _line(spills.inline_known(whole.messages().messages, outputs), redactor)
     elif form == "jsonl":
         notes = note_events(read_notes(wiring.home()), whole.uid)
         lines = forms.lines(whole, notes, name=label.name, tags=list(label.tags))
