@@ -5,23 +5,30 @@ The tests of sweeping and of retention run here once more, on the other store.
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.faults.warm import Warm
-from tests.memory import killed_postgres, logs, stored, test_sweep
+from tests.memory import killed_postgres, logs, stored, test_growth_grok, test_sweep
 from tests.memory.stored import dump, sweep
 from tests.memory.test_sweep import CANARY, home, tmp_path
 from tests.postgres import Cluster
+from thence.agents import adapters
 from thence.memory import sweep as module
+from thence.memory.postgres import Postgres
+from thence.memory.redact import Redactor
 from thence.memory.search import parse
-from thence.memory.sweep import Progress, Report
+from thence.memory.store import Change, Digested
+from thence.memory.sweep import Progress, Report, Sweep
 
 __all__ = ["home", "tmp_path"]
 
@@ -47,6 +54,11 @@ SAME = (
     "test_running_and_pinned_sessions_stay_longest",
 )
 globals().update({name: getattr(test_sweep, name) for name in SAME})
+SAME_OF_GROK = (
+    "test_a_text_that_goes_on_is_found_whole",
+    "test_a_secret_that_was_cut_in_two_is_nowhere",
+)
+globals().update({name: getattr(test_growth_grok, name) for name in SAME_OF_GROK})
 
 
 @pytest.fixture(autouse=True)
@@ -204,3 +216,84 @@ def test_eviction_that_is_killed_is_done_by_the_next_sweep(
             f"SELECT relname FROM pg_class WHERE relfilenode={one.partition('.')[0]}", database
         )
     }
+
+
+DAYS = 8
+"""Sessions of the tests of order, one a day."""
+
+
+def written(home: Path, days: Sequence[int]) -> None:
+    """Write sessions that took place so many days before the newest; the third forks the last."""
+    scripts = {day: logs.script(day + 1, turns=3) for day in range(DAYS)}
+    scripts[2] = logs.fork(3, scripts[DAYS - 1], at=5)
+    for day in days:
+        script = scripts[day]
+        for record in script.records:
+            record["timestamp"] = record["timestamp"].replace("2026-01-0", f"2026-0{9 - day}-0")
+        logs.write(home, script)
+        moment = datetime(2026, 9 - day, 1, tzinfo=UTC).timestamp()
+        os.utime(logs.path(home, script), (moment, moment))
+
+
+def test_answers_do_not_depend_on_the_order_of_reading(tmp_path: Path) -> None:
+    """All that is stored, and the order of hits, whichever sessions are read first."""
+    told, hits = {}, {}
+    orders = {
+        "oldest first": [[day] for day in reversed(range(DAYS))],
+        "newest first": [[day] for day in range(DAYS)],
+        "at once": [list(range(DAYS))],
+    }
+    for name, order in orders.items():
+        place = tmp_path / name
+        for days in order:
+            written(tmp_path / "homes" / name, days)
+            sweep(place, {"claude": [tmp_path / "homes" / name]})
+        told[name] = {
+            what: _without_paths(said) for what, said in dump(place).items() if what != "words"
+        }
+        store = stored.opened(place)
+        found = store.search(parse("harbour"), 100).found
+        hits[name] = [(hit.session_uid, hit.event_id) for hit in found]
+        store.close()
+
+    assert hits["oldest first"] == hits["newest first"] == hits["at once"] != []
+    assert told["oldest first"] == told["newest first"] == told["at once"]
+
+
+def _without_paths(told: object) -> object:
+    if isinstance(told, dict):
+        passing = ("source_path", "files")
+        return {k: _without_paths(v) for k, v in told.items() if k not in passing}
+    return told
+
+
+def test_a_first_sweep_reads_the_newest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its first transaction holds is found, and the rest follows below it."""
+    home, place = tmp_path / "claude", tmp_path / "store"
+    written(home, range(DAYS))
+    monkeypatch.setattr(module, "FIRST_COMMIT", 1)
+    monkeypatch.setattr(module, "COMMIT", 1)
+    store = stored.opened(place)
+    assert isinstance(store, Postgres)
+    order: list[str] = []
+    write = store.write
+
+    def noting(changes: Sequence[Change] = (), digests: Sequence[Digested] = ()) -> object:
+        order.extend(change.row.session.session_uid for change in changes if change.events)
+        return write(changes, digests)
+
+    monkeypatch.setattr(store, "write", noting)
+    with store.sweeping():
+        Sweep(store, adapters(), Redactor(key=stored.KEY), digests=False).run({"claude": [home]})
+    numbers = store._every(
+        "SELECT uid, min(id), max(id) FROM events WHERE tenant=%s GROUP BY uid ORDER BY min(id)",
+        store.tenant,
+    )
+    store.close()
+    expected = [f"claude:{logs.name(day + 1)}" for day in range(DAYS)]
+
+    assert expected == order[:DAYS]
+    assert expected == [uid for uid, _, _ in reversed(numbers)]
+    assert all(last < first for (_, _, last), (_, first, _) in itertools.pairwise(numbers))

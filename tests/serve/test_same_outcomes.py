@@ -198,7 +198,7 @@ def stored(
     rows: dict[int, StoredEvent] = {}
     grown: Growing | None = None
     while True:
-        kept = keeper.keep(adapter, source, None, grown, more=grown is not None)
+        kept = keeper.keep(adapter, source, None, grown)
         if (change := kept.change) is not None:
             out += unpack_facts(change.facts) if change.facts else []
             rows = {} if change.rebuilt else rows

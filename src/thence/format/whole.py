@@ -299,10 +299,13 @@ class Whole:
     @property
     def billed_for_others(self) -> list[Notice]:
         """Bills that hold requests of other sessions, and nobody can say how much."""
-        facts = (*self.facts, *self.about_only) if self._shared else ()
+        return self.billed_for_others_in((*self.facts, *self.about_only))
+
+    def billed_for_others_in(self, facts: Iterable[Fact]) -> list[Notice]:
+        """Return `billed_for_others` of some records."""
         return [
             Notice("billed for others", f"{number} requests of other sessions are on a bill")
-            for fact in facts
+            for fact in (facts if self._shared else ())
             if (number := self._shared.get(fact.node.id)) and fact.usage and not self.is_copy(fact)
         ]
 
@@ -646,6 +649,8 @@ def name_repeats(facts: list[Fact]) -> list[Fact]:
     """Return facts in which repeated records without an id have names of their own."""
     if len({fact.node.id for fact in facts}) == len(facts):
         return facts
+    if any(fact.piece is not None for fact in facts):
+        facts = gather.latest_texts(facts)
     times: dict[tuple[str, int, str], int] = {}
     out = facts
     for at, fact in enumerate(facts):

@@ -32,7 +32,7 @@ from thence.format.facts import (
     words_of,
 )
 from thence.format.normal import Session, SessionEvent, one_line
-from thence.format.records import JSON, Skipped
+from thence.format.records import JSON, Skipped, text_of
 from thence.format.sealing import all_calls
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
@@ -163,7 +163,6 @@ class Keeper:
         *,
         carried: Carried | None = None,
         again: bool = False,
-        more: bool = False,
     ) -> Kept:
         """Read the next piece of a source; `grown` is what was read before, if anything.
 
@@ -172,7 +171,7 @@ class Keeper:
         beginning since: what it took then goes on counting.
 
         With `again` all is read from the start; of what is stored only that is kept which no
-        file of the source holds any more. `more` says that this goes on with the same sweep.
+        file of the source holds any more.
         """
         if again and grown is not None:
             stored = grown.load()
@@ -182,9 +181,6 @@ class Keeper:
             batch.events[:0] = self._recovered(lost, source, batch)
             return self.kept(source, batch, known, None, carried=carried)
         batch = self._read(adapter, source, grown.tail.cursor if grown else None)
-        if grown is not None and not more and _cut(grown, batch.events):
-            # A text was being written when it was read: it is one text, so all is read again.
-            return self.keep(adapter, source, known, grown, carried=carried, again=True)
         return self.kept(source, batch, known, grown, carried=carried)
 
     def _read(self, adapter: SourceReader, source: Source, cursor: Cursor | None) -> Batch:
@@ -216,6 +212,8 @@ class Keeper:
             return out
         # Pieces are joined first: a secret may have been cut in two.
         new = gather.joined(_not_read_before(batch.events, grown))
+        begun = self._begun_texts(grown, new) if grown is not None else {}
+        new = [_continued(begun[at], f) if at in begun else f for at, f in enumerate(new)]
         stored = self._stored(source.uid, new, _Earlier(grown))
         growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
         out.rebuilt = growth.rebuilt
@@ -229,7 +227,7 @@ class Keeper:
                 carried_until=carried.until,
                 carried_change=carried.change,
             )
-        change = out.change = self._grown(growth, stored, row)
+        change = out.change = self._grown(growth, stored, row, begun)
         change.cursor = self._clean_cursor(batch.cursor)
         before = grown.tail.row.events if grown is not None else 0
         out.new_events = max(change.row.events - before, 0)
@@ -238,6 +236,25 @@ class Keeper:
             grown = grown or Growing(tail, lambda: None)
             out.rest = grown.after(tail, change, stored.full)
         return out
+
+    def _begun_texts(self, grown: Growing, new: Sequence[Fact]) -> dict[int, Fact]:
+        """Return the last texts of logs that go on in what was read now, by the place of the rest.
+
+        With their payloads, which are read from the pack.
+        """
+        if not any(fact.piece is not None for fact in new):
+            return {}
+        last = {(fact.file, fact.channel): fact for fact in grown.last_facts if fact.blocks}
+        first: dict[tuple[str, str], int] = {}
+        for at, fact in enumerate(new):
+            if fact.blocks:
+                first.setdefault((fact.file, fact.channel), at)
+        begun = {
+            at: last[log]
+            for log, at in first.items()
+            if log in last and gather.goes_on(last[log], new[at])
+        }
+        return dict(zip(begun, with_payloads(begun.values(), self._blobs), strict=True))
 
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
         """Keep a session once more that is in the store alone, by the rules of today."""
@@ -397,8 +414,15 @@ class Keeper:
 
     # -- rows ---------------------------------------------------------------------------
 
-    def _grown(self, growth: Growth, stored: _Stored, row: SessionRow) -> Change:
-        """Return the change that new records make."""
+    def _grown(
+        self,
+        growth: Growth,
+        stored: _Stored,
+        row: SessionRow,
+        begun: Mapping[int, Fact] | None = None,
+    ) -> Change:
+        """Return the change that new records make; `begun` are texts of which more was read."""
+        growth.state.wasted += _packed((begun or {}).values())
         change = growth.change(row)
         change.fresh = growth.grown is None
         known = growth.grown.tail.row.edges if growth.grown is not None else None
@@ -409,12 +433,27 @@ class Keeper:
             change.records = [name for name in names if not is_line_name(name)]
         # Of a session that was rebuilt the store leaves out what it has already.
         change.words = list(_words(growth.uid, growth.delta.events, change.events))
+        if begun:
+            self._retell(growth, change, begun)
         self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
+        if begun:
+            wasted = growth.state.wasted * _WASTED_SHARE > change.row.pack_bytes
+            change.untidy = wasted or any(
+                not _begins_with(stored.full[at], beginning) for at, beginning in begun.items()
+            )
         if growth.grown is not None and growth.grown.tail.state is None:
             # Without a state nobody knows whether the calls of earlier records are there.
             earlier = map(call_key, all_calls(growth.stored_facts))
             change.calls = sorted({*earlier, *change.calls})
         return change
+
+    def _retell(self, growth: Growth, change: Change, begun: Mapping[int, Fact]) -> None:
+        """Let texts of which more was read be indexed in place of their beginnings."""
+        names = {fact.node.id for fact in begun.values()}
+        longer = [event for event in growth.delta.altered if event.native_id in names]
+        change.words += _words(growth.uid, longer, change.altered)
+        events = (*longer, *growth.delta.events)
+        change.retold = frozenset(e.event_id for e in events if e.native_id in names)
 
     def _measured(self, change: Change, stored: _Stored, before: SessionRow | None) -> Change:
         """Add the facts of a change, and what it takes in the store."""
@@ -541,16 +580,27 @@ def _restarted(cursor: Cursor, there: Container[str]) -> Cursor:
     )
 
 
-def _cut(grown: Growing, new: Sequence[Fact]) -> bool:
-    """Whether the last text of a log goes on in what was read now."""
-    if not any(fact.piece is not None for fact in new):
-        return False
-    last = {(fact.file, fact.channel): fact for fact in grown.last_facts if fact.blocks}
-    first: dict[tuple[str, str], Fact] = {}
-    for fact in new:
-        if fact.blocks:
-            first.setdefault((fact.file, fact.channel), fact)
-    return any(log in last and gather.goes_on(last[log], fact) for log, fact in first.items())
+_WASTED_SHARE = 4
+"""A session is repacked when beginnings of texts take more than one part of so many."""
+
+
+def _continued(beginning: Fact, rest: Fact) -> Fact:
+    """Return a text of which more was read, as the record that takes its beginning's place.
+
+    All of it is redacted again: a secret in it may have been cut in two.
+    """
+    blocks = tuple(msgspec.structs.replace(block, ref=None) for block in beginning.blocks)
+    name, repeated, _ = beginning.node.id.rpartition("~")
+    node = msgspec.structs.replace(beginning.node, id=name) if repeated else beginning.node
+    beginning = msgspec.structs.replace(beginning, blocks=blocks, node=node)
+    (out,) = gather.joined([beginning, rest])
+    return out
+
+
+def _begins_with(text: Fact, beginning: Fact) -> bool:
+    """Return whether a text, as it is stored, begins with what was stored of it before."""
+    pairs = zip(beginning.blocks, text.blocks, strict=False)
+    return all(text_of([new.payload]).startswith(text_of([old.payload])) for old, new in pairs)
 
 
 def _not_read_before(facts: list[Fact], grown: Growing | None) -> list[Fact]:

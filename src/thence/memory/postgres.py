@@ -44,7 +44,16 @@ from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
 from thence.memory.pages import derive_events, select_events
 from thence.memory.postgres_pages import pages_with, read_pages
-from thence.memory.postgres_schema import SCHEMA, TABLES, admit, is_migrated, lock_key, migrate
+from thence.memory.postgres_schema import (
+    FIRST_NUMBER,
+    LEAST_ROOM,
+    SCHEMA,
+    TABLES,
+    admit,
+    is_migrated,
+    lock_key,
+    migrate,
+)
 from thence.memory.postgres_search import Rows, Vector, VectorDumper, part_of
 from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
@@ -302,7 +311,16 @@ class Postgres:
             ),
             (name for (name,) in pending),
             self._kin_of,
+            takes_older=self._takes_older(),
         )
+
+    def _takes_older(self) -> bool:
+        """Return whether older sessions can be numbered below all others: none is of another."""
+        others = "SELECT 1 FROM sessions WHERE tenant=%s AND machine<>%s LIMIT 1"
+        if self._first(others, self.tenant, self.machine):
+            return False
+        lowest = self._first("SELECT min(id) FROM events WHERE tenant=%s", self.tenant)
+        return bool((lowest or FIRST_NUMBER) > LEAST_ROOM)
 
     def _kin_of(self, uid: str) -> set[str]:
         with self._telling():

@@ -44,6 +44,12 @@ class Migration(NamedTuple):
     oldest: int
 
 
+FIRST_NUMBER: Final = 1 << 24
+"""The number of the first event of a store: as many fit below, for sessions that are older."""
+
+LEAST_ROOM: Final = 1 << 20
+"""Numbers that must be free below all events of a tenant, so that older sessions are read later."""
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         """
@@ -617,6 +623,11 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # A search in the order that `ranking` gives it; what searched before stays for older programs.
     Migration(postgres_ranking.MIGRATION, 1),
+    # Sessions that are older than all others are numbered below them: a first sweep begins with
+    # the newest. In a store that is there already the room is above its own numbers.
+    Migration(
+        "SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), 16777216))", 1
+    ),
 )
 
 

@@ -25,7 +25,7 @@ from thence.memory.index import digest_text
 from thence.memory.objects import object_pack
 from thence.memory.packs import pack_name
 from thence.memory.pages import thin_row
-from thence.memory.postgres_numbers import numbered, renumbered, restated
+from thence.memory.postgres_numbers import draw_numbers, numbered, renumbered, restated
 from thence.memory.postgres_pages import compared, put_pages, rename_pages
 from thence.memory.postgres_schema import TIER1
 from thence.memory.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
@@ -340,6 +340,8 @@ class Writer:
         self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
         altered = [(uid, thin_row(row)) for uid, one in changes.items() for row in one.altered]
         self._alter(altered, [numbers[uid, row.event_id] for uid, row in altered])
+        self._retell({uid: one for uid, one in changes.items() if one.retold})
+        self._pending |= {REPACK + uid for uid, one in changes.items() if one.untidy}
         self._delete("spend", there)
         self._many(
             "INSERT INTO spend(tenant, machine, uid, day, model, place, input, output,"
@@ -450,8 +452,8 @@ class Writer:
         if not rows:
             return
         placed = {
-            key: (number, row.ts)
-            for (key, row), number in zip(rows.items(), self._numbers(len(rows)), strict=True)
+            key: (number, rows[key].ts)
+            for key, number in draw_numbers(self._db, self._tenant, changes, rows).items()
         }
         self._lot += 1
         names = {uid: f"{self._lot}\t{_copied(uid)}\t" for uid in changes}
@@ -516,10 +518,20 @@ class Writer:
                     told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
                     yield start, _WORDS_ROW.pack(*told), body
 
-    def _numbers(self, count: int) -> list[int]:
-        """Draw numbers for events: they grow with time, over all machines."""
-        rows = self._db.execute("SELECT nextval('event_ids') FROM generate_series(1, %s)", (count,))
-        return [number for (number,) in rows.fetchall()]
+    def _retell(self, changes: dict[str, Change]) -> None:
+        """Put the words of texts that went on in place of those of their beginnings."""
+        placed: dict[tuple[str, int], tuple[int, int]] = {}
+        for uid, change in changes.items():
+            gone = self._db.execute(
+                "DELETE FROM words WHERE tenant=%s AND uid=%s AND event_id=ANY(%s)"
+                " RETURNING event_id, id, ts",
+                (self._tenant, uid, list(change.retold)),
+            )
+            placed |= {(uid, event): (number, ts) for event, number, ts in gone.fetchall()}
+        for lot in self._lots(changes, placed):
+            self._copy_packed("staged_words", lot)
+            given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
+            self._db.execute(_PUT_WORDS, given)
 
     def _drop(self, events: Sequence[tuple[str, int]]) -> None:
         """Take out single events, rows and words."""

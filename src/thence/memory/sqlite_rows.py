@@ -141,6 +141,9 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
         vectors.drop_vectors(db, session)
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
+    if change.untidy:
+        name = REPACK + change.row.session.session_uid
+        db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (name,))
     if change.facts:
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
@@ -210,6 +213,7 @@ def _alter_events(  # noqa: PLR0917 - as `put_events`
     numbers: Mapping[int, int],
 ) -> None:
     """Write what later records say of earlier events; their words get the tokens of today."""
+    retold = {w.event_id: w for w in change.words if w.event_id in change.retold}
     stored = "SELECT id, kind, tool, implied FROM events WHERE session=? AND event_id=?"
     values = "ts=?, kind=?, state=?, tool=?, tokens=?, ref=NULL, implied=?, seq=?"
     for altered in change.altered:
@@ -225,6 +229,9 @@ def _alter_events(  # noqa: PLR0917 - as `put_events`
                 *(numbers[event.event_id], number),
             ),
         )
+        if (longer := retold.get(event.event_id)) is not None:
+            words.replace(number, longer.body, longer.meta)
+            continue
         if before == [event.kind, event.tool, event.implied]:
             continue
         # Where the text is lost its words stay as they are; doctor tells of it.

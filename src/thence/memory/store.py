@@ -172,6 +172,11 @@ class Change(msgspec.Struct):
     vanished: list[int] = []
     """Earlier events that are none any more: a text's pieces, a result that was only told."""
     words: list[Words] = []
+    """Of new events, and of those that are `retold`."""
+    retold: frozenset[int] = frozenset()
+    """Earlier events whose text goes on: their words take the place of those that are stored."""
+    untidy: bool = False
+    """Payloads were replaced of which the packs should not keep what they had before."""
     spend: list[Spend] = []
     """All of the session's, in place of what was there."""
     calls: list[int] = []
@@ -568,12 +573,18 @@ def facts_behind(
         if part == position:
             break
         facts = unpack_facts(read(part[0]))
-        later = [f for f in facts if (f.generation, f.line) > lines.get(f.file, start)]
+        later = [f for f in facts if _is_later(f, lines.get(f.file, start))]
         if later:
             new.append(later)
         if len(later) < len(facts):
             break  # what was written before this is not later
     return [fact for part in reversed(new) for fact in part]
+
+
+def _is_later(fact: Fact, last: tuple[int, int]) -> bool:
+    """Return whether a fact comes after a line; a text of it may have gone on since."""
+    now = fact.generation, fact.line
+    return now > last or (now == last and fact.piece is not None)
 
 
 _PACKED_FOLD = msgspec.msgpack.Decoder(list[msgspec.Raw])

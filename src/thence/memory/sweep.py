@@ -38,6 +38,7 @@ from thence.agents.files import (
 )
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
+from thence.format.gather import latest_texts
 from thence.format.joins import time_of
 from thence.format.readout import Readout
 from thence.memory import families, fields, retention
@@ -117,8 +118,8 @@ class Piece(msgspec.Struct):
     bytes: int = 0
     more: bool = False
     """Not the last piece of its source."""
-    rebuilt: bool = False
-    """The session was put together from all of its facts, not continued."""
+    rebuilt: str | None = None
+    """Why the session was put together from all of its facts, not continued."""
 
 
 class Job(msgspec.Struct):
@@ -219,6 +220,8 @@ class Sweep:
         conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
         self._check_reread(known)
         for changes in families.settled(self._store, conflicts):
+            for _ in (change for change in changes if change.rebuilt):
+                self.report.note_rebuild(families.RECLAIMED)
             self._store.write(changes)
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
@@ -476,7 +479,6 @@ class Sweep:
                     grown,
                     carried=carried,
                     again=again,
-                    more=not first,
                 )
                 if first and not kept.bytes and _is_deleted(source):
                     yield Piece(Outcome(source.uid, path, "vanished"))
@@ -495,8 +497,7 @@ class Sweep:
                         made = self._made(session, kept.change.row)
                 skipped = tuple(fields.printable_skip(one) for one in kept.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
-                rebuilt = kept.rebuilt is not None
-                yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more, rebuilt)
+                yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more, kept.rebuilt)
         except DiskFull:
             raise  # all other sources would fail as well
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
@@ -564,7 +565,8 @@ class Sweep:
         report.bytes += piece.bytes
         report.events += outcome.events
         report.skipped += len(outcome.skipped)
-        report.rebuilt += piece.rebuilt
+        if piece.rebuilt is not None:
+            report.note_rebuild(piece.rebuilt)
         if outcome.what == "excluded":
             report.excluded += 1
         elif not piece.more:
@@ -831,10 +833,11 @@ class Sweep:
         blobs, held = self._store.blobs, self._store.held(uid)
         if held is None:
             return
-        refs = [block.ref for fact in held.facts for block in fact.blocks if block.ref is not None]
+        left = latest_texts(held.facts)
+        refs = [block.ref for fact in left for block in fact.blocks if block.ref is not None]
         try:
             with blobs.repack(uid, refs) as renamed:
-                facts = pack_facts([_renamed(fact, renamed) for fact in held.facts])
+                facts = pack_facts([_renamed(fact, renamed) for fact in left])
                 self._store.write([Change(held.row, held.cursor, facts, renamed=renamed)])
         except (PackDamaged, PackMissing) as error:  # the others, and the caps, go on
             path = held.row.session.source_path or ""
