@@ -1,9 +1,9 @@
 """ATIF documents read back into sessions: those that thence wrote, and those of other programs.
 
-Ours come back exactly, by the frames in `extra.thence` (see `atif`). A trajectory of another program
-is one line of records, each following the one before; its subagents are channels of the session.
-Nothing in a document is a path or an instruction, and what has another shape than it should is left
-out or refused with a reason.
+Ours come back exactly, by the frames in `extra.thence` (see `atif`). A trajectory of another
+program is one line of records, each following the one before; its subagents are channels of the
+session. Nothing in a document is a path or an instruction, and what has another shape than it
+should is left out or refused with a reason.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ def _own_parcels(document: Object) -> Iterator[Parcel]:
 def _whole_frame(frame: Object, steps: Sequence[Object]) -> Object:
     try:
         blocks = [
-            {**{k: v for k, v in stub.items() if k not in _PLACE}, "payload": _payload_at(stub, steps)}
+            {
+                **{k: v for k, v in stub.items() if k not in _PLACE},
+                "payload": _payload_at(stub, steps),
+            }
             if "at" in stub
             else stub
             for stub in frame.get("blocks", ())

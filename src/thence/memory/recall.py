@@ -107,7 +107,9 @@ def notices_of(row: SessionRow) -> Iterator[Notice]:
     if row.skipped:
         told = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", told)
-    if row.gone:
+    if row.imported is not None:
+        yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
+    elif row.gone:
         yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 
 
