@@ -80,30 +80,36 @@ class ArchiveAgent:
             return
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
             return
-        number, method = request.get("id"), request["method"]
-        given = request.get("params")
-        params: Object = given if isinstance(given, dict) else {}
+        number, given = request.get("id"), request.get("params")
         try:
             result: JSON = {}
-            if method == "session/load":
-                yield from self._load(params)
-            elif method == "session/prompt":
-                yield from self._prompt(params)
-                result = {"stopReason": "end_turn"}
-            elif method in _METHODS:
-                result = getattr(self, _METHODS[method])(params)
-            else:
-                raise Refused(_NO_METHOD, f"thence has no method {method[:80]}")
+            params: Object = given if isinstance(given, dict) else {}
+            for message in self._handled(request["method"], params):
+                if "method" in message:
+                    yield message
+                else:
+                    result = message["result"]
+            answer: Object = {"jsonrpc": "2.0", "id": number, "result": result}
         except Refused as error:
-            if number is not None:
-                yield _error(number, error.code, str(error))
-            return
+            answer = _error(number, error.code, str(error))
         except ThenceError as error:
-            if number is not None:
-                yield _error(number, _INTERNAL, error.message)
-            return
+            answer = _error(number, _INTERNAL, error.message)
         if number is not None:
-            yield {"jsonrpc": "2.0", "id": number, "result": result}
+            yield answer
+
+    def _handled(self, method: str, params: Object) -> Iterator[Object]:
+        """Yield the notifications that a request brings, and its result last."""
+        result: JSON = {}
+        if method == "session/load":
+            yield from self._load(params)
+        elif method == "session/prompt":
+            yield from self._prompt(params)
+            result = {"stopReason": "end_turn"}
+        elif method in _METHODS:
+            result = getattr(self, _METHODS[method])(params)
+        else:
+            raise Refused(_NO_METHOD, f"thence has no method {method[:80]}")
+        yield {"result": result}
 
     # -- methods ----------------------------------------------------------------------------
 

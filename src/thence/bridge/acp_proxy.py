@@ -16,7 +16,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -158,7 +159,7 @@ class Recorder:
         self._open: dict[str, _Recording] = {}
         self._has_failed = False
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> Self:
         """Begin."""
         return self
 
@@ -184,8 +185,7 @@ class Recorder:
         if method == "session/prompt":
             recording = self._open.get(_session_of(message))
             if recording is not None:
-                prompt = message["params"].get("prompt")
-                self._guarded(lambda: recording.prompt(prompt))
+                self._guarded(partial(recording.prompt, message["params"].get("prompt")))
         elif method == "session/cancel":
             recording = self._open.get(_session_of(message))
             if recording is not None:
@@ -203,7 +203,7 @@ class Recorder:
                 name = _session_of(message)
                 recording = self._open.get(name) or self._begin_replay(name)
                 if recording is not None:
-                    self._guarded(lambda: recording.update(update))
+                    self._guarded(partial(recording.update, update))
         elif "method" not in message and message.get("id") is not None:
             self._answer(message)
 
@@ -222,7 +222,7 @@ class Recorder:
         elif method == "session/prompt":
             recording = self._open.get(_session_of(asked))
             if recording is not None:
-                self._guarded(lambda: recording.end_turn(result))
+                self._guarded(partial(recording.end_turn, result))
 
     def _begin_replay(self, name: str) -> _Recording | None:
         """Begin a session that is being loaded: its past comes before the answer."""

@@ -201,8 +201,9 @@ def _step_facts(step: Object, number: int, channel: str, model: str | None) -> I
             cost_usd=float(cost) if isinstance(cost, (int, float)) else None,
             **where,
         )
-    observation = step.get("observation")
-    results = tuple(_results(observation.get("results") if isinstance(observation, dict) else None))
+    told = step.get("observation")
+    observation: Object = told if isinstance(told, dict) else {}
+    results = tuple(_results(observation.get("results")))
     if results:
         node = Node(f"{name}/results", flags=flags & Is.REPLAYED, answers=answers_of(results))
         edges = tuple(_subagents(observation))

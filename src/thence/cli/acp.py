@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     "acp",
     help="Show all sessions in editors that speak the Agent Client Protocol, or record an agent.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog="Name it in your editor's list of agents: command thence, argument acp. With -- COMMAND it"
-    " runs that agent unchanged and records what it says in the journal: thence acp -- opencode acp.",
+    epilog="Name it in your editor's list of agents: command thence, argument acp. With -- COMMAND"
+    " it runs that agent unchanged and records it in the journal: thence acp -- opencode acp.",
 )
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...]) -> int:
