@@ -127,6 +127,9 @@ def test_a_step_has_what_the_model_said_and_what_its_calls_gave(branched: Path) 
     )
     assert {"command": "ls"} == step["tool_calls"][0]["arguments"]
     assert "a b" == step["observation"]["results"][0]["content"]
+    assert [root["subagent_trajectories"][-1]["trajectory_id"]] == [
+        ref["trajectory_id"] for ref in step["observation"]["results"][0]["subagent_trajectory_ref"]
+    ]
     assert (17, 5, 7) == tuple(
         step["metrics"][name] for name in ("prompt_tokens", "completion_tokens", "cached_tokens")
     )

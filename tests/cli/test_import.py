@@ -1,4 +1,4 @@
-"""`thence import` and `thence share`: sessions that come from files, and files that go to others."""
+"""`thence import` and `thence share`: sessions from files, and files for others."""
 
 from __future__ import annotations
 

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from thence.bridge.frames import Parcel, block_of, frame_of, head_of, parcel_of
+from thence.bridge.frames import (
+    Parcel,
+    block_of,
+    frame_of,
+    head_of,
+    parcel_of,
+    subagent_calls,
+)
 from thence.format.facts import Block, Fact, text_in
 from thence.format.graph import State
 from thence.format.joins import sum_usages
@@ -336,11 +343,12 @@ class _Document:
 
     def _settle_subagents(self) -> None:
         """Refer from results to the subagents that their calls started."""
+        calls = subagent_calls(self._whole)
         for line in self._lines.values():
             line.settle()
             if line.channel == MAIN or line.name != line.channel:
                 continue
-            call = self._started_by(line.channel)
+            call = calls.get(line.channel)
             for above in self._lines.values():
                 at = above.calls.get(call or "")
                 if at is not None and above is not line:
@@ -348,13 +356,6 @@ class _Document:
                         if result.get("source_call_id") == call:
                             ref = {"trajectory_id": self._name_of(line)}
                             result.setdefault("subagent_trajectory_ref", []).append(ref)
-
-    def _started_by(self, channel: str) -> str | None:
-        for fact in self._whole.facts:
-            for edge in fact.edges:
-                if edge.child and edge.call and channel.endswith(edge.session):
-                    return edge.call
-        return None
 
     # -- documents ------------------------------------------------------------------------
 

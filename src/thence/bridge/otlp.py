@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from thence.bridge.frames import subagent_calls
 from thence.errors import BadConfig, ThenceError
 from thence.format.facts import words_of
 from thence.format.graph import State
@@ -183,19 +184,14 @@ class _Spans:
         return Span(name, _MAIN, None, self._start, self._end, attributes=_told(attributes))
 
     def _subagents(self) -> Iterator[Span]:
-        starts = {
-            edge.session: edge.call
-            for fact in self._whole.facts
-            for edge in fact.edges
-            if edge.child and edge.call
-        }
+        starts = subagent_calls(self._whole)
         times: dict[str, list[int]] = {}
         for row in self._rows:
             if row.event.channel != _MAIN and row.event.state is not State.REPLAYED:
                 times.setdefault(row.event.channel, []).append(self._times[row.event.event_id])
         known = {row.event.call: row for row in self._calls}
         for channel, moments in times.items():
-            call = next((c for name, c in starts.items() if channel.endswith(name)), None)
+            call = starts.get(channel)
             above = f"call {known[call].event.event_id}" if call in known else _MAIN
             attributes = {
                 "gen_ai.operation.name": "invoke_agent",
@@ -558,11 +554,11 @@ def _batches(trace: Trace) -> Iterator[list[Span]]:
 
 def _post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> None:
     from urllib.error import HTTPError, URLError
-    from urllib.request import Request, build_opener
+    from urllib.request import ProxyHandler, Request, build_opener
 
     request = Request(url, body, {**headers, "Content-Type": "application/x-protobuf"})  # noqa: S310 - its scheme is checked
     try:
-        with build_opener().open(request, timeout=timeout_s) as answer:
+        with build_opener(ProxyHandler({})).open(request, timeout=timeout_s) as answer:
             answer.read()
     except HTTPError as error:
         raise CollectorFailed(
