@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 
 from thence.errors import NotReadable, ThenceError
-from thence.format.records import JSON, count, text_of, word
+from thence.format.records import JSON, text_of, word
 
 if TYPE_CHECKING:
     from thence.journal import Journal, Session
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 IDLE_S: Final = 0.5
 """After so long without a byte, what is held back of a message is recorded."""
 PIECE: Final = 1 << 16
+EARLY: Final = 64
+"""Prompts that are kept for sessions whose beginning the agent has not answered yet."""
 MAX_LINE: Final = 64 << 20
 """A longer line passes, and is not recorded."""
 
@@ -157,6 +159,7 @@ class Recorder:
         self._asked: dict[JSON, Object] = {}
         self._agent: JSON = None
         self._open: dict[str, _Recording] = {}
+        self._early: list[tuple[str, JSON]] = []
         self._has_failed = False
 
     def __enter__(self) -> Self:
@@ -183,9 +186,12 @@ class Recorder:
         message = _decoded(line)
         method = message.get("method")
         if method == "session/prompt":
-            recording = self._open.get(_session_of(message))
-            if recording is not None:
-                self._guarded(partial(recording.prompt, message["params"].get("prompt")))
+            name = _session_of(message)
+            prompt = message["params"].get("prompt") if name else None
+            if (recording := self._open.get(name)) is not None:
+                self._guarded(partial(recording.prompt, prompt))
+            elif name and len(self._early) < EARLY:
+                self._early.append((name, prompt))
         elif method == "session/cancel":
             recording = self._open.get(_session_of(message))
             if recording is not None:
@@ -244,6 +250,9 @@ class Recorder:
             about = {"agent": self._agent, "command": self._command, "session_id": name}
             session.record("acp", about)
             self._open[name] = _Recording(session)
+            for _, prompt in [one for one in self._early if one[0] == name]:
+                self._open[name].prompt(prompt)
+            self._early = [one for one in self._early if one[0] != name]
 
         self._guarded(begin)
         return self._open.get(name)
@@ -269,22 +278,21 @@ class _Recording:
         self._calls: dict[str, Object] = {}
         self._recorded: set[str] = set()
         self._answered: set[str] = set()
-        self._used = (0, 0, 0, 0)
 
     @property
     def holds(self) -> bool:
         """Whether something was said that is not recorded yet."""
-        return bool(self._text or self._calls)
+        return bool(self._text) or any(map(_is_known, self._calls.values()))
 
     def prompt(self, blocks: JSON) -> None:
         """Record what the user asks."""
-        self.settle()
+        self._finish()
         content = [made for block in _objects(blocks) if (made := _content(block)) is not None]
         self._session.record("user", {"role": "user", "content": content})
 
     def cancel(self) -> None:
         """Record that the user stopped the turn."""
-        self.settle()
+        self._finish()
         self._session.record("interrupted", {"by": "user"})
 
     def update(self, update: Object) -> None:
@@ -306,19 +314,26 @@ class _Recording:
 
     def end_turn(self, result: Object) -> None:
         """Record the end of a turn and what it took, as far as the agent tells."""
-        self._flush_calls()
-        usage = self._taken(result.get("usage"))
-        self._flush_text(usage)
+        self._finish()
+        if isinstance(usage := result.get("usage"), dict):
+            # As it is told, and not counted: some agents tell the last request, others all.
+            self._session.record("usage", usage)
         self._session.flush()
 
     def settle(self) -> None:
-        """Record what is held back."""
+        """Record what is held back, but for calls whose input may still come."""
         self._flush_text()
-        self._flush_calls()
+        for name in [name for name, call in self._calls.items() if _is_known(call)]:
+            self._record_call(name)
+
+    def _finish(self) -> None:
+        self._flush_text()
+        for name in list(self._calls):
+            self._record_call(name)
 
     def close(self) -> None:
         """End the session."""
-        self.settle()
+        self._finish()
         self._session.close()
 
     # -- texts --------------------------------------------------------------------------------
@@ -331,7 +346,6 @@ class _Recording:
         is_other = isinstance(message, str) and self._message not in (None, message)
         if kind != self._kind or is_other:
             self.settle()
-        self._flush_calls()
         self._kind = kind
         self._message = message if isinstance(message, str) else None
         if content.get("type") == "text":
@@ -342,31 +356,16 @@ class _Recording:
         if made is not None:
             self._say(kind, [made])
 
-    def _flush_text(self, usage: JSON = None) -> None:
+    def _flush_text(self) -> None:
         text, self._text = "".join(self._text), []
         if text and self._kind == "thought":
-            self._say("agent", [{"type": "thinking", "thinking": text}], usage)
+            self._say("agent", [{"type": "thinking", "thinking": text}])
         elif text:
-            self._say(self._kind, [{"type": "text", "text": text}], usage)
-        elif usage is not None:
-            self._session.record("usage", usage)
+            self._say(self._kind, [{"type": "text", "text": text}])
 
-    def _say(self, kind: str, content: list[JSON], usage: JSON = None) -> None:
+    def _say(self, kind: str, content: list[JSON]) -> None:
         role = "user" if kind == "user" else "assistant"
-        payload: Object = {"role": role, "content": content}
-        if usage is not None and role == "assistant":
-            payload["usage"] = usage
-        self._session.record(role, payload)
-
-    def _taken(self, usage: JSON) -> JSON:
-        """Return what this turn took: the agent tells what all turns took together."""
-        if not isinstance(usage, dict):
-            return None
-        names = ("inputTokens", "outputTokens", "cachedWriteTokens", "cachedReadTokens")
-        now = tuple(count(usage.get(name)) for name in names)
-        new = [max(a - b, 0) for a, b in zip(now, self._used, strict=True)]
-        self._used = (now[0], now[1], now[2], now[3])
-        return dict(zip(_USAGE, new, strict=True)) if any(new) else None
+        self._session.record(role, {"role": role, "content": content})
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -380,15 +379,11 @@ class _Recording:
             held = self._calls.setdefault(name, {})
             held |= {key: value for key, value in update.items() if value is not None}
             call = held
-            if "rawInput" in held or held.get("status") in ("completed", "failed"):
+            if held.get("status") in ("completed", "failed"):
                 self._record_call(name)
         status = call.get("status")
         if status in ("completed", "failed") and name not in self._answered:
             self._record_result(name, call, is_error=status == "failed")
-
-    def _flush_calls(self) -> None:
-        for name in list(self._calls):
-            self._record_call(name)
 
     def _record_call(self, name: str) -> None:
         call = self._calls.pop(name)
@@ -398,7 +393,7 @@ class _Recording:
             "type": "tool_use",
             "id": name,
             "name": _tool_name(call),
-            "input": given if isinstance(given, dict) else {"title": title, "input": given},
+            "input": given if isinstance(given, dict) else {"title": title},
         }
         self._recorded.add(name)
         self._say("agent", [block])
@@ -417,12 +412,6 @@ _CHUNKS: Final = {
     "agent_message_chunk": "agent",
     "agent_thought_chunk": "thought",
 }
-_USAGE: Final = (
-    "input_tokens",
-    "output_tokens",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-)
 
 
 def _decoded(line: bytes) -> Object:
@@ -461,6 +450,11 @@ def _content(block: Object) -> JSON:
         text = word(resource.get("text"))
         return {"type": "text", "text": f"{word(resource.get('uri'))}\n{text}"}
     return {"type": "text", "text": f"[{word(kind)}]"} if kind else None
+
+
+def _is_known(call: Object) -> bool:
+    """Whether all that a call is given is known: agents tell an empty input first."""
+    return bool(call.get("rawInput")) or call.get("status") == "in_progress"
 
 
 def _tool_name(call: Object) -> str:
