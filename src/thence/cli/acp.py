@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "acp",
-    help="Show all sessions in editors that speak the Agent Client Protocol, or record an agent.",
+    help="Show all sessions in editors (ACP), or record an ACP agent.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="Name it in your editor's list of agents: command thence, argument acp. With -- COMMAND"
     " it runs that agent unchanged and records it in the journal: thence acp -- opencode acp.",

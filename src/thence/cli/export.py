@@ -67,8 +67,8 @@ class Either(click.Group):
 @click.group(
     "export",
     cls=Either,
-    help="Write a session as JSON lines, Markdown, HTML, messages, ATIF (trajectories of Harbor) or"
-    " OTLP (OpenTelemetry spans). Or all of them as Parquet: thence export parquet.",
+    help="Write a session as JSON lines, Markdown, HTML, messages, ATIF or OTLP. Or all of them as"
+    " Parquet: thence export parquet.",
     epilog="Exports the agent's own log unchanged if it still exists, else the stored copy, which"
     " is redacted. --redacted redacts both. See docs/incident.md before you share.",
 )

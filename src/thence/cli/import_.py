@@ -23,8 +23,8 @@ WAIT_S = 30.0
 
 @click.command(
     "import",
-    help="Import sessions from files: ATIF, share files, exports, or logs of any agent. Without"
-    " FILE: what your agents wrote, as thence sweep does.",
+    help="Import sessions from files: ATIF, share files, exports, logs. Without FILE: what your"
+    " agents wrote, as thence sweep does.",
     epilog="Secrets are redacted. A second import of a file changes nothing, and a session whose"
     " own log is on this machine stays as it is. Continue an imported session in your agent:"
     " thence resume ID --with AGENT.",

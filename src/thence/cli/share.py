@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "share",
-    help="Write a session to one file for a colleague: redacted, checked, encrypted with --to.",
+    help="Write a session to one file for a colleague, redacted. --to encrypts it.",
     epilog="Your colleague runs: thence import FILE. She reads it in the viewer (thence open ID)"
     " or continues it in her agent (thence resume ID --with AGENT). Redaction finds known kinds of"
     " secrets: read the file before you share it.",
