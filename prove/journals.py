@@ -16,7 +16,7 @@ from tests.faults.crowd import MEMORY, Hasty, WarmSuite
 from tests.faults.theatre import LAST, STRACE, Fault, Theatre, Untraceable, complaint, faults
 from tests.faults.warm import Warm
 from thence.journal.log import Durability
-from thence.testing import CrashSuite, JournalSubject, Report
+from thence.testing import CrashReport, CrashSuite, JournalSubject
 
 FAILING, KILLING = "failing", "killing"
 MODES: tuple[Durability, ...] = ("turn", "event")
@@ -49,7 +49,7 @@ def _memory(folder: Path) -> Iterator[Path]:
         shutil.rmtree(own, ignore_errors=True)
 
 
-def _outcome(report: Report, part: Part, done: int) -> Outcome:
+def _outcome(report: CrashReport, part: Part, done: int) -> Outcome:
     figures = {"acknowledged": report.acknowledged, "torn tails": report.torn_tails}
     broken = [f"seed {part.seed}: {report}"] if report.violations else []
     return Outcome(done, broken, figures)

@@ -96,8 +96,8 @@ if not TYPE_CHECKING:  # type checkers see the block above, and object to any ot
             raise AttributeError(message)
         import thence.journal
 
-        found: object = _journal() if name == "Journal" else thence.journal.Session
-        return globals().setdefault(name, found)
+        value: object = _journal() if name == "Journal" else thence.journal.Session
+        return globals().setdefault(name, value)
 
 
 def __dir__() -> list[str]:

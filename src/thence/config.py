@@ -87,7 +87,7 @@ RETAIN_DAYS = "HISTORY_RETAIN_DAYS"
 IDLE = "IDLE_TIMEOUT"
 APPROVAL = "APPROVAL_TIMEOUT"
 
-TIMEOUT = 300.0
+TIMEOUT_S = 300.0
 """Seconds that a session may rest and a question may wait, unless a variable says otherwise."""
 
 KEY_BYTES = 32
@@ -99,12 +99,12 @@ _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 
 def home(env: Mapping[str, str] | None = None) -> Path:
     """Give the folder everything is kept in."""
-    told = _told(HOME, env)
+    value = _environment_value(HOME, env)
     try:
-        return Path(told).expanduser().absolute() if told else Path.home() / ".thence"
+        return Path(value).expanduser().absolute() if value else Path.home() / ".thence"
     except RuntimeError as error:
         raise BadConfig(
-            f"{HOME}: {'this folder' if told else 'your home folder'} cannot be found: {error}",
+            f"{HOME}: {'this folder' if value else 'your home folder'} cannot be found: {error}",
             hint=f"set {HOME} to the full path of a folder",
         ) from error
 
@@ -152,22 +152,22 @@ def _draw(path: Path) -> None:
 
 def persistence(env: Mapping[str, str] | None = None) -> bool:
     """Tell whether sessions are written; either switch is enough to say no."""
-    told = _told(OFF, env)
-    if told.lower() not in _YES | _NO:
+    value = _environment_value(OFF, env)
+    if value.lower() not in _YES | _NO:
         raise BadConfig(
-            f"{OFF}: not a yes/no value: {told[:80]!r}",
+            f"{OFF}: not a yes/no value: {value[:80]!r}",
             hint="1, true, yes or on disable recording; 0, false, no, off or unset enable it",
         )
     # The second name belongs to others: what they do not take for a yes is none here either.
-    return told.lower() not in _YES and _told(OFF_ELSEWHERE, env).lower() not in _YES
+    return value.lower() not in _YES and _environment_value(OFF_ELSEWHERE, env).lower() not in _YES
 
 
 def history_retain_days(env: Mapping[str, str] | None = None) -> float | None:
     """Give the number of days the history is read back; None for all of it."""
-    told = _told(RETAIN_DAYS, env)
-    if not told:
+    value = _environment_value(RETAIN_DAYS, env)
+    if not value:
         return None
-    days = _number(RETAIN_DAYS, told, "days", hint="days, such as 30; unset it to see all prompts")
+    days = _number(RETAIN_DAYS, value, "days", hint="days, such as 30; unset it to see all prompts")
     if not days:
         raise BadConfig(
             f"{RETAIN_DAYS}: 0 days would hide every prompt",
@@ -187,18 +187,18 @@ def approval_timeout(env: Mapping[str, str] | None = None) -> float:
 
 
 def _seconds(name: str, env: Mapping[str, str] | None) -> float:
-    told = _told(name, env)
+    value = _environment_value(name, env)
     hint = "seconds, such as 300 or 0.5; 0 means never; unset it for the default"
-    return _number(name, told, "seconds", hint=hint) if told else TIMEOUT
+    return _number(name, value, "seconds", hint=hint) if value else TIMEOUT_S
 
 
-def _number(name: str, told: str, unit: str, *, hint: str) -> float:
-    if _NUMBER.fullmatch(told) is None:
-        raise BadConfig(f"{name}: not a number of {unit}: {told[:80]!r}", hint=hint)
-    return float(told)
+def _number(name: str, text: str, unit: str, *, hint: str) -> float:
+    if _NUMBER.fullmatch(text) is None:
+        raise BadConfig(f"{name}: not a number of {unit}: {text[:80]!r}", hint=hint)
+    return float(text)
 
 
-def _told(name: str, env: Mapping[str, str] | None) -> str:
+def _environment_value(name: str, env: Mapping[str, str] | None) -> str:
     return (os.environ if env is None else env).get(name, "").strip()
 
 
@@ -213,7 +213,7 @@ _UNITS |= {"mib": 1 << 20, "g": 10**9, "gb": 10**9, "gib": 1 << 30, "tb": 10**12
 _SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([a-zA-Z]*)\s*")
 
 
-class Value(NamedTuple):
+class SettingValue(NamedTuple):
     """A setting and where it came from."""
 
     value: Any
@@ -223,7 +223,7 @@ class Value(NamedTuple):
 class Settings:
     """All settings, by their full names."""
 
-    def __init__(self, values: dict[str, Value]) -> None:
+    def __init__(self, values: dict[str, SettingValue]) -> None:
         self.values = values
 
     def __getitem__(self, name: str) -> Any:
@@ -234,16 +234,16 @@ class Settings:
 def settings(home: Path, env: Mapping[str, str] | None = None) -> Settings:
     """Read the settings of a home; defaults where nothing is said."""
     path = home / FILE
-    told = _Reader(path, _toml(path)).run()
-    out = {name: Value(default(home), "default") for name, (_, default) in _KNOWN.items()}
-    out |= {name: Value(value, f"{path}") for name, value in told.items()}
-    if store := _told(STORE, env):
-        out["session_memory.store"] = Value(store, STORE)
+    values = _Reader(path, _toml(path)).run()
+    out = {name: SettingValue(default(home), "default") for name, (_, default) in _KNOWN.items()}
+    out |= {name: SettingValue(value, f"{path}") for name, value in values.items()}
+    if store := _environment_value(STORE, env):
+        out["session_memory.store"] = SettingValue(store, STORE)
     _check_caps(path, out)
     return Settings(out)
 
 
-def _check_caps(path: Path, values: Mapping[str, Value]) -> None:
+def _check_caps(path: Path, values: Mapping[str, SettingValue]) -> None:
     """Refuse a soft cap above the hard one: nothing would go before something is lost."""
     prefix = "session_memory.retention.raw_"
     soft, hard = (values[f"{prefix}{name}_cap_bytes"].value for name in ("soft", "hard"))
@@ -385,20 +385,20 @@ def _objects(value: object) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return value
     raise ValueError(f"not a list of strings: {value!r}", 'write ["one", "two"]')
 
 
 def _names(value: object) -> dict[str, str]:
-    if isinstance(value, dict) and all(isinstance(one, str) for one in value.values()):
+    if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
         return value
     raise ValueError(f"not a table of names: {value!r}", 'write name = "value" below it')
 
 
 def _paths(value: object) -> dict[str, list[str]]:
     if isinstance(value, dict):
-        return {name: _texts(one) for name, one in value.items()}
+        return {name: _texts(entry) for name, entry in value.items()}
     raise ValueError(f"not a table of paths: {value!r}", 'write AGENT = ["~/folder"] below it')
 
 
@@ -411,8 +411,8 @@ def _tasks(value: object) -> list[dict[str, str]]:
             raise ValueError(f"not a pattern: {task!r}", hint)
         if odd := task.keys() - {"name", "pattern", "ref"}:
             raise ValueError(f"a pattern has no {', '.join(sorted(odd))}", hint)
-        for key, told in task.items():
-            if not isinstance(told, str):
+        for key, text in task.items():
+            if not isinstance(text, str):
                 raise ValueError(f"{key} of {task!r} is not a string", hint)  # noqa: TRY004
         try:
             re.compile(task["pattern"]).sub(task.get("ref", ""), "")

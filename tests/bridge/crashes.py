@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from thence.journal import Journal
-from thence.testing import CrashSuite, Report
+from thence.testing import CrashReport, CrashSuite
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SDKS = ROOT / ".venv" / "conformance"
@@ -258,18 +258,18 @@ def table(rounds: int) -> Iterator[str]:
         killed, crowd = _tried(suite.kills, rounds), _tried(suite.writers, 4, 50, 1)
         told = (
             f"{killed.rounds} | {killed.acknowledged} | {killed.lost} | {killed.unreadable_next}"
-            if isinstance(killed, Report)
+            if isinstance(killed, CrashReport)
             else f"{killed} | | |"
         )
         whole = (
             f"{crowd.acknowledged} acknowledged, {crowd.violations} lost or doubled"
-            if isinstance(crowd, Report)
+            if isinstance(crowd, CrashReport)
             else crowd
         )
         yield f"| {name} | {told} | {whole} |"
 
 
-def _tried(run: Callable[..., Report], *args: int) -> Report | str:
+def _tried(run: Callable[..., CrashReport], *args: int) -> CrashReport | str:
     """Run a part of the suite; what a store raises is its result."""
     try:
         return run(*args)

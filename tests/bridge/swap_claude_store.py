@@ -16,7 +16,12 @@ from typing import Any
 
 import claude_agent_sdk
 
-from thence.bridge.claude_agent_sdk import Desk, Front, JournalSessionStore, Key
+from thence.bridge.claude_agent_sdk import (
+    Front,
+    JournalSessionStore,
+    TranscriptKey,
+    TranscriptStore,
+)
 from thence.bridge.claude_shared import SharedSessionStore
 from thence.journal import Journal
 
@@ -41,7 +46,7 @@ class SwappedStore(Front):
     """Ours, made without a word, as theirs is: each in a place of its own."""
 
     def __init__(self) -> None:
-        self._desk: Desk
+        self._desk: TranscriptStore
         super().__init__(made()._desk)
         self._projects: set[str] = set()
 
@@ -52,7 +57,7 @@ class SwappedStore(Front):
 
     def get_entries(self, key: Mapping[str, Any]) -> list[Any]:
         """What their class offers to tests."""
-        return self._desk.load(Key.of(key)) or []
+        return self._desk.load(TranscriptKey.of(key)) or []
 
     @property
     def size(self) -> int:
@@ -63,7 +68,7 @@ class SwappedStore(Front):
         """The same."""
         for project in self._projects:
             for listed in self._desk.sessions(project):
-                self._desk.delete(Key(project, listed["session_id"]))
+                self._desk.delete(TranscriptKey(project, listed["session_id"]))
 
 
 claude_agent_sdk.InMemorySessionStore = SwappedStore

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.bridge.deltas import Value, Values, difference
+from thence.bridge.deltas import TypedValue, Values, difference
 from thence.bridge.originals import plain
 from thence.format import codec
 from thence.format.records import JSON
@@ -45,14 +45,14 @@ def test_what_a_list_does_is_seen() -> None:
     assert 40 * 200 == new_bytes(old, made.randbytes(40 * 200))
 
 
-def grown(steps: int, *, size: int = 300) -> tuple[list[Value], list[dict[str, JSON]]]:
+def grown(steps: int, *, size: int = 300) -> tuple[list[TypedValue], list[dict[str, JSON]]]:
     """A list that grows by one item per step, and how each of its versions was kept."""
     made = random.Random(7)
     values, written = Values(), []
     data, last, versions = b"", None, []
     for step in range(steps):
         data += made.randbytes(size)
-        value = Value("msgpack", step.to_bytes(3) + data)
+        value = TypedValue("msgpack", step.to_bytes(3) + data)
         told = plain(values.keep(value.name, value, last))
         written.append({value.name: told})
         versions.append(value)
@@ -117,8 +117,8 @@ def test_what_makes_no_sense_is_as_good_as_missing() -> None:
 def test_a_value_of_another_kind_is_kept_whole() -> None:
     """Bytes of two serializers have nothing to do with each other."""
     values = Values()
-    first = Value("json", b"[" + b"1," * 500 + b"1]")
+    first = TypedValue("json", b"[" + b"1," * 500 + b"1]")
     values.keep(first.name, first, None)
 
-    assert "data" in values.keep("other", Value("msgpack", first.data + b" "), first.name)
-    assert "ops" in values.keep("same", Value("json", first.data + b" "), first.name)
+    assert "data" in values.keep("other", TypedValue("msgpack", first.data + b" "), first.name)
+    assert "ops" in values.keep("same", TypedValue("json", first.data + b" "), first.name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from thence.bridge.pydantic_ai import JournalHistory, _Messages, entry_of, mended, original
+from thence.bridge.pydantic_ai import JournalHistory, _Messages, entry_of, original, repair_messages
 from thence.format import repair
 from thence.format.records import Event
 from thence.format.transcript import Transcript
@@ -145,16 +145,18 @@ def test_a_call_without_an_answer_is_mended(
 ) -> None:
     """Wherever it stands: what comes out pairs every call; what was whole is untouched."""
     cut = [*STORY[:2], request(*map(answer, answered), prompt("And?")), *STORY[3:]][:length]
-    out = mended(cut, orphans)
+    out = repair_messages(cut, orphans)
 
     assert [] == repair.problems(shown(out))
-    assert out == mended(out, orphans)
-    assert STORY == mended(STORY, orphans)
+    assert out == repair_messages(out, orphans)
+    assert STORY == repair_messages(STORY, orphans)
 
 
 def test_an_answer_without_its_call_is_left_out() -> None:
     """So that no API refuses what follows."""
-    out = mended([request(answer("gone"), prompt("And?")), request(answer("gone"))], "answer")
+    out = repair_messages(
+        [request(answer("gone"), prompt("And?")), request(answer("gone"))], "answer"
+    )
 
     assert [request(prompt("And?"))] == out
 

@@ -7,20 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from thence.bridge.deltas import Value
-from thence.bridge.threads import Put, Said, Thread, Write
+from thence.bridge.deltas import TypedValue
+from thence.bridge.threads import CheckpointPut, PendingWrite, Thread, ThreadMessage
 from thence.format.transcript import Transcript
 from thence.journal import Journal
 
 
-def value(text: str | bytes) -> Value:
+def value(text: str | bytes) -> TypedValue:
     """A value as a serializer wrote it."""
-    return Value("test", text if isinstance(text, bytes) else text.encode())
+    return TypedValue("test", text if isinstance(text, bytes) else text.encode())
 
 
-def put(number: int, parent: int | None = None, *, ns: str = "", **channels: bytes | str) -> Put:
+def put(
+    number: int, parent: int | None = None, *, ns: str = "", **channels: bytes | str
+) -> CheckpointPut:
     """A checkpoint with the channels that are new in it."""
-    return Put(
+    return CheckpointPut(
         (ns, f"{number:04d}"),
         None if parent is None else f"{parent:04d}",
         value(f"checkpoint {number}"),
@@ -28,7 +30,7 @@ def put(number: int, parent: int | None = None, *, ns: str = "", **channels: byt
         f"run {number % 2}",
         {name: value(text) for name, text in channels.items()},
         dict.fromkeys(channels, f"v{number}"),
-        [Said(f"m{number}", "user", {"role": "user", "content": f"said {number}"})],
+        [ThreadMessage(f"m{number}", "user", {"role": "user", "content": f"said {number}"})],
     )
 
 
@@ -109,12 +111,16 @@ def test_the_first_write_of_a_place_counts_and_special_ones_replace(tmp_path: Pa
     thread, at = opened(tmp_path), ("", "0001")
     thread.put([put(1, a="one")])
     thread.put_writes(
-        at, [Write("t2", 0, "a", value("x"), "p1"), Write("t2", 1, "b", value("y"), "p1")]
+        at,
+        [
+            PendingWrite("t2", 0, "a", value("x"), "p1"),
+            PendingWrite("t2", 1, "b", value("y"), "p1"),
+        ],
     )
-    thread.put_writes(at, [Write("t2", 0, "a", value("again"), "p1")])
-    thread.put_writes(at, [Write("t1", 0, "a", value("z"), "p2")])
+    thread.put_writes(at, [PendingWrite("t2", 0, "a", value("again"), "p1")])
+    thread.put_writes(at, [PendingWrite("t1", 0, "a", value("z"), "p2")])
     for text in ("first error", "second error"):
-        thread.put_writes(at, [Write("t3", -1, "__error__", value(text))])
+        thread.put_writes(at, [PendingWrite("t3", -1, "__error__", value(text))])
     expected = [("t3", b"second error"), ("t2", b"x"), ("t2", b"y"), ("t1", b"z")]
 
     for one in (thread, opened(tmp_path)):
@@ -174,11 +180,11 @@ def test_a_damaged_checkpoint_costs_itself_and_what_builds_on_it(tmp_path: Path)
 )
 def test_what_is_not_as_we_write_it_is_passed_over(tmp_path: Path, told: object) -> None:
     """A log is hostile; nothing in it raises."""
-    from thence.journal.batches import MARK, Entry
+    from thence.journal.batches import MARK, BatchEntry
 
     thread = opened(tmp_path)
     thread.put([put(1, a="one")])
-    thread.batches.append([Entry(MARK, {MARK: {"is": "langgraph", **dict(told)}})])  # type: ignore[call-overload]
+    thread.batches.append([BatchEntry(MARK, {MARK: {"is": "langgraph", **dict(told)}})])  # type: ignore[call-overload]
     thread.put([put(2, 1, a="two")])
 
     assert {"0001": {"a": "one"}, "0002": {"a": "two"}} == held(opened(tmp_path))

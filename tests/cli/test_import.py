@@ -245,3 +245,37 @@ def test_what_is_no_session_is_refused_in_a_sentence(
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
     assert os.fspath(path) in done.stderr or "share file" in done.stderr
+
+
+FIRST_VERSION = """\
+{"type":"thence-share","version":1,"by":"thence 0.1.0","session":"claude:s1","title":"","redacted":{}}
+{"type":"session","uid":"claude:s1","torn":true,"replayed":["r"],"billed":["b"]}
+{"type":"record","record":{"node":{"id":"a","parent":null,"flags":1,"calls":[],"answers":[],\
+"response":null,"logical":null,"span":null,"tip":null,"undo":null},"type":"user","file":"f",\
+"ts":"2026-01-01T00:00:00.000Z","line":1,"about":{"cwd":"/work/made-up"},\
+"blocks":[{"kind":"user_msg","role":"user","summary":"Hi","payload":{"type":"text","text":"Hi"}}]}}
+{"type":"record","record":{"node":{"id":"b","parent":"a","flags":2,"calls":["c1"],"answers":[],\
+"response":"m1","logical":null,"span":null,"tip":null,"undo":null},"type":"assistant","file":"f",\
+"line":2,"model":"made-up","usage":{"input_tokens":3,"output_tokens":2},"usage_key":"m1",\
+"told":[{"call":"c1","failed":true,"took_ms":5}],"edges":[{"link":"fork","session":"s0","how":"x"}],\
+"blocks":[{"kind":"tool_call","role":"assistant","tool":"Bash","call":"c1","payload":{"a":1}}]}}
+"""
+
+
+def test_files_of_the_first_version_are_read_for_ever(
+    looked_at: Homes, run: Run, tmp_path: Path
+) -> None:
+    """Names in share files are those of the records: FROZEN with version 1."""
+    home, path = tmp_path / "colleague", tmp_path / "old.thence"
+    path.write_text(FIRST_VERSION.replace("\\\n", ""))
+    told = _arrived(run, home, str(path))
+    row = json.loads(run("ls", "--json", env=_elsewhere(home)).stdout)[0]
+
+    assert [("claude:s1", "new", 2)] == [
+        (one["session_uid"], one["status"], one["events"]) for one in told["sessions"]
+    ]
+    assert ("/work/made-up", "made-up", 3) == (
+        row["cwd"],
+        row["model"],
+        row["cost"]["input_tokens"],
+    )

@@ -14,7 +14,7 @@ from thence.errors import ThenceError
 from thence.format.spills import spilled_in
 from thence.journal.journal import Journal
 from thence.journal.session import Session
-from thence.journal.tools import PART, Tools, definitions
+from thence.journal.tools import MAX_PART_CHARS, Tools, definitions
 
 
 def large(word: str) -> str:
@@ -134,7 +134,7 @@ def test_the_model_gets_by_a_tool_what_a_placeholder_offers(desk: Spilled) -> No
                 text, offset = text + part["text"], part["next_offset"]
 
             assert large("narwhal") == text
-            assert len(part["text"]) <= PART
+            assert len(part["text"]) <= MAX_PART_CHARS
         for bad in ("../../etc/passwd", "0" * 64 + ".txt"):
             with pytest.raises(ThenceError):
                 tools.call("read_spill", {"session_id": "older", "name": bad})

@@ -9,7 +9,7 @@ import pytest
 from thence.agents import Source
 from thence.agents.sessions import Loaded
 from thence.cli.page import FEW, Page
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import JSON, Notice, Skipped, Usage
 from thence.format.whole import Whole
@@ -142,7 +142,7 @@ def test_call_and_its_result_are_one_row(
 
 def test_exit_code_and_time_stand_at_the_right() -> None:
     """Told by another record, or by the clock."""
-    told = (Told("c", failed=True, exit_code=2, took_ms=3100),)
+    told = (CallStatus("c", failed=True, exit_code=2, took_ms=3100),)
     facts = Facts().prompt("a", "go").reply("b", call("c", command="make")).result("d", "c", "no")
     facts.add("e", Block("lifecycle", "system", "told"), flags=Is.INTERNAL, told=told)
     row = next(line for line in page(facts) if line.startswith("✗"))
@@ -154,7 +154,7 @@ def test_exit_code_and_time_stand_at_the_right() -> None:
 def test_call_without_a_result_is_shown_as_interrupted() -> None:
     """Unless another record says that it ended."""
     facts = Facts().prompt("a", "go").reply("b", call("c", command="make"))
-    ended = Facts().prompt("a", "go").reply("b", call("c", command="make"), told=(Told("c"),))
+    ended = Facts().prompt("a", "go").reply("b", call("c", command="make"), told=(CallStatus("c"),))
 
     assert any(line.startswith("○    ran make") for line in page(facts))
     assert "│  › ran make" in page(ended)

@@ -36,8 +36,8 @@ def _answers(questions: list[str]) -> list[list[tuple[Any, ...]]]:
     engine, folder = load_duckdb(), Folder(wiring.analytics())
     found = read_manifest(folder.get(MANIFEST))
     assert found is not None
-    with views._opened(engine, folder, found) as db:
-        return [views._asked(engine, db, question, None).rows for question in questions]
+    with views._open_engine(engine, folder, found) as db:
+        return [views._run_query(engine, db, question, None).rows for question in questions]
 
 
 @pytest.mark.slow

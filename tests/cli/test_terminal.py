@@ -17,7 +17,7 @@ from thence.cli.terminal import (
     columns,
     cut,
     escape,
-    lasted,
+    format_duration,
     padded,
     say,
     several,
@@ -247,7 +247,7 @@ def test_width_is_what_the_terminal_says(
 )
 def test_times_are_said_in_few_words(milliseconds: int, said: str) -> None:
     """As exact as a reader needs them."""
-    assert said == lasted(milliseconds)
+    assert said == format_duration(milliseconds)
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,6 @@ def _spilled(journal: Journal, name: str, told: list[tuple[str, str]]) -> list[s
     texts = _texts(journal, name)
     for uuid, whole in told:
         found = [block.get("content") for said in texts.get(uuid, []) for block in said]
-        if len(found) != 1 or spill.whole(found[0]) != whole:
+        if len(found) != 1 or spill.restore(found[0]) != whole:
             broken.append(f"spill {uuid} does not come back")
     return broken

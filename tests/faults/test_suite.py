@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from thence.testing import CrashSuite, Report
+from thence.testing import CrashReport, CrashSuite
 
 SCRIPT = """
 import sys
@@ -57,7 +57,7 @@ class Rewriting(Plain):
         path.write_bytes(b"".join(line + b"\n" for line in lines[:-1]) + b'{"n": %d}\n' % number)
 
 
-def cut(subject: Plain, folder: Path) -> Report:
+def cut(subject: Plain, folder: Path) -> CrashReport:
     """Cut a small store of a subject everywhere."""
     file = folder / "store"
     file.write_bytes(b"".join(b'{"n": %d}\n' % number for number in range(8, 13)))

@@ -18,7 +18,7 @@ def counted(data: bytes, *, limit: int = codec.LINE_LIMIT) -> dict[str, Any]:
     counts = Counts()
     for place, raw, ended in codec.split(data, limit=limit):
         counts.add(place, raw, ended=ended)
-    return counts.told()
+    return counts.to_dict()
 
 
 def lines(*records: Any) -> bytes:
@@ -320,4 +320,4 @@ def test_any_other_log_is_counted_by_types_and_ids() -> None:
         "duplicate_ids": 1,
         "null_parentIds": 1,
         "broken_parentIds": 1,
-    } == other.told()
+    } == other.to_dict()

@@ -55,7 +55,7 @@ def test_sizes_and_counts_have_their_unit() -> None:
         "1.2 GB",
     ]
     assert [figures.several(n, "branch") for n in (1, 1204)] == ["1 branch", "1,204 branches"]
-    assert [figures.lasted(n) for n in (31, 3_100, 41_000, 6_600_000)] == [
+    assert [figures.format_duration(n) for n in (31, 3_100, 41_000, 6_600_000)] == [
         "31 ms",
         "3.1 s",
         "41 s",

@@ -17,7 +17,7 @@ from tests.agents import test_growth
 from tests.format.growing import Grown, differences
 from thence.agents.sessions import read_all
 from thence.format import sealing
-from thence.format.facts import Block, Fact, Told
+from thence.format.facts import Block, CallStatus, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable
 from thence.format.kinds import Effect, Evidence
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -122,7 +122,7 @@ def logs(draw: st.DrawFn) -> list[Fact]:
         if draw(st.integers(0, 12)) == 0:
             more |= {"channel": "side", "file": "side"}
         if calls and draw(st.integers(0, 15)) == 0:
-            more["told"] = (Told(draw(st.sampled_from(calls)), failed=True, took_ms=line),)
+            more["told"] = (CallStatus(draw(st.sampled_from(calls)), failed=True, took_ms=line),)
         out.append(fact(line, name, parent, kind, **more))
         names.append(name)
     return out

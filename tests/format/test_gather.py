@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.format.facts import Block, Edge, Fact, Share, Told, TurnBill, all_told
+from thence.format.facts import Block, CallStatus, Edge, Fact, Share, TurnBill, merge_statuses
 from thence.format.gather import gathered, owed
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON, Usage
@@ -23,7 +23,7 @@ def call(name: str, *, response: str | None = None) -> Fact:
     return Fact(Node(f"ask {name}", PREVIOUS, calls=(name,), response=response), blocks=(block,))
 
 
-def tells(*told: Told) -> Fact:
+def tells(*told: CallStatus) -> Fact:
     """A record that is no event and tells how calls went."""
     return Fact(Node("side"), file="2", told=told)
 
@@ -100,7 +100,7 @@ def test_a_result_told_elsewhere_stands_after_its_response() -> None:
     """A call without a result gets the one that was told, behind all calls of its response."""
     facts, _ = gathered(
         [call("c1", response="r"), call("c2", response="r"), said("z", "next")],
-        [tells(Told("c1", output="found"), Told("other", output="x"))],
+        [tells(CallStatus("c1", output="found"), CallStatus("other", output="x"))],
     )
 
     assert ["ask c1", "ask c2", "told c1", "z"] == [fact.node.id for fact in facts]
@@ -111,14 +111,14 @@ def test_a_result_in_the_log_is_the_result() -> None:
     """What was told is then not needed."""
     block = Block("tool_result", "tool", "", "real", None, "c1")
     real = Fact(Node("r", PREVIOUS, answers=("c1",)), blocks=(block,))
-    facts, _ = gathered([call("c1"), real], [tells(Told("c1", output="mirror"))])
+    facts, _ = gathered([call("c1"), real], [tells(CallStatus("c1", output="mirror"))])
 
     assert ["ask c1", "r"] == [fact.node.id for fact in facts]
 
 
 def test_a_told_result_answers_its_call() -> None:
     """It is no orphan, and its place on the line is where its call is."""
-    whole = Whole("x:y", [call("c1"), said("z", "next"), tells(Told("c1", output="found"))])
+    whole = Whole("x:y", [call("c1"), said("z", "next"), tells(CallStatus("c1", output="found"))])
 
     assert [] == whole.graph.open_calls
     assert ["ask c1", "told c1", "z"] == [whole.facts[i].node.id for i in whole.graph.chain()]
@@ -126,9 +126,11 @@ def test_a_told_result_answers_its_call() -> None:
 
 def test_what_several_records_tell_of_a_call_adds_up() -> None:
     """A failure stands; of the rest the first word counts."""
-    told = all_told([tells(Told("c", False, took_ms=5)), tells(Told("c", True, exit_code=2))])
+    told = merge_statuses(
+        [tells(CallStatus("c", False, took_ms=5)), tells(CallStatus("c", True, exit_code=2))]
+    )
 
-    assert {"c": Told("c", True, exit_code=2, took_ms=5)} == told
+    assert {"c": CallStatus("c", True, exit_code=2, took_ms=5)} == told
 
 
 # -- bills ------------------------------------------------------------------------------------

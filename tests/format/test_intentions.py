@@ -18,7 +18,7 @@ from thence.format.intentions import (
     Statement,
     Terms,
     aim,
-    called,
+    call_terms,
     statements,
     terms,
 )
@@ -41,17 +41,17 @@ def boxes(text: str) -> list[tuple[str, str]]:
 
 def bash(command: str) -> Call:
     """A command as evidence."""
-    return called("Bash", command, ())
+    return call_terms("Bash", command, ())
 
 
 def edit(path: str, new: str = "x") -> Call:
     """A change of a file as evidence."""
-    return called("Edit", f"{path}\n{new}", (path,))
+    return call_terms("Edit", f"{path}\n{new}", (path,))
 
 
 def read(path: str) -> Call:
     """A look at a file as evidence."""
-    return called("Read", path, (path,))
+    return call_terms("Read", path, (path,))
 
 
 # --- check lists -------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_an_edit_of_the_named_file_fulfils() -> None:
 
 def test_a_patch_edits_the_files_it_names() -> None:
     """The files stand in the text of the call, not among its arguments."""
-    patch = called("apply_patch", "*** Begin Patch\n*** Update File: a/limits.yaml\n+x", ())
+    patch = call_terms("apply_patch", "*** Begin Patch\n*** Update File: a/limits.yaml\n+x", ())
 
     assert patch.fulfils(aim("raise the limit in `limits.yaml`"))
 
@@ -254,8 +254,8 @@ def test_the_named_command_fulfils() -> None:
         (read("a.py"), {"check the parser"}),
         (bash("cat a.py"), {"check the parser"}),
         (bash("cargo build"), {"fix the parser", "check the parser", "push the branch"}),
-        (called("Task", "go", ()), {"fix the parser", "check the parser", "push the branch"}),
-        (called("TodoWrite", "[]", (), plans=True), {"update the task list"}),
+        (call_terms("Task", "go", ()), {"fix the parser", "check the parser", "push the branch"}),
+        (call_terms("TodoWrite", "[]", (), plans=True), {"update the task list"}),
     ],
 )
 def test_a_call_fits_what_its_kind_can_do(call: Call, fitting: set[str]) -> None:
@@ -269,7 +269,7 @@ def test_a_call_fits_what_its_kind_can_do(call: Call, fitting: set[str]) -> None
 def test_keeping_a_list_fulfils_nothing() -> None:
     """To write down what is to be done is not to do it."""
     text = "raise the task limit in `limits.yaml`"
-    listed = called("TodoWrite", text, ("limits.yaml",), plans=True)
+    listed = call_terms("TodoWrite", text, ("limits.yaml",), plans=True)
 
     assert listed.fits(aim(text))
     assert not listed.fulfils(aim(text))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from thence.format import kinds, outcomes
-from thence.format.facts import Block, Told
+from thence.format.facts import Block, CallStatus
 from thence.format.outcomes import CallOutcome, judge_call
 
 
 def judged(
-    *, ended: bool = True, told: Told | None = None, tool: str = "Bash", **asked: str
+    *, ended: bool = True, told: CallStatus | None = None, tool: str = "Bash", **asked: str
 ) -> CallOutcome:
     """Return the outcome of a call a minute before its result, which ended with code 0."""
     effect = kinds.effect_of(tool, asked)
@@ -28,7 +28,7 @@ def judged(
 
 def test_what_another_record_tells_comes_first() -> None:
     """Exit code, time, failure."""
-    outcome = judged(told=Told("c", failed=True, exit_code=2, took_ms=5))
+    outcome = judged(told=CallStatus("c", failed=True, exit_code=2, took_ms=5))
 
     assert (2, 5, True, True) == (
         outcome.exit_code,
@@ -46,7 +46,7 @@ def test_a_failure_that_any_record_tells_stands() -> None:
         kinds.Effect(),
         result=result,
         evidence=kinds.evidence_of("Bash", "no"),
-        status=Told("c", failed=False, exit_code=0),
+        status=CallStatus("c", failed=False, exit_code=0),
         started=None,
         finished=None,
     )
@@ -56,7 +56,7 @@ def test_a_failure_that_any_record_tells_stands() -> None:
 
 def test_time_is_measured_or_taken_from_the_clock() -> None:
     """But not for what is done at once: there it is the time somebody took to allow it."""
-    assert 9 == judged(told=Told("c", took_ms=9)).duration_ms
+    assert 9 == judged(told=CallStatus("c", took_ms=9)).duration_ms
     assert 60_000 == judged(command="make").duration_ms
     assert 60_000 == judged(command="make > log.txt").duration_ms
     assert None is judged(tool="Edit", file_path="a").duration_ms
@@ -71,8 +71,8 @@ def test_call_ended_if_anybody_says_so() -> None:
         for outcome in (
             judged(),
             judged(ended=False),
-            judged(ended=False, told=Told("c")),
-            judged(ended=False, told=Told("c", ended=False)),
+            judged(ended=False, told=CallStatus("c")),
+            judged(ended=False, told=CallStatus("c", ended=False)),
         )
     ]
 

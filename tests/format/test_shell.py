@@ -110,7 +110,7 @@ def test_what_has_a_space_in_its_name_is_no_program() -> None:
 )
 def test_a_shell_is_handed_its_script(argv: list[str], expected: str | None) -> None:
     """Only shells have a script for a word, and only by their option."""
-    assert expected == shell.handed(argv)
+    assert expected == shell.script_argument(argv)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from thence.format import codec, repair
 from thence.format.records import MESSAGES, Event, blocks
 from thence.format.state import Domains
 from thence.journal.journal import Journal
-from thence.journal.run import MAX_BYTES
+from thence.journal.run import MAX_SEGMENT_BYTES
 from thence.journal.session import Session
 
 Script = list[tuple[str, int, int]]
@@ -73,7 +73,7 @@ def drop(session: Session) -> None:
 class Run:
     """Sessions being used, and what is true of the one in hand."""
 
-    def __init__(self, root: Path, script: Script, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, root: Path, script: Script, *, max_bytes: int = MAX_SEGMENT_BYTES) -> None:
         self.root = root
         self.session: Session
         self.journal = Journal(root, durability="none", max_bytes=max_bytes)

@@ -14,13 +14,13 @@ from thence.format import codec
 from thence.format.records import JSON
 from thence.format.transcript import Transcript
 from thence.journal import Journal
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 
 
-def said(text: str, uuid: str | None = None, parent: str | None = None) -> Entry:
+def said(text: str, uuid: str | None = None, parent: str | None = None) -> BatchEntry:
     """A record of a made-up SDK."""
     payload = {"role": "user", "content": text, MARK: {"is": "test"}}
-    return Entry("user", payload, uuid, parent)
+    return BatchEntry("user", payload, uuid, parent)
 
 
 def opened(home: Path, name: str = "list", **options: JSON) -> Batches:
@@ -283,6 +283,6 @@ def test_a_subagents_list_lies_beside_its_session(tmp_path: Path) -> None:
     journal.batches("list", project="p", agent="helper", name="sub/one").append([said("child")])
 
     assert ["helper.jsonl"] == [path.name for path in (tmp_path / "sidechains").rglob("*.jsonl")]
-    assert ["sub/one"] == [told["name"] for told in journal.told("p", session="list")]
-    assert ["list"] == [told["session_id"] for told in journal.told("p")]
-    assert [] == journal.told("p", session="other")
+    assert ["sub/one"] == [told["name"] for told in journal.read_headers("p", session="list")]
+    assert ["list"] == [told["session_id"] for told in journal.read_headers("p")]
+    assert [] == journal.read_headers("p", session="other")

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.errors import ThenceError
-from thence.journal.blobs import BLOCK, LEFTOVER_AGE, Blob, Blobs
+from thence.journal.blobs import BLOCK_BYTES, LEFTOVER_AGE_S, Blob, Blobs
 from thence.journal.log import Disk
 
 SHORT = -1
@@ -149,11 +149,11 @@ def test_any_bytes_come_back(blocks: list[bytes]) -> None:
 
 def test_bytes_of_many_blocks_come_back(tmp_path: Path) -> None:
     """What is longer than a block is read in blocks."""
-    data = os.urandom(2 * BLOCK + 17)
+    data = os.urandom(2 * BLOCK_BYTES + 17)
     blobs, blob, _ = kept(tmp_path, data)
 
     assert data == blobs.load(blob.hash)
-    assert [BLOCK, BLOCK, 17] == [len(block) for block in blobs.read(blob.hash)]
+    assert [BLOCK_BYTES, BLOCK_BYTES, 17] == [len(block) for block in blobs.read(blob.hash)]
 
 
 def test_the_same_bytes_are_kept_once(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def leftover(folder: Path, *, age: float) -> Path:
 
 def test_only_old_leftovers_that_nobody_holds_are_removed(tmp_path: Path) -> None:
     """A young one may be another writer's, and a locked one is; other files are not ours."""
-    old, young, held = (leftover(tmp_path, age=age) for age in (2 * LEFTOVER_AGE, 0, 2e6))
+    old, young, held = (leftover(tmp_path, age=age) for age in (2 * LEFTOVER_AGE_S, 0, 2e6))
     other = tmp_path / ".thence-mine.tmp"
     other.touch()
     os.utime(other, (0, 0))
@@ -390,7 +390,7 @@ def test_suffixes_keep_kinds_apart(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_threads_may_add_the_same_bytes_at_once(tmp_path: Path) -> None:
     """Whoever is first, all find the blob whole at every moment."""
-    data = os.urandom(3 * BLOCK)
+    data = os.urandom(3 * BLOCK_BYTES)
     key = sha256(data).hexdigest()
     wrong: list[str] = []
 

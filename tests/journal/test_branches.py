@@ -17,19 +17,19 @@ from thence.format.state import Domains
 from thence.journal import branches as module
 from thence.journal.branches import Branches
 from thence.journal.journal import Journal
-from thence.journal.reader import Back
+from thence.journal.reader import ReadBack
 from thence.journal.session import Session
 
 FEWER = settings(max_examples=(settings.default or settings()).max_examples // 3)
 
 
-def told(back: Back) -> dict[str, Any]:
+def told(back: ReadBack) -> dict[str, Any]:
     """What a session takes from what was read: messages, their places, and the state they led to.
 
     The state may come from a boundary's snapshot or from the whole line; it is one state.
     """
     state = Domains().fold(back.since, [], snapshot=back.snapshot).values
-    names = ("chain", "end", "whole", "root")
+    names = ("chain", "end", "starts_with_summary", "root")
     return {name: getattr(back, name) for name in names} | {"where": back.where()} | state
 
 

@@ -34,12 +34,12 @@ from thence.errors import ThenceError
 from thence.format import codec
 from thence.format.records import Event
 from thence.journal.checkpoint import (
-    DIFF_LIMIT,
-    TRIES,
-    Change,
+    DIFF_LIMIT_BYTES,
+    READ_ATTEMPTS,
     Checkpoint,
     Checkpoints,
-    Saved,
+    FileChange,
+    SavedFile,
     difference,
 )
 from thence.journal.log import Disk
@@ -91,7 +91,7 @@ def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
 
 
-def whats(changes: list[Change] | tuple[Change, ...]) -> dict[str, str]:
+def whats(changes: list[FileChange] | tuple[FileChange, ...]) -> dict[str, str]:
     """What is done to which path."""
     return {change.path: change.what for change in changes}
 
@@ -217,13 +217,13 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(case: Case) -> None:
     rewound = checkpoints.rewind(point, [], dry_run=True)
 
     assert [
-        Change(
+        FileChange(
             "a",
             "write",
             "--- a\n+++ a\n@@ -1,3 +1,3 @@\n one\n-2\n+two\n three\n",
             "content differs; mode 755 → 644",
         ),
-        Change(
+        FileChange(
             "new",
             "remove",
             "--- new\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-n\n\\ No newline at end of file\n",
@@ -476,17 +476,17 @@ def test_our_own_records_are_refused(case: Case) -> None:
 @pytest.mark.parametrize(
     ("saved", "why"),
     [
-        (Saved("../secret/key", None, None, 0, "absent"), "upwards"),
-        (Saved("out/key", None, None, 0, "absent"), "leads through a link"),
-        (Saved("a//b", None, None, 0, "absent"), "no path that we write"),
-        (Saved("./a", None, None, 0, "absent"), "no path that we write"),
-        (Saved("\0", None, None, 0, "absent"), "not a valid file name"),
-        (Saved("a", None, 0o644, 9, "file"), "no hash"),
-        (Saved("a", "../../secret/key", 0o644, 6, "file"), "no hash"),
-        (Saved("a", "0" * 64, 0o644, 6, "file"), "is missing"),
+        (SavedFile("../secret/key", None, None, 0, "absent"), "upwards"),
+        (SavedFile("out/key", None, None, 0, "absent"), "leads through a link"),
+        (SavedFile("a//b", None, None, 0, "absent"), "no path that we write"),
+        (SavedFile("./a", None, None, 0, "absent"), "no path that we write"),
+        (SavedFile("\0", None, None, 0, "absent"), "not a valid file name"),
+        (SavedFile("a", None, 0o644, 9, "file"), "no hash"),
+        (SavedFile("a", "../../secret/key", 0o644, 6, "file"), "no hash"),
+        (SavedFile("a", "0" * 64, 0o644, 6, "file"), "is missing"),
     ],
 )
-def test_a_forged_checkpoint_does_nothing(case: Case, saved: Saved, why: str) -> None:
+def test_a_forged_checkpoint_does_nothing(case: Case, saved: SavedFile, why: str) -> None:
     """A log may say anything: its paths and hashes are checked as if they came from outside."""
     checkpoints = case.checkpoints()
     case.write("a", "mine")
@@ -649,7 +649,7 @@ def test_a_blob_that_is_lost_keeps_no_other_file(case: Case, harm: str) -> None:
 def test_a_damaged_blob_of_a_large_file_is_planned_for(case: Case) -> None:
     """Also where no difference is shown, the plan knows what the rewind will meet."""
     checkpoints = case.checkpoints()
-    case.write("a", b"1" * (DIFF_LIMIT + 1))
+    case.write("a", b"1" * (DIFF_LIMIT_BYTES + 1))
     point = checkpoints.save(["a"])
     case.write("a", "2")
     with (case.store / str(point.files[0].blob)).open("r+b") as blob:
@@ -699,7 +699,7 @@ def test_a_file_that_never_stands_still_is_refused(case: Case) -> None:
         checkpoints.save(["a"])
 
     assert caught.value.hint
-    assert TRIES > 1
+    assert READ_ATTEMPTS > 1
     assert [] == list(case.store.iterdir())
 
 
@@ -717,7 +717,7 @@ def test_a_file_that_grows_for_ever_is_not_read_for_ever(case: Case) -> None:
     with pytest.raises(ThenceError, match="changes while it is read"):
         case.checkpoints(disk=watched(grow)).save(["a"])
 
-    assert TRIES * 2 >= len(reads)
+    assert READ_ATTEMPTS * 2 >= len(reads)
 
 
 def test_what_changes_while_a_rewind_runs_is_not_overwritten(case: Case) -> None:
@@ -1010,7 +1010,7 @@ def test_a_difference_can_be_applied(
 def test_only_what_differs_is_compared() -> None:
     """A small edit in a long file is shown as such, with its line number."""
     lines = [f"{number}\n" for number in range(100_000)]
-    old = "".join(lines).encode()[: DIFF_LIMIT - 1]
+    old = "".join(lines).encode()[: DIFF_LIMIT_BYTES - 1]
     diff = difference("x", old, old.replace(b"\n50000\n", b"\nfifty\n"))
 
     assert "@@ -49998,7 +49998,7 @@" in diff

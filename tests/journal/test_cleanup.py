@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from thence.errors import NotReadable, SessionBusy
 from thence.format import layout
 from thence.journal import cleanup
-from thence.journal.cleanup import File, Held, Step, apply, inventory, lineages, plan, seal
+from thence.journal.cleanup import (
+    CleanupStep,
+    SegmentFile,
+    SessionFiles,
+    apply,
+    inventory,
+    lineages,
+    plan,
+    seal,
+)
 from thence.journal.journal import Journal
 from thence.journal.segments import Segments, parts_of
 from thence.journal.session import Session
@@ -27,11 +36,11 @@ SMALL = 1500
 
 
 @st.composite
-def homes(draw: st.DrawFn) -> list[Held]:
+def homes(draw: st.DrawFn) -> list[SessionFiles]:
     """Sessions of up to three projects that go on from one another, from nobody, in a circle."""
     names = [f"s{n}" for n in range(draw(st.integers(0, 12)))]
     return [
-        Held(
+        SessionFiles(
             session=name,
             project=draw(st.sampled_from(("p", "q", "r"))),
             size=0,
@@ -45,29 +54,29 @@ def homes(draw: st.DrawFn) -> list[Held]:
 
 
 @st.composite
-def files(draw: st.DrawFn, name: str) -> tuple[File, ...]:
+def files(draw: st.DrawFn, name: str) -> tuple[SegmentFile, ...]:
     """The segments of one session."""
     made = []
     for number in range(1, draw(st.integers(1, 4)) + 1):
         sealed = draw(st.booleans())
         path = Path(layout.Segment(name, number, sealed).name)
         running = not sealed and draw(st.integers(0, 5)) == 0
-        made.append(File(number, path, draw(st.integers(0, 200)), sealed, running))
+        made.append(SegmentFile(number, path, draw(st.integers(0, 200)), sealed, running))
     return tuple(made)
 
 
-def removed(steps: list[Step]) -> list[Held]:
+def removed(steps: list[CleanupStep]) -> list[SessionFiles]:
     """The sessions a plan removes, in order."""
-    return [step.held for step in steps if step.what == "remove"]
+    return [step.files for step in steps if step.what == "remove"]
 
 
-def kept(steps: list[Step]) -> list[Held]:
+def kept(steps: list[CleanupStep]) -> list[SessionFiles]:
     """The sessions a plan keeps."""
-    return [step.held for step in steps if step.what == "keep"]
+    return [step.files for step in steps if step.what == "keep"]
 
 
 @given(held=homes(), cap=st.integers(0, 4))
-def test_no_ancestor_of_a_kept_session_is_removed(held: list[Held], cap: int) -> None:
+def test_no_ancestor_of_a_kept_session_is_removed(held: list[SessionFiles], cap: int) -> None:
     """Whatever the shape of the lineages, circles included."""
     steps = plan(held, max_sessions=cap, now=DAY)
     gone = {one.session for one in removed(steps)}
@@ -76,7 +85,9 @@ def test_no_ancestor_of_a_kept_session_is_removed(held: list[Held], cap: int) ->
 
 
 @given(held=homes(), cap=st.integers(0, 4))
-def test_every_session_has_one_fate_and_every_step_a_reason(held: list[Held], cap: int) -> None:
+def test_every_session_has_one_fate_and_every_step_a_reason(
+    held: list[SessionFiles], cap: int
+) -> None:
     """Nothing is passed over in silence."""
     steps = plan(held, max_sessions=cap, now=DAY)
     fates = [step.session for step in steps if step.what != "seal"]
@@ -86,7 +97,7 @@ def test_every_session_has_one_fate_and_every_step_a_reason(held: list[Held], ca
 
 
 @given(held=homes(), cap=st.integers(0, 4))
-def test_no_more_is_removed_than_the_cap_asks_for(held: list[Held], cap: int) -> None:
+def test_no_more_is_removed_than_the_cap_asks_for(held: list[SessionFiles], cap: int) -> None:
     """Lineages are counted and go whole; running ones stay, and only they may exceed the cap."""
     gone = {one.session for one in removed(plan(held, max_sessions=cap, now=DAY))}
     for project in ("p", "q", "r"):
@@ -100,7 +111,7 @@ def test_no_more_is_removed_than_the_cap_asks_for(held: list[Held], cap: int) ->
 
 
 @given(held=homes(), cap=st.integers(0, 4))
-def test_the_longest_unused_lineage_goes_first(held: list[Held], cap: int) -> None:
+def test_the_longest_unused_lineage_goes_first(held: list[SessionFiles], cap: int) -> None:
     """What goes was last used no later than whatever could have gone instead."""
     steps = plan(held, max_sessions=cap, now=DAY)
     gone = {one.session for one in removed(steps)}
@@ -118,7 +129,7 @@ def test_the_longest_unused_lineage_goes_first(held: list[Held], cap: int) -> No
 
 @given(held=homes(), cap=st.integers(0, 4), shuffle=st.randoms())
 def test_a_plan_does_not_depend_on_the_order_of_the_inventory(
-    held: list[Held], cap: int, shuffle: Any
+    held: list[SessionFiles], cap: int, shuffle: Any
 ) -> None:
     """The same home gives the same plan, step by step."""
     mixed = list(held)
@@ -128,7 +139,7 @@ def test_a_plan_does_not_depend_on_the_order_of_the_inventory(
 
 
 @given(held=homes())
-def test_after_a_plan_was_done_there_is_nothing_left_to_remove(held: list[Held]) -> None:
+def test_after_a_plan_was_done_there_is_nothing_left_to_remove(held: list[SessionFiles]) -> None:
     """Planning again over what was kept removes nothing."""
     left = kept(plan(held, max_sessions=2, now=DAY))
 
@@ -136,7 +147,7 @@ def test_after_a_plan_was_done_there_is_nothing_left_to_remove(held: list[Held])
 
 
 @given(held=homes(), cap=st.integers(0, 4))
-def test_descendants_go_before_their_ancestors(held: list[Held], cap: int) -> None:
+def test_descendants_go_before_their_ancestors(held: list[SessionFiles], cap: int) -> None:
     """A removal that is stopped half way leaves no session whose ancestor is gone."""
     order = [one.session for one in removed(plan(held, max_sessions=cap, now=DAY))]
     above = {one.session: one.resumed_from for one in held}
@@ -152,7 +163,9 @@ def test_descendants_go_before_their_ancestors(held: list[Held], cap: int) -> No
 
 
 @given(held=homes(), cap=st.integers(0, 4))
-def test_only_segments_that_nobody_will_write_are_sealed(held: list[Held], cap: int) -> None:
+def test_only_segments_that_nobody_will_write_are_sealed(
+    held: list[SessionFiles], cap: int
+) -> None:
     """Old ones, and a last one over the cap of a session at rest; of kept sessions only."""
     steps = plan(held, max_sessions=cap, max_bytes=100, now=DAY)
     expected = [
@@ -168,9 +181,9 @@ def test_only_segments_that_nobody_will_write_are_sealed(held: list[Held], cap: 
 
 def test_a_lineage_is_as_young_as_its_youngest_session() -> None:
     """An old session that was gone on from yesterday is kept with what goes on from it."""
-    old = Held("old", "p", 0, 1 * DAY)
-    child = Held("child", "p", 0, 90 * DAY, resumed_from="old")
-    middle = Held("middle", "p", 0, 50 * DAY)
+    old = SessionFiles("old", "p", 0, 1 * DAY)
+    child = SessionFiles("child", "p", 0, 90 * DAY, resumed_from="old")
+    middle = SessionFiles("middle", "p", 0, 50 * DAY)
     steps = plan([old, child, middle], max_sessions=1, now=100 * DAY)
 
     assert [middle] == removed(steps)

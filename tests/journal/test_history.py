@@ -29,7 +29,7 @@ from thence.errors import NotAppendable
 from thence.format.codec import LINE_LIMIT
 from thence.format.layout import rollover
 from thence.journal import history as module
-from thence.journal.history import BLOCK, NOWHERE, History, Prompt
+from thence.journal.history import BLOCK_BYTES, NOWHERE, History, Prompt
 from thence.journal.log import Disk
 
 WHOLE = settings.get_current_profile_name() == "whole"
@@ -291,19 +291,20 @@ def test_switched_off_it_touches_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 @given(
     prompts=st.lists(
-        st.text(max_size=30) | st.integers(BLOCK - 120, BLOCK + 20).map("z".__mul__), max_size=30
+        st.text(max_size=30) | st.integers(BLOCK_BYTES - 120, BLOCK_BYTES + 20).map("z".__mul__),
+        max_size=30,
     ),
     limit=st.integers(0, 35),
     entries=st.integers(1, 40),
     size=st.integers(1, 3000),
-    block=st.sampled_from([1, 2, 64, 100, BLOCK]),
+    block=st.sampled_from([1, 2, 64, 100, BLOCK_BYTES]),
 )
 def test_recent_is_the_end_of_what_was_added(
     prompts: list[str], limit: int, entries: int, size: int, block: int
 ) -> None:
     """Whatever the sizes, the blocks and the rollovers: the last ones, newest first."""
-    block = block if sum(map(len, prompts)) < 2000 else BLOCK
-    with TemporaryDirectory() as folder, patch.object(module, "BLOCK", block):
+    block = block if sum(map(len, prompts)) < 2000 else BLOCK_BYTES
+    with TemporaryDirectory() as folder, patch.object(module, "BLOCK_BYTES", block):
         history = History(
             Path(folder), limit_entries=entries, limit_bytes=size, disk=Faulty(syncs=False)
         )
@@ -359,12 +360,12 @@ def test_a_few_blocks_of_a_big_history_are_read(tmp_path: Path) -> None:
     history = History(tmp_path, disk=disk)
 
     assert 50 == len(history.recent(50))
-    assert disk.bytes_read <= 2 * BLOCK
+    assert disk.bytes_read <= 2 * BLOCK_BYTES
     cursor = history.cursor()
     assert all(cursor.up() for _ in range(50))
-    assert disk.bytes_read <= 4 * BLOCK
+    assert disk.bytes_read <= 4 * BLOCK_BYTES
     fill(history, ["rolls without being counted"])
-    assert disk.bytes_read <= 5 * BLOCK
+    assert disk.bytes_read <= 5 * BLOCK_BYTES
 
 
 def test_prompts_past_their_time_are_hidden(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.errors import BadConfig
-from thence.journal.idle import Due, Idle, IdleThread, watch
+from thence.journal.idle import Idle, IdleDeadline, IdleThread, watch
 
 LONG = 30.0  # seconds after which a thread that should have ended is called stuck
 
@@ -47,7 +47,7 @@ def test_a_rest_fires_once_when_its_time_has_come() -> None:
     clock.now = 1010.0
     fired = [idle.poll(), idle.poll()]
 
-    assert ([], [[Due("idle", 1010.0)], []], [1010.0]) == (early, fired, heard)
+    assert ([], [[IdleDeadline("idle", 1010.0)], []], [1010.0]) == (early, fired, heard)
     assert None is idle.next_deadline()
 
 
@@ -101,8 +101,8 @@ def test_a_question_times_out_within_its_turn_and_the_turn_goes_on() -> None:
     first = idle.poll()
     clock.now += 100
 
-    assert [Due("approval", 1005.0, "c1")] == first
-    assert [Due("approval", 1007.0, "c2")] == idle.poll()
+    assert [IdleDeadline("approval", 1005.0, "c1")] == first
+    assert [IdleDeadline("approval", 1007.0, "c2")] == idle.poll()
     assert (["c1", "c2"], None) == (heard, idle.next_deadline())
 
 
@@ -116,7 +116,7 @@ def test_an_answer_counts_if_it_comes_in_time() -> None:
     clock.now += 5
     fired = idle.poll()
 
-    assert (True, [Due("approval", 1005.0, "c2")]) == (answered, fired)
+    assert (True, [IdleDeadline("approval", 1005.0, "c2")]) == (answered, fired)
     assert [False] * 3 == [idle.approval_answered(call) for call in ("c1", "c2", "c3")]
 
 
@@ -127,7 +127,7 @@ def test_asking_again_gives_no_more_time() -> None:
         idle.approval_asked("c1")
         clock.now += 1
 
-    assert [Due("approval", 1005.0, "c1")] == idle.poll()
+    assert [IdleDeadline("approval", 1005.0, "c1")] == idle.poll()
 
 
 def test_what_is_due_fires_oldest_first() -> None:
@@ -198,7 +198,7 @@ def test_a_callback_that_raises_counts_as_fired() -> None:
     with pytest.raises(OSError, match="c1"):
         idle.poll()
 
-    assert [Due("idle", 1010.0)] == idle.poll()
+    assert [IdleDeadline("idle", 1010.0)] == idle.poll()
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])

@@ -20,9 +20,9 @@ from thence.format.transcript import Transcript
 from thence.journal import journal as module
 from thence.journal import lineage
 from thence.journal.journal import Journal, Mode
-from thence.journal.lineage import DEPTH
+from thence.journal.lineage import MAX_ANCESTRY_DEPTH
 from thence.journal.permissions import Action
-from thence.journal.reader import Back, Source, read_back
+from thence.journal.reader import ReadBack, SessionSource, read_back
 from thence.journal.segments import Segments
 from thence.journal.session import Session
 
@@ -499,12 +499,12 @@ def test_deep_ancestry_opens_with_a_boundary_of_its_own(
     """However long the line of sessions, opening one touches a bounded number of files."""
     session = journal.create(cwd="/w")
     say(session, "0")
-    for n in range(1, 3 * DEPTH):
+    for n in range(1, 3 * MAX_ANCESTRY_DEPTH):
         session.record("cwd", {"cwd": f"/d{n}"})
         session.close()
         session = journal.resume(session.id)
         say(session, f"{n}")
-    expected = [str(n) for n in range(3 * DEPTH)]
+    expected = [str(n) for n in range(3 * MAX_ANCESTRY_DEPTH)]
     held = [session]
     while origin := events_of(held[-1])[0].fields["resumed_from"]:
         held.append(journal.resume(origin["session"], mode="continue"))
@@ -512,18 +512,18 @@ def test_deep_ancestry_opens_with_a_boundary_of_its_own(
 
     assert expected == texts(session)
     assert expected == texts(journal.resume(session.id))
-    assert f"/d{3 * DEPTH - 1}" == journal.resume(session.id).state.cwd
+    assert f"/d{3 * MAX_ANCESTRY_DEPTH - 1}" == journal.resume(session.id).state.cwd
     assert 2 == sum(with_boundary)
     read: list[str] = []
     plain = read_back
 
-    def watched(source: Source, **how: Any) -> Back:
+    def watched(source: SessionSource, **how: Any) -> ReadBack:
         read.append(source.session)
         return plain(source, **how)
 
     monkeypatch.setattr(lineage, "read_back", watched)
     journal.resume(session.id)
-    assert DEPTH + 2 >= len(read)
+    assert MAX_ANCESTRY_DEPTH + 2 >= len(read)
 
 
 # -- finding ----------------------------------------------------------------------------

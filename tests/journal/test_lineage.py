@@ -15,7 +15,7 @@ from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.records import Event
 from thence.journal.journal import Journal
-from thence.journal.run import MAX_BYTES
+from thence.journal.run import MAX_SEGMENT_BYTES
 from thence.journal.session import Session
 
 CALL = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}
@@ -173,7 +173,7 @@ def test_a_fork_right_after_a_new_segment_names_the_event(tmp_path: Path) -> Non
 
     assert origin_of(fork)["event"] is not None
     assert 1 == len(texts(fork)) == len(texts(journal.resume(fork.id)))
-    assert MAX_BYTES > path_of(late).stat().st_size
+    assert MAX_SEGMENT_BYTES > path_of(late).stat().st_size
 
 
 def test_a_fork_that_is_closed_unused_reads_nothing(

@@ -18,12 +18,12 @@ import pytest
 
 from thence.errors import NotAppendable, SessionBusy
 from thence.journal.log import (
-    UNSYNCED_LIMIT,
+    UNSYNCED_LIMIT_BYTES,
     Disk,
     Durability,
     Log,
-    Sealed,
-    _locking,
+    SegmentSealed,
+    _lock_request,
     make_folder,
 )
 
@@ -240,10 +240,10 @@ def test_memory_of_unsynced_lines_is_bounded(path: Path) -> None:
     disk = Watched()
     log = Log(path, disk=disk)
     for _ in range(5):
-        log.append(b"x" * (UNSYNCED_LIMIT // 4) + b"\n")
+        log.append(b"x" * (UNSYNCED_LIMIT_BYTES // 4) + b"\n")
 
     assert 1 == disk.count("datasync")
-    assert UNSYNCED_LIMIT > log._unsynced_bytes
+    assert UNSYNCED_LIMIT_BYTES > log._unsynced_bytes
 
 
 def test_a_new_file_is_durable_by_its_folder(path: Path) -> None:
@@ -410,7 +410,7 @@ def _is_locked(path: Path) -> bool:
     """Whether a careful writer of another process would have to wait."""
     with path.open("r+b") as other:
         try:
-            fcntl.fcntl(other, fcntl.F_OFD_SETLK, _locking(fcntl.F_WRLCK))
+            fcntl.fcntl(other, fcntl.F_OFD_SETLK, _lock_request(fcntl.F_WRLCK))
         except BlockingIOError:
             return True
     return False
@@ -437,7 +437,7 @@ def test_only_a_segment_minds_a_sealed_neighbour(path: Path) -> None:
     Path(f"{path}.zst").write_bytes(b"")
     Log(path).close()
     path.unlink()
-    with pytest.raises(Sealed):
+    with pytest.raises(SegmentSealed):
         Log(path, sealable=True)
 
     assert not path.exists()

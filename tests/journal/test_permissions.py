@@ -34,8 +34,8 @@ from thence.journal.permissions import (
     IRREVERSIBLE,
     Action,
     Audit,
-    Decision,
     Ledger,
+    PermissionDecision,
     Rules,
     decide,
     rules_from,
@@ -590,7 +590,7 @@ def test_a_grant_for_what_cannot_be_undone_holds_in_this_session_only() -> None:
     ledger.grant(drop, scope="session")
     held = [decide(drop, standing, ledger).verdict for _ in range(2)]
 
-    assert Decision("ask", "irreversible: asked for in every session") == first
+    assert PermissionDecision("ask", "irreversible: asked for in every session") == first
     assert (["allow", "ask"], ["allow"] * 2, "ask") == (once, held, verdict(drop, standing))
 
 
@@ -615,7 +615,7 @@ def test_decisions_are_noted_one_per_line(tmp_path: Path) -> None:
     audit = Audit(tmp_path / "home")
     path = tmp_path / "home" / "audit" / "s-1.jsonl"
     for command in ("ls", "a\n\ud800\x1b[2J"):
-        audit.record("s-1", Action("Bash", command), Decision("allow", "why", "once"))
+        audit.record("s-1", Action("Bash", command), PermissionDecision("allow", "why", "once"))
         modes = (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777)
         path.chmod(0o644 if command == "ls" else 0o600)
     first, second = map(json.loads, path.read_bytes().splitlines())
@@ -638,7 +638,7 @@ def test_the_audit_cannot_read_what_it_wrote(tmp_path: Path) -> None:
             return os.open(path, how, mode)
 
     (tmp_path / "audit").mkdir()
-    Audit(tmp_path, disk=Watched()).record("s", LIST, Decision("ask", "why"))
+    Audit(tmp_path, disk=Watched()).record("s", LIST, PermissionDecision("ask", "why"))
 
     assert [os.O_WRONLY] == [how & os.O_ACCMODE for how in flags]
     assert ["record"] == [name for name in dir(Audit) if not name.startswith("_")]
@@ -648,7 +648,7 @@ def test_a_torn_line_costs_itself_only(tmp_path: Path) -> None:
     """What others left at the end of the file is never glued to a decision."""
     path = tmp_path / "audit" / "s.jsonl"
     for _ in range(2):
-        Audit(tmp_path).record("s", LIST, Decision("ask", "why"))
+        Audit(tmp_path).record("s", LIST, PermissionDecision("ask", "why"))
         with path.open("ab") as file:
             file.write(b'{"torn')
 
@@ -659,7 +659,7 @@ def test_a_torn_line_costs_itself_only(tmp_path: Path) -> None:
 def test_no_session_id_becomes_another_path(tmp_path: Path, name: str) -> None:
     """An id that is no name is refused before anything is made."""
     with pytest.raises(NotAppendable, match="not an id"):
-        Audit(tmp_path).record(name, LIST, Decision("ask", "why"))
+        Audit(tmp_path).record(name, LIST, PermissionDecision("ask", "why"))
 
     assert [] == list(tmp_path.iterdir())
 
@@ -692,7 +692,7 @@ def test_an_audit_that_cannot_be_written_says_so(
             target.mkdir()
 
     with pytest.raises(NotAppendable, match="cannot write to the audit"):
-        Audit(tmp_path, disk=Failing()).record("s", LIST, Decision("ask", "why"))
+        Audit(tmp_path, disk=Failing()).record("s", LIST, PermissionDecision("ask", "why"))
 
     assert not (tmp_path / "elsewhere").exists()
 

@@ -18,7 +18,7 @@ from thence.format.state import Domains
 from thence.format.transcript import Transcript
 from thence.journal import reader
 from thence.journal.journal import Journal
-from thence.journal.reader import Back, Source, find_event, head, read_back
+from thence.journal.reader import ReadBack, SessionSource, find_event, head, read_back
 from thence.journal.segments import Segments
 from thence.journal.session import Session
 
@@ -44,12 +44,12 @@ DAMAGE: tuple[tuple[str, Any], ...] = (
 )
 
 
-def read(data: bytes, folder: Path, at: str | None = None) -> Back:
+def read(data: bytes, folder: Path, at: str | None = None) -> ReadBack:
     """Read bytes as the journal reads a session of no ancestors."""
     path = folder / "read.jsonl"
     path.write_bytes(data)
     with Segments([path]) as segments:
-        source = Source("read", segments, lambda _: None)
+        source = SessionSource("read", segments, lambda _: None)
         return read_back(source, at=at, covers=Domains().covers)
 
 
@@ -62,7 +62,7 @@ def slowly(data: bytes) -> tuple[list[str], dict[str, Any]]:
     return [event.uuid for event in whole.chain() if event.type in MESSAGES], state.values
 
 
-def quickly(back: Back) -> tuple[list[str], dict[str, Any]]:
+def quickly(back: ReadBack) -> tuple[list[str], dict[str, Any]]:
     """The same, of what was read from the end."""
     state = Domains().fold(back.since, [], snapshot=back.snapshot)
     state.values.pop("messages")
@@ -181,7 +181,7 @@ def test_the_quick_way_is_the_graphs(
 
     assert not (quick.settled and asked)
     assert slow.where() == quick.where()
-    for name in (name for name in Back.__struct_fields__ if name not in LEFT_OUT):
+    for name in (name for name in ReadBack.__struct_fields__ if name not in LEFT_OUT):
         assert getattr(slow, name) == getattr(quick, name)
 
 

@@ -23,7 +23,7 @@ from thence.format.records import blocks
 from thence.format.transcript import Transcript
 from thence.journal.cleanup import apply, inventory, plan, seal
 from thence.journal.journal import Journal
-from thence.journal.run import Run
+from thence.journal.run import SegmentedLog
 from thence.journal.segments import Segments, parts_of
 from thence.journal.session import Session
 
@@ -181,7 +181,7 @@ def test_a_compaction_keeps_events_of_several_segments(rolled: Session, journal:
         back = journal._load(folder_of(rolled), NAME)
 
         assert ["so far", *said(*range(4, 12), "more")] == texts(session)
-        assert back.whole
+        assert back.starts_with_summary
         assert back.snapshot is not None
 
 
@@ -394,7 +394,7 @@ def test_a_log_that_was_sealed_is_never_made_anew(journal: Journal) -> None:
     runs.drop(session)
     assert session.transcript_path is not None
     seal(session.transcript_path)
-    run = Run(folder_of(session), NAME, durability="none")
+    run = SegmentedLog(folder_of(session), NAME, durability="none")
     run.append(b"{}\n")
 
     assert 2 == run.segment

@@ -31,7 +31,7 @@ def write(folder: Path, *pieces: bytes, sealed: tuple[int, ...] = ()) -> list[Pa
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read in blocks of a few bytes, so that everything stands on the edge of one."""
-    monkeypatch.setattr(module, "_BLOCK", 7)
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 7)
 
 
 @pytest.mark.parametrize("sealed", [(), (1,), (1, 2), (2,), (1, 2, 3)])
@@ -134,7 +134,7 @@ def test_looking_back_finds_what_stands_last(data: bytes, stop: int) -> None:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_BLOCK", 7)
+        patch.setattr(module, "_BLOCK_BYTES", 7)
         third = len(data) // 3
         pieces = (data[:third], data[third : 2 * third], data[2 * third :])
         with Segments(write(Path(folder), *pieces)) as segments:

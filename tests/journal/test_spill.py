@@ -22,7 +22,7 @@ from thence.format import codec
 from thence.format.records import JSON, Event
 from thence.format.spills import PREVIEW, Spilled, placeholder, spilled_in
 from thence.journal.log import Disk
-from thence.journal.spill import BULKY, Budget, Spill, inline_bytes, slim
+from thence.journal.spill import BULKY_CHARS, Budget, Spill, inline_bytes, slim
 
 LONG = "".join(f"line {number}\n" for number in range(5000))
 
@@ -118,7 +118,7 @@ def test_an_image_over_the_budget_spills_as_well(tmp_path: Path) -> None:
     assert [content[0], {"type": "text", "text": placeholder(spilled)}] == fitted
     assert "image/png" in spilled.preview
     assert content[1] == json.loads(spill.load(spilled))
-    assert content == spill.whole(fitted)
+    assert content == spill.restore(fitted)
 
 
 def test_many_small_blocks_spill_together(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_many_small_blocks_spill_together(tmp_path: Path) -> None:
 
     assert [{"type": "text", "text": placeholder(spilled)}] == fitted
     assert [spilled.name] == names(tmp_path)
-    assert content == spill.whole(fitted)
+    assert content == spill.restore(fitted)
     assert inline_bytes(fitted) == spill.inline_so_far
 
 
@@ -165,8 +165,8 @@ def test_a_text_that_looks_like_a_placeholder_is_spilled_itself(tmp_path: Path) 
     in_list, _ = spill.fit(blocks)
 
     assert quoted.encode() == spill.load(spilled)
-    assert quoted == spill.whole(again)
-    assert blocks == spill.whole(in_list)
+    assert quoted == spill.restore(again)
+    assert blocks == spill.restore(in_list)
     assert ("see: " + quoted, []) == spill.fit("see: " + quoted)
 
 
@@ -194,7 +194,7 @@ def test_any_text_comes_back_exactly(tmp_path: Path, odd: str) -> None:
     content, (spilled,) = spill.fit(text)
 
     assert text == spill.load(spilled).decode("utf-8", "surrogatepass")
-    assert text == spill.whole(recorded(content))
+    assert text == spill.restore(recorded(content))
     assert content == recorded(content)
     assert content.encode().decode() == content
 
@@ -228,7 +228,7 @@ def test_any_content_comes_back_and_the_budget_holds(
             fitted, spilled = spill.fit(content)
 
             assert inline_bytes(recorded(fitted)) == spill.inline_so_far - before
-            assert content == spill.whole(fitted)
+            assert content == spill.restore(fitted)
             assert spilled == spilled_in(fitted) == spilled_in(recorded(fitted))
             assert [one.hash for one in spilled] == [
                 sha256(spill.load(one.name)).hexdigest() for one in spilled
@@ -316,7 +316,7 @@ def test_a_damaged_side_file_is_told(tmp_path: Path, harm: str) -> None:
             spill.load(asked)
         assert caught.value.hint
     with pytest.raises(ThenceError):
-        spill.whole(content)
+        spill.restore(content)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_fault_gives_no_placeholder_without_its_file(tmp_path: Path) -> None:
         if used[-1].exists():
             assert_whole(used[-1])
     for spill, fitted in done:
-        assert content == spill.whole(fitted)
+        assert content == spill.restore(fitted)
 
     assert met > 40
     assert before == handles()
@@ -444,9 +444,9 @@ def test_ids_codes_errors_and_diffs_stay(field: str) -> None:
 
 def test_short_values_stay() -> None:
     """An id that happens to be the whole output is not bulk."""
-    result = {"taskId": "x" * (BULKY - 1)}
+    result = {"taskId": "x" * (BULKY_CHARS - 1)}
 
-    assert result == slim(result, "x" * (BULKY - 1))
+    assert result == slim(result, "x" * (BULKY_CHARS - 1))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.memory.stored import opened
 from thence.memory import disk, parquet, views
 from thence.memory.analytics import TABLES
 from thence.memory.exports import MANIFEST, Folder, Manifest, read_manifest
-from thence.memory.parquet import Exported, export, load_duckdb
+from thence.memory.parquet import ExportReport, export, load_duckdb
 
 _STEPS = (
     *((Folder, name) for name in ("put", "swap", "delete")),
@@ -20,7 +20,7 @@ _STEPS = (
 )
 
 
-def exported(folder: Path, target: Path) -> Exported:
+def exported(folder: Path, target: Path) -> ExportReport:
     """Export the store of a folder."""
     store = opened(folder)
     try:
@@ -45,7 +45,7 @@ def manifest(target: Path) -> Manifest:
 
 def tables(target: Path) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of all tables, as a reader sees them."""
-    with views._opened(load_duckdb(), Folder(target), manifest(target)) as db:
+    with views._open_engine(load_duckdb(), Folder(target), manifest(target)) as db:
         return {
             name: db.execute(f"SELECT * FROM {name} ORDER BY ALL").fetchall() for name in TABLES
         }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.agents import File, Source
-from thence.memory.exclusion import Exclusion, project_told
+from thence.memory.exclusion import Exclusion, project_in_head
 
 HOME = Path("/home/dev")
 
@@ -74,7 +74,7 @@ def test_root_inside_an_excluded_project_is_no_reason() -> None:
 )
 def test_project_is_told_by_the_beginning_of_a_log(start: bytes, project: str | None) -> None:
     """Where no folder is named after it."""
-    assert project == project_told(start)
+    assert project == project_in_head(start)
 
 
 @given(st.lists(st.text(max_size=20), max_size=3), st.text(max_size=60))

@@ -14,7 +14,7 @@ from tests.cli.desk import Desk
 from tests.memory import logs, stored
 from tests.serve.conftest import House
 from thence.agents import adapters
-from thence.memory.fields import clean_path, located
+from thence.memory.fields import clean_path, locate
 from thence.memory.redact import RULES, Redactor
 from thence.memory.rules import sample
 from thence.memory.sweep import Sweep
@@ -93,9 +93,9 @@ def test_a_clean_path_leads_to_its_file(tmp_path: Path) -> None:
 
     assert TOKEN not in plain
     assert TOKEN[4:] not in spelled
-    assert str(tmp_path / dashed / "a.jsonl") == located(spelled)
-    assert plain == located(plain)
-    assert str(tmp_path / "b") == located(str(tmp_path / "b"))
+    assert str(tmp_path / dashed / "a.jsonl") == locate(spelled)
+    assert plain == locate(plain)
+    assert str(tmp_path / "b") == locate(str(tmp_path / "b"))
 
 
 def test_new_built_in_rules_go_over_what_is_stored(tmp_path: Path) -> None:

@@ -503,7 +503,7 @@ def test_evicted_is_gone(tmp_path: Path) -> None:
 
     assert size == packs.evict(UID)
     assert 0 == packs.size(UID) == packs.evict(UID)
-    assert 0 == packs._frames._held
+    assert 0 == packs._frames._cached_bytes
     assert b"stays" == packs.read(other)
     with pytest.raises(PackMissing):
         packs.read(ref)
@@ -546,7 +546,7 @@ def test_a_frame_is_decoded_once_for_all_its_payloads(
 
     assert payloads == [packs.read(ref) for ref in refs]
     assert frames == len(decoded)
-    assert packs._frames._held <= 2 * FRAME
+    assert packs._frames._cached_bytes <= 2 * FRAME
 
 
 def test_threads_may_read_and_write_at_once(tmp_path: Path) -> None:

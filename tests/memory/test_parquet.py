@@ -182,7 +182,7 @@ def test_a_damaged_or_strange_export_is_made_anew(kept: Path, tmp_path: Path) ->
     for body in (b"", b"[]", (out / MANIFEST).read_bytes().replace(b'"schema": 3', b'"schema": 0')):
         (out / MANIFEST).write_bytes(body)
 
-        assert exported(kept, out).whole
+        assert exported(kept, out).is_complete
         assert whole.names() == manifest(out).names()
     changed = out / min(name for name in whole.names() if name.startswith("events/"))
     changed.write_bytes(changed.read_bytes()[:-1] + b"?")
@@ -191,7 +191,7 @@ def test_a_damaged_or_strange_export_is_made_anew(kept: Path, tmp_path: Path) ->
     store.close()
     report = exported(kept, out)
 
-    assert report.whole
+    assert report.is_complete
     assert 3 == report.read
     assert rows["sessions"] != tables(out)["sessions"]
     assert not changed.exists()
@@ -240,7 +240,7 @@ def test_a_dry_run_writes_nothing(kept: Path, tmp_path: Path) -> None:
     report = export(store, Folder(tmp_path / "out"), dry_run=True)
     store.close()
 
-    assert (4, True) == (report.read, report.whole)
+    assert (4, True) == (report.read, report.is_complete)
     assert not (tmp_path / "out").exists()
 
 
@@ -283,7 +283,7 @@ def test_an_object_store_holds_the_same_files(home: Path, kept: Path, tmp_path: 
     assert 1 == report.read
     assert manifest(tmp_path / "out").names() == names
     for name in names:
-        assert (tmp_path / "out" / name).read_bytes() == bucket.whole(name)[0]
+        assert (tmp_path / "out" / name).read_bytes() == bucket.read_versioned(name)[0]
     with pytest.raises(StoreLocked, match="finished first"):
         late.swap(b"{}")
 

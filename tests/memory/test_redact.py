@@ -119,7 +119,7 @@ def test_the_table_is_in_order() -> None:
     """Kinds are named once; keywords are in lower case and found; there are many."""
     words = sorted({word for rule in RULES for word in rule.keywords})
     redactor = Redactor(key=KEY)
-    suspects = redactor._finder.named(" ".join(words).upper().encode())
+    suspects = redactor._finder.rules_for_name(" ".join(words).upper().encode())
 
     assert 60 <= len(RULES) == len({rule.name for rule in RULES})
     assert [word.lower() for word in words] == words
@@ -710,7 +710,7 @@ def test_texts_of_a_value_are_judged_as_each_alone(value: list[str]) -> None:
 @given(st.dictionaries(st.sampled_from(["password", "text", "a", "token"]), st.lists(texts)))
 def test_what_one_look_clears_the_walk_clears(value: dict[str, list[str]]) -> None:
     """A value comes back as itself exactly when going over it text by text changes nothing."""
-    walked = COMPILED._redacted(value)
+    walked = COMPILED._redact_value(value)
 
     assert walked == COMPILED.redact_json(value)
     assert (walked == value) == (COMPILED.redact_json(value) is value)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.memory.stored import dump, sweep
 from tests.testing import samples
 from thence.agents import Cursor, Mark
-from thence.format.facts import Block, Fact, Told
+from thence.format.facts import Block, CallStatus, Fact
 from thence.format.nodes import Node
 from thence.format.records import JSON
 from thence.memory import spelling
@@ -126,7 +126,7 @@ def test_a_fact_keeps_its_payloads_and_all_that_can_be_spelled() -> None:
     fact = Fact(
         Node("a\ud800", "b"),
         blocks=(Block("user_msg", "user", "said \ud800", payload, "Bash"),),
-        told=(Told("c", exit_code=1, output=["\ud800", 10**30]),),
+        told=(CallStatus("c", exit_code=1, output=["\ud800", 10**30]),),
         about={"cwd": "/x/\ud800"},
         line=7,
     )
@@ -138,7 +138,7 @@ def test_a_fact_keeps_its_payloads_and_all_that_can_be_spelled() -> None:
         plain.blocks[0].payload,
         plain.blocks[0].tool,
     )
-    assert Told("c", exit_code=1, output=["\ufffd", str(10**30)]) == plain.told[0]
+    assert CallStatus("c", exit_code=1, output=["\ufffd", str(10**30)]) == plain.told[0]
     assert {"cwd": "/x/\ufffd"} == plain.about
 
 

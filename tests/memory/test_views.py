@@ -84,8 +84,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def told(out: Path) -> Iterator[Callable[[str], views.Answer]]:
     """Ask many questions of views that were opened once, as `ask` opens them for each."""
     engine = load_duckdb()
-    with views._opened(engine, Folder(out), manifest(out)) as db:
-        yield lambda question: views._asked(engine, db, _named(question, out), None)
+    with views._open_engine(engine, Folder(out), manifest(out)) as db:
+        yield lambda question: views._run_query(engine, db, _named(question, out), None)
 
 
 def _named(question: str, out: Path) -> str:

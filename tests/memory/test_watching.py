@@ -181,7 +181,7 @@ def test_only_the_sessions_of_the_files_are_found(tmp_path: Path) -> None:
     known = adapters()
     path = folder / f"{one.session}.jsonl"
 
-    readers, roots = watching.narrowed(known, {"claude": [tmp_path]}, [path, tmp_path / "no.txt"])
+    readers, roots = watching.narrow_to(known, {"claude": [tmp_path]}, [path, tmp_path / "no.txt"])
 
     assert {"claude": [tmp_path]} == roots
     assert [one.session] == [source.session for source in readers["claude"].find(tmp_path)]
@@ -198,7 +198,7 @@ def test_a_write_ahead_log_leads_to_all_sessions_of_its_database(tmp_path: Path)
     test_opencode.write(tmp_path)
     known = {"opencode": OpenCode()}
     changed = [tmp_path / "opencode.db-wal", tmp_path / "opencode.db"]
-    readers, _ = watching.narrowed(known, {"opencode": [tmp_path]}, changed)
+    readers, _ = watching.narrow_to(known, {"opencode": [tmp_path]}, changed)
 
     assert list(known["opencode"].find(tmp_path)) == list(readers["opencode"].find(tmp_path))
     assert all(str(path).endswith(watching.SUFFIXES) for path in changed)

@@ -17,7 +17,7 @@ from tests.serve.conftest import House, empty
 from tests.serve.test_mcp import over_stdio, text_of
 from thence.memory.labels import BadTag, read_labels, tag_of
 from thence.memory.notes import note_path, read_notes
-from thence.memory.watching import narrowed
+from thence.memory.watching import narrow_to
 
 FIRST = "5c1f0a3e-0000-4000-8000-000000000021"
 SECOND = "7d2f0a3e-0000-4000-8000-000000000022"
@@ -291,6 +291,6 @@ def test_what_is_written_while_the_viewer_runs_is_no_session(machine: House) -> 
     run(machine, "decide", "Count at low tide.")
     known, roots = machine.desk.known, machine.desk.roots
     changed = note_path(machine.homes.thence, "decision")
-    readers, _ = narrowed(known, roots, [changed])
+    readers, _ = narrow_to(known, roots, [changed])
 
     assert known == readers

@@ -124,7 +124,7 @@ def read(
     cursor: Cursor | None,
     opened: Opened,
     *,
-    is_record: IsRecord = codec.anything,
+    is_record: IsRecord = codec.accept_any,
     limits: Limits | None = None,
 ) -> Batch:
     """Read what is new in a session's files since the cursor."""

@@ -26,7 +26,7 @@ from thence.bridge.originals import plain, session_name
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal, Session
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 
 BRIDGE = "claude-agent-sdk"
 
@@ -40,13 +40,13 @@ what is kept before the next frame is read is not lost with it."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-class Desk(Protocol):
+class TranscriptStore(Protocol):
     """Where transcripts lie, as one thread sees it."""
 
-    def append(self, key: Key, entries: list[JSON]) -> None:
+    def append(self, key: TranscriptKey, entries: list[JSON]) -> None:
         """Append a batch: whole or not at all, each uuid once."""
 
-    def load(self, key: Key) -> list[JSON] | None:
+    def load(self, key: TranscriptKey) -> list[JSON] | None:
         """Give all entries; None when there are none."""
 
     def sessions(self, project: str) -> list[dict[str, JSON]]:
@@ -55,10 +55,10 @@ class Desk(Protocol):
     def summaries(self, project: str) -> list[dict[str, JSON]]:
         """Give the summary of each."""
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: TranscriptKey) -> None:
         """Write a tombstone."""
 
-    def subkeys(self, key: Key) -> list[str]:
+    def subkeys(self, key: TranscriptKey) -> list[str]:
         """List the subagents of a session."""
 
     def close(self) -> None:
@@ -68,18 +68,18 @@ class Desk(Protocol):
 class Front:
     """What the SDK calls; has the shape of `claude_agent_sdk.SessionStore`."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: TranscriptStore) -> None:
         self._desk = desk
         self._worker = Worker(PATIENCE)
 
     async def append(self, key: Mapping[str, Any], entries: list[Any]) -> None:
         """Append a batch of entries."""
         if entries:
-            await self._worker.run(self._desk.append, Key.of(key), plain(entries))
+            await self._worker.run(self._desk.append, TranscriptKey.of(key), plain(entries))
 
     async def load(self, key: Mapping[str, Any]) -> list[Any] | None:
         """Give all entries of a transcript; None for one that was never written, or deleted."""
-        return await self._worker.run(self._desk.load, Key.of(key))
+        return await self._worker.run(self._desk.load, TranscriptKey.of(key))
 
     async def list_sessions(self, project_key: str) -> list[Any]:
         """List the sessions of a project with the time they were last written."""
@@ -91,11 +91,11 @@ class Front:
 
     async def delete(self, key: Mapping[str, Any]) -> None:
         """Write a tombstone: the SDK sees the transcript no more, but nothing is removed."""
-        await self._worker.run(self._desk.delete, Key.of(key))
+        await self._worker.run(self._desk.delete, TranscriptKey.of(key))
 
     async def list_subkeys(self, key: Mapping[str, Any]) -> list[str]:
         """List the subagents of a session."""
-        return await self._worker.run(self._desk.subkeys, Key.of(key))
+        return await self._worker.run(self._desk.subkeys, TranscriptKey.of(key))
 
     async def aclose(self) -> None:
         """End cleanly; the store can be used again."""
@@ -119,14 +119,14 @@ class JournalSessionStore(Front):
 
         What is recorded there stands in the same log and does not come back through `load`.
         """
-        return await self._worker.run(self._journal.session, Key.of(key))
+        return await self._worker.run(self._journal.session, TranscriptKey.of(key))
 
     async def flush(self) -> None:
         """Return when everything appended so far is on the disk itself."""
         await self._worker.run(self._journal.flush)
 
 
-class Key(msgspec.Struct, frozen=True):
+class TranscriptKey(msgspec.Struct, frozen=True):
     """Which transcript."""
 
     project: str
@@ -134,9 +134,9 @@ class Key(msgspec.Struct, frozen=True):
     subpath: str | None = None
 
     @staticmethod
-    def of(key: Mapping[str, Any]) -> Key:
+    def of(key: Mapping[str, Any]) -> TranscriptKey:
         """Read a key of the SDK."""
-        return Key(key["project_key"], key["session_id"], key.get("subpath") or None)
+        return TranscriptKey(key["project_key"], key["session_id"], key.get("subpath") or None)
 
     @property
     def name(self) -> str:
@@ -162,79 +162,81 @@ class _Desk:
     def __init__(self, journal: Journal, cwd: Path | str | None) -> None:
         self._journal = journal
         self._cwd = cwd
-        self._open: OrderedDict[Key, _Transcript] = OrderedDict()
+        self._open: OrderedDict[TranscriptKey, _Transcript] = OrderedDict()
         self._now = 0
 
-    def _transcript(self, key: Key) -> _Transcript:
+    def _transcript(self, key: TranscriptKey) -> _Transcript:
         """The transcript of a key. Those not used for long are let go, what they hold with them."""
-        found = self._open.get(key) or _Transcript(key, self._batches(key))
-        self._open[key] = found
+        transcript = self._open.get(key) or _Transcript(key, self._batches(key))
+        self._open[key] = transcript
         self._open.move_to_end(key)
         while len(self._open) > OPEN and self._journal.enabled:
             self._open.popitem(last=False)[1].batches.close()
-        return found
+        return transcript
 
-    def _batches(self, key: Key) -> Batches:
-        told = {"bridge": BRIDGE, "project_key": key.project, "name": key.subpath or key.session}
+    def _batches(self, key: TranscriptKey) -> Batches:
+        header = {"bridge": BRIDGE, "project_key": key.project, "name": key.subpath or key.session}
         return self._journal.batches(
-            key.name, project=key.project, cwd=self._cwd, agent=key.agent, **told
+            key.name, project=key.project, cwd=self._cwd, agent=key.agent, **header
         )
 
-    def append(self, key: Key, entries: list[JSON]) -> None:
+    def append(self, key: TranscriptKey, entries: list[JSON]) -> None:
         transcript = self._transcript(key)
         if key.agent is not None and not transcript.is_begun:
-            told = {"agent_id": key.agent, "completion_status": "running", "name": key.subpath}
-            main = self._transcript(Key(key.project, key.session))
-            main.batches.append([Entry("sidechain", told)])
+            payload = {"agent_id": key.agent, "completion_status": "running", "name": key.subpath}
+            main = self._transcript(TranscriptKey(key.project, key.session))
+            main.batches.append([BatchEntry("sidechain", payload)])
         transcript.append(entries)
         # Looked at after the write: no two writes are as old as each other then, however coarse
         # the clock of the files is, and the later one is the younger.
         self._now = max(self._now + 1, time.time_ns() // 1_000_000)
         transcript.written = self._now
 
-    def load(self, key: Key) -> list[JSON] | None:
+    def load(self, key: TranscriptKey) -> list[JSON] | None:
         return self._transcript(key).load()
 
     def sessions(self, project: str) -> list[dict[str, JSON]]:
-        found = [(key, self._transcript(key)) for key in self._keys(project)]
+        transcripts = [(key, self._transcript(key)) for key in self._keys(project)]
         return [
             {"session_id": key.session, "mtime": transcript.modified}
-            for key, transcript in found
+            for key, transcript in transcripts
             if transcript.has_entries
         ]
 
-    def _keys(self, project: str) -> list[Key]:
+    def _keys(self, project: str) -> list[TranscriptKey]:
         """All sessions of a project that this bridge began, by their headers."""
-        names = self._journal.told(project)
-        mine = [told for told in names if told.get("bridge") == BRIDGE]
-        found = [
-            Key(project, told["name"])
-            for told in mine
-            if told.get("project_key") == project and isinstance(told.get("name"), str)
+        names = self._journal.read_headers(project)
+        mine = [header for header in names if header.get("bridge") == BRIDGE]
+        stored = [
+            TranscriptKey(project, header["name"])
+            for header in mine
+            if header.get("project_key") == project and isinstance(header.get("name"), str)
         ]
-        held = [key for key in self._open if key.project == project and key.subpath is None]
-        return list(dict.fromkeys(found + held))
+        opened = [key for key in self._open if key.project == project and key.subpath is None]
+        return list(dict.fromkeys(stored + opened))
 
     def summaries(self, project: str) -> list[dict[str, JSON]]:
-        found = [(key, self._transcript(key)) for key in self._keys(project)]
-        return [transcript.summary() for _, transcript in found if transcript.has_entries]
+        transcripts = [(key, self._transcript(key)) for key in self._keys(project)]
+        return [transcript.summary() for _, transcript in transcripts if transcript.has_entries]
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: TranscriptKey) -> None:
         if key.subpath is None:
             for subpath in self.subkeys(key):
-                self.delete(Key(key.project, key.session, subpath))
+                self.delete(TranscriptKey(key.project, key.session, subpath))
         self._transcript(key).delete()
 
-    def subkeys(self, key: Key) -> list[str]:
-        told = self._journal.told(key.project, session=key.name)
-        named = [one.get("name") for one in told if one.get("project_key") == key.project]
-        held = [k.subpath for k in self._open if (k.project, k.session) == key.owner]
-        subpaths = dict.fromkeys(name for name in named + held if isinstance(name, str))
-        every = [Key(key.project, key.session, subpath) for subpath in subpaths]
+    def subkeys(self, key: TranscriptKey) -> list[str]:
+        headers = self._journal.read_headers(key.project, session=key.name)
+        named = [
+            header.get("name") for header in headers if header.get("project_key") == key.project
+        ]
+        opened = [k.subpath for k in self._open if (k.project, k.session) == key.owner]
+        subpaths = dict.fromkeys(name for name in named + opened if isinstance(name, str))
+        every = [TranscriptKey(key.project, key.session, subpath) for subpath in subpaths]
         return [k.subpath for k in every if k.subpath and self._transcript(k).has_entries]
 
-    def session(self, key: Key) -> Session:
-        main = self._transcript(Key(key.project, key.session))
+    def session(self, key: TranscriptKey) -> Session:
+        main = self._transcript(TranscriptKey(key.project, key.session))
         with main.batches.exclusive():
             pass  # begun now, if it was not
         return self._journal.resume(key.name, mode="continue", orphans="mark", project=key.project)
@@ -251,7 +253,7 @@ class _Desk:
 class _Transcript:
     """One transcript: which entries count, and where they stand."""
 
-    def __init__(self, key: Key, batches: Batches) -> None:
+    def __init__(self, key: TranscriptKey, batches: Batches) -> None:
         self.key = key
         self.batches = batches
         self._line: list[str] = []
@@ -289,7 +291,7 @@ class _Transcript:
             self._look()
             seen: ChainMap[str, str] = ChainMap({}, self._events)
             last = self._last_entry()
-            made: list[Entry] = []
+            made: list[BatchEntry] = []
             for entry in entries:
                 uuid = uuid_of(entry)
                 if uuid is None:
@@ -310,8 +312,8 @@ class _Transcript:
 
     def load(self) -> list[JSON] | None:
         self._look()
-        found = [entry_of(event) for event in self.batches.read(self._line)]
-        return found or None
+        entries = [entry_of(event) for event in self.batches.read(self._line)]
+        return entries or None
 
     def delete(self) -> None:
         if self.has_entries:
@@ -340,23 +342,23 @@ class _Transcript:
 
 def event_of(
     entry: JSON, uuid: str | None, known: Mapping[str, str], last: str | None = None
-) -> Entry:
+) -> BatchEntry:
     """Give the event of an entry: a message with the rest beside it, or the entry as it is.
 
     One that follows the last entry goes on from the tip: from what was noted since, if anything.
     """
     if not isinstance(entry, dict):
-        return Entry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid)
+        return BatchEntry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid)
     message: JSON = entry.get("message")
     parent, ts = entry.get("parentUuid"), entry.get("timestamp")
     when = ts if isinstance(ts, str) and _TIME.fullmatch(ts) else None
     above = known.get(parent) if isinstance(parent, str) else None
     above = None if above == last else above
     if entry.get("type") not in ("user", "assistant") or not _is_message(message, entry["type"]):
-        return Entry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid, above, when)
+        return BatchEntry(MARK, {MARK: {"is": BRIDGE, "whole": entry}}, uuid, above, when)
     rest = {name: value for name, value in entry.items() if name != "message"}
     payload = {**message, MARK: {"is": BRIDGE, "entry": rest}}
-    return Entry(entry["type"], payload, uuid, above, when)
+    return BatchEntry(entry["type"], payload, uuid, above, when)
 
 
 def entry_of(event: Event) -> JSON:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import zstandard
 
-from thence.bridge.claude_agent_sdk import BRIDGE, OPEN, Front, Key, uuid_of
+from thence.bridge.claude_agent_sdk import BRIDGE, OPEN, Front, TranscriptKey, uuid_of
 from thence.bridge.originals import read
 from thence.errors import NotAppendable, ThenceError
 from thence.format import codec
@@ -57,25 +57,25 @@ class _Desk:
     def __init__(self, url: str) -> None:
         self._url = url
         self._opened: tuple[_Values, Postgres | None] | None = None
-        self._open: OrderedDict[Key, _Transcript] = OrderedDict()
-        self._listed: dict[str, Key] = {}
+        self._open: OrderedDict[TranscriptKey, _Transcript] = OrderedDict()
+        self._listed: dict[str, TranscriptKey] = {}
         self._now = 0
 
     @property
     def _shelf(self) -> _Values:
         if self._opened is None:
-            self._opened = _opened(self._url)
+            self._opened = _open_store(self._url)
         return self._opened[0]
 
-    def _transcript(self, key: Key) -> _Transcript:
-        found = self._open.get(key) or _Transcript(key, self._shelf)
-        self._open[key] = found
+    def _transcript(self, key: TranscriptKey) -> _Transcript:
+        transcript = self._open.get(key) or _Transcript(key, self._shelf)
+        self._open[key] = transcript
         self._open.move_to_end(key)
         while len(self._open) > OPEN:
             self._open.popitem(last=False)
-        return found
+        return transcript
 
-    def append(self, key: Key, entries: list[JSON]) -> None:
+    def append(self, key: TranscriptKey, entries: list[JSON]) -> None:
         transcript = self._transcript(key)
         if not transcript.number:
             self._list(key)
@@ -86,51 +86,59 @@ class _Desk:
         self._now = max(self._now + 1, time.time_ns() // 1_000_000)
         return self._now
 
-    def _list(self, key: Key) -> None:
+    def _list(self, key: TranscriptKey) -> None:
         """Say that a transcript is there, before it is: nothing that is kept goes unlisted."""
         named = blake2b(f"{key.session}\0{key.subpath}".encode("utf-8", "surrogatepass"))
-        told = {"project": key.project, "session": key.session, "subpath": key.subpath}
-        self._shelf.put(f"{_project(key.project)}/{named.hexdigest()[:32]}", told)
+        names = {"project": key.project, "session": key.session, "subpath": key.subpath}
+        self._shelf.put(f"{_project(key.project)}/{named.hexdigest()[:32]}", names)
 
-    def _keys(self, project: str) -> list[Key]:
+    def _keys(self, project: str) -> list[TranscriptKey]:
         """All transcripts of a project."""
         sizes = self._shelf.sizes(_project(project))
         new = [name for name in sizes if name not in self._listed]
-        for name, told in zip(new, self._shelf.read(new, sizes), strict=True):
+        for name, value in zip(new, self._shelf.read(new, sizes), strict=True):
             with contextlib.suppress(msgspec.ValidationError):
-                self._listed[name] = msgspec.convert(told, Key)
+                self._listed[name] = msgspec.convert(value, TranscriptKey)
         return [self._listed[name] for name in sizes if name in self._listed]
 
-    def _kept(self, project: str) -> Iterator[_Transcript]:
+    def _stored_transcripts(self, project: str) -> Iterator[_Transcript]:
         for key in self._keys(project):
             transcript = self._transcript(key)
             transcript.look()
             if transcript.batches:
                 yield transcript
 
-    def load(self, key: Key) -> list[JSON] | None:
+    def load(self, key: TranscriptKey) -> list[JSON] | None:
         transcript = self._transcript(key)
         transcript.look()
         return transcript.entries() or None
 
     def sessions(self, project: str) -> list[dict[str, JSON]]:
         return [
-            {"session_id": kept.key.session, "mtime": kept.written}
-            for kept in self._kept(project)
-            if kept.key.subpath is None
+            {"session_id": transcript.key.session, "mtime": transcript.written}
+            for transcript in self._stored_transcripts(project)
+            if transcript.key.subpath is None
         ]
 
     def summaries(self, project: str) -> list[dict[str, JSON]]:
-        return [kept.summary() for kept in self._kept(project) if kept.key.subpath is None]
+        return [
+            transcript.summary()
+            for transcript in self._stored_transcripts(project)
+            if transcript.key.subpath is None
+        ]
 
-    def delete(self, key: Key) -> None:
+    def delete(self, key: TranscriptKey) -> None:
         for subpath in self.subkeys(key) if key.subpath is None else ():
-            self.delete(Key(key.project, key.session, subpath))
+            self.delete(TranscriptKey(key.project, key.session, subpath))
         self._transcript(key).delete(self._time())
 
-    def subkeys(self, key: Key) -> list[str]:
-        mine = (kept.key for kept in self._kept(key.project) if kept.key.owner == key.owner)
-        return [one.subpath for one in mine if one.subpath is not None]
+    def subkeys(self, key: TranscriptKey) -> list[str]:
+        mine = (
+            transcript.key
+            for transcript in self._stored_transcripts(key.project)
+            if transcript.key.owner == key.owner
+        )
+        return [subkey.subpath for subkey in mine if subkey.subpath is not None]
 
     def close(self) -> None:
         self._open.clear()
@@ -142,7 +150,7 @@ class _Desk:
                 database.close()
 
 
-def _opened(url: str) -> tuple[_Values, Postgres | None]:
+def _open_store(url: str) -> tuple[_Values, Postgres | None]:
     if not url.startswith(("postgres://", "postgresql://")):
         return _Values(shelf_at(url)), None
     from thence.memory.postgres import Postgres, Rack
@@ -170,7 +178,7 @@ class _Batch(msgspec.Struct, frozen=True):
 class _Transcript:
     """One transcript: which batches count, and what is in them."""
 
-    def __init__(self, key: Key, shelf: _Values) -> None:
+    def __init__(self, key: TranscriptKey, shelf: _Values) -> None:
         self.key = key
         self.number = 0
         """That of the next object."""
@@ -248,8 +256,8 @@ class _Transcript:
 
     def entries(self, first: int = 0) -> list[JSON]:
         """Give the entries of the batches that count."""
-        found = map(_Batch.of, self._shelf.read(self.batches[first:], self._sizes))
-        return [entry for batch in found if batch is not None for entry in batch.entries or ()]
+        batches = map(_Batch.of, self._shelf.read(self.batches[first:], self._sizes))
+        return [entry for batch in batches if batch is not None for entry in batch.entries or ()]
 
     def summary(self) -> dict[str, JSON]:
         """The SDK's own fold over the entries, those that came since the last time added."""
@@ -283,7 +291,7 @@ class _Values:
         except ShelfError as error:
             size = self.sizes(name.partition("/")[0]).get(name)
             if size is None:
-                raise _refused(error) from error
+                raise _store_error(error) from error
             # It is there, and the answer to an earlier try may have been lost.
             return size if self._get(name, size) == body else None
         return len(body)
@@ -293,7 +301,7 @@ class _Values:
         try:
             return self._shelf.sizes(f"{pack}/")
         except ShelfError as error:
-            raise _refused(error) from error
+            raise _store_error(error) from error
 
     def _get(self, name: str, size: int) -> bytes:
         try:
@@ -301,7 +309,7 @@ class _Values:
         except Absent:
             return b""
         except ShelfError as error:
-            raise _refused(error) from error
+            raise _store_error(error) from error
 
     def read(self, names: Sequence[str], sizes: Mapping[str, int]) -> list[JSON]:
         """Read values; None for one that is damaged or gone."""
@@ -329,7 +337,7 @@ def _project(project: str) -> str:
     return pack_name(f"{BRIDGE}\0{project}")
 
 
-def _refused(error: ShelfError) -> ThenceError:
+def _store_error(error: ShelfError) -> ThenceError:
     return NotAppendable(
         f"the shared store failed: {error}",
         hint="earlier data is safe; try again when it is back",

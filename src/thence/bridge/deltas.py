@@ -29,7 +29,7 @@ Op = tuple[int, int] | bytes
 """A piece of the value before, from and how much, or bytes that are new."""
 
 
-class Value(msgspec.Struct, frozen=True):
+class TypedValue(msgspec.Struct, frozen=True):
     """A value as its serializer wrote it: which way, and the bytes."""
 
     kind: str
@@ -41,7 +41,7 @@ class Value(msgspec.Struct, frozen=True):
         return blake2b(self.data, digest_size=16, key=self.kind.encode()[:64]).hexdigest()
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredDelta(msgspec.Struct, frozen=True):
     """One value as it is kept."""
 
     kind: str
@@ -58,88 +58,88 @@ class Values:
 
     def __init__(self, load: Callable[[str, int], bytes | None] | None = None) -> None:
         """`load` reads a value that lies in a file of its own."""
-        self._kept: dict[str, Kept] = {}
-        self._whole: OrderedDict[str, bytes] = OrderedDict()
-        self._held = 0
+        self._deltas: dict[str, StoredDelta] = {}
+        self._recent: OrderedDict[str, bytes] = OrderedDict()
+        self._recent_bytes = 0
         self._load = load
 
     def __contains__(self, name: object) -> bool:
-        return name in self._kept
+        return name in self._deltas
 
-    def keep(self, name: str, value: Value, base: str | None) -> JSON:
+    def keep(self, name: str, value: TypedValue, base: str | None) -> JSON:
         """Hold a new value, given one that it may resemble, and say how it is written."""
         old = self.get(base) if base is not None else None
-        known = self._kept.get(base) if base is not None else None
+        known = self._deltas.get(base) if base is not None else None
         if old is not None and known is not None and old.kind == value.kind:
             ops = difference(old.data, value.data)
             new = sum(len(op) for op in ops if isinstance(op, bytes)) + 24 * len(ops)
             since = known.since + new
             if 2 * new < len(value.data) and since < len(value.data):
-                told = [op if isinstance(op, tuple) else _text(op) for op in ops]
-                self._kept[name] = Kept(value.kind, ops, base, 0, since)
+                encoded = [op if isinstance(op, tuple) else _text(op) for op in ops]
+                self._deltas[name] = StoredDelta(value.kind, ops, base, 0, since)
                 self.hold(name, value)
-                return {"kind": value.kind, "base": base, "ops": told, "since": since}
-        self._kept[name] = Kept(value.kind, [value.data], None, len(value.data))
+                return {"kind": value.kind, "base": base, "ops": encoded, "since": since}
+        self._deltas[name] = StoredDelta(value.kind, [value.data], None, len(value.data))
         self.hold(name, value)
         return {"kind": value.kind, "data": _text(value.data)}
 
-    def take(self, name: str, told: JSON) -> None:
+    def take(self, name: str, record: JSON) -> None:
         """Learn of a value as it was written; what makes no sense is as good as missing."""
-        if name in self._kept:
+        if name in self._deltas:
             return
-        kept = self._read(told) if isinstance(told, dict) else None
-        if kept is not None:
-            self._kept[name] = kept
+        delta = self._read(record) if isinstance(record, dict) else None
+        if delta is not None:
+            self._deltas[name] = delta
 
-    def _read(self, told: dict[str, JSON]) -> Kept | None:
+    def _read(self, record: dict[str, JSON]) -> StoredDelta | None:
         try:
-            kind = str(told["kind"])
-            if "file" in told and self._load is not None:
-                data = self._load(told["file"], told["size"])
-                return None if data is None else Kept(kind, [data], None, len(data))
-            if "data" in told:
-                data = _bytes(told["data"])
-                return Kept(kind, [data], None, len(data))
-            ops = [_op(op) for op in told["ops"]]
-            return Kept(kind, ops, str(told["base"]), 0, int(told["since"]))
+            kind = str(record["kind"])
+            if "file" in record and self._load is not None:
+                data = self._load(record["file"], record["size"])
+                return None if data is None else StoredDelta(kind, [data], None, len(data))
+            if "data" in record:
+                data = _bytes(record["data"])
+                return StoredDelta(kind, [data], None, len(data))
+            ops = [_op(op) for op in record["ops"]]
+            return StoredDelta(kind, ops, str(record["base"]), 0, int(record["since"]))
         except (KeyError, TypeError, ValueError):
             return None
 
-    def get(self, name: str) -> Value | None:
+    def get(self, name: str) -> TypedValue | None:
         """Give a value whole; None when it, or one it is made of, is missing or damaged."""
-        kept = self._kept.get(name)
-        if kept is None:
+        delta = self._deltas.get(name)
+        if delta is None:
             return None
-        if name in self._whole:
-            self._whole.move_to_end(name)
-            return Value(kept.kind, self._whole[name])
-        value = self._put_together(name, kept)
+        if name in self._recent:
+            self._recent.move_to_end(name)
+            return TypedValue(delta.kind, self._recent[name])
+        value = self._put_together(name, delta)
         if value is None or value.name != name:
             return None
         self.hold(name, value)
         return value
 
-    def hold(self, name: str, value: Value) -> None:
+    def hold(self, name: str, value: TypedValue) -> None:
         """Have a value at hand that is known to have this name."""
-        if name not in self._whole:
-            self._whole[name] = value.data
-            self._held += len(value.data)
-        while self._held > _CACHE and len(self._whole) > 1:
-            self._held -= len(self._whole.popitem(last=False)[1])
+        if name not in self._recent:
+            self._recent[name] = value.data
+            self._recent_bytes += len(value.data)
+        while self._recent_bytes > _CACHE and len(self._recent) > 1:
+            self._recent_bytes -= len(self._recent.popitem(last=False)[1])
 
-    def _put_together(self, name: str, kept: Kept) -> Value | None:
-        steps, at, seen = [kept], kept, {name}
-        while at.base is not None and at.base not in self._whole:
-            below = self._kept.get(at.base)
+    def _put_together(self, name: str, delta: StoredDelta) -> TypedValue | None:
+        steps, at, seen = [delta], delta, {name}
+        while at.base is not None and at.base not in self._recent:
+            below = self._deltas.get(at.base)
             if below is None or at.base in seen:
                 return None
             seen.add(at.base)
             steps.append(below)
             at = below
-        data = bytearray(self._whole[at.base] if at.base is not None else b"")
+        data = bytearray(self._recent[at.base] if at.base is not None else b"")
         for step in reversed(steps):
             data = _apply(data, step.ops)
-        return Value(kept.kind, bytes(data))
+        return TypedValue(delta.kind, bytes(data))
 
 
 def _apply(old: bytearray, ops: Sequence[Op]) -> bytearray:
@@ -168,12 +168,12 @@ def difference(old: bytes, new: bytes) -> list[Op]:
             i, j = i + same, j + same
         if j == len(new):
             return ops
-        found = _again(old, i, new, j)
-        if found is None:
+        match = _again(old, i, new, j)
+        if match is None:
             break
-        if found[1] > j:
-            ops.append(new[j : found[1]])
-        i, j = found
+        if match[1] > j:
+            ops.append(new[j : match[1]])
+        i, j = match
     if j < len(new):
         ops.append(new[j:])
     return ops

@@ -14,7 +14,7 @@ import msgspec
 
 from thence.bridge.frames import Parcel
 from thence.errors import NotReadable
-from thence.format.facts import Block, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
 from thence.format.graph import State
 from thence.format.nodes import Is, Node
 from thence.format.normal import DERIVED, SessionEvent
@@ -110,7 +110,7 @@ def _fact(events: list[SessionEvent], native: dict[int, str], line: int) -> Fact
         answers_of(blocks),
     )
     told = tuple(
-        Told(event.call, took_ms=event.took_ms)
+        CallStatus(event.call, took_ms=event.took_ms)
         for event in events
         if event.call is not None and event.took_ms is not None
     )

@@ -103,7 +103,7 @@ def plan(
     if not mended.messages:
         raise SessionNotFound(f"no messages yet in {whole.uid}", hint="see thence show")
     outputs = spills.texts([*whole.before.facts, *whole.facts])
-    said = spills.inlined(mended.messages, outputs)
+    said = spills.inline_known(mended.messages, outputs)
     writer, target = portable.writer_of(to), agents()[to]
     settings = target.ask(writer.settings, root) if writer.settings is not None else Settings()
     messages, account = portable.carried(said, agent, to)

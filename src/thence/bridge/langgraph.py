@@ -27,9 +27,17 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from thence.bridge.deltas import Value
+from thence.bridge.deltas import TypedValue
 from thence.bridge.originals import session_name
-from thence.bridge.threads import BRIDGE, Put, Row, Said, Thread, Where, Write
+from thence.bridge.threads import (
+    BRIDGE,
+    CheckpointPut,
+    CheckpointRow,
+    PendingWrite,
+    Thread,
+    ThreadMessage,
+    Where,
+)
 from thence.bridge.worker import Worker
 from thence.errors import ThenceError
 from thence.format import layout
@@ -64,27 +72,27 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
     # -- threads ------------------------------------------------------------------------
 
     def _thread(self, thread_id: str) -> Thread:
-        found = self._open.get(thread_id)
-        if found is None or found.stale:
-            found = self._made(thread_id)
-        self._open[thread_id] = found
+        thread = self._open.get(thread_id)
+        if thread is None or thread.stale:
+            thread = self._made(thread_id)
+        self._open[thread_id] = thread
         self._open.move_to_end(thread_id)
         while len(self._open) > OPEN and self._journal.enabled:
             self._open.popitem(last=False)[1].batches.close()
-        return found
+        return thread
 
     def _made(self, thread_id: str) -> Thread:
         name = self.name_of(thread_id)
-        told = {"bridge": BRIDGE, "name": thread_id}
-        batches = self._journal.batches(name, project=self._project, cwd=self._cwd, **told)
+        header = {"bridge": BRIDGE, "name": thread_id}
+        batches = self._journal.batches(name, project=self._project, cwd=self._cwd, **header)
         if not self._journal.enabled:
             return Thread(thread_id, batches)
         large = Blobs(self._journal.root / layout.SPILL / name, suffix=".value")
 
         def save(data: bytes) -> str:
-            kept = large.add([data])
+            blob = large.add([data])
             large.sync()
-            return kept.hash
+            return blob.hash
 
         def load(key: str, size: int) -> bytes | None:
             try:
@@ -100,8 +108,8 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
 
     def _every(self) -> list[str]:
         """The ids of all threads."""
-        told = self._journal.told(self._project)
-        named = [one.get("name") for one in told if one.get("bridge") == BRIDGE]
+        headers = self._journal.read_headers(self._project)
+        named = [header.get("name") for header in headers if header.get("bridge") == BRIDGE]
         return list(dict.fromkeys([n for n in named if isinstance(n, str)] + list(self._open)))
 
     # -- reading ------------------------------------------------------------------------
@@ -116,33 +124,33 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
             if at is not None:
                 row = thread.row((ns, at))
                 return None if row is None else self._tuple(thread, row)
-            found = (self._tuple(thread, row) for row in thread.alive(ns))
-            return next((whole for whole in found if whole is not None), None)
+            tuples = (self._tuple(thread, row) for row in thread.alive(ns))
+            return next((checkpoint for checkpoint in tuples if checkpoint is not None), None)
 
-    def _tuple(self, thread: Thread, row: Row) -> CheckpointTuple | None:
+    def _tuple(self, thread: Thread, row: CheckpointRow) -> CheckpointTuple | None:
         values = thread.channels(row)
         if values is None:
             return None
         checkpoint = self._plain(row.checkpoint)
         loose = checkpoint.pop("channel_values", {})
-        told = {channel: self._plain(value) for channel, value in values.items()}
+        channels = {channel: self._plain(value) for channel, value in values.items()}
         return CheckpointTuple(
             _config(thread.name, row.at),
-            {**checkpoint, "channel_values": {**loose, **told}},
+            {**checkpoint, "channel_values": {**loose, **channels}},
             self._plain(row.metadata),
             None if row.parent is None else _config(thread.name, (row.at[0], row.parent)),
             self._pending(thread, row.at),
         )
 
     def _pending(self, thread: Thread, at: Where) -> list[tuple[str, str, Any]]:
-        held = thread.pending(at)
-        return [(write.task, write.channel, self._plain(write.value)) for write in held]
+        writes = thread.pending(at)
+        return [(write.task, write.channel, self._plain(write.value)) for write in writes]
 
-    def _plain(self, value: Value) -> Any:
+    def _plain(self, value: TypedValue) -> Any:
         return self.serde.loads_typed((value.kind, value.data))
 
-    def _typed(self, value: Any) -> Value:
-        return Value(*self.serde.dumps_typed(value))
+    def _dump_typed(self, value: Any) -> TypedValue:
+        return TypedValue(*self.serde.dumps_typed(value))
 
     def list(
         self,
@@ -166,21 +174,21 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
                 and self._fits(row, filter or {})
             ]
         rows.sort(key=lambda pair: pair[1].at[1], reverse=True)
-        given = 0
+        yielded = 0
         for name, row in rows:
-            if limit is not None and given >= limit:
+            if limit is not None and yielded >= limit:
                 return
-            whole = self.get_tuple(_config(name, row.at))
-            if whole is not None:
-                given += 1
-                yield whole
+            checkpoint = self.get_tuple(_config(name, row.at))
+            if checkpoint is not None:
+                yielded += 1
+                yield checkpoint
 
-    def _rows(self, thread_id: str, ns: str | None) -> Sequence[Row]:
+    def _rows(self, thread_id: str, ns: str | None) -> Sequence[CheckpointRow]:
         thread = self._thread(thread_id)
         thread.look()
         return thread.alive(ns)
 
-    def _fits(self, row: Row, wanted: Mapping[str, Any]) -> bool:
+    def _fits(self, row: CheckpointRow, wanted: Mapping[str, Any]) -> bool:
         if not wanted:
             return True
         metadata = self._plain(row.metadata)
@@ -203,11 +211,15 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
             above = list(thread.above(rows[0])) if rows else []
             return {channel: self._history(thread, above, channel) for channel in channels}
 
-    def _history(self, thread: Thread, above: Sequence[Row], channel: str) -> dict[str, Any]:
+    def _history(
+        self, thread: Thread, above: Sequence[CheckpointRow], channel: str
+    ) -> dict[str, Any]:
         writes: Any = []
         for row in above:
-            held = [write for write in self._pending(thread, row.at) if write[1] == channel]
-            writes = held + writes
+            channel_writes = [
+                write for write in self._pending(thread, row.at) if write[1] == channel
+            ]
+            writes = channel_writes + writes
             name = row.channels.get(channel)
             seed = thread.values.get(name) if name is not None else None
             if seed is not None:
@@ -227,7 +239,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         thread_id, put = self._put(config, checkpoint, metadata, new_versions)
         return self._keep(thread_id, put)
 
-    def _keep(self, thread_id: str, put: Put) -> Config:
+    def _keep(self, thread_id: str, put: CheckpointPut) -> Config:
         with self._mutex:
             self._thread(thread_id).put([put])
         return _config(thread_id, put.at)
@@ -238,36 +250,36 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
         new_versions: Mapping[str, Any],
-    ) -> tuple[str, Put]:
+    ) -> tuple[str, CheckpointPut]:
         """Write everything out at once: the graph goes on and may change it meanwhile."""
         asked = config["configurable"]
         thread_id = str(asked["thread_id"])
         values = checkpoint["channel_values"]
         versions = checkpoint["channel_versions"]
-        told = get_checkpoint_metadata(config, metadata)
+        details = get_checkpoint_metadata(config, metadata)
         loose = {name: value for name, value in values.items() if name not in versions}
         new = {
-            channel: self._typed(values[channel]) if channel in values else None
+            channel: self._dump_typed(values[channel]) if channel in values else None
             for channel in new_versions
             if channel in versions
         }
-        run = told.get("run_id")
-        put = Put(
+        run = details.get("run_id")
+        put = CheckpointPut(
             (asked.get("checkpoint_ns", ""), checkpoint["id"]),
             asked.get("checkpoint_id"),
-            self._typed({**checkpoint, "channel_values": loose}),
-            self._typed(told),
+            self._dump_typed({**checkpoint, "channel_values": loose}),
+            self._dump_typed(details),
             str(run) if run is not None else None,
             new,
             {**versions, **new_versions},
-            self._said(values, new, str(asked["thread_id"]))
+            self._new_messages(values, new, str(asked["thread_id"]))
             if not asked.get("checkpoint_ns")
             else [],
         )
         return thread_id, put
 
-    def _said(
-        self, values: Mapping[str, Any], new: Mapping[str, Value | None], thread_id: str
+    def _new_messages(
+        self, values: Mapping[str, Any], new: Mapping[str, TypedValue | None], thread_id: str
     ) -> Any:
         """The messages among new values, in our own words, unless they are to stay secret.
 
@@ -276,19 +288,21 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         if any("+" in value.kind for value in new.values() if value is not None):
             return []
         thread = self._open.get(thread_id)
-        known = thread.said if thread is not None else set[str]()
+        known = thread.message_ids if thread is not None else set[str]()
         seen = thread.seen if thread is not None else dict[str, tuple[Any, ...]]()
-        said: list[Said | None] = []
+        messages: list[ThreadMessage | None] = []
         for name in new:
             some = values.get(name)
             if isinstance(some, (list, tuple)):
                 before = seen.get(name, ())
                 # The same objects as before, which is what a list that grows begins with.
                 start = len(before) if all(map(is_, before, some)) else 0
-                rest = (one for one in some[start:] if getattr(one, "id", None) not in known)
-                said += map(said_of, rest)
+                rest = (
+                    message for message in some[start:] if getattr(message, "id", None) not in known
+                )
+                messages += map(message_of, rest)
                 seen[name] = tuple(some)
-        return [one for one in said if one is not None]
+        return [message for message in messages if message is not None]
 
     def put_writes(
         self,
@@ -302,7 +316,9 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
 
     def _writes(self, writes: Sequence[tuple[str, Any]], task: str, path: str) -> Any:
         return [
-            Write(task, WRITES_IDX_MAP.get(channel, place), channel, self._typed(value), path)
+            PendingWrite(
+                task, WRITES_IDX_MAP.get(channel, place), channel, self._dump_typed(value), path
+            )
             for place, (channel, value) in enumerate(writes)
         ]
 
@@ -346,13 +362,13 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
             if puts:
                 self._thread(str(target_thread_id)).put(puts, writes)
 
-    def _again(self, thread: Thread, row: Row) -> Put | None:
+    def _again(self, thread: Thread, row: CheckpointRow) -> CheckpointPut | None:
         values = thread.channels(row)
         if values is None:
             return None
         versions = self._plain(row.checkpoint)["channel_versions"]
-        said = self._said({n: self._plain(v) for n, v in values.items()}, values, "")
-        return Put(
+        messages = self._new_messages({n: self._plain(v) for n, v in values.items()}, values, "")
+        return CheckpointPut(
             row.at,
             row.parent,
             row.checkpoint,
@@ -360,7 +376,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
             row.run,
             {**dict.fromkeys(row.channels), **values},
             versions,
-            said if row.at[0] == "" else [],
+            messages if row.at[0] == "" else [],
         )
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -368,8 +384,8 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         with self._mutex:
             for name in map(str, thread_ids):
                 rows = self._rows(name, None)
-                kept = {row.at[0]: row for row in reversed(rows)} if strategy != "delete" else {}
-                self._thread(name).drop([row for row in rows if kept.get(row.at[0]) is not row])
+                newest = {row.at[0]: row for row in reversed(rows)} if strategy != "delete" else {}
+                self._thread(name).drop([row for row in rows if newest.get(row.at[0]) is not row])
 
     # -- the same, awaited --------------------------------------------------------------
 
@@ -386,9 +402,9 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """List checkpoints, newest first."""
-        found = self.list(config, filter=filter, before=before, limit=limit)
-        while (one := await self._worker.run(next, found, None)) is not None:
-            yield one
+        checkpoints = self.list(config, filter=filter, before=before, limit=limit)
+        while (checkpoint := await self._worker.run(next, checkpoints, None)) is not None:
+            yield checkpoint
 
     async def aput(
         self,
@@ -458,7 +474,7 @@ def _config(thread_id: str, at: Where) -> Config:
     }
 
 
-def _by_task(writes: Sequence[Write]) -> Iterator[Any]:
+def _by_task(writes: Sequence[PendingWrite]) -> Iterator[Any]:
     """Writes in lots of one task and path each, as they were put."""
     lots: dict[tuple[str, str], Any] = {}
     for write in writes:
@@ -471,7 +487,7 @@ def _by_task(writes: Sequence[Write]) -> Iterator[Any]:
 _ROLES = {"human": "user", "ai": "assistant", "tool": "user"}
 
 
-def said_of(message: Any) -> Said | None:
+def message_of(message: Any) -> ThreadMessage | None:
     """Say a message of LangChain in our own words; None for anything else."""
     kind, content = getattr(message, "type", None), getattr(message, "content", None)
     role = _ROLES.get(kind) if isinstance(kind, str) else None
@@ -484,11 +500,11 @@ def said_of(message: Any) -> Said | None:
         result = {"type": "tool_result", "tool_use_id": call, "content": "\n".join(texts)}
         blocks = [result | ({"is_error": True} if message.status == "error" else {})]
     for call in getattr(message, "tool_calls", None) or ():
-        given = {"id": call.get("id") or "", "name": call["name"], "input": call["args"]}
-        blocks.append({"type": "tool_use", **given})
+        arguments = {"id": call.get("id") or "", "name": call["name"], "input": call["args"]}
+        blocks.append({"type": "tool_use", **arguments})
     payload: dict[str, JSON] = {"role": role, "content": blocks, **_bill(message)}
-    key = getattr(message, "id", None) or Value("said", repr((kind, texts)).encode()).name
-    return Said(str(key), role, payload) if blocks else None
+    key = getattr(message, "id", None) or TypedValue("said", repr((kind, texts)).encode()).name
+    return ThreadMessage(str(key), role, payload) if blocks else None
 
 
 def _text(part: Any) -> str:
@@ -501,15 +517,15 @@ def _text(part: Any) -> str:
 def _bill(message: Any) -> dict[str, JSON]:
     """What a reply took, as far as the message tells."""
     used = getattr(message, "usage_metadata", None)
-    told: dict[str, JSON] = {}
+    usage: dict[str, JSON] = {}
     if isinstance(used, dict):
         details = used.get("input_token_details") or {}
         cached = int(details.get("cache_read", 0) or 0)
-        told["usage"] = {
+        usage["usage"] = {
             "input_tokens": max(int(used.get("input_tokens", 0)) - cached, 0),
             "output_tokens": int(used.get("output_tokens", 0)),
             "cache_read_input_tokens": cached,
         }
     meta = getattr(message, "response_metadata", None)
     model = meta.get("model_name") if isinstance(meta, dict) else None
-    return told | ({"model": model} if isinstance(model, str) else {})
+    return usage | ({"model": model} if isinstance(model, str) else {})

@@ -23,7 +23,7 @@ from thence.bridge.originals import fold, plain, session_name, unfold
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 
 BRIDGE = "openai-agents"
 
@@ -146,12 +146,12 @@ class _Items:
         line = self._look()
         if limit is None or limit < 0:
             return self._read(line)
-        found: list[Item] = []
-        while line and len(found) < limit:  # damaged items do not count
-            wanted = limit - len(found)
-            found = self._read(line[-wanted:]) + found
+        items: list[Item] = []
+        while line and len(items) < limit:  # damaged items do not count
+            wanted = limit - len(items)
+            items = self._read(line[-wanted:]) + items
             line = line[:-wanted]
-        return found
+        return items
 
     def _read(self, line: list[str]) -> list[Item]:
         items = [original(event) for event in self.batches.read(line)]
@@ -165,10 +165,10 @@ class _Items:
             return None
         with self.batches.exclusive():
             for uuid in reversed(self._look()):
-                found = self._read([uuid])
-                if found:
+                items = self._read([uuid])
+                if items:
                     self.batches.rewind(self.batches.links[uuid])
-                    return found[0]
+                    return items[0]
             return None
 
     def clear(self) -> None:
@@ -178,8 +178,8 @@ class _Items:
     def latest(self, limit: int) -> tuple[list[str], list[Item]]:
         """The last items, with their ids."""
         events = self.batches.read(self._look()[-limit:])
-        found = [(event.uuid, item) for event in events if (item := original(event)) is not None]
-        return [uuid for uuid, _ in found], [item for _, item in found]
+        items = [(event.uuid, item) for event in events if (item := original(event)) is not None]
+        return [uuid for uuid, _ in items], [item for _, item in items]
 
     def is_first(self, uuid: str) -> bool:
         return self._look()[:1] == [uuid]
@@ -196,9 +196,9 @@ class _Items:
             if not after or line[-len(after) :] != after:
                 return False
             before = self._read(line[: -len(after)])
-            kept = list(dropwhile(expired, before))
-            if len(kept) < len(before):
-                self._restart([*kept, *items], None)
+            remaining = list(dropwhile(expired, before))
+            if len(remaining) < len(before):
+                self._restart([*remaining, *items], None)
             else:
                 self._restart(items, self.batches.links[after[0]])
             return True
@@ -213,25 +213,25 @@ class _Items:
         self.batches.append([first, *entries[1:]])
 
 
-def _settings(given: Any) -> Any:
+def _settings(settings: Any) -> Any:
     """The SDK's settings, made of a mapping if need be; None where the SDK is not installed."""
     try:
         from agents.memory.session_settings import coerce_session_settings
     except ImportError:
-        return given
-    return coerce_session_settings({} if given is None else given)
+        return settings
+    return coerce_session_settings({} if settings is None else settings)
 
 
 # -- items as events ------------------------------------------------------------------------
 
 
-def entry_of(item: Item) -> Entry:
+def entry_of(item: Item) -> BatchEntry:
     """Give the event of an item: in our own words if they say it, and as it was."""
     shown = _shown(item) if isinstance(item, dict) else None
     kind, payload = shown if shown is not None else (MARK, {})
     if payload == item:  # a plain message: nothing has to be kept twice
-        return Entry(kind, {**payload, MARK: {"is": BRIDGE}})
-    return Entry(kind, {**payload, MARK: {"is": BRIDGE, "item": fold(item, payload)}})
+        return BatchEntry(kind, {**payload, MARK: {"is": BRIDGE}})
+    return BatchEntry(kind, {**payload, MARK: {"is": BRIDGE, "item": fold(item, payload)}})
 
 
 def original(event: Event) -> Item | None:
@@ -240,8 +240,8 @@ def original(event: Event) -> Item | None:
     if mark is None:
         return None
     shown = {name: value for name, value in event.fields.items() if name != MARK}
-    found = unfold(mark["item"], shown) if "item" in mark else shown
-    return found if isinstance(found, dict) else None
+    item = unfold(mark["item"], shown) if "item" in mark else shown
+    return item if isinstance(item, dict) else None
 
 
 def _mark(event: Event) -> dict[str, JSON] | None:
@@ -259,8 +259,8 @@ def _shown(item: Item) -> tuple[str, dict[str, JSON]] | None:
     if not isinstance(call, str):
         return None
     if kind == "function_call" and isinstance(item.get("name"), str):
-        given = _arguments(item.get("arguments"))
-        block = {"type": "tool_use", "id": call, "name": item["name"], "input": given}
+        arguments = _arguments(item.get("arguments"))
+        block = {"type": "tool_use", "id": call, "name": item["name"], "input": arguments}
         return "assistant", {"role": "assistant", "content": [block]}
     if kind == "function_call_output":
         result = {"type": "tool_result", "tool_use_id": call, "content": _output(item)}
@@ -285,15 +285,15 @@ def _block(part: dict[str, JSON]) -> dict[str, JSON] | None:
 
 def _arguments(text: JSON) -> dict[str, JSON]:
     try:
-        given = msgspec.json.decode(text) if isinstance(text, str) else text
+        arguments = msgspec.json.decode(text) if isinstance(text, str) else text
     except ValueError:
-        given = None
-    return given if isinstance(given, dict) else {"arguments": text}
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"arguments": text}
 
 
 def _output(item: Item) -> str:
     output = item.get("output")
     if isinstance(output, list):
-        said = _content(output)
-        return "\n".join(block["text"] for block in said if isinstance(block, dict))
+        content = _content(output)
+        return "\n".join(block["text"] for block in content if isinstance(block, dict))
     return output if isinstance(output, str) else msgspec.json.encode(output).decode()

@@ -59,8 +59,8 @@ def read(written: bytes) -> JSON:
     try:
         return msgspec.json.decode(written)
     except ValueError:  # a lone surrogate or a number out of range: ours all the same
-        held: Any = next(iter(codec.objects(b'{"value":' + written + b"}\n")))
-        return held.value["value"]
+        record: Any = next(iter(codec.objects(b'{"value":' + written + b"}\n")))
+        return record.value["value"]
 
 
 def fold(original: JSON, shown: JSON) -> JSON:

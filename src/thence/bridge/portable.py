@@ -21,7 +21,7 @@ from thence.agents.handoffs import Writer
 from thence.agents.profiles import ToolForm, agents
 from thence.errors import BadConfig
 from thence.format import kinds, repair
-from thence.format.facts import recorded
+from thence.format.facts import recorder_name
 from thence.format.records import JSON, blocks, word
 
 Block = dict[str, JSON]
@@ -209,7 +209,7 @@ class _Carrying:
     def _words(self, text: str) -> Block | None:
         """Give a text of the user's side; what the user did not write is marked as such."""
         if (attached := _ATTACHED.fullmatch(text.strip())) is not None:
-            return _text(text if self.same else recorded(attached[1], self.source))
+            return _text(text if self.same else recorder_name(attached[1], self.source))
         if _IMAGE_LABEL.fullmatch(text.strip()) and not self.same:
             return None  # what it stands before goes along
         said, gone = without_harness(text)
@@ -218,7 +218,7 @@ class _Carrying:
         if not said.strip():
             return None
         if said.lstrip().startswith(_NOT_WRITTEN) and not self.same:
-            return _text(recorded(said.strip(), self.source))
+            return _text(recorder_name(said.strip(), self.source))
         return _text(said)
 
     def _result(self, block: Block) -> Block | None:

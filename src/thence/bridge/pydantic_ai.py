@@ -24,7 +24,7 @@ from thence.bridge.worker import Worker
 from thence.format import repair
 from thence.format.records import JSON, Event, count
 from thence.journal import Journal
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 
 BRIDGE = "pydantic-ai"
 
@@ -51,9 +51,9 @@ class JournalHistory:
         self.name = session_name(BRIDGE, str(cwd or ""), session_id)
         """The id of the session in the journal: `thence show` takes it."""
         self.orphans = orphans
-        told = {"bridge": BRIDGE, "name": session_id}
+        header = {"bridge": BRIDGE, "name": session_id}
         project = str(cwd) if cwd is not None else None
-        self._messages = _Messages(journal.batches(self.name, project=project, cwd=cwd, **told))
+        self._messages = _Messages(journal.batches(self.name, project=project, cwd=cwd, **header))
         self._worker = Worker()
 
     async def load(self) -> list[Any]:
@@ -62,19 +62,19 @@ class JournalHistory:
 
     def load_now(self) -> list[Any]:
         """The same for code without an event loop."""
-        return _validated(mended(self._messages.load(), self.orphans))
+        return _validate(repair_messages(self._messages.load(), self.orphans))
 
     async def save(self, messages: Sequence[Any]) -> None:
         """Keep a whole history, as `result.all_messages()` gives it; only what is new is added."""
-        await self._worker.run(self._messages.save, _dumped(messages))
+        await self._worker.run(self._messages.save, _dump(messages))
 
     def save_now(self, messages: Sequence[Any]) -> None:
         """The same for code without an event loop."""
-        self._messages.save(_dumped(messages))
+        self._messages.save(_dump(messages))
 
     async def add(self, messages: Sequence[Any]) -> None:
         """Add messages, as `result.new_messages()` gives them."""
-        await self._worker.run(self._messages.add, _dumped(messages))
+        await self._worker.run(self._messages.add, _dump(messages))
 
     async def clear(self) -> None:
         """Go back to before the first message; everything stays in the log."""
@@ -100,8 +100,8 @@ class _Messages:
         """The messages on the line, with the ids of their events."""
         self._own.update(e.uuid for e in self.batches.look() if _mark(e) is not None)
         events = self.batches.read([u for u in self.batches.line() if u in self._own])
-        found = [(event.uuid, original(event)) for event in events]
-        return [(uuid, message) for uuid, message in found if message is not None]
+        messages = [(event.uuid, original(event)) for event in events]
+        return [(uuid, message) for uuid, message in messages if message is not None]
 
     def load(self) -> list[Message]:
         return [message for _, message in self._read()]
@@ -114,13 +114,13 @@ class _Messages:
         if not messages and not self._read():
             return
         with self.batches.exclusive():
-            kept = self._read()
+            stored = self._read()
             same = 0
-            while same < min(len(kept), len(messages)) and kept[same][1] == messages[same]:
+            while same < min(len(stored), len(messages)) and stored[same][1] == messages[same]:
                 same += 1
             entries = [entry_of(message) for message in messages[same:]]
-            if same < len(kept):  # not what was kept: on from where the two part
-                parent = kept[same - 1][0] if same else self.batches.root
+            if same < len(stored):  # not what was kept: on from where the two part
+                parent = stored[same - 1][0] if same else self.batches.root
                 if not entries:
                     self.batches.rewind(parent)
                     return
@@ -132,33 +132,33 @@ class _Messages:
 # -- through the SDK ------------------------------------------------------------------------
 
 
-def _dumped(messages: Sequence[Any]) -> list[Message]:
+def _dump(messages: Sequence[Any]) -> list[Message]:
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
     dumped: list[Message] = plain(ModelMessagesTypeAdapter.dump_python(list(messages), mode="json"))
     return dumped
 
 
-def _validated(messages: Iterable[Message]) -> list[Any]:
+def _validate(messages: Iterable[Message]) -> list[Any]:
     """Give the SDK's own messages; one that it does not know is left out."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
     try:
-        whole: list[Any] = ModelMessagesTypeAdapter.validate_python(list(messages))
+        models: list[Any] = ModelMessagesTypeAdapter.validate_python(list(messages))
     except ValueError:
-        whole = []
+        models = []
         for message in messages:
             try:
-                whole += ModelMessagesTypeAdapter.validate_python([message])
+                models += ModelMessagesTypeAdapter.validate_python([message])
             except ValueError:  # it costs itself
                 continue
-    return whole
+    return models
 
 
 # -- mending --------------------------------------------------------------------------------
 
 
-def mended(messages: list[Message], orphans: repair.Orphans) -> list[Message]:
+def repair_messages(messages: list[Message], orphans: repair.Orphans) -> list[Message]:
     """Answer, drop or tell calls that have no answer; leave out answers that have no call."""
     calls = {part["tool_call_id"]: part for part in _parts(messages, _CALLS)}
     answers = {part["tool_call_id"] for part in _parts(messages, _ANSWERS) if _answers(part)}
@@ -170,14 +170,16 @@ def mended(messages: list[Message], orphans: repair.Orphans) -> list[Message]:
     waiting: list[Part] = []
     for message in messages:
         if message.get("kind") == "request":
-            kept = [p for p in _own(message) if not (_answers(p) and p["tool_call_id"] in stray)]
-            if waiting or kept:
-                out.append({**message, "parts": waiting + kept})
+            own_parts = [
+                p for p in _own(message) if not (_answers(p) and p["tool_call_id"] in stray)
+            ]
+            if waiting or own_parts:
+                out.append({**message, "parts": waiting + own_parts})
             waiting = []
             continue
         if waiting:
             out.append(_request(waiting))
-        parts = [_treated(p, open_calls, orphans) for p in _own(message)]
+        parts = [_treat_orphan(p, open_calls, orphans) for p in _own(message)]
         left = [part for part in parts if part is not None]
         if left:
             out.append({**message, "parts": left})
@@ -206,7 +208,7 @@ def _answers(part: Part) -> bool:
     return part.get("part_kind") in _ANSWERS and bool(part.get("tool_name"))
 
 
-def _treated(part: Part, open_calls: list[str], orphans: repair.Orphans) -> Part | None:
+def _treat_orphan(part: Part, open_calls: list[str], orphans: repair.Orphans) -> Part | None:
     if part.get("part_kind") not in _CALLS or part.get("tool_call_id") not in open_calls:
         return part
     if orphans == "mark":
@@ -232,25 +234,25 @@ def _request(parts: list[Part]) -> Message:
 # -- messages as events ---------------------------------------------------------------------
 
 
-def entry_of(message: Message) -> Entry:
+def entry_of(message: Message) -> BatchEntry:
     """Give the event of a message: in our own words if they say it, and as it was."""
     shown = _shown(message)
     kind = str(shown["role"]) if shown else MARK
-    return Entry(kind, {**shown, MARK: {"is": BRIDGE, "message": fold(message, shown)}})
+    return BatchEntry(kind, {**shown, MARK: {"is": BRIDGE, "message": fold(message, shown)}})
 
 
 def original(event: Event) -> Message | None:
     """Give the message of an event; None when it has none."""
     mark = _mark(event)
     shown = {name: value for name, value in event.fields.items() if name != MARK}
-    found = unfold(mark["message"], shown) if mark is not None else None
-    return found if isinstance(found, dict) else None
+    message = unfold(mark["message"], shown) if mark is not None else None
+    return message if isinstance(message, dict) else None
 
 
 def _mark(event: Event) -> dict[str, JSON] | None:
     mark = event.fields.get(MARK)
-    held = isinstance(mark, dict) and mark.get("is") == BRIDGE and "message" in mark
-    return mark if held else None
+    is_ours = isinstance(mark, dict) and mark.get("is") == BRIDGE and "message" in mark
+    return mark if is_ours else None
 
 
 def _shown(message: Message) -> dict[str, JSON]:
@@ -259,12 +261,12 @@ def _shown(message: Message) -> dict[str, JSON]:
     if not content:
         return {}
     used, model = message.get("usage"), message.get("model_name")
-    told: dict[str, JSON] = {"role": role, "content": content}
+    shown: dict[str, JSON] = {"role": role, "content": content}
     if isinstance(model, str):
-        told["model"] = model
+        shown["model"] = model
     if isinstance(used, dict):
-        told["usage"] = _usage(used)
-    return told
+        shown["usage"] = _usage(used)
+    return shown
 
 
 def _usage(used: dict[str, JSON]) -> dict[str, JSON]:
@@ -302,11 +304,11 @@ def _texts(content: JSON) -> list[str]:
     return [text if isinstance(text, str) else "[part]" for text in named]
 
 
-def _arguments(given: JSON) -> dict[str, JSON]:
+def _arguments(arguments: JSON) -> dict[str, JSON]:
     try:
-        value = msgspec.json.decode(given) if isinstance(given, str) else given
+        value = msgspec.json.decode(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
         value = None
     if isinstance(value, dict):
         return value
-    return {} if value is None and given in (None, "") else {"arguments": given}
+    return {} if value is None and arguments in (None, "") else {"arguments": arguments}

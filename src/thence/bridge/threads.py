@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from thence.bridge.deltas import Value, Values
+from thence.bridge.deltas import TypedValue, Values
 from thence.format.records import JSON, Event
-from thence.journal.batches import MARK, Batches, Entry
+from thence.journal.batches import MARK, BatchEntry, Batches
 from thence.journal.ids import uuid7
 
 BRIDGE = "langgraph"
@@ -29,7 +29,7 @@ Where = tuple[str, str]
 """A checkpoint of a thread: its namespace and its id."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class ThreadMessage(msgspec.Struct, frozen=True):
     """A message in our own words, and what it is known by."""
 
     key: str
@@ -37,37 +37,37 @@ class Said(msgspec.Struct, frozen=True):
     payload: dict[str, JSON]
 
 
-class Put(msgspec.Struct, frozen=True):
+class CheckpointPut(msgspec.Struct, frozen=True):
     """A checkpoint to be kept."""
 
     at: Where
     parent: str | None
-    checkpoint: Value
-    metadata: Value
+    checkpoint: TypedValue
+    metadata: TypedValue
     run: str | None
-    values: dict[str, Value | None]
+    values: dict[str, TypedValue | None]
     """What is new, by channel; None for a channel that is empty now."""
     versions: dict[str, Version]
-    said: list[Said] = []
+    messages: list[ThreadMessage] = []
 
 
-class Write(msgspec.Struct, frozen=True):
+class PendingWrite(msgspec.Struct, frozen=True):
     """One value that a task wrote on the way to the next checkpoint."""
 
     task: str
     place: int
     channel: str
-    value: Value
+    value: TypedValue
     path: str = ""
 
 
-class Row(msgspec.Struct):
+class CheckpointRow(msgspec.Struct):
     """A checkpoint as it is kept."""
 
     at: Where
     parent: str | None
-    checkpoint: Value
-    metadata: Value
+    checkpoint: TypedValue
+    metadata: TypedValue
     run: str | None
     event: str
     channels: dict[str, str | None]
@@ -95,11 +95,11 @@ class Thread:
         self._clear()
 
     def _clear(self) -> None:
-        self.rows: dict[Where, Row] = {}
-        self.writes: dict[Where, dict[tuple[str, int], Write]] = {}
+        self.rows: dict[Where, CheckpointRow] = {}
+        self.writes: dict[Where, dict[tuple[str, int], PendingWrite]] = {}
         self.values = Values(self._load)
         self._table: dict[tuple[str, str, str], str | None] = {}
-        self.said: set[str] = set()
+        self.message_ids: set[str] = set()
         """What the messages that stand in the session are known by."""
         self.seen: dict[str, tuple[object, ...]] = {}
         """The lists that were last looked through for messages, by channel."""
@@ -129,54 +129,56 @@ class Thread:
         if "put" in mark:
             self._read_put(event.uuid, mark["put"])
         elif "writes" in mark:
-            told = mark["writes"]
-            held = self.writes.setdefault((told["ns"], told["id"]), {})
-            for place, channel, name in told["writes"]:
-                self.values.take(name, told["values"].get(name))
+            record = mark["writes"]
+            writes = self.writes.setdefault((record["ns"], record["id"]), {})
+            for place, channel, name in record["writes"]:
+                self.values.take(name, record["values"].get(name))
                 value = self.values.get(name)
-                if value is not None and (place < 0 or (told["task"], place) not in held):
-                    write = Write(told["task"], place, channel, value, told["path"])
-                    held[write.task, write.place] = write
+                if value is not None and (place < 0 or (record["task"], place) not in writes):
+                    write = PendingWrite(record["task"], place, channel, value, record["path"])
+                    writes[write.task, write.place] = write
         elif "gone" in mark:
             for ns, checkpoint in mark["gone"]:
                 if (ns, checkpoint) in self.rows:
                     self.rows[ns, checkpoint].gone = True
         elif "said" in mark:
-            self.said.add(str(mark["said"]))
+            self.message_ids.add(str(mark["said"]))
 
-    def _read_put(self, event: str, told: dict[str, JSON]) -> None:
-        for name, value in told["values"].items():
+    def _read_put(self, event: str, record: dict[str, JSON]) -> None:
+        for name, value in record["values"].items():
             self.values.take(name, value)
-        ns = told["ns"]
-        for channel, (version, name) in told["new"].items():
+        ns = record["ns"]
+        for channel, (version, name) in record["new"].items():
             self._table[ns, channel, repr(version)] = name
         known = {
             channel: self._table[ns, channel, repr(version)]
-            for channel, version in told["versions"].items()
+            for channel, version in record["versions"].items()
             if (ns, channel, repr(version)) in self._table
         }
-        checkpoint = self.values.get(told["checkpoint"])
-        metadata = self.values.get(told["metadata"])
+        checkpoint = self.values.get(record["checkpoint"])
+        metadata = self.values.get(record["metadata"])
         if checkpoint is None or metadata is None:
             return
-        at = (ns, told["id"])
-        self.rows[at] = Row(at, told["parent"], checkpoint, metadata, told["run"], event, known)
+        at = (ns, record["id"])
+        self.rows[at] = CheckpointRow(
+            at, record["parent"], checkpoint, metadata, record["run"], event, known
+        )
         if ns == "":
             self._last = event
 
-    def alive(self, ns: str | None = None) -> list[Row]:
+    def alive(self, ns: str | None = None) -> list[CheckpointRow]:
         """The checkpoints that are not gone, newest first."""
-        found = [row for row in self.rows.values() if not row.gone and ns in (None, row.at[0])]
-        return sorted(found, key=lambda row: row.at[1], reverse=True)
+        rows = [row for row in self.rows.values() if not row.gone and ns in (None, row.at[0])]
+        return sorted(rows, key=lambda row: row.at[1], reverse=True)
 
-    def row(self, at: Where) -> Row | None:
+    def row(self, at: Where) -> CheckpointRow | None:
         """One checkpoint; None when it is not there, or gone."""
         row = self.rows.get(at)
         return None if row is None or row.gone else row
 
-    def channels(self, row: Row) -> dict[str, Value] | None:
+    def channels(self, row: CheckpointRow) -> dict[str, TypedValue] | None:
         """All values of a checkpoint; None when one is missing or damaged."""
-        out: dict[str, Value] = {}
+        out: dict[str, TypedValue] = {}
         for channel, name in row.channels.items():
             if name is not None:
                 value = self.values.get(name)
@@ -185,25 +187,27 @@ class Thread:
                 out[channel] = value
         return out
 
-    def pending(self, at: Where) -> list[Write]:
+    def pending(self, at: Where) -> list[PendingWrite]:
         """What was written on the way from a checkpoint, in the order it is applied in."""
-        held = self.writes.get(at, {}).values()
-        return sorted(held, key=lambda write: (write.path, write.task, write.place))
+        writes = self.writes.get(at, {}).values()
+        return sorted(writes, key=lambda write: (write.path, write.task, write.place))
 
-    def above(self, row: Row) -> Iterator[Row]:
+    def above(self, row: CheckpointRow) -> Iterator[CheckpointRow]:
         """The checkpoints that lead to one, nearest first, those that are gone included."""
         seen = {row.at}
         while row.parent is not None:
-            found = self.rows.get((row.at[0], row.parent))
-            if found is None or found.at in seen:
+            parent = self.rows.get((row.at[0], row.parent))
+            if parent is None or parent.at in seen:
                 return
-            seen.add(found.at)
-            yield found
-            row = found
+            seen.add(parent.at)
+            yield parent
+            row = parent
 
     # -- writing ------------------------------------------------------------------------
 
-    def put(self, puts: Iterable[Put], writes: Iterable[tuple[Where, list[Write]]] = ()) -> None:
+    def put(
+        self, puts: Iterable[CheckpointPut], writes: Iterable[tuple[Where, list[PendingWrite]]] = ()
+    ) -> None:
         """Keep checkpoints, and writes that come with them, as one batch.
 
         Each builds on the one before it, which the index knows before the log does: if the
@@ -212,26 +216,28 @@ class Thread:
         with self.batches.exclusive():
             self.look()
             self.stale = True
-            entries: list[Entry] = []
+            entries: list[BatchEntry] = []
             for put in puts:
                 entries += self._entries(put)
-            entries += [self._written(at, some) for at, some in writes]
+            entries += [self._writes_entry(at, some) for at, some in writes]
             self.batches.append(entries)
             self.look()
             self.stale = False
 
-    def _entries(self, put: Put) -> Iterator[Entry]:
+    def _entries(self, put: CheckpointPut) -> Iterator[BatchEntry]:
         """The events of a checkpoint: messages that were not said yet, then itself."""
         parent = self.rows.get((put.at[0], put.parent)) if put.parent is not None else None
         above = parent.event if parent is not None and put.at[0] == "" else None
         on = None if above == self._last else above  # a fork goes on from where it forked
-        for said in put.said:
-            if said.key not in self.said:
-                self.said.add(said.key)
-                yield Entry(said.kind, {**said.payload, MARK: _mark(said=said.key)}, None, on)
+        for message in put.messages:
+            if message.key not in self.message_ids:
+                self.message_ids.add(message.key)
+                yield BatchEntry(
+                    message.kind, {**message.payload, MARK: _mark(said=message.key)}, None, on
+                )
                 on = None
         values: dict[str, JSON] = {}
-        told = {
+        record = {
             "ns": put.at[0],
             "id": put.at[1],
             "parent": put.parent,
@@ -248,11 +254,11 @@ class Thread:
             },
             "values": values,
         }
-        entry = Entry(MARK, {MARK: _mark(put=told)}, uuid7(), on)
-        self._read_put(str(entry.uuid), told)
+        entry = BatchEntry(MARK, {MARK: _mark(put=record)}, uuid7(), on)
+        self._read_put(str(entry.uuid), record)
         yield entry
 
-    def _base(self, put: Put, parent: Row | None, channel: str) -> str | None:
+    def _base(self, put: CheckpointPut, parent: CheckpointRow | None, channel: str) -> str | None:
         """The value that a channel's new one most likely resembles: its parent's."""
         row = parent
         if row is None:
@@ -260,7 +266,9 @@ class Thread:
             row = same[-1] if same else None
         return row.channels.get(channel) if row is not None else None
 
-    def _keep(self, value: Value | None, base: str | None, into: dict[str, JSON]) -> str | None:
+    def _keep(
+        self, value: TypedValue | None, base: str | None, into: dict[str, JSON]
+    ) -> str | None:
         """Name a value, and say how it is kept unless it is kept already."""
         if value is None:
             return None
@@ -276,22 +284,22 @@ class Thread:
                 into[name] = self.values.keep(name, value, base)
         return name
 
-    def put_writes(self, at: Where, writes: list[Write]) -> None:
+    def put_writes(self, at: Where, writes: list[PendingWrite]) -> None:
         """Keep what a task wrote."""
         with self.batches.exclusive():
             self.look()
-            held = self.writes.get(at, {})
-            new = [w for w in writes if w.place < 0 or (w.task, w.place) not in held]
+            earlier = self.writes.get(at, {})
+            new = [w for w in writes if w.place < 0 or (w.task, w.place) not in earlier]
             if new:
                 self.stale = True
-                self.batches.append([self._written(at, new)])
+                self.batches.append([self._writes_entry(at, new)])
                 self.look()
                 self.stale = False
 
-    def _written(self, at: Where, writes: list[Write]) -> Entry:
+    def _writes_entry(self, at: Where, writes: list[PendingWrite]) -> BatchEntry:
         values: dict[str, JSON] = {}
         named = [[w.place, w.channel, self._keep(w.value, None, values)] for w in writes]
-        told = {
+        record = {
             "ns": at[0],
             "id": at[1],
             "task": writes[0].task,
@@ -299,13 +307,13 @@ class Thread:
             "writes": named,
             "values": values,
         }
-        return Entry(MARK, {MARK: _mark(writes=told)})
+        return BatchEntry(MARK, {MARK: _mark(writes=record)})
 
-    def drop(self, rows: Iterable[Row]) -> None:
+    def drop(self, rows: Iterable[CheckpointRow]) -> None:
         """Tell that checkpoints are gone."""
         gone = [list(row.at) for row in rows]
         if gone:
-            self.batches.append([Entry(MARK, {MARK: _mark(gone=gone)})])
+            self.batches.append([BatchEntry(MARK, {MARK: _mark(gone=gone)})])
             self.look()
 
     def delete(self) -> None:
@@ -315,5 +323,5 @@ class Thread:
             self.look()
 
 
-def _mark(**told: JSON) -> dict[str, JSON]:
-    return {"is": BRIDGE, **told}
+def _mark(**fields: JSON) -> dict[str, JSON]:
+    return {"is": BRIDGE, **fields}

@@ -50,7 +50,7 @@ class Worker:
             from anyio import to_thread
 
             return await to_thread.run_sync(asked.result)
-        return await _settled(asyncio.wrap_future(asked))
+        return await _wait_for(asyncio.wrap_future(asked))
 
     def _is_done(self, asked: Future[Any]) -> bool:
         """Wait as long as patience lasts, unless it is the others' turn."""
@@ -65,7 +65,7 @@ class Worker:
         return asked.done()
 
 
-async def _settled(doing: asyncio.Future[T]) -> T:
+async def _wait_for(doing: asyncio.Future[T]) -> T:
     """Wait for an outcome, through any number of cancellations; then pass the first one on."""
     cancelled: asyncio.CancelledError | None = None
     while not doing.done():

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
 from thence.cli.screen import unicode
-from thence.cli.terminal import cut, lasted, several, size
+from thence.cli.terminal import cut, format_duration, several, size
 
 if TYPE_CHECKING:
     from thence.memory.sweep import Progress
@@ -75,7 +75,7 @@ def lines(progress: Progress, room: int, passed: float) -> list[str]:
         right += f"  {size(done)} of {size(of)}"
         if passed > 0.5 and done:
             left = (of - done) / (done / passed)
-            right += f"  {size(round(done / passed))}/s  {lasted(round(left) * 1000)} left"
+            right += f"  {size(round(done / passed))}/s  {format_duration(round(left) * 1000)} left"
     bar = _drawn(share, min(max(room - len(name) - len(right) - 2, 0), 60))
     told = f"{' ' * 10}{progress.sources:,} of {several(progress.all_sources, 'session')}"
     told += f" {_MEASURED.get(progress.stage, 'read')}, {progress.sessions:,}"

@@ -236,9 +236,9 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
 
 def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
     from thence.agents.sessions import load
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
 
-    path = located(row.session.source_path or "")
+    path = locate(row.session.source_path or "")
     if not path or row.gone:
         return []
     try:
@@ -390,13 +390,13 @@ def _projects() -> Iterator[Finding]:
     told = wiring.settings()
     journal = Journal(max_bytes=told["journal.max_bytes"])
     steps = journal.cleanup(dry_run=True, max_sessions=told["journal.max_sessions"])
-    removed = Counter(step.held.project for step in steps if step.what == "remove")
+    removed = Counter(step.files.project for step in steps if step.what == "remove")
     for project, number in removed.items():
         words = (
             f"recorded project {clean(project)} is over its limit by {several(number, 'session')}"
         )
         yield Finding("", "note", words, "thence gc -n")
-    stale = [step.held.size for step in steps if step.what == "prune"]
+    stale = [step.files.size for step in steps if step.what == "prune"]
     if stale:
         words = f"the history has {several(len(stale), 'old file')}, {size(sum(stale))}"
         yield Finding("", "note", words, "thence gc -n")

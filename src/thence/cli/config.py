@@ -58,11 +58,11 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
     return 0
 
 
-def _values() -> dict[str, config.Value]:
+def _values() -> dict[str, config.SettingValue]:
     """Give all settings, those of the environment included."""
     home = config.home()
     told = os.environ.get(config.HOME, "").strip()
-    values = {"home": config.Value(str(home), config.HOME if told else "default")}
+    values = {"home": config.SettingValue(str(home), config.HOME if told else "default")}
     values |= wiring.settings().values
     named: dict[str, tuple[str, Any]] = {
         "persistence": (config.OFF, config.persistence()),
@@ -72,11 +72,11 @@ def _values() -> dict[str, config.Value]:
     }
     for name, (variable, value) in named.items():
         origin = variable if os.environ.get(variable, "").strip() else "default"
-        values[name] = config.Value(value, origin)
+        values[name] = config.SettingValue(value, origin)
     return values
 
 
-def lines(values: dict[str, config.Value], room: int) -> Iterator[str]:
+def lines(values: dict[str, config.SettingValue], room: int) -> Iterator[str]:
     """Give settings as rows; what is not the default stands out."""
     rows = []
     for name, (value, origin) in values.items():

@@ -80,7 +80,7 @@ class Table:
     """What was spent, by one thing, on a terminal."""
 
     def __init__(self, store: Store, bill: Bill, zone: str) -> None:
-        from thence.memory.labels import labelled
+        from thence.memory.labels import add_labels
         from thence.memory.store import Filter
 
         self.by = bill.by
@@ -93,7 +93,7 @@ class Table:
         self._ids: dict[str, str] = {}
         if self.by == "session":
             uids = tuple(f"{one.key[0]}" for one in self.parts)
-            found = labelled(list(store.sessions(Filter(uids=uids))), wiring.labels())
+            found = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
             self._rows = {row.session.session_uid: row for row in found}
             self._ids = short_ids([uid.partition(":")[2] for uid in uids])
 

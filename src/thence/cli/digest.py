@@ -14,7 +14,7 @@ from thence.cli.terminal import (
     as_json,
     clean,
     cut,
-    lasted,
+    format_duration,
     say,
     several,
     short,
@@ -186,7 +186,7 @@ class Account:
         parts.append(several(row.session.cost.turns, "turn"))
         parts.append(several(row.events, "event"))
         if seconds := row.session.cost.wall_clock_s:
-            parts.append(lasted(round(1000 * seconds)))
+            parts.append(format_duration(round(1000 * seconds)))
         if peak := told.get("context_peak"):
             parts.append(f"context up to {short(peak)}")
         if number := told.get("compactions"):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
     from thence.bridge.otlp import Trace
     from thence.format.records import JSON
-    from thence.memory.parquet import Exported, Progress
+    from thence.memory.parquet import ExportReport, Progress
     from thence.memory.redact import Redactor
 
 Form = Literal["jsonl", "markdown", "html", "messages", "atif", "otlp"]
@@ -178,7 +178,7 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
 
     with wiring.store() as store, progress(shown=not json) as told:
         report = export(
-            store, target_at(target), dry_run=dry_run, notes=wiring.redacted_notes(), told=told
+            store, target_at(target), dry_run=dry_run, notes=wiring.redacted_notes(), progress=told
         )
     if json:
         say(as_json(msgspec.to_builtins(report)))
@@ -206,11 +206,11 @@ def progress(*, shown: bool) -> Iterator[Progress]:
             click.echo("\r\x1b[2K", nl=False, err=True)
 
 
-def _exported(report: Exported) -> Iterator[str]:
+def _exported(report: ExportReport) -> Iterator[str]:
     where = clean(tilde(report.target))
     gone = f", {report.removed:,} removed" if report.removed else ""
     if report.dry_run:
-        whole = "all of " if report.whole else ""
+        whole = "all of " if report.is_complete else ""
         yield f"would read {whole}{several(report.read, 'session')}{gone}, into {where}"
         return
     if not report.read and not report.removed:
@@ -231,14 +231,14 @@ def original(wanted: str) -> Loaded:
     """Give a session as its agent wrote it, or else as it is kept."""
     from thence.agents.sessions import load
     from thence.cli.kept import is_path
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
     from thence.memory.recall import loaded, stored_ancestors
 
     if is_path(wanted):
         return load(Path(wanted))
     with wiring.store() as store:
         row = wiring.session(store, wanted)
-        path = located(row.session.source_path or "")
+        path = locate(row.session.source_path or "")
         if path and not row.gone and Path(path).exists():
             with contextlib.suppress(SessionNotFound):  # its agent deleted it from a database
                 uid, ancestors = row.session.session_uid, stored_ancestors(store)

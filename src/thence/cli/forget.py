@@ -198,7 +198,7 @@ def _told(proof: Proof) -> dict[str, JSON]:
 
 
 def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
 
     session = row.session
     title = titled(row.title)
@@ -208,7 +208,7 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
         yield cut(f"  {clean(tilde(str(path)))}", width())
     if session.flavor != OURS and session.source_path and not row.gone:
         yield f"  {clean(session.flavor)}'s own file stays and is not imported again. To remove it:"
-        yield style(f"    rm {clean(tilde(located(session.source_path)))}", bold=True)
+        yield style(f"    rm {clean(tilde(locate(session.source_path)))}", bold=True)
 
 
 def _proven(proof: Proof) -> Iterator[str]:

@@ -19,7 +19,7 @@ from thence.errors import SKIPS
 if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.journal import Journal
-    from thence.journal.cleanup import Step
+    from thence.journal.cleanup import CleanupStep
     from thence.memory.retention import Plan, Planned
     from thence.memory.store import Store
 
@@ -95,7 +95,7 @@ def _size(text: str) -> int:
 
 
 def _without_store(
-    journal: Journal, steps: Sequence[Step], *, dry_run: bool, yes: bool, json: bool
+    journal: Journal, steps: Sequence[CleanupStep], *, dry_run: bool, yes: bool, json: bool
 ) -> int:
     """Our own sessions can be cleaned up though nothing was ever swept."""
     from thence.memory.retention import Plan
@@ -119,7 +119,7 @@ def _warn(journal: Journal) -> None:
         tell([f"▲ {clean(warning)}"])
 
 
-def _clean_up(journal: Journal, steps: Sequence[Step]) -> None:
+def _clean_up(journal: Journal, steps: Sequence[CleanupStep]) -> None:
     """Do exactly what was shown."""
     if steps and journal.enabled:
         from thence.journal import cleanup
@@ -186,7 +186,7 @@ def _running() -> set[str]:
 # -- telling --------------------------------------------------------------------------------
 
 
-def _object(plan: Plan, steps: Sequence[Step], *, dry_run: bool) -> dict[str, JSON]:
+def _object(plan: Plan, steps: Sequence[CleanupStep], *, dry_run: bool) -> dict[str, JSON]:
     import msgspec
 
     return {
@@ -198,8 +198,8 @@ def _object(plan: Plan, steps: Sequence[Step], *, dry_run: bool) -> dict[str, JS
             {
                 "action": step.what,
                 "session": step.session,
-                "project": step.held.project,
-                "bytes": step.segment.size if step.segment else step.held.size,
+                "project": step.files.project,
+                "bytes": step.segment.size if step.segment else step.files.size,
                 "reason": step.reason,
             }
             for step in steps
@@ -207,7 +207,7 @@ def _object(plan: Plan, steps: Sequence[Step], *, dry_run: bool) -> dict[str, JS
     }
 
 
-def lines(plan: Plan, steps: Sequence[Step], room: int, *, would: bool) -> Iterator[str]:
+def lines(plan: Plan, steps: Sequence[CleanupStep], room: int, *, would: bool) -> Iterator[str]:
     """Say what goes and why."""
     gone = [*plan.of("evict"), *plan.of("drop_unanalysed")]
     if not plan.items and not steps:
@@ -228,7 +228,7 @@ def lines(plan: Plan, steps: Sequence[Step], room: int, *, would: bool) -> Itera
 _START = (Column(), Column(), Column(), Column(right=True))
 
 
-def _counted(gone: Sequence[Planned], steps: Sequence[Step]) -> str:
+def _counted(gone: Sequence[Planned], steps: Sequence[CleanupStep]) -> str:
     removed = [step for step in steps if step.what == "remove"]
     pruned = [step for step in steps if step.what == "prune"]
     told = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
@@ -251,12 +251,12 @@ def _cells(item: Planned) -> list[Cell]:
     ]
 
 
-def _step_cells(step: Step) -> list[Cell]:
+def _step_cells(step: CleanupStep) -> list[Cell]:
     colour = _COLOURS.get(step.what)
     return [
         Cell("▲" if colour else "○", colour),
         Cell(step.what, colour),
         Cell(step.session if step.what == "prune" else f"thence {short_id(step.session)}"),
-        Cell(size(step.segment.size if step.segment else step.held.size)),
+        Cell(size(step.segment.size if step.segment else step.files.size)),
         Cell(clean(step.reason)),
     ]

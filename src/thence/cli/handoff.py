@@ -80,14 +80,14 @@ def hand_over(wanted: str, target: str) -> Report:
 def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
     """Load a session from its source, unredacted; where that is gone, as it was kept."""
     from thence.agents.sessions import load
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
     from thence.memory.recall import loaded, stored_ancestors
 
     if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
         return load(Path(wanted)), ()
     with wiring.store() as store:
         row = wiring.session(store, wanted)
-        source = located(row.session.source_path or "")
+        source = locate(row.session.source_path or "")
         if source and os.path.lexists(source):
             with suppress(SessionNotFound):  # its agent deleted it from a database
                 uid, ancestors = row.session.session_uid, stored_ancestors(store)

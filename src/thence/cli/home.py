@@ -58,7 +58,7 @@ from thence.memory.standing import (
     Standing,
     at_risk,
     now,
-    open_ones,
+    open_sessions,
     session_object,
 )
 from thence.memory.store import Filter, SessionRow, Store, Total
@@ -120,7 +120,7 @@ class Home:
         self.now = now
         self.risks = risks
         self.policy = policy
-        open_now = open_ones(store, Filter(), now, at.timestamp(), wiring.labels())
+        open_now = open_sessions(store, Filter(), now, at.timestamp(), wiring.labels())
         self.standing: dict[Standing, list[SessionRow]] = {}
         for row in open_now:
             if (how := now.of(row, at.timestamp())) is not None:

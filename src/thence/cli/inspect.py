@@ -130,7 +130,7 @@ def _counted(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
         raise NotReadable(message, hint="the disk may be failing") from None
     finally:
         os.close(handle)
-    return {"file": str(path), "bytes": length, "sha256": whole.hexdigest(), **counts.told()}
+    return {"file": str(path), "bytes": length, "sha256": whole.hexdigest(), **counts.to_dict()}
 
 
 # -- the session ----------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def is_path(name: str) -> bool:
 def file_of(name: str) -> Path:
     """Give the file that a path means, or the one of the session that an id means."""
     from thence.cli import wiring
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
 
     if is_path(name):
         return Path(name)
@@ -61,7 +61,7 @@ def file_of(name: str) -> Path:
             f"the file of {row.session.session_uid} is gone",
             hint=f"thence show {name} shows the stored copy",
         )
-    return Path(located(row.session.source_path))
+    return Path(locate(row.session.source_path))
 
 
 def end_of(whole: Whole, wanted: str) -> int:

@@ -147,9 +147,9 @@ class Listing:
         self._wanted = wanted
         self._running = running
         if running:
-            from thence.memory.standing import open_ones
+            from thence.memory.standing import open_sessions
 
-            self.rows = open_ones(store, wanted, now, at.timestamp(), labels)
+            self.rows = open_sessions(store, wanted, now, at.timestamp(), labels)
         else:
             from thence.memory.recall import with_lineage
 

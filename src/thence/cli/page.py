@@ -24,7 +24,7 @@ from thence.cli.terminal import (
     clean,
     columns,
     cut,
-    lasted,
+    format_duration,
     several,
     short,
     size,
@@ -470,7 +470,7 @@ class Page:
         code, took = pair.outcome.exit_code, pair.outcome.shown_ms
         parts = [
             f"exit {code}" if failed and code else "",
-            lasted(took) if took else "",
+            format_duration(took) if took else "",
         ]
         return "  ".join(filter(None, parts))
 
@@ -570,7 +570,7 @@ class Page:
         first, last = self.whole.facts[places[0]], self.whole.facts[places[-1]]
         start, end = joins.time_of(first.ts), joins.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
-        took = f", {lasted(passed)}" if passed > 0 else ""
+        took = f", {format_duration(passed)}" if passed > 0 else ""
         about = self.whole.about
         name = word(about.get(f"{channel}:type")) or channel.removeprefix("agent:")
         said = f"├─▸  {clean(name)}, {self._sum(places, turns=False)}{took}"

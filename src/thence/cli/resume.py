@@ -197,13 +197,13 @@ def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
 def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     """Give the variable that leads an agent to a folder that is not its usual one."""
     from thence.agents.profiles import agent_of
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
 
     flavor, path = row.session.flavor, row.session.source_path
     agent, adapter = agent_of(flavor), known.get(flavor)
     if agent is None or adapter is None or not agent.profile.home_variable or not path:
         return {}
-    source = adapter.at(Path(located(path)))
+    source = adapter.at(Path(locate(path)))
     if source is None or not source.root:
         return {}
     root = Path(source.root)
@@ -215,11 +215,11 @@ def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
 
 def _check(way: Way, *, run: bool) -> None:
     """Refuse what cannot go well."""
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
 
     session = way.row.session
     name = session.native_session_id[:13]
-    path = located(session.source_path or "")
+    path = locate(session.source_path or "")
     gone = way.row.gone or (path and not Path(path).exists())
     imported = way.row.imported
     if imported is not None and not way.is_handed:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.format.whole import Whole
     from thence.journal import Session
-    from thence.journal.checkpoint import Change, Checkpoint
+    from thence.journal.checkpoint import Checkpoint, FileChange
 
 OURS = "thence"
 
@@ -180,7 +180,7 @@ def _files(session: Session, target: Checkpoint, *, dry_run: bool, yes: bool, js
     return 0
 
 
-def _told(changes: Sequence[Change], before: Checkpoint | None, *, dry_run: bool) -> JSON:
+def _told(changes: Sequence[FileChange], before: Checkpoint | None, *, dry_run: bool) -> JSON:
     return {
         "dry_run": dry_run,
         "before": before.id if before is not None else None,
@@ -188,7 +188,7 @@ def _told(changes: Sequence[Change], before: Checkpoint | None, *, dry_run: bool
     }
 
 
-def _changes(due: Sequence[Change]) -> Iterator[str]:
+def _changes(due: Sequence[FileChange]) -> Iterator[str]:
     if not due:
         yield "all files match the checkpoint"
     for change in due:

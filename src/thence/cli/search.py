@@ -18,7 +18,7 @@ from thence.cli.terminal import (
     clean,
     columns,
     cut,
-    lasted,
+    format_duration,
     say,
     several,
     spaced,
@@ -145,7 +145,7 @@ class Found:
     """Hits, gathered by their sessions."""
 
     def __init__(self, store: Store, answer: Hits, at: datetime, *, more: bool) -> None:
-        from thence.memory.labels import labelled
+        from thence.memory.labels import add_labels
         from thence.memory.store import Filter
 
         self._answer = answer
@@ -154,14 +154,14 @@ class Found:
         self._by: dict[str, list[Hit]] = {}
         for hit in answer.hits:
             self._by.setdefault(hit.session_uid, []).append(hit)
-        rows = labelled(list(store.sessions(Filter(uids=tuple(self._by)))), wiring.labels())
+        rows = add_labels(list(store.sessions(Filter(uids=tuple(self._by)))), wiring.labels())
         self._rows = {row.session.session_uid: row for row in rows}
         self._ids = short_ids([uid.partition(":")[2] for uid in self._by])
 
     def lines(self, room: int, took: int, notes: Sequence[Note], asked: Query) -> Iterator[str]:
         """Yield the answer as text, decisions and notes first."""
         if not self._by and not notes:
-            yield f"no matches, {lasted(took)}{self._far()}"
+            yield f"no matches, {format_duration(took)}{self._far()}"
             yield from self._how(room)
             return
         least = "at least " if self._more else ""
@@ -169,7 +169,7 @@ class Found:
         hits_in = "" if self._answer.how == "filters" else f"{several(number, 'match')} in "
         parts = [f"{least}{hits_in}{several(sessions, 'session')}"]
         parts += [several(many, kind) for kind, many in Counter(n.kind for n in notes).items()]
-        yield cut(f"{', '.join(parts)}, {lasted(took)}{self._far()}", room)
+        yield cut(f"{', '.join(parts)}, {format_duration(took)}{self._far()}", room)
         yield from self._how(room)
         yield ""
         yield from self._notes(notes, asked, room)

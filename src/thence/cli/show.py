@@ -81,7 +81,7 @@ def command(
         whole = loaded.whole
         messages = whole.messages(orphans, to=to, own=own).messages
         outputs = spills.texts([*whole.before.facts, *whole.facts]) if full else {}
-        say(as_json(spills.inlined(messages, outputs) if outputs else messages))
+        say(as_json(spills.inline_known(messages, outputs) if outputs else messages))
     elif form == "events" or (json and form == "text"):
         say(as_json(events(loaded, to, own=own, seqs=seqs_of(path))))
     else:

@@ -45,7 +45,7 @@ def command(
     json: bool,
 ) -> int:
     """Print signals, the weightiest and newest first."""
-    from thence.memory.labels import labelled
+    from thence.memory.labels import add_labels
     from thence.memory.search import moment
     from thence.memory.store import Filter
 
@@ -63,7 +63,7 @@ def command(
         found.sort(key=lambda one: _WEIGHT.get(f"{one.get('severity')}", 3))
         if not json and width() >= WIDE:
             uids = tuple({one["uid"] for one in found[:number]})
-            rows = labelled(list(store.sessions(Filter(uids=uids))), wiring.labels())
+            rows = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
             titles = {row.session.session_uid: row.title or "" for row in rows}
     if json:
         renamed = [{"session_uid": one.pop("uid"), **one} for one in found[:number]]

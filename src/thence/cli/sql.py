@@ -106,7 +106,7 @@ def _open_now() -> dict[str, str]:
     known, at = wiring.tellers(), time.time()
     now = standing.now(known, wiring.roots(known))
     with wiring.store() as store:
-        rows = standing.open_ones(store, Filter(), now, at)
+        rows = standing.open_sessions(store, Filter(), now, at)
     return {row.session.session_uid: now.of(row, at) or "" for row in rows}
 
 
@@ -120,7 +120,7 @@ def _brought_up(*, json: bool) -> Path:
     folder = wiring.analytics()
     try:
         with wiring.store() as store, progress(shown=not json) as told:
-            report = export(store, Folder(folder), notes=wiring.redacted_notes(), told=told)
+            report = export(store, Folder(folder), notes=wiring.redacted_notes(), progress=told)
     except StoreLocked:
         if not (folder / MANIFEST).exists():
             raise

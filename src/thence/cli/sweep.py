@@ -228,14 +228,14 @@ class Run:
     def watch(self, store: Store) -> int:
         """Sweep, then again whenever files change; ends when it is stopped."""
         from thence.memory import nudges
-        from thence.memory.watching import changes, narrowed
+        from thence.memory.watching import changes, narrow_to
 
         folders = [path for paths in self._roots.values() for path in paths]
         changed = changes(folders, wiring.home() / nudges.FOLDER, rest=QUIET)
         self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
         due = time.monotonic() + LATEST
         for paths in changed:
-            known, roots = narrowed(self._known, self._roots, paths)
+            known, roots = narrow_to(self._known, self._roots, paths)
             # To digest a session all of it is read, for every line that it grows by.
             digests = not paths or time.monotonic() > due
             report = self._sweep(

@@ -20,7 +20,7 @@ from thence.cli.screen import width as width
 from thence.errors import NotReadable
 from thence.format.figures import HARMFUL
 from thence.format.figures import clean as clean
-from thence.format.figures import lasted as lasted
+from thence.format.figures import format_duration as format_duration
 from thence.format.figures import several as several
 from thence.format.figures import short as short
 from thence.format.figures import size as size

@@ -88,26 +88,30 @@ def split(
     Chunks may be cut anywhere. No more than one line and one chunk are held.
     """
     rest: list[bytes] = []
-    held = 0  # bytes of the unfinished line, counted also when they are no longer kept
+    pending_bytes = 0  # bytes of the unfinished line, counted also when they are no longer kept
     for chunk in (data,) if isinstance(data, bytes) else data:
         pieces = _cut(chunk)
         begun = pieces.pop()
         for piece in pieces:
-            length, whole = len(piece), piece
-            if held:  # the first of a chunk ends what the last one began
-                length += held
-                whole = b"".join((*rest, piece)) if length <= limit else b""
-                rest, held = [], 0
-            yield Place(line, offset, length), whole if length <= limit else None, True
+            length, full_line = len(piece), piece
+            if pending_bytes:  # the first of a chunk ends what the last one began
+                length += pending_bytes
+                full_line = b"".join((*rest, piece)) if length <= limit else b""
+                rest, pending_bytes = [], 0
+            yield Place(line, offset, length), full_line if length <= limit else None, True
             line += 1
             offset += length + 1
-        held += len(begun)
-        if held <= limit:
+        pending_bytes += len(begun)
+        if pending_bytes <= limit:
             rest.append(begun)
         else:
             rest = []
-    if held:
-        yield Place(line, offset, held), None if held > limit else b"".join(rest), False
+    if pending_bytes:
+        yield (
+            Place(line, offset, pending_bytes),
+            None if pending_bytes > limit else b"".join(rest),
+            False,
+        )
 
 
 def _cut(chunk: bytes) -> list[bytes]:
@@ -126,7 +130,7 @@ def _cut(chunk: bytes) -> list[bytes]:
 # -- objects --------------------------------------------------------------------------------
 
 
-def anything(_value: dict[str, JSON]) -> bool:
+def accept_any(_value: dict[str, JSON]) -> bool:
     """Accept every object as a record."""
     return True
 
@@ -137,7 +141,7 @@ def objects(
     offset: int = 0,
     line: int = 1,
     limit: int = LINE_LIMIT,
-    is_record: Callable[[dict[str, JSON]], bool] = anything,
+    is_record: Callable[[dict[str, JSON]], bool] = accept_any,
 ) -> Iterator[Found | Skipped]:
     """Read the JSON objects of any JSONL bytes; `is_record` guards what may be salvaged."""
     for place, raw, ended in split(data, offset=offset, line=line, limit=limit):
@@ -213,11 +217,13 @@ def _salvage(text: str, is_record: Callable[[dict[str, JSON]], bool]) -> list[_S
     backwards from its end, and once more what lies between.
     """
     text = text.rstrip(_JUNK)
-    records, at = _leading(text, is_record)
-    return records + _trailing(text, at, is_record)
+    records, at = _records_at_start(text, is_record)
+    return records + _records_at_end(text, at, is_record)
 
 
-def _leading(text: str, is_record: Callable[[dict[str, JSON]], bool]) -> tuple[list[_Saved], int]:
+def _records_at_start(
+    text: str, is_record: Callable[[dict[str, JSON]], bool]
+) -> tuple[list[_Saved], int]:
     """Read records one after the other from the start, and say where they end."""
     records: list[_Saved] = []
     at = end = 0
@@ -234,7 +240,9 @@ def _leading(text: str, is_record: Callable[[dict[str, JSON]], bool]) -> tuple[l
     return records, end
 
 
-def _trailing(text: str, least: int, is_record: Callable[[dict[str, JSON]], bool]) -> list[_Saved]:
+def _records_at_end(
+    text: str, least: int, is_record: Callable[[dict[str, JSON]], bool]
+) -> list[_Saved]:
     """Read records one after the other from the end backwards, as far as `least`."""
     records: list[_Saved] = []
     end = first = len(text)
@@ -399,11 +407,11 @@ def _decode_carefully(
     def is_record(value: dict[str, JSON]) -> bool:
         return is_event(upcast(value))
 
-    for found in parse(place, raw, ended=ended, is_record=is_record):
-        if isinstance(found, Skipped):
-            out.skipped.append(found)
+    for record in parse(place, raw, ended=ended, is_record=is_record):
+        if isinstance(record, Skipped):
+            out.skipped.append(record)
             out.torn = not ended
-        elif (event := event_of(upcast(found.value))) is not None:
+        elif (event := event_of(upcast(record.value))) is not None:
             out.events.append(event)
             out.places.append(place)
         else:
@@ -419,7 +427,7 @@ def encode(event: Event) -> bytes:
     except (UnicodeEncodeError, OverflowError, RecursionError):
         # A lone surrogate has no UTF-8 form, a long int no C form, and a deep payload may meet
         # a stack that is deep already: all are written out by hand.
-        return _spelled(_flat(event)) + b"\n"
+        return _encode_text(_flat(event)) + b"\n"
 
 
 def dump(value: JSON) -> bytes:
@@ -427,7 +435,7 @@ def dump(value: JSON) -> bytes:
     try:
         return _encoder.encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
-        return _spelled(value)
+        return _encode_text(value)
 
 
 def _flat(event: Event) -> dict[str, JSON]:
@@ -435,7 +443,7 @@ def _flat(event: Event) -> dict[str, JSON]:
     return known | {name: value for name, value in event.extra.items() if name not in known}
 
 
-def _spelled(value: JSON) -> bytes:
+def _encode_text(value: JSON) -> bytes:
     """Write a value without recursion."""
     out: list[bytes] = []
     todo: list[JSON] = [value]

@@ -49,7 +49,7 @@ def accept(block: Block, role: str, reworded: dict[str, int]) -> Block | None:
         return _thought(block, role, reworded)
     if not isinstance(kind, str) or not kind:
         return None
-    return _attached(block, kind, reworded, may_attach=role == "user")
+    return _attachment_block(block, kind, reworded, may_attach=role == "user")
 
 
 def result_content(content: JSON, reworded: dict[str, int], *, failed: bool) -> JSON:
@@ -132,7 +132,7 @@ UNSIGNED: Final = "thinking"
 """How thoughts are counted that no API signed: they are left out."""
 
 
-def _attached(
+def _attachment_block(
     block: Block, kind: str, reworded: dict[str, int], *, may_attach: bool
 ) -> Block | None:
     """Return an image or a document; what else there is, in words."""
@@ -158,7 +158,7 @@ def _result_part(part: Block, reworded: dict[str, int], *, failed: bool) -> Bloc
         return _text_block(part)
     if not isinstance(kind, str) or not kind:
         return {"type": "text", "text": as_text(part)}
-    return _attached(part, kind, reworded, may_attach=not failed)
+    return _attachment_block(part, kind, reworded, may_attach=not failed)
 
 
 def _image_source(source: JSON) -> tuple[Block | None, str]:
@@ -171,7 +171,7 @@ def _image_source(source: JSON) -> tuple[Block | None, str]:
             return {"type": "url", "url": url}, ""
         return None, "image without an https address"
     named, data = word(source.get("media_type")), word(source.get("data"))
-    kind = _image_type(_decoded(data))
+    kind = _image_type(_decode_base64(data))
     if kind is not None:
         return {"type": "base64", "media_type": kind, "data": data}, ""
     if named and named not in _MAGIC:
@@ -183,7 +183,7 @@ def _document_source(source: JSON) -> Block | None:
     if not isinstance(source, dict):
         return None
     kind, data = source.get("type"), word(source.get("data"))
-    if kind == "base64" and (_decoded(data) or b"").startswith(b"%PDF-"):
+    if kind == "base64" and (_decode_base64(data) or b"").startswith(b"%PDF-"):
         return {"type": "base64", "media_type": "application/pdf", "data": data}
     if kind == "text" and data.strip():
         return {"type": "text", "media_type": "text/plain", "data": clean_text(data)}
@@ -196,7 +196,7 @@ def _is_address(url: str) -> bool:
     return url.startswith("https://") and url.isascii() and url.isprintable() and " " not in url
 
 
-def _decoded(data: str) -> bytes | None:
+def _decode_base64(data: str) -> bytes | None:
     try:
         return binascii.a2b_base64(data, strict_mode=True) if data.isascii() else None
     except ValueError:

@@ -55,7 +55,7 @@ class Family(Protocol):
         """Count one record."""
         ...
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         """Give the counts."""
         ...
 
@@ -142,7 +142,7 @@ class Counts:
             return "claude"
         return "codex" if wrapped else "other"
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         """Give all counts of the file."""
         return {
             "lines": self._lines,
@@ -158,7 +158,7 @@ class Counts:
             "no_final_newline": not self._ended,
             **self._marks,
             "family": self.family,
-            **self._families[self.family].told(),
+            **self._families[self.family].to_dict(),
         }
 
 
@@ -196,7 +196,7 @@ def _number(value: JSON) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _sorted(counter: Counter[str]) -> dict[str, int]:
+def _sort_counter(counter: Counter[str]) -> dict[str, int]:
     return dict(sorted(counter.items()))
 
 
@@ -214,7 +214,7 @@ class _Times:
             if self._last is None or value > self._last:
                 self._last = value
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         return {"first_timestamp": self._first, "last_timestamp": self._last}
 
 
@@ -286,7 +286,7 @@ class _Links:
             self._is[own] = 1
             self._parents[own] = above
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         parents, known = self._parents, self._is
         lost = {n for n, above in enumerate(parents) if above >= 0 and not known[above]}
         named = sorted(name for n, name in enumerate(self._names.names()) if n in lost)
@@ -296,7 +296,9 @@ class _Links:
             "roots": parents.count(_NOWHERE),
             "broken_parents": len(lost),
             "broken_parent_uuids": named[:LISTED],
-            "leaves": sum(1 for one, named in zip(known, self._named, strict=True) if one > named),
+            "leaves": sum(
+                1 for last, named in zip(known, self._named, strict=True) if last > named
+            ),
             "uuids_on_cycles": self._on_cycles(),
             "fork_points": len(self._forks),
         }
@@ -304,17 +306,17 @@ class _Links:
     def _on_cycles(self) -> int:
         """Count who can be reached from itself. Each is walked over once."""
         walk = array("i", bytes(4 * len(self._is)))
-        found = 0
+        on_cycle = 0
         for start in range(len(walk)):
             at = start
             while at >= 0 and not walk[at]:
                 walk[at] = start + 1
                 at = self._parents[at]
             if at >= 0 and walk[at] == start + 1:
-                end, found, at = at, found + 1, self._parents[at]
+                end, on_cycle, at = at, on_cycle + 1, self._parents[at]
                 while at != end:
-                    found, at = found + 1, self._parents[at]
-        return found
+                    on_cycle, at = on_cycle + 1, self._parents[at]
+        return on_cycle
 
 
 TOKENS = ("input", "output", "cache_creation", "cache_read")
@@ -337,7 +339,7 @@ class _Bills:
         self._keys: dict[int, int] = {}
         self._responses: set[int] = set()
         self._without_id = 0
-        self._held = array("q")  # four numbers per response
+        self._numbers = array("q")  # four numbers per response
         self._huge: dict[int, list[int]] = {}  # those that no column holds
         self._last = [0] * 4
         self._first = [0] * 4
@@ -362,15 +364,15 @@ class _Bills:
         number = self._keys.setdefault(hash((response, request)), known)
         if number == known:
             _increase(self._first, bill)
-            self._held.extend((0, 0, 0, 0))
-        before = self._huge.pop(number, None) or self._held[4 * number : 4 * number + 4]
+            self._numbers.extend((0, 0, 0, 0))
+        before = self._huge.pop(number, None) or self._numbers[4 * number : 4 * number + 4]
         _increase(self._last, [new - old for new, old in zip(bill, before, strict=True)])
         try:
-            self._held[4 * number : 4 * number + 4] = array("q", bill)
+            self._numbers[4 * number : 4 * number + 4] = array("q", bill)
         except OverflowError:
             self._huge[number] = bill
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         return {
             "assistant_messages": len(self._responses),
             "assistant_without_id": self._without_id,
@@ -405,7 +407,7 @@ class _Calls:
     def failed(self) -> int:
         return sum(self._answered.values())
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         return {
             "tool_use": len(self._made),
             "tool_result": len(self._answered),
@@ -474,20 +476,20 @@ class Linked:
                 call = _text(block.get("tool_use_id"))
                 self._calls.answered(call, failed=block.get("is_error") is True)
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         """Give the counts."""
         return {
-            "records_by_type": _sorted(self._types),
-            "system_subtypes": _sorted(self._subtypes),
-            "client_versions": _sorted(self._named["version"]),
-            "session_ids": _sorted(self._named["sessionId"]),
+            "records_by_type": _sort_counter(self._types),
+            "system_subtypes": _sort_counter(self._subtypes),
+            "client_versions": _sort_counter(self._named["version"]),
+            "session_ids": _sort_counter(self._named["sessionId"]),
             "agent_ids": sorted(self._named["agentId"]),
-            "models": _sorted(self._named["model"]),
-            **self._links.told(),
+            "models": _sort_counter(self._named["model"]),
+            **self._links.to_dict(),
             "logical_parent_links": self._marked["logical"],
-            **self._bills.told(),
-            "content_blocks": _sorted(self._blocks),
-            **self._calls.told(),
+            **self._bills.to_dict(),
+            "content_blocks": _sort_counter(self._blocks),
+            **self._calls.to_dict(),
             "tool_result_errors": self._calls.failed,
             "sidechain_records": self._marked["isSidechain"],
             "compact_boundaries": self._subtypes["compact_boundary"],
@@ -496,7 +498,7 @@ class Linked:
             "summary_records": self._types["summary"],
             "meta_records": self._marked["isMeta"],
             "api_error_messages": self._marked["isApiErrorMessage"],
-            **self._times.told(),
+            **self._times.to_dict(),
         }
 
 
@@ -572,27 +574,27 @@ class Wrapped:
             for name, value in last.items():
                 self._sum[name] += _number(value)
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         """Give the counts."""
         return {
-            "records_by_type": _sorted(self._types),
-            "items": _sorted(self._items),
+            "records_by_type": _sort_counter(self._types),
+            "items": _sort_counter(self._items),
             "wrapped_lines": self._wrapped,
             "bare_lines": self._bare,
-            "client_versions": _sorted(self._named["cli_version"]),
-            "originators": _sorted(self._named["originator"]),
-            "models": _sorted(self._named["model"]),
+            "client_versions": _sort_counter(self._named["cli_version"]),
+            "originators": _sort_counter(self._named["originator"]),
+            "models": _sort_counter(self._named["model"]),
             "session_ids": sorted(self._named["id"]),
             "session_meta_lines": self._named["id"].total(),
-            "messages_by_role": _sorted(self._roles),
-            **self._calls.told(),
+            "messages_by_role": _sort_counter(self._roles),
+            **self._calls.to_dict(),
             "token_count_events": self._bills,
             "tokens_total_last": self._total,
-            "tokens_sum_of_last": _sorted(self._sum),
+            "tokens_sum_of_last": _sort_counter(self._sum),
             "compacted": self._types["compacted"],
             "thread_rolled_back": self._items["event_msg/thread_rolled_back"],
             "turn_aborted": self._items["event_msg/turn_aborted"],
-            **self._times.told(),
+            **self._times.to_dict(),
         }
 
 
@@ -633,11 +635,11 @@ class Other:
             else:
                 self._null += 1
 
-    def told(self) -> dict[str, JSON]:
+    def to_dict(self) -> dict[str, JSON]:
         """Give the counts."""
         return {
-            "records_by_type": _sorted(self._types),
-            "messages_by_role": _sorted(self._roles),
+            "records_by_type": _sort_counter(self._types),
+            "messages_by_role": _sort_counter(self._roles),
             "unique_ids": len(self._is),
             "duplicate_ids": self._repeated,
             "null_parentIds": self._null,

@@ -23,7 +23,7 @@ class Late(Generic[AnyStr]):
     def __getattr__(self, name: str) -> object:
         """Compile, once: what is found here then is not asked for in this way again."""
         made = re.compile(*self._of)
-        self.__dict__.update((told, getattr(made, told)) for told in _TOLD)
+        self.__dict__.update((method, getattr(made, method)) for method in _TOLD)
         return getattr(made, name)
 
 

@@ -106,7 +106,7 @@ def whole_output(block: Block) -> str:
     return word(payload.get(WHOLE_OUTPUT)) if isinstance(payload, dict) else ""
 
 
-def recorded(text: str, agent: str) -> str:
+def recorder_name(text: str, agent: str) -> str:
     """Mark a text that an agent put into the user's mouth: output, a file, a notice."""
     return f"{RECORDED}{agent}, not written by the user:]\n{text}"
 
@@ -119,7 +119,7 @@ def handed(uid: JSON, event: JSON) -> tuple[Edge, ...]:
     return (Edge("adopt", session, HANDED, word(event) or None, agent=agent),)
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class CallStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How a call went, told by another record than its result."""
 
     call: str
@@ -193,7 +193,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Records of a log that follow one another with the same piece are pieces of one text."""
     base: Base | None = None
     edges: tuple[Edge, ...] = ()
-    told: tuple[Told, ...] = ()
+    told: tuple[CallStatus, ...] = ()
     about: dict[str, JSON] = {}
     """What it says of the session: cwd, git_branch, version, title:custom, title:ai, …"""
 
@@ -223,15 +223,20 @@ def message_blocks(content: JSON, role: str) -> tuple[Block, ...]:
 def _block(block: dict[str, JSON], role: str) -> Block:
     kind = block.get("type")
     if kind == "text":
-        said = block.get("text")
-        short = one_line(said) if isinstance(said, str) else ""
+        text = block.get("text")
+        short = one_line(text) if isinstance(text, str) else ""
         return Block("assistant_msg" if role == "assistant" else "user_msg", role, short, block)
     if kind == "tool_use":
-        tool, given = word(block.get("name")), block.get("input")
+        tool, arguments = word(block.get("name")), block.get("input")
         call = block.get("id")
-        short = kinds.summary(tool, given)
+        short = kinds.summary(tool, arguments)
         return Block(
-            "tool_call", "assistant", short, given, tool, call if isinstance(call, str) else None
+            "tool_call",
+            "assistant",
+            short,
+            arguments,
+            tool,
+            call if isinstance(call, str) else None,
         )
     if kind == "tool_result":
         return _result(block)
@@ -283,9 +288,9 @@ def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
     if isinstance(payload, str):
         return payload[:limit]
     if isinstance(payload, dict) and payload.get("type") == "text":  # most are this
-        said = payload.get(TYPED, payload.get("text"))
-        if isinstance(said, str):
-            return said[:limit]
+        text = payload.get(TYPED, payload.get("text"))
+        if isinstance(text, str):
+            return text[:limit]
     out: list[str] = []
     room = limit
     todo: list[JSON] = [payload]
@@ -349,24 +354,24 @@ def _event_blocks(event: Event) -> tuple[Block, ...]:
 # -- events ---------------------------------------------------------------------------------
 
 
-def all_told(facts: Iterable[Fact]) -> dict[str, Told]:
+def merge_statuses(facts: Iterable[Fact]) -> dict[str, CallStatus]:
     """Put together what several records tell of the same call: a failure stands, else the first."""
-    out: dict[str, Told] = {}
+    out: dict[str, CallStatus] = {}
     for fact in facts:
-        for one in fact.told:
-            held = out.get(one.call)
-            out[one.call] = one if held is None else _both(held, one)
+        for status in fact.told:
+            earlier = out.get(status.call)
+            out[status.call] = status if earlier is None else _merge_status(earlier, status)
     return out
 
 
-def _both(held: Told, more: Told) -> Told:
-    return Told(
-        held.call,
-        more.failed if held.failed is None else held.failed or bool(more.failed),
-        more.exit_code if held.exit_code is None else held.exit_code,
-        more.took_ms if held.took_ms is None else held.took_ms,
-        held.ended and more.ended,
-        more.output if held.output is None else held.output,
+def _merge_status(earlier: CallStatus, more: CallStatus) -> CallStatus:
+    return CallStatus(
+        earlier.call,
+        more.failed if earlier.failed is None else earlier.failed or bool(more.failed),
+        more.exit_code if earlier.exit_code is None else earlier.exit_code,
+        more.took_ms if earlier.took_ms is None else earlier.took_ms,
+        earlier.ended and more.ended,
+        more.output if earlier.output is None else earlier.output,
     )
 
 
@@ -395,7 +400,7 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
         for block in blocks:
             if block.kind == "tool_call" and block.call is not None:
                 tools[block.call] = block.tool
-    return list(_events(facts, states, times, uid, name, last, tools, all_told(facts)))
+    return list(_events(facts, states, times, uid, name, last, tools, merge_statuses(facts)))
 
 
 def event_blocks(facts: Sequence[Fact]) -> list[Block]:
@@ -416,31 +421,31 @@ def occurrences(facts: Sequence[Fact]) -> list[int | None]:
         if known is fact:
             out.append(0)
             continue
-        held = versions.setdefault(fact.node.id, [known])
-        if any(_same(fact, one) for one in held):
+        facts_of_id = versions.setdefault(fact.node.id, [known])
+        if any(_same(fact, known_fact) for known_fact in facts_of_id):
             out.append(None)
         else:
-            out.append(len(held))
-            held.append(fact)
+            out.append(len(facts_of_id))
+            facts_of_id.append(fact)
     return out
 
 
-def _same(one: Fact, other: Fact) -> bool:
+def _same(fact: Fact, other: Fact) -> bool:
     return (
-        (one.type, one.ts, one.node) == (other.type, other.ts, other.node)
-        and len(one.blocks) == len(other.blocks)
-        and all(map(_is_same_block, one.blocks, other.blocks))
+        (fact.type, fact.ts, fact.node) == (other.type, other.ts, other.node)
+        and len(fact.blocks) == len(other.blocks)
+        and all(map(_is_same_block, fact.blocks, other.blocks))
     )
 
 
-def _is_same_block(one: Block, other: Block) -> bool:
+def _is_same_block(block: Block, other: Block) -> bool:
     """Return whether two blocks say the same, wherever a store keeps what they say."""
-    names = (one.kind, one.role, one.summary, one.tool, one.call, one.failed)
+    names = (block.kind, block.role, block.summary, block.tool, block.call, block.failed)
     if names != (other.kind, other.role, other.summary, other.tool, other.call, other.failed):
         return False
-    if one.ref is None or other.ref is None:
-        return bool(one.payload == other.payload)
-    return _sum_of(one.ref) == _sum_of(other.ref)
+    if block.ref is None or other.ref is None:
+        return bool(block.payload == other.payload)
+    return _sum_of(block.ref) == _sum_of(other.ref)
 
 
 def _sum_of(ref: str) -> list[str]:
@@ -456,7 +461,7 @@ def _events(  # noqa: PLR0917 - the second pass of `events_of`
     name: Callable[[str, int, int], int],
     last: dict[str, int],
     tools: dict[str, str | None],
-    told: dict[str, Told],
+    statuses: dict[str, CallStatus],
 ) -> Iterator[SessionEvent]:
     """Give the events of each fact. The bill hangs on the first block."""
     for fact, state, nth in zip(facts, states, times, strict=True):
@@ -473,7 +478,7 @@ def _events(  # noqa: PLR0917 - the second pass of `events_of`
             if call is not None:
                 if tool is None:
                     tool = tools.get(call)
-                if (other := told.get(call)) is not None and block.kind == "tool_result":
+                if (other := statuses.get(call)) is not None and block.kind == "tool_result":
                     took = other.took_ms
                     failed = other.failed if failed is None else failed
             # By place: a name for each of so many fields costs more than all the rest here.
@@ -513,15 +518,15 @@ def _events(  # noqa: PLR0917 - the second pass of `events_of`
 
 def calls_of(blocks: Sequence[Block]) -> tuple[str, ...]:
     """The calls that blocks make, for their node."""
-    return _named(blocks, "tool_call")
+    return _block_names(blocks, "tool_call")
 
 
 def answers_of(blocks: Sequence[Block]) -> tuple[str, ...]:
     """The calls that blocks answer, for their node."""
-    return _named(blocks, "tool_result")
+    return _block_names(blocks, "tool_result")
 
 
-def _named(blocks: Sequence[Block], kind: Kind) -> tuple[str, ...]:
+def _block_names(blocks: Sequence[Block], kind: Kind) -> tuple[str, ...]:
     if len(blocks) == 1:  # as in nearly every log
         block = blocks[0]
         return (block.call,) if block.kind == kind and block.call is not None else ()

@@ -47,7 +47,7 @@ def clean_text(text: str) -> str:
     return _HARMFUL_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
-def lasted(milliseconds: int) -> str:
+def format_duration(milliseconds: int) -> str:
     """Say how long something took: `31 ms`, `3.1 s`, `41 s`, `3 min`, `1 h 50`."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"

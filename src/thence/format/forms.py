@@ -99,7 +99,7 @@ def flat(whole: Whole) -> Iterator[JSON]:
     before = str(uuid5(_SPACE, f"{name}/header"))
     yield _event("header", start, before, None, msgspec.to_builtins(header))
     outputs = spills.texts([*whole.before.facts, *whole.facts])
-    messages = spills.inlined(whole.messages().messages, outputs)
+    messages = spills.inline_known(whole.messages().messages, outputs)
     bills = _bills(whole, messages)
     for number, message in enumerate(messages):
         uuid = str(uuid5(_SPACE, f"{name}/{number}"))

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from thence.format import joins
-from thence.format.facts import Block, Fact, Share, Told, all_told
+from thence.format.facts import Block, CallStatus, Fact, Share, merge_statuses
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of
@@ -167,7 +167,7 @@ def _alike(one: Block, other: Block) -> bool:
 
 def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
     """Give calls without a result the one that another record tells, after their response."""
-    told = {call: one for call, one in all_told(others).items() if one.output is not None}
+    told = {call: one for call, one in merge_statuses(others).items() if one.output is not None}
     if not told:
         return facts
     facts = _with_texts(facts, told)
@@ -189,7 +189,7 @@ def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
     return [one for at, fact in enumerate(facts) for one in (fact, *made.get(at, ()))]
 
 
-def _with_texts(facts: list[Fact], told: dict[str, Told]) -> list[Fact]:
+def _with_texts(facts: list[Fact], told: dict[str, CallStatus]) -> list[Fact]:
     """Give results that are images alone the text that another record tells of the same call."""
     out = facts
     for at, fact in enumerate(facts):

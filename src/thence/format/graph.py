@@ -97,7 +97,7 @@ class Graph:
     @property
     def breaks(self) -> list[Break]:
         """Where the log's own links did not hold: bridged, cut, doubled, not applied."""
-        _ = self._spans, self._moved  # both note what they could not follow
+        _ = self._spans, self._last_move  # both note what they could not follow
         return sorted(self._breaks, key=lambda b: b.at)
 
     def place(self, event: str) -> int | None:
@@ -119,7 +119,7 @@ class Graph:
         return self.children.get(-1, [])
 
     @cached_property
-    def _continued(self) -> bytearray:
+    def _is_parent(self) -> bytearray:
         """1 for every event that another one names as its parent."""
         out = bytearray(len(self.nodes))
         for parent in self.parents:
@@ -130,7 +130,7 @@ class Graph:
     @cached_property
     def tips(self) -> list[int]:
         """Events that nobody continues, in written order."""
-        return [i for i, more in enumerate(self._continued) if not more and i not in self._copies]
+        return [i for i, more in enumerate(self._is_parent) if not more and i not in self._copies]
 
     def parting(self, branches: Iterable[Branch], home: Container[int]) -> Iterator[int]:
         """Yield, for each branch, the event of a line that it parts from, maybe through others.
@@ -170,7 +170,7 @@ class Graph:
     def _is_lone_answer(self, i: int) -> bool:
         """Whether an event answers its own parent's call and nobody goes on from it."""
         answers, parent = self.nodes[i].answers, self.parents[i]
-        if not answers or parent < 0 or self._continued[i]:
+        if not answers or parent < 0 or self._is_parent[i]:
             return False
         return not set(answers).isdisjoint(self.nodes[parent].calls)
 
@@ -190,12 +190,12 @@ class Graph:
         there, is followed (all that goes on from there, if the writer is known to note its tip
         late). Without one it is the last-written event that can stand on a line.
         """
-        if self._moved is None:
+        if self._last_move is None:
             places = range(len(self.nodes) - 1, -1, -1)
             last = self._pick(i for i in places if self._can_end(i))
             return last if last is None or self._points_back else self._below(last)
-        target, when = self._moved
-        reached = sorted(self._reached(target, when), reverse=True)
+        target, when = self._last_move
+        reached = sorted(self._descendants_after(target, when), reverse=True)
         last = self._pick(i for i in reached if self._can_end(i))
         return self._nearest(target) if last is None else last
 
@@ -234,7 +234,7 @@ class Graph:
         return not self.nodes[i].flags & (Is.SIDE | Is.ROLLED_BACK)
 
     @cached_property
-    def _moved(self) -> tuple[int, int] | None:
+    def _last_move(self) -> tuple[int, int] | None:
         """The last move of the tip, if it leads somewhere: (target, when)."""
         for i in range(len(self.nodes) - 1, -1, -1):
             tip = self.nodes[i].tip
@@ -249,12 +249,12 @@ class Graph:
     @property
     def moved_at(self) -> int | None:
         """The place of the event that moved the tip last; None when nothing did."""
-        if self._moved is None:
+        if self._last_move is None:
             return None
         last = range(len(self.nodes) - 1, -1, -1)
         return next(i for i in last if self.nodes[i].tip is not None)
 
-    def _reached(self, target: int, after: int) -> list[int]:
+    def _descendants_after(self, target: int, after: int) -> list[int]:
         """Events that go on from `target` through nothing but events written after the move."""
         if self._points_back:
             reached = {target}
@@ -274,12 +274,12 @@ class Graph:
         if i in self._copies or flags & (Is.SIDE | Is.ROLLED_BACK):
             return False
         if flags & Is.INTERNAL:
-            return self.nodes[i].span is not None and i in self._holding
+            return self.nodes[i].span is not None and i in self._applied_boundaries
         return not flags & Is.SUMMARY or self._stands(i)
 
     def _stands(self, i: int) -> bool:
         """Whether a summary counts: its boundary holds, or the log begins with it."""
-        return i in self._committed or self.nodes[i].parent is None
+        return i in self._committed_summaries or self.nodes[i].parent is None
 
     def _nearest(self, i: int) -> int | None:
         """The event itself or its nearest ancestor that can end a line."""
@@ -304,7 +304,7 @@ class Graph:
         return self._nearest(tip)
 
     @cached_property
-    def _committed(self) -> frozenset[int]:
+    def _committed_summaries(self) -> frozenset[int]:
         """Summaries that a boundary stands for: one without is half of a compaction."""
         under = (
             i
@@ -340,7 +340,7 @@ class Graph:
         last = self.end if to is None else to
         if last is None:
             return []
-        path = self._patched(last) if boundaries else self._plain(last)
+        path = self._apply_boundaries(last) if boundaries else self._plain(last)
         path.reverse()
         return self._with_company(path) if beside else path
 
@@ -356,9 +356,9 @@ class Graph:
             i = lines[i]
         return path
 
-    def _patched(self, last: int) -> list[int]:
+    def _apply_boundaries(self, last: int) -> list[int]:
         """Walk up, taking at a boundary the kept events and the summary, and no more."""
-        if not self._compacted:
+        if not self._has_compaction:
             return self._plain(last)
         spans, parents, nodes = self._spans, self.parents, self.nodes
         path: list[int] = []
@@ -371,21 +371,21 @@ class Graph:
             parent = parents[i]
             if nodes[i].flags & Is.SUMMARY:
                 summed = True
-            if (over := self._relinked.get(i)) and over[0] < last and over[1] not in seen:
+            if (over := self._relinked_heads.get(i)) and over[0] < last and over[1] not in seen:
                 parent = over[1]
             if (span := spans.get(i)) and span[0] in seen:
                 break  # the anchor of a boundary already passed: what is older was summed up
             if (span := spans.get(parent)) and i != span[1]:
-                kept = [k for k in self._kept(span) if k not in seen]
-                path += kept
-                seen.update(kept)
+                visible = [k for k in self._visible_nodes(span) if k not in seen]
+                path += visible
+                seen.update(visible)
             elif parent < 0 and nodes[i].logical is not None and not summed:
                 parent = self.line_parents[i]  # a boundary without its summary is no boundary
             i = parent
         return [i for i in path if not nodes[i].flags & Is.SUMMARY or i == last or self._stands(i)]
 
     @cached_property
-    def _compacted(self) -> bool:
+    def _has_compaction(self) -> bool:
         """Whether there is anything that could change a chain when it is walked."""
         for node in self.nodes:  # a loop: a generator takes four times as long
             if (
@@ -399,9 +399,9 @@ class Graph:
     def boundary(self, to: int | None = None) -> int | None:
         """The boundary that is applied on the chain to an event; None when none is."""
         path = self.chain(to, beside=False)
-        return next((i for i in reversed(path) if i in self._holding), None)
+        return next((i for i in reversed(path) if i in self._applied_boundaries), None)
 
-    def _kept(self, span: tuple[int, int, int]) -> list[int]:
+    def _visible_nodes(self, span: tuple[int, int, int]) -> list[int]:
         """The events a compaction kept, last first: of what was in view then, from head on.
 
         Older boundaries are worked out before younger ones, so that nesting needs no recursion.
@@ -418,15 +418,15 @@ class Graph:
         _, head, tail = span
         if tail < 0:
             return []
-        seen = self._patched(tail)
+        seen = self._apply_boundaries(tail)
         if head not in seen:  # it had been summed up before: take what was written, not the sums
             plain, summary = self._plain(tail), Is.SUMMARY
             seen = [i for i in plain if i == head or not self.nodes[i].flags & summary]
         if head not in seen and head in self._spans:  # a summary, and what it had kept itself
             inner = self._views.get(self._spans[head][0], [])
             seen = [*inner[inner.index(tail) if tail in inner else len(inner) :], head]
-        kept = seen[: seen.index(head) + 1] if head in seen else []
-        return [i for i in kept if self.nodes[i].span is None]
+        visible = seen[: seen.index(head) + 1] if head in seen else []
+        return [i for i in visible if self.nodes[i].span is None]
 
     @cached_property
     def _spans(self) -> dict[int, tuple[int, int, int]]:
@@ -443,7 +443,7 @@ class Graph:
         return out
 
     @cached_property
-    def _relinked(self) -> dict[int, tuple[int, int]]:
+    def _relinked_heads(self) -> dict[int, tuple[int, int]]:
         """Heads that follow their anchor on every younger line, too: head -> (boundary, anchor)."""
         return {
             head: (boundary, anchor)
@@ -452,7 +452,7 @@ class Graph:
         }
 
     @cached_property
-    def _holding(self) -> frozenset[int]:
+    def _applied_boundaries(self) -> frozenset[int]:
         """Places of the boundaries that hold.
 
         A line may end in one: a compaction was the last thing that happened, and what comes
@@ -573,9 +573,9 @@ class Graph:
             response = node.response
             if response is None or node.flags & _OFF_LINE:
                 continue
-            one = first.setdefault(response, i)
-            if one != i:
-                out.setdefault(response, [one]).append(i)
+            leader = first.setdefault(response, i)
+            if leader != i:
+                out.setdefault(response, [leader]).append(i)
         return out
 
     def _with_company(self, path: list[int]) -> list[int]:
@@ -659,11 +659,11 @@ class Graph:
             return frozenset()
         line = self._plain(self.end)
         line.reverse()
-        if not self._compacted:
+        if not self._has_compaction:
             return frozenset(self._with_company(line))
         on = set(line)
-        kept = [i for i in self.chain(beside=False) if i not in on]
-        return frozenset(self._with_company(kept + line))
+        visible = [i for i in self.chain(beside=False) if i not in on]
+        return frozenset(self._with_company(visible + line))
 
     @cached_property
     def states(self) -> list[State]:

@@ -309,10 +309,10 @@ def _clauses(line: str, *, listed: bool) -> Iterator[Statement]:
     for sentence, blot in _parts(_SENTENCE, line, mask):
         after = False
         for clause, bare in () if _OFFER.search(blot) else _parts(_CLAUSE, sentence, blot):
-            found = _intention(clause, bare, after=after, listed=listed and bool(clause))
-            if found:
+            intention = _intention(clause, bare, after=after, listed=listed and bool(clause))
+            if intention:
                 after = True
-                due, action = found
+                due, action = intention
                 yield Statement(action, "pending", due)
             elif _GIVEN_UP.search(bare):
                 yield Statement(clause, "dropped")
@@ -394,10 +394,10 @@ class Call(msgspec.Struct, frozen=True):
         return shares
 
 
-def called(tool: str, text: str, paths: Iterable[str], *, plans: bool = False) -> Call:
+def call_terms(tool: str, text: str, paths: Iterable[str], *, plans: bool = False) -> Call:
     """A call as evidence: its tool, the text and the files given to it, and if it keeps a list."""
-    found = (kind for kind, pattern in _TOOLS if pattern.search(tool))
-    kind = "plan" if plans else next(found, "")
+    tool_kinds = (kind for kind, pattern in _TOOLS if pattern.search(tool))
+    kind = "plan" if plans else next(tool_kinds, "")
     command = " ".join(text.split()).casefold() if kind == "shell" else ""
     kinds = {kind} if kind else {"look", "edit", "run"}
     if command:

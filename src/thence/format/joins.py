@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from thence.format import kinds, outcomes, wording
-from thence.format.facts import Block, Told
+from thence.format.facts import Block, CallStatus
 from thence.format.graph import State
 from thence.format.normal import (
     LAST_SEEN,
@@ -79,7 +79,7 @@ class Spent(msgspec.Struct, frozen=True):
 def calls(
     events: Sequence[SessionEvent],
     blocks: Mapping[int, Block] | None = None,
-    told: Mapping[str, Told] | None = None,
+    told: Mapping[str, CallStatus] | None = None,
     *,
     copies: bool = False,
 ) -> list[Call]:
@@ -115,11 +115,11 @@ def _paired(
     call: SessionEvent,
     result: SessionEvent | None,
     blocks: Mapping[int, Block],
-    told: Mapping[str, Told],
+    told: Mapping[str, CallStatus],
 ) -> Call:
     status = told.get(call.call or "")
     if status is None and result is not None and result.took_ms is not None:
-        status = Told(call.call or "", took_ms=result.took_ms)
+        status = CallStatus(call.call or "", took_ms=result.took_ms)
     asked = blocks.get(call.event_id)
     answer = blocks.get(result.event_id) if result is not None else None
     effect, outcome = outcomes.decide(

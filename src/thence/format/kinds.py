@@ -236,7 +236,7 @@ _NOISE = expression(
 _WELL = Ending(failed=False)
 
 
-class Deed(msgspec.Struct, frozen=True):
+class ToolAction(msgspec.Struct, frozen=True):
     """What a call does: the script it runs, if any, and the files it touches."""
 
     script: str | None
@@ -248,9 +248,9 @@ class Deed(msgspec.Struct, frozen=True):
         return any(touch.how != "read" for touch in self.touches)
 
 
-def deed(tool: str, input: object) -> Deed:
+def action_of(tool: str, input: object) -> ToolAction:
     """Return what a call does, found out once for all who ask; lines are not counted."""
-    return _deed(*_unfold(tool, input))
+    return _action_of(*_unfold(tool, input))
 
 
 def command(tool: str, input: object) -> str | None:
@@ -261,7 +261,7 @@ def command(tool: str, input: object) -> str | None:
 
 def touches(tool: str, input: object) -> list[Touch]:
     """Return the files a call edits or reads, as far as its input alone makes that evident."""
-    return _deed(*_unfold(tool, input), counts=True).touches
+    return _action_of(*_unfold(tool, input), counts=True).touches
 
 
 def changes(tool: str, input: object) -> list[Change]:
@@ -288,20 +288,20 @@ def changes(tool: str, input: object) -> list[Change]:
 
 def is_edit(tool: str, input: object) -> bool:
     """Say whether a call evidently changes a file."""
-    return deed(tool, input).edits
+    return action_of(tool, input).edits
 
 
 def paths(tool: str, input: object) -> list[str]:
     """Return the files a call edits or reads, by name."""
-    return [touch.path for touch in deed(tool, input).touches]
+    return [touch.path for touch in action_of(tool, input).touches]
 
 
-def _deed(tool: str, args: object, *, counts: bool = False) -> Deed:
+def _action_of(tool: str, args: object, *, counts: bool = False) -> ToolAction:
     kind = _kind(tool)
     script = _command(tool, kind, args)
     if script is not None:
-        return Deed(script, _shell_touches(script))
-    return Deed(None, _file_touches(kind, args, counts=counts) if kind in _OF_FILES else [])
+        return ToolAction(script, _shell_touches(script))
+    return ToolAction(None, _file_touches(kind, args, counts=counts) if kind in _OF_FILES else [])
 
 
 def _command(tool: str, kind: str, args: object) -> str | None:
@@ -339,7 +339,7 @@ def _file_touches(kind: str, args: object, *, counts: bool) -> list[Touch]:
     if kind == "write" or (kind == "edit" and verb == "create"):
         content = _pick(args, _CONTENTS) if counts else None
         return [Touch(path, "add", None if content is None else len(content.splitlines()))]
-    return [_edited(path, args) if counts else Touch(path, "edit")]
+    return [_edit_touch(path, args) if counts else Touch(path, "edit")]
 
 
 def ending(
@@ -400,7 +400,7 @@ def _is_code(value: object) -> bool:
 
 def effect_of(tool: str, input: object) -> Effect:
     """Return what a call does, as it is stored beside the call."""
-    action = deed(tool, input)
+    action = action_of(tool, input)
     touches = tuple((touch.path, touch.how) for touch in action.touches)
     if action.script is not None:
         runner = test_runner(action.script)
@@ -432,12 +432,12 @@ def error_shape(text: str) -> str | None:
     if cause is not None and cause.name != "text":
         return _shape(cause.name, body)
     lines = output.lines(body)
-    if (raised := _raised(lines)) is not None:
+    if (raised := _exception_line(lines)) is not None:
         return _shape("exception", raised)
-    if (telling := _telling(lines)) is not None:
+    if (telling := _error_line(lines)) is not None:
         line, row = telling
-        found = re.match(row.pattern, line)
-        return _shape(f"{row.name} {found[1]}" if found and found.lastindex else row.name, line)
+        match = re.match(row.pattern, line)
+        return _shape(f"{row.name} {match[1]}" if match and match.lastindex else row.name, line)
     if cause is not None or code:
         return _shape("tool" if cause else "output", body)
     return None
@@ -450,9 +450,9 @@ def summary(tool: str, input: object) -> str:
     script = _command(tool, kind, args)
     if script is None:
         touched = _file_touches(kind, args, counts=False) if kind in _OF_FILES else []
-        line = _touched(touched) if touched else _called(tool, args)
+        line = _describe_touches(touched) if touched else _describe_call(tool, args)
     elif "*** Begin Patch" in script and (touched := _shell_touches(script)):
-        line = _touched(touched)
+        line = _describe_touches(touched)
     else:
         line = "ran " + shell.without_heredocs(script)
     line = line[: output.CLIP]
@@ -462,7 +462,7 @@ def summary(tool: str, input: object) -> str:
     return line if len(line) <= SUMMARY_LIMIT else line[: SUMMARY_LIMIT - 1] + "…"
 
 
-def _touched(touched: list[Touch]) -> str:
+def _describe_touches(touched: list[Touch]) -> str:
     verb = _VERBS[touched[0].how]
     if len(touched) == 1:
         return f"{verb} {touched[0].path}"
@@ -472,7 +472,7 @@ def _touched(touched: list[Touch]) -> str:
     return f"{verb} {names}" + (f" and {len(touched) - 3} more" if touched[3:] else "")
 
 
-def _called(tool: str, args: object) -> str:
+def _describe_call(tool: str, args: object) -> str:
     """Say in words what a call of a tool that touches no file asks for."""
     what = _pick(args, ("pattern", "query", "url", "description", "prompt", "task")) or ""
     where = _pick(args, ("path", "dir_path", "target_directory", "dirpath", "directory_path")) or ""
@@ -528,13 +528,13 @@ def _short_kind(tool: str) -> str:
 
 def _unfold(tool: object, input: object) -> tuple[str, object]:
     """Give the tool really called and its arguments, decoded when they are JSON text."""
-    args = _decoded(input) if isinstance(input, str) else input
+    args = _decode_json(input) if isinstance(input, str) else input
     if tool == "use_tool" and isinstance(args, dict):  # a door to MCP servers
-        tool, args = args.get("tool_name"), _decoded(args.get("tool_input"))
+        tool, args = args.get("tool_name"), _decode_json(args.get("tool_input"))
     return tool if isinstance(tool, str) else "", args
 
 
-def _decoded(value: object) -> object:
+def _decode_json(value: object) -> object:
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -558,11 +558,11 @@ def _script(argv: list[object]) -> str | None:
     words = [word for word in argv if isinstance(word, str)]
     if len(words) != len(argv) or not words:
         return None
-    handed = shell.handed(words)
+    handed = shell.script_argument(words)
     return shlex.join(words) if handed is None else handed
 
 
-def _edited(path: str, args: dict[str, object]) -> Touch:
+def _edit_touch(path: str, args: dict[str, object]) -> Touch:
     """Count the lines of an edit or a list of edits, without the context both texts share."""
     edits = args.get("edits")
     added = removed = 0
@@ -583,7 +583,7 @@ def _edited(path: str, args: dict[str, object]) -> Touch:
 def _patch_touches(args: object) -> list[Touch]:
     """Give the files of a patch: its own text, or the one quoted in a code-mode script."""
     text = _patch_text(args)
-    return [] if text is None else _patched(text)
+    return [] if text is None else _touches_of_patch(text)
 
 
 def _patch_text(args: object) -> str | None:
@@ -596,31 +596,31 @@ def _patch_text(args: object) -> str | None:
 
 def _patches(text: str) -> list[Change]:
     """Part apply_patch texts into their files, each with its lines."""
-    found: list[tuple[str, str, list[str]]] = []
+    patches: list[tuple[str, str, list[str]]] = []
     inside = False
     for line in text[max(0, text.find("*** Begin Patch")) :].split("\n"):
         if head := _PATCH_FILE.match(line):
-            found.append((head[2].strip(), _HOWS[head[1]], []))
+            patches.append((head[2].strip(), _HOWS[head[1]], []))
             inside = True
         elif line.startswith("*** End Patch"):
             inside = False
         elif inside and not line.startswith("*** "):
-            found[-1][2].append(line)
-    return [Change(path, how, patch=tuple(lines)) for path, how, lines in found]
+            patches[-1][2].append(line)
+    return [Change(path, how, patch=tuple(lines)) for path, how, lines in patches]
 
 
-def _patched(text: str) -> list[Touch]:
+def _touches_of_patch(text: str) -> list[Touch]:
     """Read the files of one or more apply_patch texts; outside Begin and End nothing counts."""
-    found: list[Touch] = []
+    touches: list[Touch] = []
     path, how, target, added, removed = "", "", "", 0, 0
     for line in [*text[max(0, text.find("*** Begin Patch")) :].split("\n"), "*** End Patch"]:
         head = _PATCH_FILE.match(line)
         if path and (head or line.startswith("*** End Patch")):
             if target:
-                found += [Touch(path, "move"), Touch(target, "add", added, removed)]
+                touches += [Touch(path, "move"), Touch(target, "add", added, removed)]
             else:
                 counts = () if how == "delete" else (added, removed if how == "edit" else 0)
-                found.append(Touch(path, how, *counts))
+                touches.append(Touch(path, how, *counts))
             path = ""
         if head:
             path, how, target = head[2].strip(), _HOWS[head[1]], ""
@@ -629,7 +629,7 @@ def _patched(text: str) -> list[Touch]:
             target = line[13:].strip()
         else:
             added, removed = added + line.startswith("+"), removed + line.startswith("-")
-    return found
+    return touches
 
 
 def _shell_touches(script: str) -> list[Touch]:
@@ -645,15 +645,15 @@ def _short_touches(script: str) -> list[Touch]:
 def _script_touches(script: str) -> list[Touch]:
     if _MAY_TOUCH.search(script) is None:
         return []
-    found: list[Touch] = []
+    touches: list[Touch] = []
     for words, writes in shell.steps(script):
         name = shell.program_name(words[0]) if words else ""
         if name in ("apply_patch", "applypatch"):
-            return _patched(script)
+            return _touches_of_patch(script)
         if words[:1] != ["[["]:  # there `>` compares
-            found += (Touch(path, "edit" if appends else "add") for path, appends in writes)
-        found += _program_touches(name, words[1:])
-    return [touch for touch in found if touch.path and not _UNCLEAR.search(touch.path)]
+            touches += (Touch(path, "edit" if appends else "add") for path, appends in writes)
+        touches += _program_touches(name, words[1:])
+    return [touch for touch in touches if touch.path and not _UNCLEAR.search(touch.path)]
 
 
 def _program_touches(name: str, rest: list[str]) -> list[Touch]:
@@ -687,7 +687,7 @@ def _flag(layer: dict[str, object]) -> str | None:
     return "" if any(layer.get(mark) for mark in output.MARKS) else None
 
 
-def _telling(lines: list[str]) -> tuple[str, Row] | None:
+def _error_line(lines: list[str]) -> tuple[str, Row] | None:
     """Give the line that names an error, one that is not vague before one that is."""
     vague = None
     for line in map(str.strip, lines):
@@ -699,7 +699,7 @@ def _telling(lines: list[str]) -> tuple[str, Row] | None:
     return vague
 
 
-def _raised(lines: list[str]) -> str | None:
+def _exception_line(lines: list[str]) -> str | None:
     """Give the line a Python traceback ends with: the last one is the error that came out."""
     starts = [at for at, line in enumerate(lines) if line.lstrip().startswith("Traceback (most")]
     rest = lines[starts[-1] + 1 :] if starts else []
@@ -709,5 +709,5 @@ def _raised(lines: list[str]) -> str | None:
 def _shape(kind: str, text: str) -> str | None:
     """Put kind and first line together, with all replaced that differs between two sessions."""
     line = re.sub(r"^E\s+", "", text.strip().split("\n", 1)[0])[:1000]
-    line = _CONTROL.sub(" ", _NOISE.sub(lambda found: f"<{found.lastgroup}>", line)).strip()
+    line = _CONTROL.sub(" ", _NOISE.sub(lambda match: f"<{match.lastgroup}>", line)).strip()
     return f"{kind}: {line}"[:SHAPE_LIMIT].rstrip() if line else None

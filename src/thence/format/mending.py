@@ -72,12 +72,12 @@ class Mending:
             part = repair.mend(self._messages[self._settled : self._cut], self._orphans)
             if part.renamed:  # new ids have to be told from those of the whole chain
                 return repair.mend(self._messages, self._orphans, reasons)
-            self._done = _joined(self._done, part, self._done.messages)
+            self._done = _join(self._done, part, self._done.messages)
             self._settled = self._cut
         rest = repair.mend(self._messages[self._settled :], self._orphans, reasons)
         if rest.renamed:
             return repair.mend(self._messages, self._orphans, reasons)
-        return _joined(self._done, rest, [_copy(message) for message in self._done.messages])
+        return _join(self._done, rest, [_copy(message) for message in self._done.messages])
 
 
 def _names(content: JSON, role: str) -> Iterator[tuple[str, int]]:
@@ -90,7 +90,7 @@ def _names(content: JSON, role: str) -> Iterator[tuple[str, int]]:
             yield word(block.get("tool_use_id")), -1 if role == "user" else 0
 
 
-def _joined(first: Mended, then: Mended, messages: list[ApiMessage]) -> Mended:
+def _join(first: Mended, then: Mended, messages: list[ApiMessage]) -> Mended:
     """Put two parts of a chain together, the messages of the second behind these."""
     opened = then.opened and not messages
     later = then.messages[1:] if then.opened and messages else then.messages

@@ -238,18 +238,18 @@ def numbered(
     derived: list[SessionEvent] = []
     for event in events:
         (own if event.derived_from is None else derived).append(event)
-    given = dict(known or {})
-    start = max(given.values(), default=-SEQ_STEP) + SEQ_STEP
-    new = (event.event_id for event in in_order(own) if event.event_id not in given)
-    given |= {event: start + SEQ_STEP * at for at, event in enumerate(new)}
+    numbers = dict(known or {})
+    start = max(numbers.values(), default=-SEQ_STEP) + SEQ_STEP
+    new = (event.event_id for event in in_order(own) if event.event_id not in numbers)
+    numbers |= {event: start + SEQ_STEP * at for at, event in enumerate(new)}
     for event in derived:
-        seq = derived_seq(given.get(event.derived_from or 0, 0), event.kind)
-        given[event.event_id] = seq + (event.summary == LAST_SEEN)
+        seq = derived_seq(numbers.get(event.derived_from or 0, 0), event.kind)
+        numbers[event.event_id] = seq + (event.summary == LAST_SEEN)
     made = [
         msgspec.structs.replace(
             event,
-            seq=given[event.event_id],
-            parent_seq=_before(given, event.parent_id, given[event.event_id]),
+            seq=numbers[event.event_id],
+            parent_seq=_before(numbers, event.parent_id, numbers[event.event_id]),
         )
         for event in {event.event_id: event for event in (*own, *derived)}.values()
     ]
@@ -275,6 +275,6 @@ def in_order(events: Iterable[SessionEvent]) -> list[SessionEvent]:
     return order
 
 
-def _before(given: dict[int, int], parent: int | None, seq: int) -> int | None:
-    found = given.get(parent) if parent is not None else None
-    return found if found is not None and found < seq else None
+def _before(numbers: dict[int, int], parent: int | None, seq: int) -> int | None:
+    parent_seq = numbers.get(parent) if parent is not None else None
+    return parent_seq if parent_seq is not None and parent_seq < seq else None

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from thence.format import kinds, output
-from thence.format.facts import Block, Fact, Told
+from thence.format.facts import Block, CallStatus, Fact
 from thence.format.kinds import Effect, Evidence
 from thence.format.records import JSON, text_of, word
 from thence.format.repair import is_synthetic_content
@@ -106,7 +106,7 @@ def result_evidence(
     tool: str | None,
     effect: Effect,
     result: Content,
-    status: Told | None = None,
+    status: CallStatus | None = None,
     stored: Evidence | None = None,
 ) -> Evidence:
     """Return what a result says of its call: as stored, else as its payload says.
@@ -127,7 +127,7 @@ def result_evidence(
         text = text_of(payload) or output.text(payload)
         tests = kinds.count_tests(effect.runner, text)
         evidence = msgspec.structs.replace(evidence, tests=tests)
-    if evidence.shape is None and _ending(evidence, result, status).failed:
+    if evidence.shape is None and _how_it_ended(evidence, result, status).failed:
         shape = kinds.error_shape(text_of(payload))
         evidence = msgspec.structs.replace(evidence, shape=shape)
     return evidence
@@ -171,7 +171,7 @@ def add_effects(facts: Iterable[Fact]) -> dict[str, Block]:
 
 
 def add_evidence(
-    facts: Iterable[Fact], calls: Mapping[str, Block], statuses: Mapping[str, Told]
+    facts: Iterable[Fact], calls: Mapping[str, Block], statuses: Mapping[str, CallStatus]
 ) -> None:
     """Note in the results of facts what they say of their calls, in place."""
     for fact in facts:
@@ -192,7 +192,7 @@ def add_evidence(
 def decide(
     call: Content,
     result: Content | None,
-    status: Told | None,
+    status: CallStatus | None,
     *,
     tool: str | None,
     stored: tuple[Effect | None, Evidence | None],
@@ -225,7 +225,7 @@ def judge_call(
     *,
     result: Content | None,
     evidence: Evidence | None,
-    status: Told | None,
+    status: CallStatus | None,
     started: str | None,
     finished: str | None,
 ) -> CallOutcome:
@@ -234,7 +234,7 @@ def judge_call(
     if result is None and (status is None or not status.ended):
         return CallOutcome(is_test_run=is_test_run)
     evidence = evidence or Evidence()
-    ending = _ending(evidence, result, status)
+    ending = _how_it_ended(evidence, result, status)
     own, is_measured, elapsed = _durations(tool, effect, status, started, finished)
     return CallOutcome(
         ended=True,
@@ -252,7 +252,9 @@ def judge_call(
     )
 
 
-def _ending(evidence: Evidence, result: Content | None, status: Told | None) -> kinds.Ending:
+def _how_it_ended(
+    evidence: Evidence, result: Content | None, status: CallStatus | None
+) -> kinds.Ending:
     """Return how a call ended: a failure that any record tells stands."""
     flags = {result.failed if result is not None else None, status.failed if status else None}
     is_error = True if True in flags else False if False in flags else None
@@ -264,7 +266,11 @@ def _ending(evidence: Evidence, result: Content | None, status: Told | None) -> 
 
 
 def _durations(
-    tool: str | None, effect: Effect, status: Told | None, started: str | None, finished: str | None
+    tool: str | None,
+    effect: Effect,
+    status: CallStatus | None,
+    started: str | None,
+    finished: str | None,
 ) -> tuple[int | None, bool, int | None]:
     """Return a call's own milliseconds, whether they were measured, and all until its result."""
     if status is not None and status.took_ms is not None:

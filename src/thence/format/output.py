@@ -96,16 +96,16 @@ def text(value: object) -> str:
 
 def opened(text: str) -> tuple[int | None, str]:
     """Take the client's envelope off an output: its exit code, if any, and the output."""
-    if text[:1] == "{" and (found := _EXIT_CODE.search(text)):
-        return int(found[1]), _unescaped(text)
+    if text[:1] == "{" and (match := _EXIT_CODE.search(text)):
+        return int(match[1]), _unescape(text)
     for _, pattern in ENVELOPES.each if ENVELOPES.any.match(text) else ():
-        if found := pattern.match(text):
-            return int(found[1]), text[found.end() :]
-    found = _PREFACE.match(text)
-    return None, text[found.end() :] if found else text
+        if match := pattern.match(text):
+            return int(match[1]), text[match.end() :]
+    match = _PREFACE.match(text)
+    return None, text[match.end() :] if match else text
 
 
-def decoded(text: str) -> str:
+def decode_output(text: str) -> str:
     """Return a text, if it is Codex's early JSON envelope with the text envelope of later versions.
 
     So the output is text as a program printed it, its lines apart, and no exit code is lost.
@@ -149,7 +149,7 @@ def _text(value: object, depth: int) -> str:
     return _text("\n".join(filter(None, (_text(part, depth + 1) for part in parts))), depth)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Give the output in Codex's early JSON envelope, also when its middle was left out."""
     try:
         output = json.loads(text)["output"]

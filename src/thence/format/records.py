@@ -350,8 +350,8 @@ def count(value: JSON) -> int:
     digits = isinstance(value, str) and len(value) < 17 and value.isascii() and value.isdigit()
     if digits or (isinstance(value, float) and value.is_integer()):
         value = int(value)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value < 2**53 else 0
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_integer and 0 <= value < 2**53 else 0
 
 
 def word(value: JSON) -> str:
@@ -390,5 +390,5 @@ def text_of(content: JSON) -> str:
     """All prose of message content, blocks joined by line feeds; thinking and tools left out."""
     if isinstance(content, str):
         return content
-    said = (b.get("text") for b in blocks(content) if b.get("type") == "text")
-    return "\n".join(text for text in said if isinstance(text, str))
+    texts = (b.get("text") for b in blocks(content) if b.get("type") == "text")
+    return "\n".join(text for text in texts if isinstance(text, str))

@@ -110,9 +110,9 @@ def mend(
     parts = _turns(messages, pairing, out)
     calls = pairing.finish()
     ids = _new_ids(calls, out)
-    turns = _merged(_shown(parts, ids, out, orphans, reasons or {}))
+    turns = _merge_turns(_shown(parts, ids, out, orphans, reasons or {}))
     if any(_ends_in_thought(turn) for turn in turns):
-        turns = _merged([_without_last_thought(turn, out) for turn in turns])
+        turns = _merge_turns([_without_last_thought(turn, out) for turn in turns])
     if turns and turns[0][0] == "assistant":
         turns.insert(0, ("user", [{"type": "text", "text": MISSING_START}]))
         out.opened = True
@@ -128,10 +128,10 @@ def _turns(messages: Iterable[ApiMessage], pairing: _Pairing, out: Mended) -> li
         if role not in ("user", "assistant"):
             out.left_out.append(Left("role"))
             continue
-        given = blocks(message.get("content"))
+        content = blocks(message.get("content"))
         part = _part_for(parts, role, message.get("id"))
         part.response = message.get("id")
-        for block in given:
+        for block in content:
             usable = _usable(block, part, pairing, out)
             if usable is not None:
                 part.blocks.append(usable)
@@ -226,10 +226,10 @@ class _Pairing:
             self._again(self._last[key], block, key)
 
     def _again(self, answered: _Call, block: Block, key: str) -> None:
-        held = answered.result or {}
-        if is_synthetic(held):
+        result = answered.result or {}
+        if is_synthetic(result):
             answered.result = block
-        elif not is_synthetic(block) and held.get("content") != block.get("content"):
+        elif not is_synthetic(block) and result.get("content") != block.get("content"):
             self._out.left_out.append(Left("second result of a call", key))
 
     def finish(self) -> list[_Call]:
@@ -247,8 +247,8 @@ class _Pairing:
         return self._calls
 
 
-def _same_call(one: Block, other: Block) -> bool:
-    return bool(one.get("name") == other.get("name") and one.get("input") == other.get("input"))
+def _same_call(call: Block, other: Block) -> bool:
+    return bool(call.get("name") == other.get("name") and call.get("input") == other.get("input"))
 
 
 def is_synthetic(result: Block) -> bool:
@@ -328,35 +328,35 @@ def _shown(
 ) -> Iterator[_Turn]:
     """Give parts with every result right after its call's message; treat calls without one."""
     for part in parts:
-        said: list[Block] = []
+        visible: list[Block] = []
         answers: list[Block] = []
         for block in part.blocks:
             if not isinstance(block, _Call):
-                said.append(block)
+                visible.append(block)
                 continue
             name = ids[id(block)]
             why = reasons.get(block.key, INTERRUPTED)
             if block.result is None:
                 out.open_calls.append(block.block)
                 if orphans == "mark":
-                    said.append({"type": "text", "text": _in_words(block.block, why)})
+                    visible.append({"type": "text", "text": _in_words(block.block, why)})
                 if orphans != "answer":
                     continue
                 out.answered.append(name)
-            said.append(_shaped_call(block.block, name))
+            visible.append(_shaped_call(block.block, name))
             result = block.result or synthetic_result(name, why)
             answers.append(_shaped_result(result, name, out.reworded))
-        yield part.role, said
+        yield part.role, visible
         yield "user", answers
 
 
 def _shaped_call(call: Block, name: str) -> Block:
     """Give a call with a name and an input as the API takes them."""
-    tool, given = content.tool_name(call.get("name")), content.tool_input(call.get("input"))
-    is_same = tool is call.get("name") and given is call.get("input") and call.get("id") == name
+    tool, arguments = content.tool_name(call.get("name")), content.tool_input(call.get("input"))
+    is_same = tool is call.get("name") and arguments is call.get("input") and call.get("id") == name
     if is_same and len(call) == 4:
         return call
-    return {"type": "tool_use", "id": name, "name": tool, "input": given}
+    return {"type": "tool_use", "id": name, "name": tool, "input": arguments}
 
 
 def _shaped_result(result: Block, name: str, reworded: dict[str, int]) -> Block:
@@ -376,27 +376,27 @@ def _ends_in_thought(turn: _Turn) -> bool:
 
 def _without_last_thought(turn: _Turn, out: Mended) -> _Turn:
     """Give a turn that does not end with a thought, which the API refuses."""
-    role, said = turn
-    while said and said[-1].get("type") in content.THOUGHTS:
-        said = said[:-1]
+    role, turn_blocks = turn
+    while turn_blocks and turn_blocks[-1].get("type") in content.THOUGHTS:
+        turn_blocks = turn_blocks[:-1]
         out.reworded[content.UNSIGNED] = out.reworded.get(content.UNSIGNED, 0) + 1
-    return role, said
+    return role, turn_blocks
 
 
 def _in_words(call: Block, why: str) -> str:
     return f"{why[:-1]} Call: {call.get('name') or 'a tool'}]"
 
 
-def _merged(turns: Iterable[_Turn]) -> list[_Turn]:
+def _merge_turns(turns: Iterable[_Turn]) -> list[_Turn]:
     """Join neighbours of one role and let go of what is empty."""
     out: list[_Turn] = []
-    for role, said in turns:
-        if not said:
+    for role, turn_blocks in turns:
+        if not turn_blocks:
             continue
         if out and out[-1][0] == role:
-            out[-1][1].extend(said)
+            out[-1][1].extend(turn_blocks)
         else:
-            out.append((role, list(said)))
+            out.append((role, list(turn_blocks)))
     return out
 
 
@@ -441,9 +441,9 @@ def problems(messages: list[ApiMessage]) -> list[str]:
         out += [f"message {at}: call {call} twice" for call in calls if call in seen]
         seen.update(calls)
         after = blocks(messages[at + 1].get("content")) if at + 1 < len(messages) else []
-        given = [b.get("tool_use_id") for b in after if b.get("type") == "tool_result"]
-        if role == "assistant" and sorted(given, key=str) != sorted(calls):
-            out.append(f"message {at}: calls {calls}, results {given}")
+        answered = [b.get("tool_use_id") for b in after if b.get("type") == "tool_result"]
+        if role == "assistant" and sorted(answered, key=str) != sorted(calls):
+            out.append(f"message {at}: calls {calls}, results {answered}")
         out += [f"message {at}: {why}" for why in _bad_blocks(message, first=at == 0)]
     return out
 

@@ -69,11 +69,11 @@ def _from_1(record: Record) -> Record:
     if record.get("type") == _BOUNDARY_THEN:
         record = {**record, "type": "boundary"}
     payload = record.get("payload")
-    new = _timed(record, "ts")
+    new = _with_time(record, "ts")
     if not isinstance(payload, dict):
         return new
     if record.get("type") == "header":
-        known = {"cwd": None, "model": None, **_timed(payload, "start_ts")}
+        known = {"cwd": None, "model": None, **_with_time(payload, "start_ts")}
         new["payload"] = {**known, "schema_version": 2}
     elif record.get("type") == "boundary":
         renamed = snake(payload)
@@ -82,7 +82,7 @@ def _from_1(record: Record) -> Record:
             del renamed["summary_event_uuid"]
         new["payload"] = renamed
     elif record.get("type") == "terminator":
-        new["payload"] = _timed(payload, "end_ts")
+        new["payload"] = _with_time(payload, "end_ts")
     return new
 
 
@@ -116,6 +116,6 @@ STEPS: tuple[Step, ...] = (_from_1, _from_2)
 """`STEPS[n - 1]` reads version n as n + 1."""
 
 
-def _timed(fields: Record, name: str) -> Record:
+def _with_time(fields: Record, name: str) -> Record:
     """Give a copy whose time of that name, if it has one, is text."""
     return {k: time_text(v) if k == name else v for k, v in fields.items()}

@@ -111,17 +111,17 @@ def without_heredocs(script: str) -> str:
     """Cut the bodies of here-documents: they are data, whatever commands they quote."""
     if "<<" not in script:
         return script
-    kept, at = [], 0
-    while (found := _HEREDOC.search(script, at)) and (end := script.find("\n", found.end())) >= 0:
-        kept.append(script[at:end])
+    parts, at = [], 0
+    while (match := _HEREDOC.search(script, at)) and (end := script.find("\n", match.end())) >= 0:
+        parts.append(script[at:end])
         at = end
         while at < len(script):
             end = script.find("\n", at + 1)
             end = len(script) if end < 0 else end  # bash, too, takes the rest if no word closes
             line, at = script[at:end], end
-            if line.strip() == found[2]:
+            if line.strip() == match[2]:
                 break
-    return "".join([*kept, script[at:]])
+    return "".join([*parts, script[at:]])
 
 
 def program_name(word: str) -> str:
@@ -134,7 +134,7 @@ def program_name(word: str) -> str:
     return name
 
 
-def handed(words: list[str]) -> str | None:
+def script_argument(words: list[str]) -> str | None:
     """Give the script a shell is handed by its -c option, if that is what these words do."""
     if words and program_name(words[0]) in _SHELLS:
         for at, word in enumerate(words[1:6], 2):
@@ -149,12 +149,12 @@ def _programs(script: str, depth: int) -> Iterator[list[str]]:
         for _ in range(_NESTED):
             if not words or _NO_NAME.search(words[0]):
                 break
-            inner = handed(words)
+            inner = script_argument(words)
             if inner is not None:
                 yield from _programs(inner, depth + 1) if depth < _DEPTH else ()
                 break
             yield words
-            words = _bare(_unwrapped(words))
+            words = _bare(_unwrap(words))
 
 
 def _bare(words: list[str]) -> list[str]:
@@ -165,7 +165,7 @@ def _bare(words: list[str]) -> list[str]:
     return words[at:]
 
 
-def _unwrapped(words: list[str]) -> list[str]:
+def _unwrap(words: list[str]) -> list[str]:
     """Give the words of the program a wrapper runs; none if these words are no wrapper's."""
     words = [program_name(words[0]), *words[1:]]
     for names, options, extra in _WRAPPERS.get(words[0], ()):

@@ -2,7 +2,7 @@
 
 A placeholder says how much was moved and under which name, which is the SHA-256 of the bytes and
 how they are written (`.txt`: the text, `.json`: blocks of another kind). Writer and readers share
-this text and nothing else. Pure: `whole` and `texts_of` ask the caller for the bytes. Invariants:
+this text and nothing else. Pure: `restore` and `texts_of` ask the caller for the bytes. Invariants:
 a text that is a placeholder reads back as what it was made of; no name that could be a path passes.
 """
 
@@ -73,8 +73,8 @@ def read(text: str) -> Spilled | None:
 
 def spilled_in(content: JSON) -> list[Spilled]:
     """Read the placeholders back from recorded content, in order."""
-    found = (read(text) for item in items(content) if (text := plain_text(item)) is not None)
-    return [spilled for spilled in found if spilled is not None]
+    spills = (read(text) for item in items(content) if (text := plain_text(item)) is not None)
+    return [spilled for spilled in spills if spilled is not None]
 
 
 def items(content: JSON) -> list[JSON]:
@@ -92,7 +92,7 @@ def plain_text(item: JSON) -> str | None:
     return None
 
 
-def whole(content: JSON, load: Load) -> JSON:
+def restore(content: JSON, load: Load) -> JSON:
     """Give recorded content with everything that was spilled from it back in its place.
 
     What cannot be loaded stays as its placeholder.
@@ -156,7 +156,9 @@ def texts(facts: Iterable[Fact]) -> dict[str, str]:
     return out
 
 
-def inlined(messages: Iterable[dict[str, JSON]], known: Mapping[str, str]) -> list[dict[str, JSON]]:
+def inline_known(
+    messages: Iterable[dict[str, JSON]], known: Mapping[str, str]
+) -> list[dict[str, JSON]]:
     """Give messages whose results hold again what was spilled from them, as far as it is known."""
 
     def load(spilled: Spilled) -> bytes | None:
@@ -172,4 +174,4 @@ def inlined(messages: Iterable[dict[str, JSON]], known: Mapping[str, str]) -> li
 def _result_back(block: JSON, load: Load) -> JSON:
     if not isinstance(block, dict) or block.get("type") != "tool_result":
         return block
-    return {**block, "content": whole(block.get("content"), load)}
+    return {**block, "content": restore(block.get("content"), load)}

@@ -120,7 +120,7 @@ class Domains:
         Domains that a snapshot holds go on from it at event `since` of the line.
         """
         state = State({}, {}, {})
-        stored = _stored(snapshot)
+        stored = _entries_of(snapshot)
         for name, domain in self._all.items():
             events = line if seen is None or not domain.seen_by_model else seen
             for start, at in _starts(domain, stored.get(name), since):
@@ -142,16 +142,16 @@ class Domains:
 
     def snapshot(self, state: State) -> dict[str, JSON]:
         """Give what a boundary carries. A failed domain is absent, never empty."""
-        kept = {
+        entries = {
             name: {"version": domain.version, "value": state.folded[name]}
             for name, domain in self._all.items()
             if not domain.seen_by_model and name in state.folded
         }
-        return {"version": SNAPSHOT_VERSION, "domains": kept}
+        return {"version": SNAPSHOT_VERSION, "domains": entries}
 
     def covers(self, snapshot: JSON) -> bool:
         """Whether a snapshot holds every domain of ours, in the version we fold."""
-        stored = _stored(snapshot)
+        stored = _entries_of(snapshot)
         return all(
             _is_known(domain, stored.get(name))
             for name, domain in self._all.items()
@@ -167,7 +167,7 @@ def cost_of(events: Iterable[Event], start: JSON = None) -> dict[str, JSON]:
     return value
 
 
-def _stored(snapshot: JSON) -> Mapping[str, JSON]:
+def _entries_of(snapshot: JSON) -> Mapping[str, JSON]:
     """Read the domains of a snapshot; none when it is of another version or shape."""
     if not isinstance(snapshot, Mapping) or snapshot.get("version") != SNAPSHOT_VERSION:
         return {}
@@ -175,22 +175,22 @@ def _stored(snapshot: JSON) -> Mapping[str, JSON]:
     return domains if isinstance(domains, Mapping) else {}
 
 
-def _is_known(domain: Domain[JSON], kept: JSON) -> bool:
+def _is_known(domain: Domain[JSON], entry: JSON) -> bool:
     """Whether a snapshot's entry is of our version and of the shape the domain starts with."""
-    if not isinstance(kept, Mapping) or kept.get("version") != domain.version:
+    if not isinstance(entry, Mapping) or entry.get("version") != domain.version:
         return False
-    start, value = domain.start(), kept.get("value")
+    start, value = domain.start(), entry.get("value")
     if isinstance(start, dict):
         return isinstance(value, dict) and start.keys() <= value.keys()
-    return isinstance(value, list) if isinstance(start, list) else "value" in kept
+    return isinstance(value, list) if isinstance(start, list) else "value" in entry
 
 
 def _starts(
-    domain: Domain[JSON], kept: JSON, since: int
+    domain: Domain[JSON], entry: JSON, since: int
 ) -> Iterator[tuple[Callable[[], JSON], int]]:
     """Where a domain's fold may start: at its snapshot, and when that fails at the root."""
-    if _is_known(domain, kept) and not domain.seen_by_model:
-        yield lambda: _kept(domain, kept["value"]), since
+    if _is_known(domain, entry) and not domain.seen_by_model:
+        yield lambda: _entry_of(domain, entry["value"]), since
     yield domain.start, 0
 
 
@@ -203,7 +203,7 @@ def _empty(domain: Domain[JSON]) -> JSON:
         return None
 
 
-def _kept(domain: Domain[JSON], value: JSON) -> JSON:
+def _entry_of(domain: Domain[JSON], value: JSON) -> JSON:
     """Take a value out of a snapshot, and of it what may come back."""
     return domain.clean(deepcopy(value)) if domain.clean else deepcopy(value)
 
@@ -223,7 +223,7 @@ def _files(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
 
     A change is not hidden by reading the file afterwards.
     """
-    for path, how, by in _touched(value["open"], event, _TOUCH_HOW):
+    for path, how, by in _note_file(value["open"], event, _TOUCH_HOW):
         if how != "read" or value["files"].get(path, {}).get("how") in (None, "read"):
             value["files"][path] = {"how": how, "by": by}
     return value
@@ -233,9 +233,9 @@ def _todos(value: list[JSON], event: Event) -> list[JSON]:
     if event.type == "todos":
         return list(event.fields["todos"])
     for call in _calls(event):
-        given = call.get("input")
-        if call.get("name") == "TodoWrite" and isinstance(given, dict):
-            stated = given.get("todos")
+        arguments = call.get("input")
+        if call.get("name") == "TodoWrite" and isinstance(arguments, dict):
+            stated = arguments.get("todos")
             value = list(stated) if isinstance(stated, list) else value
     return value
 
@@ -276,8 +276,8 @@ def _model(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
     fields = event.fields
     if event.type == "model":
         return _known_model({"model": fields["model"], "overrides": fields.get("overrides")})
-    if event.type in ("header", "assistant") and (told := word(fields.get("model"))):
-        return {**value, "model": told}
+    if event.type in ("header", "assistant") and (model := word(fields.get("model"))):
+        return {**value, "model": model}
     return value
 
 
@@ -303,7 +303,7 @@ def _known_model(value: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def _known_worktree(value: dict[str, JSON]) -> dict[str, JSON]:
-    return {name: told for name, told in value.items() if name in _WORKTREE}
+    return {name: field for name, field in value.items() if name in _WORKTREE}
 
 
 def _attribution(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
@@ -312,7 +312,7 @@ def _attribution(value: dict[str, JSON], event: Event) -> dict[str, JSON]:
         b.get("type") == "tool_result" for b in blocks(event.fields.get("content"))
     ):
         value["turn"] = event.uuid
-    for path, _, _ in _touched(value["open"], event, _EDIT_HOW):
+    for path, _, _ in _note_file(value["open"], event, _EDIT_HOW):
         turns = value["files"].setdefault(path, [])
         if not turns or turns[-1] != value["turn"]:
             turns.append(value["turn"])
@@ -325,7 +325,7 @@ def _calls(event: Event) -> list[dict[str, JSON]]:
     return [b for b in blocks(event.fields.get("content")) if b.get("type") == "tool_use"]
 
 
-def _touched(
+def _note_file(
     waiting: dict[str, JSON], event: Event, ways: tuple[str, ...]
 ) -> list[tuple[str, str, str]]:
     """Files that an event touched in one of these ways: (path, how, by which event).

@@ -209,8 +209,8 @@ _COUNT = expression(
 
 def test_runner(command: str) -> str | None:
     """Return the name of the first test runner a script starts, or None if it starts none."""
-    told = command if isinstance(command, str) else ""
-    return _short_runner(told) if len(told) <= shell.SHORT else _runner(told)
+    script = command if isinstance(command, str) else ""
+    return _short_runner(script) if len(script) <= shell.SHORT else _runner(script)
 
 
 @lru_cache(maxsize=4096)
@@ -221,8 +221,8 @@ def _short_runner(command: str) -> str | None:
 def _runner(command: str) -> str | None:
     if _MAY_TEST.search(command) is None:
         return None
-    found = map(_started, shell.programs(command))
-    return next((name for name in found if name is not None), None)
+    runners = map(_runner_of, shell.programs(command))
+    return next((name for name in runners if name is not None), None)
 
 
 def tests(command: str, result_text: str) -> Tests | None:
@@ -238,22 +238,24 @@ def count_tests(runner: str, result_text: str) -> Tests:
     """Return what the output of a test runner says of the run."""
     text = output.text(result_text)
     lines = output.lines(output.opened(text)[1])
-    closing = [(line, said) for line in lines if _CLOSES.match(said := line.lstrip())]
+    closing = [
+        (line, text_of_line) for line in lines if _CLOSES.match(text_of_line := line.lstrip())
+    ]
     own = [form for form in FORMATS if form.name == runner]
     task = runner == "bun test" or (" " in runner and not own) or runner == "script"
     for form in own if own and not task else FORMATS if runner != "go test" else ():
         match = re.compile(form.pattern).match
-        found = [line for line, said in closing if match(said)]
-        if found:
-            counts = _counts(" ; ".join(found if form.add_up else found[-1:]))
+        matches = [line for line, text_of_line in closing if match(text_of_line)]
+        if matches:
+            counts = _counts(" ; ".join(matches if form.add_up else matches[-1:]))
             return Tests(form.name if task else runner, *counts)
     if task and any(re.match(r"--- (?:PASS|FAIL): |(?:ok  |FAIL)\t", line) for line in lines):
         runner = "go test"
-    whole = len(text) <= 2 * output.CLIP and len(lines) < 2 * output.LINES
-    return Tests(runner, *_counted(lines, whole=whole))
+    is_complete = len(text) <= 2 * output.CLIP and len(lines) < 2 * output.LINES
+    return Tests(runner, *_count_lines(lines, is_complete=is_complete))
 
 
-def _started(words: list[str]) -> str | None:
+def _runner_of(words: list[str]) -> str | None:
     """Name the runner these words start, wrappers apart."""
     name = shell.program_name(words[0])
     rest: list[str] = []
@@ -293,10 +295,10 @@ _INSTALLED = expression(
 def _counts(text: str) -> tuple[int | None, int | None, int | None]:
     """Add up the numbers of a closing line by what stands beside them."""
     sums: dict[str, int] = {}
-    for found in _COUNT.finditer(text):
-        word = (found[2] or found[3] or "total").casefold()
+    for match in _COUNT.finditer(text):
+        word = (match[2] or match[3] or "total").casefold()
         bucket = next(name for name, words in _BUCKETS.items() if word in words.split())
-        sums[bucket] = sums.get(bucket, 0) + int(found[1] or found[4] or found[5])
+        sums[bucket] = sums.get(bucket, 0) + int(match[1] or match[4] or match[5])
     failed, skipped = sums.get("failed", 0), sums.get("skipped")
     passed = sums.get("passed")
     if passed is None and "total" in sums:
@@ -304,10 +306,16 @@ def _counts(text: str) -> tuple[int | None, int | None, int | None]:
     return passed, failed if sums else None, skipped
 
 
-def _counted(lines: list[str], *, whole: bool) -> tuple[int | None, int | None, int | None]:
+def _count_lines(
+    lines: list[str], *, is_complete: bool
+) -> tuple[int | None, int | None, int | None]:
     """Count the lines of runners that do not; what a cut text does not show is not known."""
     some = [line for line in lines if COUNTED.any.match(line)]
     n = {row.name: sum(bool(pattern.match(line)) for line in some) for row, pattern in COUNTED.each}
     failed = n["failed"] or n["package bad"]
-    known = failed > 0 or (whole and any(n.values()))
-    return n["passed"] or None if whole else None, failed if known else None, n["skipped"] or None
+    known = failed > 0 or (is_complete and any(n.values()))
+    return (
+        n["passed"] or None if is_complete else None,
+        failed if known else None,
+        n["skipped"] or None,
+    )

@@ -36,7 +36,7 @@ from thence.format.intentions import (
     Terms,
     aim,
     boxes_of,
-    called,
+    call_terms,
     statements,
     terms,
 )
@@ -86,7 +86,9 @@ def pending(steps: Iterable[Step], *, ended_well: bool = False) -> list[Todo]:
 
     `ended_well` says that the session is over and was a success: then lists alone count.
     """
-    left = [todo for todo in todos(_closing(list(steps), ended_well)) if todo.status in _OPEN]
+    left = [
+        todo for todo in todos(_statements_at_end(list(steps), ended_well)) if todo.status in _OPEN
+    ]
     return sorted(left, key=lambda todo: todo.origin == "intention")
 
 
@@ -109,7 +111,7 @@ def listing(steps: Iterable[Step]) -> list[Step]:
     return out
 
 
-def _closing(steps: list[Step], ended_well: bool) -> Iterator[Step]:  # noqa: FBT001
+def _statements_at_end(steps: list[Step], ended_well: bool) -> Iterator[Step]:  # noqa: FBT001
     """Return the steps without sentences that cannot be pending; check lists stay."""
     last = None
     for at, step in enumerate(steps):
@@ -171,7 +173,7 @@ def _string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _decoded(value: Any) -> Any:
+def _decode_json(value: Any) -> Any:
     """A JSON string as what it holds; anything else, and text that is no JSON, as it is."""
     try:
         return msgspec.json.decode(value) if isinstance(value, str) else value
@@ -180,20 +182,20 @@ def _decoded(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[Any, Any]:
-    decoded = _decoded(value)
+    decoded = _decode_json(value)
     return decoded if isinstance(decoded, dict) else {}
 
 
 def _flat(value: Any, limit: int) -> str:
     """The strings inside a value, as many as fit into the limit."""
-    found, queue = [""], [value]
+    texts, queue = [""], [value]
     for node in queue:
         if isinstance(node, str):
-            found.append(node[:limit])
-            limit -= len(found[-1])
+            texts.append(node[:limit])
+            limit -= len(texts[-1])
         elif isinstance(node, dict | list) and len(queue) < _EVIDENCE:
             queue.extend((list(node.values()) if isinstance(node, dict) else node)[:_EVIDENCE])
-    return "\n".join(found)
+    return "\n".join(texts)
 
 
 def _normal(text: str) -> str:
@@ -279,26 +281,26 @@ class _Ledger:
         recent = self.items[-_RECENT:]
         return (item for item in recent if item.origin == "intention" and item.status in _OPEN)
 
-    def _close(self, said: str, status: str, where: str) -> None:
+    def _close(self, text: str, status: str, where: str) -> None:
         due = list(self._due())
-        told = terms(said, evidence=True) if due else None
+        evidence = terms(text, evidence=True) if due else None
         for item in due:
-            if told is not None and item.terms.met(told):
+            if evidence is not None and item.terms.met(evidence):
                 self._set(item, status, where)
 
     def _hear(self, text: str, where: str) -> None:
         self.fresh, self.account = None, where
         seen: dict[str, int] = {}
-        for said in statements(text):
-            if said.boxed:
-                item = self._named(said.text, "checklist", where, seen)
-                self._set(item, said.status, where)
-            elif said.due:
-                self._intend(said.due, said.text, where)
+        for statement in statements(text):
+            if statement.boxed:
+                item = self._item_named(statement.text, "checklist", where, seen)
+                self._set(item, statement.status, where)
+            elif statement.due:
+                self._intend(statement.due, statement.text, where)
             else:
-                self._close(said.text, said.status, where)
+                self._close(statement.text, statement.status, where)
 
-    def _named(self, text: str, origin: str, where: str, seen: dict[str, int]) -> _Item:
+    def _item_named(self, text: str, origin: str, where: str, seen: dict[str, int]) -> _Item:
         """The todo of this text, told apart from its namesakes in one list by a number."""
         normal = _normal(text)
         seen[normal] = seen.get(normal, 0) + 1
@@ -322,15 +324,15 @@ class _Ledger:
             self.fresh = self._add(text[:_SHOWN], "intention", where, _normal(text))
             self.fresh.due = due
 
-    def _see(self, tool: str, given: Any, where: str) -> None:
+    def _see(self, tool: str, arguments: Any, where: str) -> None:
         """Close what the call fulfils."""
         due = list(self._due())
         if due:
-            value = _decoded(given)
+            value = _decode_json(arguments)
             fields = value if isinstance(value, dict) else {}
             paths = (_string(fields.get(key)) for key in _PATHS)
             text = _flat(value, _EVIDENCE)
-            call = called(tool, text, paths, plans=tool.lower() in _PLANS)
+            call = call_terms(tool, text, paths, plans=tool.lower() in _PLANS)
             for item in due:
                 fits = item.turn == self.turn and call.fits(item.terms)
                 near = item.due == NEXT and (item is self.fresh or item.terms.looks)
@@ -343,19 +345,19 @@ class _Ledger:
     def _list(self, step: Step, where: str) -> None:
         field, family, merges = _LISTS[step.tool]
         fields = _fields(step.input)
-        rows = _decoded(fields.get(field))
+        rows = _decode_json(fields.get(field))
         if not isinstance(rows, list):
             return
         seen: dict[str, int] = {}
-        held = [item for row in rows if (item := self._row(row, family, where, seen))]
-        kept = {id(item) for item in held}
-        rest = [item for item in self.lists.get(family, []) if id(item) not in kept]
+        items = [item for row in rows if (item := self._row(row, family, where, seen))]
+        listed = {id(item) for item in items}
+        rest = [item for item in self.lists.get(family, []) if id(item) not in listed]
         if fields.get("merge", merges) is not True:
             for item in rest:
                 if item.status in _OPEN:  # a whole list replaces: what is not on it was given up
                     self._set(item, "dropped", where)
             rest = []
-        self.lists[family] = rest + held
+        self.lists[family] = rest + items
 
     def _row(
         self, row: Any, family: str, where: str, seen: dict[str, int] | None = None
@@ -367,11 +369,11 @@ class _Ledger:
         ident = _string(fields.get("id"))
         item = self.known.get((family, ident)) if ident else None
         if item and text and seen is not None:
-            item = self._reworded(item, text, where)
+            item = self._match_reworded(item, text, where)
         if not item and not text:
             return None  # created before the chain begins: there is nothing to show
         if not item and seen is not None:
-            item = self._named(text, "tool", where, seen)
+            item = self._item_named(text, "tool", where, seen)
         item = item or self._add(text, "tool", where, ident)
         item.text = text or item.text
         if ident:
@@ -381,7 +383,7 @@ class _Ledger:
             self._set(item, _STATUS.get(word, "pending"), where)
         return item
 
-    def _reworded(self, item: _Item, text: str, where: str) -> _Item | None:
+    def _match_reworded(self, item: _Item, text: str, where: str) -> _Item | None:
         """The todo under its new text; None if its id now stands for something else."""
         if _normal(text) != _normal(item.text):
             if item.status not in _OPEN:
@@ -393,19 +395,19 @@ class _Ledger:
         return item
 
     def _tasks(self, step: Step, where: str) -> None:
-        given, result = _fields(step.input), _fields(step.result)
-        told, one = _flat(step.result, TEXT), _fields(result.get("task"))
-        rows = result.get("tasks", [one])
+        arguments, result = _fields(step.input), _fields(step.result)
+        text, task = _flat(step.result, TEXT), _fields(result.get("task"))
+        rows = result.get("tasks", [task])
         if step.tool == "TaskCreate":
-            made = _TASK_MADE.search(told)
+            made = _TASK_MADE.search(text)
             self.tasks += 1  # ids are handed out from 1 upwards: a lost one can be made good
-            ident = _string(one.get("id")) or (made[1] if made else str(self.tasks))
+            ident = _string(task.get("id")) or (made[1] if made else str(self.tasks))
             self.known.pop(("task", ident), None)
-            rows = [{**given, "id": ident}]
+            rows = [{**arguments, "id": ident}]
         elif step.tool == "TaskUpdate":
             done = result.get("success") is not False
-            rows = [{**given, "id": given.get("taskId")}] if done else []
+            rows = [{**arguments, "id": arguments.get("taskId")}] if done else []
         elif not result:
-            rows = [line.groupdict() for line in _TASK_LINE.finditer(told)]
+            rows = [line.groupdict() for line in _TASK_LINE.finditer(text)]
         for row in rows if isinstance(rows, list) else ():
             self._row(row, "task", where)

@@ -98,10 +98,10 @@ def _message_node(event: Event, flags: int) -> Node:
 
 def _boundary_node(event: Event) -> Node:
     """Link a boundary. One that is malformed is book-keeping and patches nothing."""
-    told = typed(event)
+    payload = typed(event)
     span = Span("")  # leads nowhere, and is noted as a boundary that was not applied
-    if isinstance(told, Boundary) and told.anchor_uuid == told.summary_event_uuid:
-        span = Span(told.anchor_uuid, told.head_uuid, told.tail_uuid)
+    if isinstance(payload, Boundary) and payload.anchor_uuid == payload.summary_event_uuid:
+        span = Span(payload.anchor_uuid, payload.head_uuid, payload.tail_uuid)
     return Node(event.uuid, event.prev_uuid, Is.INTERNAL, span=span)
 
 
@@ -136,8 +136,8 @@ class Transcript:
     def header(self) -> Header | None:
         """The session's header; None when it was lost or makes no sense."""
         for event in self.events[:1]:
-            told = typed(event) if event.type == "header" else None
-            return told if isinstance(told, Header) else None
+            payload = typed(event) if event.type == "header" else None
+            return payload if isinstance(payload, Header) else None
         return None
 
     @cached_property
@@ -180,8 +180,8 @@ class Transcript:
     def messages(self, orphans: repair.Orphans = "answer") -> repair.Mended:
         """Give the live chain as messages that the API accepts."""
         if self.degraded is None:
-            said = (event.fields for event in self.chain() if event.type in MESSAGES)
-            return repair.mend(said, orphans)
+            fields = (event.fields for event in self.chain() if event.type in MESSAGES)
+            return repair.mend(fields, orphans)
         return repair.mend((m for event in self.chain() if (m := _lenient(event))), orphans)
 
     @cached_property
@@ -228,14 +228,14 @@ class Transcript:
 
 def _version(data: bytes) -> tuple[int, list[Notice]]:
     """Find the version of a session in its first line, or guess it from the first good one."""
-    for found in codec.objects(data[: 1 << 20]):
-        if isinstance(found, Skipped):
+    for record in codec.objects(data[: 1 << 20]):
+        if isinstance(record, Skipped):
             continue
-        if found.value.get("type") == "header":
-            version = schema.version_of(found.value)
-            told = schema.notice(version)
-            return version, [told] if told else []
-        return schema.guess(found.value), [Notice("no header", "the first line is no header")]
+        if record.value.get("type") == "header":
+            version = schema.version_of(record.value)
+            notice = schema.notice(version)
+            return version, [notice] if notice else []
+        return schema.guess(record.value), [Notice("no header", "the first line is no header")]
     return schema.CURRENT, []
 
 

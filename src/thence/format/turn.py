@@ -64,14 +64,14 @@ def _last_said(graph: Graph) -> int | None:
 
 def _open_calls(graph: Graph, end: int) -> tuple[str, ...]:
     """Return the open calls of the last turn; those of an earlier turn are history."""
-    found = graph.open_calls
-    if not found:
+    calls = graph.open_calls
+    if not calls:
         return ()
     chain = graph.chain()
     rests = (at for at, i in enumerate(chain) if i != end and graph.nodes[i].flags & _RESTS)
     begin = max(*rests, _answered_prompt(graph, chain), -1, -1) + 1
     turn = frozenset(chain[begin:])
-    return tuple(call for i, call in found if i in turn)
+    return tuple(call for i, call in calls if i in turn)
 
 
 def _answered_prompt(graph: Graph, chain: list[int]) -> int:

@@ -23,11 +23,11 @@ from thence.format.facts import (
     Block,
     Edge,
     Fact,
-    all_told,
     api_block,
     event_blocks,
     events_of,
     is_line_name,
+    merge_statuses,
 )
 from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
@@ -247,7 +247,7 @@ class Whole:
     @cached_property
     def calls(self) -> list[joins.Call]:
         """All calls with their results, in written order; copies are not among them."""
-        return joins.calls(self.events, self.call_blocks, all_told(self.facts))
+        return joins.calls(self.events, self.call_blocks, merge_statuses(self.facts))
 
     @cached_property
     def outcomes(self) -> dict[int, CallOutcome]:

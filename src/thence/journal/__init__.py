@@ -25,8 +25,8 @@ signals      what is open brought to the disk when the process is told to end
 aio          a session for harnesses with an event loop
 """
 
-from thence.journal.catalog import Listed
+from thence.journal.catalog import SessionEntry
 from thence.journal.journal import Journal
 from thence.journal.session import Receipt, Session
 
-__all__ = ["Journal", "Listed", "Receipt", "Session"]
+__all__ = ["Journal", "Receipt", "Session", "SessionEntry"]

@@ -24,14 +24,14 @@ from thence.errors import NotAppendable
 from thence.format import codec
 from thence.format.records import INTERNAL, JSON, Event, is_permission
 from thence.journal.ids import now_text, uuid7
-from thence.journal.run import Grown, Run
-from thence.journal.segments import HEAD, Segments, parts_of, sessions_in
+from thence.journal.run import AppendedBytes, SegmentedLog
+from thence.journal.segments import HEADER_BYTES, Segments, parts_of, sessions_in
 
 MARK = "bridge"
 """The one key of a payload that is the bridge's own."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class BatchEntry(msgspec.Struct, frozen=True):
     """A record to be appended. Without an id it gets one, without a parent it goes on."""
 
     kind: str
@@ -60,7 +60,7 @@ class Batches:
         self,
         folder: Path,
         session: str,
-        open_run: Callable[[], Run | None],
+        open_run: Callable[[], SegmentedLog | None],
         header: Callable[[], dict[str, JSON]],
     ) -> None:
         self.session = session
@@ -74,12 +74,12 @@ class Batches:
         """Lines so far that hold no event."""
         self._open_run = open_run
         self._header = header
-        self._run: Run | None = None
+        self._run: SegmentedLog | None = None
         self._mutex = threading.RLock()
         self._depth = 0
         self._seen: dict[int, int] = {}
         self._places: dict[str, _Place] = {}
-        self._kept: dict[str, Event] = {}  # only where there is no file
+        self._events_in_memory: dict[str, Event] = {}  # only where there is no file
         self._waiting: dict[str, list[tuple[Event, _Place | None]]] = {}
         self._news: list[Event] = []
         self._moved = False
@@ -98,7 +98,7 @@ class Batches:
             news, self._news = self._news, []
             return news
 
-    def _grown(self) -> Iterator[Grown]:
+    def _grown(self) -> Iterator[AppendedBytes]:
         if self._run is not None:
             yield from self._run.grown(self._seen)
             return
@@ -109,9 +109,9 @@ class Batches:
                     data = segments.read(part.start + start, part.start + part.size)
                     data = data[: data.rfind(b"\n") + 1]
                     self._seen[number] = start + len(data)
-                    yield Grown(number, start, 0, data)
+                    yield AppendedBytes(number, start, 0, data)
 
-    def _take(self, grown: Grown) -> None:
+    def _take(self, grown: AppendedBytes) -> None:
         decoded = codec.decode(grown.data, offset=grown.start)
         self.skipped += len(decoded.skipped)
         for event, place in zip(decoded.events, decoded.places, strict=True):
@@ -149,7 +149,7 @@ class Batches:
             if place is not None:
                 self._places[event.uuid] = place
             else:
-                self._kept[event.uuid] = event
+                self._events_in_memory[event.uuid] = event
         self._news.append(event)
 
     def modified(self) -> float | None:
@@ -170,18 +170,22 @@ class Batches:
     def read(self, wanted: Sequence[str]) -> list[Event]:
         """Read events by their ids, in the order asked for; what cannot be read is left out."""
         with self._mutex:
-            if self._kept:
-                return [self._kept[uuid] for uuid in wanted if uuid in self._kept]
+            if self._events_in_memory:
+                return [
+                    self._events_in_memory[uuid]
+                    for uuid in wanted
+                    if uuid in self._events_in_memory
+                ]
             places = dict(self._places)
-        found: dict[str, Event] = {}
+        events: dict[str, Event] = {}
         with Segments(parts_of(self.folder, self.session)) as segments:
             starts = {part.segment.number: part.start for part in segments.parts}
             for number, low, high in _spans(places[uuid] for uuid in wanted if uuid in places):
                 if number in starts:
                     data = segments.read(starts[number] + low, starts[number] + high)
                     for event in codec.decode(data).events:
-                        found.setdefault(event.uuid, event)
-        return [found[uuid] for uuid in wanted if uuid in found]
+                        events.setdefault(event.uuid, event)
+        return [events[uuid] for uuid in wanted if uuid in events]
 
     # -- writing ------------------------------------------------------------------------
 
@@ -203,22 +207,22 @@ class Batches:
             finally:
                 self._depth -= 1
 
-    def append(self, entries: Iterable[Entry]) -> list[str]:
+    def append(self, entries: Iterable[BatchEntry]) -> list[str]:
         """Append a batch: all of it counts from now on. Gives the ids of those that are new.
 
         One whose id counts already is left out.
         """
         with self.exclusive():
-            new: dict[str, Entry] = {}
+            new: dict[str, BatchEntry] = {}
             for entry in entries:
                 uuid = entry.uuid or uuid7()
                 if uuid not in self.links:
                     new.setdefault(uuid, entry)
             if new:
-                self._write(self._linked(new))
+                self._write(self._link_events(new))
             return list(new)
 
-    def _linked(self, new: dict[str, Entry]) -> list[Event]:
+    def _link_events(self, new: dict[str, BatchEntry]) -> list[Event]:
         """Give the events of a batch, each with what it goes on from and what commits it."""
         events: list[Event] = []
         tip, last = self.tip, next(reversed(new))
@@ -227,9 +231,9 @@ class Batches:
             known = entry.parent in self.links or entry.parent in before
             prev = entry.parent if known else tip
             if prev != tip and self._moved and prev is not None:
-                move = _marked({"to": prev}, last)
+                move = _with_mark({"to": prev}, last)
                 events.append(Event("tip", now_text(), uuid7(), prev, move))
-            payload = _marked(entry.payload, last) if uuid != last else entry.payload
+            payload = _with_mark(entry.payload, last) if uuid != last else entry.payload
             events.append(Event(entry.kind, entry.ts or now_text(), uuid, prev, payload))
             tip = uuid
             before.add(uuid)
@@ -289,7 +293,7 @@ class Batches:
             run.close()
 
 
-def _marked(payload: dict[str, JSON], last: str) -> dict[str, JSON]:
+def _with_mark(payload: dict[str, JSON], last: str) -> dict[str, JSON]:
     """Say in a payload which event commits it."""
     mark = payload.get(MARK)
     return {**payload, MARK: {**(mark if isinstance(mark, dict) else {}), "batch": last}}
@@ -314,8 +318,8 @@ def headers_in(folder: Path, *, whose: str | None = None) -> list[dict[str, JSON
     out: list[dict[str, JSON]] = []
     for paths in sessions_in(folder).values():
         with Segments(paths[:1]) as file:
-            events = codec.decode(file.read(0, HEAD)).events
-        told = next((event.fields for event in events if event.type == "header"), {})
-        if whose is None or told.get("session_id") == whose:
-            out.append(told)
+            events = codec.decode(file.read(0, HEADER_BYTES)).events
+        header = next((event.fields for event in events if event.type == "header"), {})
+        if whose is None or header.get("session_id") == whose:
+            out.append(header)
     return out

@@ -30,10 +30,10 @@ import msgspec
 from thence.errors import ThenceError
 from thence.journal.log import DISK, Disk, make_folder, sync_folder
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 """Bytes that are read, hashed and written at a time."""
 
-LEFTOVER_AGE = 3600.0
+LEFTOVER_AGE_S = 3600.0
 """Seconds after which a scratch file that no process holds is removed."""
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -112,7 +112,7 @@ class Scratch:
 def tidy(folder: int, *, disk: Disk = DISK) -> None:
     """Remove what killed writers left in an open folder. Only space is at stake: never fails."""
     with contextlib.suppress(OSError):
-        oldest = time.time() - LEFTOVER_AGE
+        oldest = time.time() - LEFTOVER_AGE_S
         names = [name for name in os.listdir(folder) if _SCRATCH.fullmatch(name)]
         for name in names:
             with contextlib.suppress(OSError):
@@ -145,7 +145,7 @@ def stamp(here: os.stat_result) -> tuple[int, ...]:
 def read_blocks(handle: int, *, disk: Disk = DISK) -> Iterator[bytes]:
     """Read an open file from its start to its end."""
     at = 0
-    while block := disk.pread(handle, BLOCK, at):
+    while block := disk.pread(handle, BLOCK_BYTES, at):
         at += len(block)
         yield block
 
@@ -180,7 +180,7 @@ class Blobs:
         """
         try:
             make_folder(self.folder, disk=self._disk)
-            with self._opened() as folder:
+            with self._open_folder() as folder:
                 if not self._tidied:
                     tidy(folder, disk=self._disk)
                     self._tidied = True
@@ -233,7 +233,7 @@ class Blobs:
 
     def _read(self, key: str, size: int | None) -> Iterator[bytes]:
         hashed = sha256()
-        with self._opened() as folder:
+        with self._open_folder() as folder:
             handle = self._disk.open(key + self._suffix, READ, dir_fd=folder)
             try:
                 here = os.fstat(handle)
@@ -253,7 +253,7 @@ class Blobs:
             raise self._cannot_read("is damaged: its bytes have another hash", key)
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _open_folder(self) -> Iterator[int]:
         handle = self._disk.open(self.folder, FOLDER)
         try:
             yield handle

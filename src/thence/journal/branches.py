@@ -19,8 +19,8 @@ from thence.format import codec, schema
 from thence.format.nodes import Node
 from thence.format.records import MESSAGES, Event
 from thence.format.transcript import node_of
-from thence.journal.reader import Back, Where
-from thence.journal.run import Run
+from thence.journal.reader import ReadBack, Where
+from thence.journal.run import SegmentedLog
 
 
 class _Known(NamedTuple):
@@ -36,14 +36,14 @@ class Branches:
 
     def __init__(
         self,
-        run: Run,
-        load: Callable[[str, Where | None], Back],
+        run: SegmentedLog,
+        load: Callable[[str, Where | None], ReadBack],
         start: tuple[int, int] | None = None,
     ) -> None:
         """Look from an address on, that of the last boundary; from the first line by default."""
         self._run = run
         self._load = load
-        self._bases: dict[str, Back] = {}
+        self._bases: dict[str, ReadBack] = {}
         self._forget(start)
 
     def _forget(self, start: tuple[int, int] | None) -> None:
@@ -56,15 +56,15 @@ class Branches:
         self._responses: dict[str, list[int]] = {}
         self._moved = False
 
-    def back(self, to: str) -> Back:
+    def back(self, to: str) -> ReadBack:
         """Read up to an event of this log; with no end when it is not there."""
         self._catch_up()
-        found = self._walked(to)
-        if found is None and self._start is not None:
+        back = self._walk_to(to)
+        if back is None and self._start is not None:
             self._forget(None)
             self._catch_up()
-            found = self._walked(to)
-        return found or self._load(to, None)
+            back = self._walk_to(to)
+        return back or self._load(to, None)
 
     def _catch_up(self) -> None:
         """Take in what was written since the last look, by us and by others."""
@@ -85,7 +85,7 @@ class Branches:
             self._responses.setdefault(node.response, []).append(at)
         self._moved = self._moved or node.tip is not None
 
-    def _walked(self, to: str) -> Back | None:
+    def _walk_to(self, to: str) -> ReadBack | None:
         """Put together what a plain walk leads to; None when there is none."""
         path: list[int] = []
         at = self._places.get(to)
@@ -101,7 +101,7 @@ class Branches:
         base = self._base(self._known[at])
         if base is None:
             return None
-        return self._joined(base, [self._known[i] for i in reversed(path)], to)
+        return self._extend_base(base, [self._known[i] for i in reversed(path)], to)
 
     def _is_base(self, at: int) -> bool:
         """Whether what stands here is read, not walked: a boundary, or the header."""
@@ -128,7 +128,7 @@ class Branches:
                 return False
         return True
 
-    def _base(self, known: _Known) -> Back | None:
+    def _base(self, known: _Known) -> ReadBack | None:
         """Read up to a boundary or the header, once, and no further than its line.
 
         None when a boundary's own ranges do not tell what it kept: then later lines may.
@@ -137,21 +137,21 @@ class Branches:
         if uuid not in self._bases:
             self._bases[uuid] = self._load(uuid, known.where)
         base = self._bases[uuid]
-        told = known.event.type == "header" or base.boundary == known.where[1:3]
-        return base if told and base.end == uuid else None
+        is_covered = known.event.type == "header" or base.boundary == known.where[1:3]
+        return base if is_covered and base.end == uuid else None
 
-    def _joined(self, base: Back, path: list[_Known], to: str) -> Back | None:
-        said = [known for known in path if known.event.type in MESSAGES]
+    def _extend_base(self, base: ReadBack, path: list[_Known], to: str) -> ReadBack | None:
+        messages = [known for known in path if known.event.type in MESSAGES]
         before = {event.uuid for event in base.chain}
-        if any(known.event.uuid in before for known in said):
+        if any(known.event.uuid in before for known in messages):
             return None
 
         def where() -> dict[str, Where]:
-            return base.where() | {known.event.uuid: known.where for known in said}
+            return base.where() | {known.event.uuid: known.where for known in messages}
 
         return msgspec.structs.replace(
             base,
-            chain=[*base.chain, *(known.event for known in said)],
+            chain=[*base.chain, *(known.event for known in messages)],
             where=where,
             since=[*base.since, *(known.event for known in path)],
             end=to,

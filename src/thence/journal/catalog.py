@@ -23,7 +23,7 @@ ANCESTORS = 8
 """How many sessions back a list looks for a title and for the first prompt."""
 
 
-class Listed(msgspec.Struct, frozen=True):
+class SessionEntry(msgspec.Struct, frozen=True):
     """A session as a list shows it, told from the first and last bytes of its file."""
 
     session_id: str
@@ -86,30 +86,30 @@ class Catalog:
         if project is None and len(exact := self._exact(session)) == 1:
             return exact[0]
         paths = [parts[0] for parts in self._parts(project)]
-        found = [path for path in paths if path.name.startswith(session)]
-        whole = [path for path in found if path.name.startswith(f"{session}.")]
-        if len(whole or found) == 1:
-            return (whole or found)[0]
-        if not found:
+        matches = [path for path in paths if path.name.startswith(session)]
+        named = [path for path in matches if path.name.startswith(f"{session}.")]
+        if len(named or matches) == 1:
+            return (named or matches)[0]
+        if not matches:
             raise SessionNotFound(
                 f"no session {session[:64]}", hint="journal.sessions() lists them"
             )
-        names = ", ".join(path.name[:13] for path in found[:5])
+        names = ", ".join(path.name[:13] for path in matches[:5])
         raise SessionNotFound(
-            f"{session[:64]} names {len(found)} sessions: {names}",
+            f"{session[:64]} names {len(matches)} sessions: {names}",
             hint="give more characters of the id",
         )
 
-    def sessions(self, project: str | None = None, *, limit: int = 20) -> list[Listed]:
+    def sessions(self, project: str | None = None, *, limit: int = 20) -> list[SessionEntry]:
         """List sessions, newest first, from the first and last bytes of their files."""
-        paths = [(_modified(parts), parts[0]) for parts in self._parts(project)]
+        paths = [(_last_modified(parts), parts[0]) for parts in self._parts(project)]
         paths.sort(key=lambda pair: (pair[0], pair[1].name), reverse=True)
-        known: dict[str, Listed] = {}
-        listed = [_listed(path, when) for when, path in paths[:limit]]
-        known.update((one.session_id, one) for one in listed)
-        return [self._with_past(one, known) for one in listed]
+        known: dict[str, SessionEntry] = {}
+        listed = [_read_entry(path, when) for when, path in paths[:limit]]
+        known.update((entry.session_id, entry) for entry in listed)
+        return [self._with_past(entry, known) for entry in listed]
 
-    def _with_past(self, listed: Listed, known: dict[str, Listed]) -> Listed:
+    def _with_past(self, listed: SessionEntry, known: dict[str, SessionEntry]) -> SessionEntry:
         """Give a session with the title and the first prompt of those that it goes on from.
 
         The nearest title counts, and the oldest prompt: a conversation is known by its start.
@@ -123,7 +123,7 @@ class Catalog:
                 path = self.path_of(name)
                 if path is None:
                     break
-                known[name] = _listed(path, 0.0)
+                known[name] = _read_entry(path, 0.0)
             above = known[name]
             title, first = title or above.title, above.first_prompt or first
         return msgspec.structs.replace(listed, title=title, first_prompt=first)
@@ -148,7 +148,7 @@ def name_of(path: Path) -> str:
     return segment.session if segment is not None else path.name
 
 
-def _modified(parts: list[Path]) -> float:
+def _last_modified(parts: list[Path]) -> float:
     """When any segment of a session was last written."""
     times = []
     for path in parts:
@@ -157,7 +157,7 @@ def _modified(parts: list[Path]) -> float:
     return max(times, default=0.0)
 
 
-def _listed(path: Path, modified: float) -> Listed:
+def _read_entry(path: Path, modified: float) -> SessionEntry:
     """Tell a session from the head and the tail of its file."""
     name = name_of(path)
     with Segments(parts_of(path.parent, name)) as segments:
@@ -168,7 +168,7 @@ def _listed(path: Path, modified: float) -> Listed:
         size = segments.size
     turn = next((e.fields for e in reversed(turns) if e.type == "turn"), {})
     totals = turn.get("totals") or {}
-    return Listed(
+    return SessionEntry(
         session_id=name,
         path=path,
         size=size,

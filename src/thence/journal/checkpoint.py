@@ -34,9 +34,9 @@ from thence.format.records import JSON
 from thence.journal.blobs import FOLDER, READ, Blobs, Moving, Scratch, stamp, steady, tidy
 from thence.journal.log import DISK, Disk
 
-TRIES = 3  # times that a file which changes while it is read is read
-LONGEST = 4096  # bytes of a path; what is longer can only be meant to exhaust something
-DIFF_LIMIT = 1 << 20
+READ_ATTEMPTS = 3  # times that a file which changes while it is read is read
+MAX_PATH_BYTES = 4096  # bytes of a path; what is longer can only be meant to exhaust something
+DIFF_LIMIT_BYTES = 1 << 20
 """Bytes of a file up to which its lines are compared."""
 
 DIFF_PAIRS, DIFF_TWINS = 4_000_000, 100_000
@@ -51,7 +51,7 @@ _AGAIN = "nothing was done to it; see what else uses the file or the disk, then 
 _INSIDE = "a checkpoint covers regular files inside the workspace, reached without links"
 
 
-class Saved(msgspec.Struct, frozen=True):
+class SavedFile(msgspec.Struct, frozen=True):
     """One path as it was: relative to the workspace, in POSIX form. FROZEN: it is in the log."""
 
     path: str
@@ -67,7 +67,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     id: str
     """Hash of the files and of the parent's id."""
-    files: tuple[Saved, ...]
+    files: tuple[SavedFile, ...]
     parent: str | None
 
     @property
@@ -77,7 +77,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
         return {"id": self.id, "files": files, "parent": self.parent}
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """What a rewind does, or would do, to one path, and why."""
 
     path: str
@@ -87,31 +87,31 @@ class Change(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Rewound(msgspec.Struct, frozen=True):
+class RewindResult(msgspec.Struct, frozen=True):
     """What a rewind did. Rewinding to `before` takes it back; None when nothing was changed."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     before: Checkpoint | None
 
 
 class _Step(msgspec.Struct, frozen=True):
     """A change with what is needed to make it."""
 
-    change: Change
-    saved: Saved
+    change: FileChange
+    saved: SavedFile
     seen: tuple[int, ...] | None = None
     """What stood there when the plan was made; None when nothing did."""
 
 
-def checkpoint_id(files: Iterable[Saved], parent: str | None) -> str:
+def checkpoint_id(files: Iterable[SavedFile], parent: str | None) -> str:
     """Name a checkpoint after what it holds. ASCII JSON: it has a form for names of any bytes."""
     rows = [msgspec.structs.astuple(saved) for saved in sorted(files, key=lambda f: f.path)]
     return sha256(json.dumps([parent, rows], separators=(",", ":")).encode()).hexdigest()
 
 
-def wanted(target: Checkpoint, later: Sequence[Checkpoint]) -> dict[str, Saved]:
+def files_to_restore(target: Checkpoint, later: Sequence[Checkpoint]) -> dict[str, SavedFile]:
     """For each covered path the earliest content at or after the target, in order of path."""
-    first: dict[str, Saved] = {}
+    first: dict[str, SavedFile] = {}
     for checkpoint in (target, *later):
         for saved in checkpoint.files:
             first.setdefault(saved.path, saved)
@@ -129,11 +129,11 @@ class _Workspace:
         self._closed = closed
         self._disk = disk
 
-    def path(self, given: Path | str) -> str:
+    def path(self, path: Path | str) -> str:
         """Write a path as we do, or refuse it."""
-        text = os.fspath(given)
+        text = os.fspath(path)
         try:
-            writable = b"\0" not in (raw := os.fsencode(text)) and len(raw) < LONGEST
+            writable = b"\0" not in (raw := os.fsencode(text)) and len(raw) < MAX_PATH_BYTES
         except UnicodeEncodeError:
             writable = False
         if not writable:
@@ -211,7 +211,7 @@ class _Workspace:
         self, path: str, *, gone: frozenset[str] = frozenset()
     ) -> Iterator[tuple[int, os.stat_result] | None]:
         """Open a file to read it; None when it is not there."""
-        with _told(path), self.folder(path, gone=gone) as folder:
+        with _name_failing_file(path), self.folder(path, gone=gone) as folder:
             if folder is None or self.look(folder, path) is None:
                 yield None
                 return
@@ -225,7 +225,7 @@ class _Workspace:
 
     def blocks(self, path: str, handle: int, here: os.stat_result) -> Iterator[bytes]:
         """Read an open file, and make sure that it stands still meanwhile."""
-        with _told(path):
+        with _name_failing_file(path):
             yield from steady(handle, here, disk=self._disk)
 
 
@@ -243,7 +243,7 @@ def _shown(path: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
+def _name_failing_file(path: str) -> Iterator[None]:
     """Turn what the system says about a file into an error that names it."""
     try:
         yield
@@ -278,18 +278,18 @@ class Checkpoints:
             self._blobs.sync()
         return Checkpoint(checkpoint_id(files, parent), files, parent)
 
-    def _save_one(self, path: str, gone: frozenset[str]) -> Saved:
-        for _ in range(TRIES):
-            with contextlib.suppress(Moving), self._workspace.file(path, gone=gone) as found:
-                if found is None:
-                    return Saved(path, None, None, 0, "absent")
-                blob = self._blobs.add(self._workspace.blocks(path, *found))
-                return Saved(path, blob.hash, found[1].st_mode & 0o777, blob.size, "file")
+    def _save_one(self, path: str, gone: frozenset[str]) -> SavedFile:
+        for _ in range(READ_ATTEMPTS):
+            with contextlib.suppress(Moving), self._workspace.file(path, gone=gone) as opened:
+                if opened is None:
+                    return SavedFile(path, None, None, 0, "absent")
+                blob = self._blobs.add(self._workspace.blocks(path, *opened))
+                return SavedFile(path, blob.hash, opened[1].st_mode & 0o777, blob.size, "file")
         raise ThenceError(f"{_shown(path)} changes while it is read", hint=_AGAIN)
 
     # -- the way back -------------------------------------------------------------------
 
-    def plan(self, target: Checkpoint, later: Sequence[Checkpoint]) -> list[Change]:
+    def plan(self, target: Checkpoint, later: Sequence[Checkpoint]) -> list[FileChange]:
         """Say what returning to a checkpoint would do; `later` are those after it, oldest first."""
         return [step.change for step in self._steps(target, later)]
 
@@ -300,7 +300,7 @@ class Checkpoints:
         *,
         dry_run: bool = False,
         record: Callable[[Checkpoint], None] | None = None,
-    ) -> Rewound:
+    ) -> RewindResult:
         """Return the files to a checkpoint.
 
         `record` is given the checkpoint of what is about to be changed, before anything is: an
@@ -310,61 +310,61 @@ class Checkpoints:
         # Removals first: a file may stand where a folder has to come back.
         doing = [step for what in MAKING for step in steps if step.change.what == what]
         if dry_run or not doing:
-            return Rewound(tuple(step.change for step in steps), None)
+            return RewindResult(tuple(step.change for step in steps), None)
         paths, parent = {step.saved.path for step in doing}, (target, *later)[-1].id
-        before = self._save(paths, parent, _removed(doing))
+        before = self._save(paths, parent, _removed_paths(doing))
         if record is not None:
             record(before)
-        failed: dict[str, Change] = {}
+        failed: dict[str, FileChange] = {}
         tidied: set[str] = set()
         for step in doing:
             path = step.saved.path
             try:
-                with _told(path):
+                with _name_failing_file(path):
                     self._apply(step, tidied)
             except ThenceError as error:
-                failed[path] = Change(path, "cannot", reason=error.message)
-        return Rewound(tuple(failed.get(s.saved.path, s.change) for s in steps), before)
+                failed[path] = FileChange(path, "cannot", reason=error.message)
+        return RewindResult(tuple(failed.get(s.saved.path, s.change) for s in steps), before)
 
     def _steps(self, target: Checkpoint, later: Sequence[Checkpoint]) -> list[_Step]:
         steps: dict[str, _Step] = {}
-        saved = wanted(target, later)
+        saved = files_to_restore(target, later)
         gone: frozenset[str] = frozenset()
         for kind in ("absent", "file"):
             steps |= {
-                path: self._step(one, gone) for path, one in saved.items() if one.kind == kind
+                path: self._step(state, gone) for path, state in saved.items() if state.kind == kind
             }
-            gone = _removed(steps.values())
+            gone = _removed_paths(steps.values())
         return [steps[path] for path in saved]
 
-    def _step(self, saved: Saved, gone: frozenset[str]) -> _Step:
+    def _step(self, saved: SavedFile, gone: frozenset[str]) -> _Step:
         try:
             if self._workspace.path(saved.path) != saved.path:
                 _refuse(saved.path, "is no path that we write")
-            with self._workspace.file(saved.path, gone=gone) as found:
-                change = self._change(saved, found)
+            with self._workspace.file(saved.path, gone=gone) as opened:
+                change = self._change(saved, opened)
         except ThenceError as error:
-            return _Step(Change(saved.path, "cannot", reason=error.message), saved)
-        return _Step(change, saved, stamp(found[1]) if found else None)
+            return _Step(FileChange(saved.path, "cannot", reason=error.message), saved)
+        return _Step(change, saved, stamp(opened[1]) if opened else None)
 
-    def _change(self, saved: Saved, found: tuple[int, os.stat_result] | None) -> Change:
-        path, here = saved.path, found[1] if found else None
+    def _change(self, saved: SavedFile, opened: tuple[int, os.stat_result] | None) -> FileChange:
+        path, here = saved.path, opened[1] if opened else None
         if saved.kind == "absent":
-            if found is None:
-                return Change(path, "leave", reason="not there, as before")
-            return Change(path, "remove", self._diff(saved, found), "was not there")
+            if opened is None:
+                return FileChange(path, "leave", reason="not there, as before")
+            return FileChange(path, "remove", self._diff(saved, opened), "was not there")
         mode = _mode(saved, here)
-        if found is not None and self._same(saved, *found):
-            now = found[1].st_mode & 0o777
+        if opened is not None and self._same(saved, *opened):
+            now = opened[1].st_mode & 0o777
             if now == mode:
-                return Change(path, "leave", reason="unchanged")
-            return Change(path, "mode", reason=f"mode {now:03o} → {mode:03o}")
+                return FileChange(path, "leave", reason="unchanged")
+            return FileChange(path, "mode", reason=f"mode {now:03o} → {mode:03o}")
         why = self._blobs.check(saved.blob or "", saved.size)
         if why is not None:
-            return Change(path, "cannot", reason=why)
-        return Change(path, "write", self._diff(saved, found), _why_write(mode, here))
+            return FileChange(path, "cannot", reason=why)
+        return FileChange(path, "write", self._diff(saved, opened), _why_write(mode, here))
 
-    def _same(self, saved: Saved, handle: int, here: os.stat_result) -> bool:
+    def _same(self, saved: SavedFile, handle: int, here: os.stat_result) -> bool:
         """Whether a file holds what was saved."""
         if here.st_size != saved.size:
             return False
@@ -373,11 +373,11 @@ class Checkpoints:
             hashed.update(block)
         return hashed.hexdigest() == saved.blob
 
-    def _diff(self, saved: Saved, found: tuple[int, os.stat_result] | None) -> str:
-        now, then = found[1].st_size if found else 0, saved.size
-        if max(now, then) > DIFF_LIMIT:
+    def _diff(self, saved: SavedFile, opened: tuple[int, os.stat_result] | None) -> str:
+        now, then = opened[1].st_size if opened else 0, saved.size
+        if max(now, then) > DIFF_LIMIT_BYTES:
             return f"large, {now} → {then} bytes"
-        old = b"".join(self._workspace.blocks(saved.path, *found)) if found else None
+        old = b"".join(self._workspace.blocks(saved.path, *opened)) if opened else None
         new = self._blobs.load(saved.blob or "", then) if saved.kind == "file" else None
         return difference(saved.path, old, new)
 
@@ -393,7 +393,7 @@ class Checkpoints:
                     tidy(folder, disk=self._disk)
                 self._put(folder, name, step)
             elif what == "remove":
-                self._unchanged(folder, step)
+                self._status_if_unchanged(folder, step)
                 os.unlink(name, dir_fd=folder)
             else:
                 self._set_mode(folder, name, step)
@@ -405,14 +405,14 @@ class Checkpoints:
         with Scratch(folder, disk=self._disk) as scratch:
             for block in self._blobs.read(saved.blob or "", saved.size):
                 scratch.write(block)
-            here = self._unchanged(folder, step)
+            here = self._status_if_unchanged(folder, step)
             if here is not None:
                 with contextlib.suppress(PermissionError):  # the owner is kept where we may
                     os.fchown(scratch.handle, here.st_uid, here.st_gid)
             scratch.settle(name, mode=_mode(saved, here))
 
     def _set_mode(self, folder: int, name: str, step: _Step) -> None:
-        here = self._unchanged(folder, step)
+        here = self._status_if_unchanged(folder, step)
         handle = self._disk.open(name, READ, dir_fd=folder)
         try:
             os.fchmod(handle, _mode(step.saved, here))
@@ -420,7 +420,7 @@ class Checkpoints:
         finally:
             self._disk.close(handle)
 
-    def _unchanged(self, folder: int, step: _Step) -> os.stat_result | None:
+    def _status_if_unchanged(self, folder: int, step: _Step) -> os.stat_result | None:
         """Make sure that what is about to go is what was planned for, and so was saved."""
         here = self._workspace.look(folder, step.saved.path)
         if (stamp(here) if here else None) != step.seen:
@@ -428,11 +428,11 @@ class Checkpoints:
         return here
 
 
-def _removed(steps: Iterable[_Step]) -> frozenset[str]:
+def _removed_paths(steps: Iterable[_Step]) -> frozenset[str]:
     return frozenset(step.saved.path for step in steps if step.change.what == "remove")
 
 
-def _mode(saved: Saved, here: os.stat_result | None) -> int:
+def _mode(saved: SavedFile, here: os.stat_result | None) -> int:
     """The permission bits a file gets. Never more: what a log says sets no setuid bit."""
     if saved.mode is not None:
         return saved.mode & 0o777
@@ -442,12 +442,14 @@ def _mode(saved: Saved, here: os.stat_result | None) -> int:
 def _why_write(mode: int, here: os.stat_result | None) -> str:
     if here is None:
         return "was deleted"
-    said = ["content differs"]
+    reasons = ["content differs"]
     if here.st_mode & 0o777 != mode:
-        said.append(f"mode {here.st_mode & 0o777:03o} → {mode:03o}")
+        reasons.append(f"mode {here.st_mode & 0o777:03o} → {mode:03o}")
     if here.st_nlink > 1:
-        said.append(f"only this name changes, not the file's {here.st_nlink - 1} other hard links")
-    return "; ".join(said)
+        reasons.append(
+            f"only this name changes, not the file's {here.st_nlink - 1} other hard links"
+        )
+    return "; ".join(reasons)
 
 
 # -- differences ----------------------------------------------------------------------------

@@ -31,17 +31,17 @@ from thence.errors import NotReadable, SessionBusy
 from thence.format import layout
 from thence.journal.log import DISK, sync_folder
 from thence.journal.reader import head
-from thence.journal.run import MAX_BYTES
+from thence.journal.run import MAX_SEGMENT_BYTES
 from thence.journal.segments import Segments, sessions_in
 
 MAX_SESSIONS = 100
 """Lineages of one project that are kept."""
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
-class File(msgspec.Struct, frozen=True):
+class SegmentFile(msgspec.Struct, frozen=True):
     """One segment of a session: its number, where it lies, and whether somebody writes it."""
 
     number: int
@@ -51,7 +51,7 @@ class File(msgspec.Struct, frozen=True):
     running: bool = False
 
 
-class Held(msgspec.Struct, frozen=True):
+class SessionFiles(msgspec.Struct, frozen=True):
     """A session that is there, as far as clean-up needs to know it."""
 
     session: str
@@ -59,56 +59,58 @@ class Held(msgspec.Struct, frozen=True):
     size: int
     modified: float
     resumed_from: str | None = None
-    segments: tuple[File, ...] = ()
+    segments: tuple[SegmentFile, ...] = ()
     running: bool = False
     beside: tuple[Path, ...] = ()
     """Its side files and folders: sidechains, spill, checkpoints."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class CleanupStep(msgspec.Struct, frozen=True):
     """What is to become of a session, of one of its segments or of a file of prompts, and why."""
 
     what: Literal["remove", "seal", "keep", "prune"]
     """To prune is to remove a file of the history that was rolled over long ago."""
-    held: Held
+    files: SessionFiles
     reason: str
-    segment: File | None = None
+    segment: SegmentFile | None = None
 
     @property
     def session(self) -> str:
         """The session it is about."""
-        return self.held.session
+        return self.files.session
 
 
 # -- looking --------------------------------------------------------------------------------
 
 
-def inventory(root: Path, *, local: Path | None = None) -> list[Held]:
+def inventory(root: Path, *, local: Path | None = None) -> list[SessionFiles]:
     """List all sessions of a home, or those local to a project. Changes nothing."""
     sessions = root / layout.SESSIONS
     folders = sorted(sessions.glob("*")) if local is None else [local / layout.LOCAL_SESSIONS]
-    out: list[Held] = []
+    out: list[SessionFiles] = []
     for folder in folders:
         shared = _by_session(local / layout.LOCAL_SIDECHAINS) if local is not None else {}
         for session, paths in sessions_in(folder).items():
             with contextlib.suppress(FileNotFoundError):  # another clean-up was as quick
-                out.append(_held(root, session, paths, shared.get(session, [])))
+                out.append(_inspect_session(root, session, paths, shared.get(session, [])))
     return out
 
 
-def _held(root: Path, session: str, paths: list[Path], children: list[Path]) -> Held:
+def _inspect_session(
+    root: Path, session: str, paths: list[Path], children: list[Path]
+) -> SessionFiles:
     beside = [*children, *(root / name / session for name in _BESIDE)]
     logs = [*children, *(root / layout.SIDECHAINS / session).glob("*.jsonl")]
     with Segments(paths) as segments:
         header = head(segments).header
-    told = [(path, path.stat(follow_symlinks=False)) for path in paths]
-    files = [_file(path, status.st_size) for path, status in told]
+    stats = [(path, path.stat(follow_symlinks=False)) for path in paths]
+    files = [_file(path, status.st_size) for path, status in stats]
     origin = header.resumed_from if header is not None else None
-    return Held(
+    return SessionFiles(
         session=session,
         project=paths[0].parent.name,
         size=sum(file.size for file in files),
-        modified=max(status.st_mtime for _, status in told),
+        modified=max(status.st_mtime for _, status in stats),
         resumed_from=origin.session if origin is not None else None,
         segments=tuple(files),
         running=any(file.running for file in files) or any(is_held(path) for path in logs),
@@ -119,16 +121,16 @@ def _held(root: Path, session: str, paths: list[Path], children: list[Path]) -> 
 _BESIDE = (layout.SIDECHAINS, layout.SPILL, layout.CHECKPOINTS)
 
 
-def _file(path: Path, size: int) -> File:
+def _file(path: Path, size: int) -> SegmentFile:
     segment = layout.segment_of(path.name)
     number, sealed = (segment.number, segment.sealed) if segment else (1, False)
-    return File(number, path, size, sealed, running=not sealed and is_held(path))
+    return SegmentFile(number, path, size, sealed, running=not sealed and is_held(path))
 
 
 def is_held(path: Path) -> bool:
     """Whether somebody has a log open for writing."""
     try:
-        with _locked(path):
+        with _lock_out_writers(path):
             return False
     except SessionBusy:
         return True
@@ -151,34 +153,41 @@ def _by_session(folder: Path) -> dict[str, list[Path]]:
 
 
 def plan(
-    held: Sequence[Held],
+    sessions: Sequence[SessionFiles],
     *,
     max_sessions: int = MAX_SESSIONS,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = MAX_SEGMENT_BYTES,
     now: float,
-) -> list[Step]:
+) -> list[CleanupStep]:
     """Decide what goes, what is sealed and what stays. Pure; the same whatever the order."""
-    by_project: dict[str, list[list[Held]]] = {}
-    for lineage in lineages(held):
+    by_project: dict[str, list[list[SessionFiles]]] = {}
+    for lineage in lineages(sessions):
         by_project.setdefault(lineage[-1].project, []).append(lineage)
-    removed: list[Step] = []
-    kept: list[Step] = []
+    removed: list[CleanupStep] = []
+    others: list[CleanupStep] = []
     for project in sorted(by_project):
-        found = by_project[project]
-        over = max(0, len(found) - max_sessions)
-        free = [lineage for lineage in found if not any(one.running for one in lineage)]
-        reason = f"unused for {{}}; {len(found)} lineages here, {max_sessions} are kept"
+        candidates = by_project[project]
+        over = max(0, len(candidates) - max_sessions)
+        free = [lineage for lineage in candidates if not any(member.running for member in lineage)]
+        reason = f"unused for {{}}; {len(candidates)} lineages here, {max_sessions} are kept"
         for lineage in free[:over]:
             age = _age(now - lineage[-1].modified)
-            removed += [Step("remove", one, reason.format(age)) for one in _children_first(lineage)]
+            removed += [
+                CleanupStep("remove", member, reason.format(age))
+                for member in _children_first(lineage)
+            ]
         gone = {id(lineage) for lineage in free[:over]}
-        for lineage in found:
+        for lineage in candidates:
             if id(lineage) not in gone:
-                kept += [step for one in lineage for step in _kept(one, lineage, max_bytes)]
-    return removed + kept
+                others += [
+                    step
+                    for member in lineage
+                    for step in _keep_and_seal(member, lineage, max_bytes)
+                ]
+    return removed + others
 
 
-def lineages(held: Iterable[Held]) -> list[list[Held]]:
+def lineages(sessions: Iterable[SessionFiles]) -> list[list[SessionFiles]]:
     """Group sessions that go on from one another: members and groups by when last used."""
     leader: dict[str, str] = {}
 
@@ -187,24 +196,24 @@ def lineages(held: Iterable[Held]) -> list[list[Held]]:
             leader[name] = name = leader[leader[name]]
         return name
 
-    ordered = sorted(held, key=_when)
-    there = {one.session for one in ordered}
-    for one in ordered:
-        if one.resumed_from in there:
-            leader[find(one.session)] = find(one.resumed_from or "")
-    groups: dict[str, list[Held]] = {}
-    for one in ordered:
-        groups.setdefault(find(one.session), []).append(one)
-    return sorted(groups.values(), key=lambda lineage: _when(lineage[-1]))
+    ordered = sorted(sessions, key=_last_used_key)
+    there = {member.session for member in ordered}
+    for member in ordered:
+        if member.resumed_from in there:
+            leader[find(member.session)] = find(member.resumed_from or "")
+    groups: dict[str, list[SessionFiles]] = {}
+    for member in ordered:
+        groups.setdefault(find(member.session), []).append(member)
+    return sorted(groups.values(), key=lambda lineage: _last_used_key(lineage[-1]))
 
 
-def _when(one: Held) -> tuple[float, str, str]:
-    return one.modified, one.session, one.project
+def _last_used_key(session: SessionFiles) -> tuple[float, str, str]:
+    return session.modified, session.session, session.project
 
 
-def _children_first(lineage: list[Held]) -> list[Held]:
+def _children_first(lineage: list[SessionFiles]) -> list[SessionFiles]:
     """Order a lineage so that a stop half way leaves nobody without an ancestor."""
-    above = {one.session: one.resumed_from for one in lineage}
+    above = {member.session: member.resumed_from for member in lineage}
     depths: dict[str, int] = {}
     for start in above:
         path, name = [], start
@@ -212,28 +221,32 @@ def _children_first(lineage: list[Held]) -> list[Held]:
             path.append(name)
             name = above[name] or ""
         depth = depths.get(name, 0)
-        for one in reversed(path):
+        for session in reversed(path):
             depth += 1
-            depths[one] = depth
-    return sorted(lineage, key=lambda one: -depths[one.session])
+            depths[session] = depth
+    return sorted(lineage, key=lambda member: -depths[member.session])
 
 
-def _kept(one: Held, lineage: list[Held], max_bytes: int) -> Iterator[Step]:
+def _keep_and_seal(
+    session: SessionFiles, lineage: list[SessionFiles], max_bytes: int
+) -> Iterator[CleanupStep]:
     """Keep a session; seal what of it nobody will write again."""
-    if one.running:
+    if session.running:
         reason = "another process is writing it"
     elif any(other.running for other in lineage):
         reason = "another process is writing a session of its lineage"
     else:
         reason = "its lineage is among those kept"
-    yield Step("keep", one, reason)
-    for file in one.segments:
+    yield CleanupStep("keep", session, reason)
+    for file in session.segments:
         if file.sealed or file.running:
             continue
-        if file.number < one.segments[-1].number:
-            yield Step("seal", one, "the session went on in a later segment", file)
-        elif file.size > max_bytes and not one.running:
-            yield Step("seal", one, f"{file.size:,} bytes, the cap is {max_bytes:,}", file)
+        if file.number < session.segments[-1].number:
+            yield CleanupStep("seal", session, "the session went on in a later segment", file)
+        elif file.size > max_bytes and not session.running:
+            yield CleanupStep(
+                "seal", session, f"{file.size:,} bytes, the cap is {max_bytes:,}", file
+            )
 
 
 def _age(seconds: float) -> str:
@@ -244,37 +257,37 @@ def _age(seconds: float) -> str:
 # -- doing ----------------------------------------------------------------------------------
 
 
-def apply(steps: Iterable[Step], *, dry_run: bool = False) -> list[Step]:
+def apply(steps: Iterable[CleanupStep], *, dry_run: bool = False) -> list[CleanupStep]:
     """Do what was planned, and give the steps that changed, or would change, something."""
     wanted = [step for step in steps if step.what != "keep"]
     for step in wanted if not dry_run else ():
         if step.what == "remove":
-            remove(step.held)
+            remove(step.files)
         elif step.what == "seal" and step.segment is not None:
             seal(step.segment.path)
     return wanted
 
 
-def remove(held: Held) -> None:
+def remove(session: SessionFiles) -> None:
     """Remove a session and its side files, the last segment last: it is there or it is not."""
-    folder = held.segments[0].path.parent
+    folder = session.segments[0].path.parent
     with contextlib.ExitStack() as locks:
-        for path in _logs(held):
-            locks.enter_context(_locked(path))
-        now = {path: path.stat().st_size for path in sessions_in(folder).get(held.session, [])}
-        if now != {file.path: file.size for file in held.segments}:
+        for path in _logs(session):
+            locks.enter_context(_lock_out_writers(path))
+        now = {path: path.stat().st_size for path in sessions_in(folder).get(session.session, [])}
+        if now != {file.path: file.size for file in session.segments}:
             raise SessionBusy(
-                f"somebody wrote {held.session} since clean-up looked", hint="clean up again"
+                f"somebody wrote {session.session} since clean-up looked", hint="clean up again"
             )
-        for path in held.beside:
+        for path in session.beside:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-        names = [path.name for path in folder.iterdir() if _belongs(path.name, held.session)]
+        names = [path.name for path in folder.iterdir() if _belongs(path.name, session.session)]
         for name in sorted(names, key=_last_first):
             (folder / name).unlink(missing_ok=True)
-        for changed in {folder, *(path.parent for path in held.beside)}:
+        for changed in {folder, *(path.parent for path in session.beside)}:
             sync_folder(changed)
 
 
@@ -283,10 +296,10 @@ def _last_first(name: str) -> tuple[int, str]:
     return (-segment.number if segment is not None else -(10**9), name)
 
 
-def _logs(held: Held) -> list[Path]:
+def _logs(session: SessionFiles) -> list[Path]:
     """All files of a session that a writer may hold."""
-    main = [file.path for file in held.segments if not file.sealed]
-    sides = [p for at in held.beside for p in ([at] if at.is_file() else at.glob("*.jsonl"))]
+    main = [file.path for file in session.segments if not file.sealed]
+    sides = [p for at in session.beside for p in ([at] if at.is_file() else at.glob("*.jsonl"))]
     return [path for path in [*main, *sides] if path.suffix == ".jsonl" and path.exists()]
 
 
@@ -304,7 +317,7 @@ def seal(path: Path) -> Path:
     """Put a compressed copy in a segment's place; `SessionBusy` when somebody writes it."""
     sealed = path.with_name(path.name + ".zst")
     made = path.with_name(path.name + ".zst.tmp")
-    with _locked(path) as source:
+    with _lock_out_writers(path) as source:
         if not _is_still(path, source):
             return sealed  # another clean-up was quicker
         digest = _compress(source, made)
@@ -334,8 +347,8 @@ def _compress(source: int, made: Path) -> str:
     """Write a durable compressed copy that states its length; the hash of what went in."""
     import zstandard
 
-    told = os.fstat(source)
-    size = told.st_size
+    status = os.fstat(source)
+    size = status.st_size
     digest = sha256()
     with contextlib.suppress(FileNotFoundError):
         made.unlink()  # a clean-up before this one was stopped
@@ -344,13 +357,13 @@ def _compress(source: int, made: Path) -> str:
         with zstandard.ZstdCompressor(write_checksum=True).stream_writer(
             out, size=size, closefd=False
         ) as packed:
-            for start in range(0, size, _BLOCK):
-                some = os.pread(source, min(_BLOCK, size - start), start)
+            for start in range(0, size, _BLOCK_BYTES):
+                some = os.pread(source, min(_BLOCK_BYTES, size - start), start)
                 digest.update(some)
                 packed.write(some)
         out.flush()
         # A sealed session is not a used one: lists and later clean-ups go by this time.
-        os.utime(out.fileno(), ns=(told.st_atime_ns, told.st_mtime_ns))
+        os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
         os.fsync(out.fileno())
         DISK.datasync(out.fileno())
     return digest.hexdigest()
@@ -362,7 +375,7 @@ def _digest_of_sealed(path: Path) -> str:
     digest = sha256()
     with path.open("rb") as file:
         try:
-            for some in zstandard.ZstdDecompressor().read_to_iter(file, read_size=_BLOCK):
+            for some in zstandard.ZstdDecompressor().read_to_iter(file, read_size=_BLOCK_BYTES):
                 digest.update(some)
         except zstandard.ZstdError:
             return "broken"
@@ -370,7 +383,7 @@ def _digest_of_sealed(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[int]:
+def _lock_out_writers(path: Path) -> Iterator[int]:
     """Hold the lock that keeps writers of a log out, or find that there are some."""
     handle = os.open(path, _READ)
     try:

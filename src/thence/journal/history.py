@@ -39,22 +39,23 @@ from thence.errors import NotAppendable
 from thence.format.codec import LINE_LIMIT, Found, objects
 from thence.format.layout import HISTORY, rollover, rollover_of
 from thence.format.records import JSON, Notice, Skipped, time_text
-from thence.journal.cleanup import Held, Step
+from thence.journal.cleanup import CleanupStep, SessionFiles
 from thence.journal.log import DISK, Disk, Log, make_folder, sync_folder
 
-BLOCK = 1 << 16  # bytes read at once
-NEAR = 0.8  # the share of a limit from which `warning` speaks
+BLOCK_BYTES = 1 << 16  # bytes read at once
+WARN_AT_SHARE = 0.8  # the share of a limit from which `warning` speaks
 NOWHERE = -1  # the offset of a prompt that is not kept: the history is switched off
-DAY = 86_400.0
+DAY_S = 86_400.0
 MONTH_DAYS = 31
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REWRITE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _GUARD = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_STRAYS = 100  # prompts in a row past `retain_days` that end a read: one clock gone wrong must not
+# Prompts in a row past `retain_days` that end a read: one clock gone wrong must not.
+_MAX_STRAY_PROMPTS = 100
 _PAUSE_S = 0.01
-_TRIES = 100  # looks at a folder whose files are being renamed all the while
+_MAX_LISTING_ATTEMPTS = 100  # looks at a folder whose files are being renamed all the while
 _File = tuple[int, int]  # device and inode: what a name leads to
 
 # One for all, so that a fork can wait for it: a child is born with every history at rest.
@@ -209,7 +210,7 @@ class History:
             file, end, lines = _file(here), 0, 0
         if end < here.st_size:
             # Renamed just now, or unreadable: what is missing is counted next time.
-            with contextlib.suppress(OSError), self._reading(self._path) as handle:
+            with contextlib.suppress(OSError), self._open_for_reading(self._path) as handle:
                 if _file(os.fstat(handle)) == file:
                     for block in _forwards(self._disk, handle, end, here.st_size):
                         lines += block.count(b"\n")
@@ -255,7 +256,7 @@ class History:
             share = max(h / max(most, 1) for h, most in zip(have, self._limits, strict=True))
             if share >= 1 and self._stuck:
                 return f"{HISTORY} is full and cannot be rolled over: {self._stuck}"
-            if share >= NEAR:
+            if share >= WARN_AT_SHARE:
                 return f"{HISTORY} is {share:.0%} full and rolls over to {rollover(1)} when it is"
         return None
 
@@ -276,12 +277,12 @@ class History:
                 raise self._error("sweep", error) from error
         return old
 
-    def clean_up(self, *, dry_run: bool = False) -> list[Step]:
+    def clean_up(self, *, dry_run: bool = False) -> list[CleanupStep]:
         """Sweep, and say what went and whether the current file is nearly full, as steps."""
         steps = [
-            Step(
+            CleanupStep(
                 "prune",
-                Held(path.name, HISTORY, size, modified),
+                SessionFiles(path.name, HISTORY, size, modified),
                 f"its last prompt is over {MONTH_DAYS} days old",
             )
             for path, (size, modified) in self._sizes(self.sweep(dry_run=True)).items()
@@ -291,7 +292,9 @@ class History:
         warning = self.warning()
         if warning is not None:
             size, modified = self._sizes([self._path]).get(self._path, (0, 0.0))
-            steps.append(Step("keep", Held(HISTORY, HISTORY, size, modified), warning))
+            steps.append(
+                CleanupStep("keep", SessionFiles(HISTORY, HISTORY, size, modified), warning)
+            )
         return steps
 
     def _sizes(self, paths: list[Path]) -> dict[Path, tuple[int, float]]:
@@ -299,8 +302,8 @@ class History:
         out: dict[Path, tuple[int, float]] = {}
         for path in paths:
             with contextlib.suppress(OSError):
-                told = path.stat()
-                out[path] = (told.st_size, told.st_mtime)
+                status = path.stat()
+                out[path] = (status.st_size, status.st_mtime)
         return out
 
     def forget(self, session_id: str) -> int:
@@ -344,12 +347,12 @@ class History:
             self._disk.close(handle)
 
     def _old(self) -> list[Path]:
-        least = self._now().timestamp() - MONTH_DAYS * DAY
+        least = self._now().timestamp() - MONTH_DAYS * DAY_S
         old = []
         for number in sorted(self._names().keys() - {0}):
             path = self.folder / rollover(number)
-            with contextlib.suppress(OSError), self._reading(path) as handle:
-                times = (_seconds(p.ts) for p in self._parsed(handle, reverse=True))
+            with contextlib.suppress(OSError), self._open_for_reading(path) as handle:
+                times = (_seconds(p.ts) for p in self._parse(handle, reverse=True))
                 last = next((time for time in times if time > -math.inf), None)
                 if (os.fstat(handle).st_mtime if last is None else last) < least:
                     old.append(path)
@@ -374,16 +377,16 @@ class History:
 
     def search(self, text: str, *, prefix: bool = False, limit: int = 50) -> list[Prompt]:
         """Find prompts that hold, or start with, a text in whatever case; each text once."""
-        found: dict[str, Prompt] = {}
+        matches: dict[str, Prompt] = {}
         with contextlib.closing(self._prompts()) as prompts:
-            while len(found) < limit and (p := next(prompts, None)) is not None:
-                if p.prompt not in found and _matches(p, text, prefix=prefix):
-                    found[p.prompt] = p
-        return list(found.values())
+            while len(matches) < limit and (p := next(prompts, None)) is not None:
+                if p.prompt not in matches and _matches(p, text, prefix=prefix):
+                    matches[p.prompt] = p
+        return list(matches.values())
 
-    def cursor(self, prefix: str = "") -> Cursor:
+    def cursor(self, prefix: str = "") -> HistoryCursor:
         """Go up and down through the prompts that start with a text, in whatever case."""
-        return Cursor(lambda: self._apart(prefix))
+        return HistoryCursor(lambda: self._apart(prefix))
 
     def _apart(self, prefix: str) -> Generator[Prompt, None, None]:
         """Read the prompts that start with a text, without those that repeat the one before."""
@@ -397,21 +400,21 @@ class History:
         """Read as far as the caller goes on, and leave out what is past its time."""
         self.skipped, self.notes = 0, []
         days = self._retain_days
-        least = -math.inf if days is None else self._now().timestamp() - days * DAY
+        least = -math.inf if days is None else self._now().timestamp() - days * DAY_S
         strays = 0
-        for prompt in self._everything(reverse=reverse):
+        for prompt in self._all_prompts(reverse=reverse):
             if days is None or _seconds(prompt.ts) >= least:
                 strays = 0
                 yield prompt
-            elif reverse and (strays := strays + 1) >= _STRAYS:
+            elif reverse and (strays := strays + 1) >= _MAX_STRAY_PROMPTS:
                 return
 
-    def _everything(self, *, reverse: bool) -> Generator[Prompt, None, None]:
+    def _all_prompts(self, *, reverse: bool) -> Generator[Prompt, None, None]:
         """Read the files in their order, each once, whatever is rolled over meanwhile."""
         # Their numbers move, their order does not: the next is found from where those stand now.
         seen: set[_File] = set()
         tries, step = 0, 1 if reverse else -1  # numbers grow with age
-        while self._enabled and tries < _TRIES:
+        while self._enabled and tries < _MAX_LISTING_ATTEMPTS:
             names = self._names()
             last = max((step * n for n, file in names.items() if file in seen), default=-math.inf)
             ahead = [step * n for n in names if step * n > last]
@@ -420,25 +423,25 @@ class History:
             number = abs(min(ahead))
             path = self.folder / rollover(number)
             try:
-                with self._reading(path) as handle:
+                with self._open_for_reading(path) as handle:
                     if _file(os.fstat(handle)) != names[number]:
                         tries += 1
                         continue
                     seen.add(names[number])
-                    yield from self._parsed(handle, reverse=reverse)
+                    yield from self._parse(handle, reverse=reverse)
             except FileNotFoundError:
                 tries += 1
             except OSError as error:
                 seen.add(names[number])
                 self.notes.append(Notice("not readable", f"{path.name}: {error.strerror}"))
 
-    def _parsed(self, handle: int, *, reverse: bool) -> Iterator[Prompt]:
+    def _parse(self, handle: int, *, reverse: bool) -> Iterator[Prompt]:
         """Parse one file, counting the lines that are no prompts."""
         size = os.fstat(handle).st_size
-        whole = [(0, _forwards(self._disk, handle, 0, size))]
-        for offset, data in _backwards(self._disk, handle, size) if reverse else whole:
-            for found in objects(data, offset=offset, is_record=lambda _: False):
-                if (prompt := _prompt(found)) is not None:
+        chunks = [(0, _forwards(self._disk, handle, 0, size))]
+        for offset, data in _backwards(self._disk, handle, size) if reverse else chunks:
+            for record in objects(data, offset=offset, is_record=lambda _: False):
+                if (prompt := _prompt(record)) is not None:
                     yield prompt
                 else:
                     self.skipped += 1
@@ -446,7 +449,7 @@ class History:
     def _names(self) -> dict[int, _File]:
         """Which files there are, by number. Listed until two looks agree: files may be moving."""
         before: dict[int, _File] | None = None
-        for _ in range(_TRIES):
+        for _ in range(_MAX_LISTING_ATTEMPTS):
             names: dict[int, _File] = {}
             try:
                 for path in self.folder.iterdir():
@@ -464,7 +467,7 @@ class History:
         return before or {}
 
     @contextlib.contextmanager
-    def _reading(self, path: Path) -> Iterator[int]:
+    def _open_for_reading(self, path: Path) -> Iterator[int]:
         """Open a file for reading; OSError when it is no regular one."""
         handle = self._disk.open(path, _READ)
         try:
@@ -476,7 +479,7 @@ class History:
             self._disk.close(handle)
 
 
-class Cursor:
+class HistoryCursor:
     """A place in the history, as in a shell: below the newest prompt is the empty line.
 
     Back there it forgets what it read, so that the next way up meets what was added since.
@@ -542,20 +545,20 @@ def _overwrite(handle: int, data: bytes, offset: int) -> None:
         data, offset = data[written:], offset + written
 
 
-def _prompt(found: Found | Skipped) -> Prompt | None:
+def _prompt(record: Found | Skipped) -> Prompt | None:
     """Read a line's object back; None when it is no prompt."""
-    if isinstance(found, Skipped):
+    if isinstance(record, Skipped):
         return None
     try:
-        line = msgspec.convert(found.value, _Line)
+        line = msgspec.convert(record.value, _Line)
     except ValueError:
         return None
-    return Prompt(line.prompt, line.ts, line.session_id, line.project, found.place.offset)
+    return Prompt(line.prompt, line.ts, line.session_id, line.project, record.place.offset)
 
 
 def _matches(prompt: Prompt, text: str, *, prefix: bool) -> bool:
-    said, text = prompt.prompt.casefold(), text.casefold()
-    return said.startswith(text) if prefix else text in said
+    prompted, text = prompt.prompt.casefold(), text.casefold()
+    return prompted.startswith(text) if prefix else text in prompted
 
 
 def _seconds(ts: str) -> float:
@@ -568,7 +571,7 @@ def _seconds(ts: str) -> float:
 
 
 def _forwards(disk: Disk, handle: int, start: int, stop: int) -> Iterator[bytes]:
-    while start < stop and (some := disk.pread(handle, min(BLOCK, stop - start), start)):
+    while start < stop and (some := disk.pread(handle, min(BLOCK_BYTES, stop - start), start)):
         yield some
         start += len(some)
 
@@ -576,19 +579,19 @@ def _forwards(disk: Disk, handle: int, start: int, stop: int) -> Iterator[bytes]
 def _backwards(disk: Disk, handle: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Lines from the end to the start, each with its offset."""
     rest: list[bytes] = []  # of the line whose start was not met yet, last piece first
-    held = 0  # its bytes, counted also when they are no longer kept
+    pending_bytes = 0  # its bytes, counted also when they are no longer kept
     while end > 0:
-        block = b"".join(_forwards(disk, handle, max(0, end - BLOCK), end))
-        if len(block) < min(BLOCK, end):
+        block = b"".join(_forwards(disk, handle, max(0, end - BLOCK_BYTES), end))
+        if len(block) < min(BLOCK_BYTES, end):
             return  # somebody cut the file off under us
         pieces = block.split(b"\n")
         for at in range(len(pieces) - 1, -1, -1):
             rest.append(pieces[at])
-            held += len(pieces[at])
+            pending_bytes += len(pieces[at])
             end -= len(pieces[at])
-            if held > LINE_LIMIT:
+            if pending_bytes > LINE_LIMIT:
                 rest = [b"\0"]  # too long: a bad line as good as any
             if at or not end:
                 yield end, b"".join(reversed(rest))
-                rest, held = [], 0
+                rest, pending_bytes = [], 0
                 end -= 1

@@ -26,13 +26,13 @@ import msgspec
 
 from thence.errors import BadConfig
 
-TIMEOUT = 300.0
+TIMEOUT_S = 300.0
 """Seconds of rest, and of waiting for an answer, unless another time is given."""
 
-_LONGEST_WAIT = 3600.0  # drivers look again after that; an endless timeout overflows a wait
+_MAX_WAIT_S = 3600.0  # drivers look again after that; an endless timeout overflows a wait
 
 
-class Due(msgspec.Struct, frozen=True):
+class IdleDeadline(msgspec.Struct, frozen=True):
     """A timer that fired, and when it was due."""
 
     kind: Literal["idle", "approval"]
@@ -45,8 +45,8 @@ class Idle:
 
     def __init__(
         self,
-        timeout: float = TIMEOUT,
-        approval_timeout: float = TIMEOUT,
+        timeout: float = TIMEOUT_S,
+        approval_timeout: float = TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
         on_idle: Callable[[], object] | None = None,
         on_approval_timeout: Callable[[str], object] | None = None,
@@ -61,8 +61,8 @@ class Idle:
         """Called after each change, for drivers that cannot wait on a condition."""
         self._timeout = timeout or math.inf
         self._approval_timeout = approval_timeout or math.inf
-        self._on_idle = on_idle or _nothing
-        self._on_approval_timeout = on_approval_timeout or _nothing
+        self._on_idle = on_idle or _do_nothing
+        self._on_approval_timeout = on_approval_timeout or _do_nothing
         self._rests_until = math.inf
         self._waits_until: dict[str, float] = {}
         self._closed = False
@@ -119,9 +119,9 @@ class Idle:
             deadline = min(self._rests_until, *self._waits_until.values(), math.inf)
         return deadline if deadline < math.inf else None
 
-    def poll(self) -> list[Due]:
+    def poll(self) -> list[IdleDeadline]:
         """Fire what is due, oldest first, each once, and say what that was."""
-        fired: list[Due] = []
+        fired: list[IdleDeadline] = []
         with self.changed:
             now = self.clock()
             while (due := self._take(now)) is not None:
@@ -132,14 +132,14 @@ class Idle:
                     self._on_approval_timeout(due.call_id)
         return fired
 
-    def _take(self, now: float) -> Due | None:
+    def _take(self, now: float) -> IdleDeadline | None:
         """Stop the timer that is due first, before its callback runs: it cannot fire twice."""
         asked = min(self._waits_until, key=self._waits_until.__getitem__, default=None)
         if asked is not None and self._waits_until[asked] <= min(now, self._rests_until):
-            return Due("approval", self._waits_until.pop(asked), asked)
+            return IdleDeadline("approval", self._waits_until.pop(asked), asked)
         if self._rests_until <= now:
             at, self._rests_until = self._rests_until, math.inf
-            return Due("idle", at)
+            return IdleDeadline("idle", at)
         return None
 
     def _rest(self, until: float) -> None:
@@ -153,7 +153,7 @@ class Idle:
             wake()
 
 
-def _nothing(*_: str) -> None:
+def _do_nothing(*_: str) -> None:
     """What is called when nobody asked to be."""
 
 
@@ -161,8 +161,8 @@ def _wait(idle: Idle) -> float:
     """Seconds until a driver should look again."""
     deadline = idle.next_deadline()
     if deadline is None:
-        return _LONGEST_WAIT
-    return min(max(deadline - idle.clock(), 0.0), _LONGEST_WAIT)
+        return _MAX_WAIT_S
+    return min(max(deadline - idle.clock(), 0.0), _MAX_WAIT_S)
 
 
 class IdleThread(threading.Thread):

@@ -24,20 +24,20 @@ from thence.format import codec, layout, repair, schema
 from thence.format.records import JSON, Event, Header, Origin, word
 from thence.format.state import Domains
 from thence.journal.batches import Batches, headers_in
-from thence.journal.catalog import Catalog, Listed, name_of
+from thence.journal.catalog import Catalog, SessionEntry, name_of
 from thence.journal.checkpoint import Checkpoint, Checkpoints
-from thence.journal.cleanup import MAX_SESSIONS, Step, apply, inventory, plan
+from thence.journal.cleanup import MAX_SESSIONS, CleanupStep, apply, inventory, plan
 from thence.journal.history import History
-from thence.journal.idle import TIMEOUT
+from thence.journal.idle import TIMEOUT_S
 from thence.journal.ids import now_text, uuid7
-from thence.journal.lineage import DEPTH, Lineage, last_model
+from thence.journal.lineage import MAX_ANCESTRY_DEPTH, Lineage, last_model
 from thence.journal.log import Durability, make_folder
 from thence.journal.permissions import Rules, rules_from
-from thence.journal.reader import Back, Unfinished, Where
-from thence.journal.run import MAX_BYTES, Run, header_of
+from thence.journal.reader import ReadBack, UnfinishedSubagent, Where
+from thence.journal.run import MAX_SEGMENT_BYTES, SegmentedLog, header_of
 from thence.journal.segments import parts_of
-from thence.journal.session import Parts, Session
-from thence.journal.sidechain import CAP, Sidechains
+from thence.journal.session import Session, SessionParts
+from thence.journal.sidechain import CAP_BYTES, Sidechains
 from thence.journal.spill import Budget, Spill
 
 SETTINGS = "config.toml"
@@ -57,11 +57,11 @@ class Journal:
         local: Path | str | None = None,
         enabled: bool = True,
         domains: Domains | None = None,
-        sidechain_cap: int = CAP,
-        max_bytes: int = MAX_BYTES,
+        sidechain_cap: int = CAP_BYTES,
+        max_bytes: int = MAX_SEGMENT_BYTES,
         history_retain_days: float | None = None,
-        idle_timeout: float = TIMEOUT,
-        approval_timeout: float = TIMEOUT,
+        idle_timeout: float = TIMEOUT_S,
+        approval_timeout: float = TIMEOUT_S,
         spill_per_result: int = Budget.per_result,
         spill_per_session: int = Budget.per_session,
     ) -> None:
@@ -76,7 +76,7 @@ class Journal:
         self._timeouts = (idle_timeout, approval_timeout)
         self._budget = (spill_per_result, spill_per_session)
         self.history = History(self.root, retain_days=history_retain_days, enabled=enabled)
-        self._held: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     # -- making -------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Journal:
         made = _Beginning(_text(cwd), model)
         return self._session(*self._begin(made, session or uuid7()))
 
-    def _begin(self, made: _Beginning, session: str) -> tuple[_Place, Back]:
+    def _begin(self, made: _Beginning, session: str) -> tuple[_Place, ReadBack]:
         """Write the first line of a session."""
         folder = self._catalog.folder(made.cwd)
         if parts_of(folder, session):
@@ -106,7 +106,7 @@ class Journal:
         if run is not None:
             run.append(codec.encode(event))
             run.sync()
-        back = Back(
+        back = ReadBack(
             header=header,
             root=event.uuid,
             end=event.uuid,
@@ -117,22 +117,24 @@ class Journal:
         family = [session, *made.family]
         return _Place(session, folder, run, made.cwd, family, before, made.title), back
 
-    def _open(self, folder: Path, session: str, tip: str | None = None) -> Run | None:
+    def _open(self, folder: Path, session: str, tip: str | None = None) -> SegmentedLog | None:
         if not self.enabled:
             return None
         durable = self._durability != "none"
         make_folder(folder, durable=durable)
         if self._local is not None:
             side = self._catalog.side(session)
-            _ignored(folder)
+            _write_gitignore(folder)
             make_folder(side, durable=durable)
-            _ignored(side)
-        return Run(folder, session, durability=self._durability, max_bytes=self._max_bytes, tip=tip)
+            _write_gitignore(side)
+        return SegmentedLog(
+            folder, session, durability=self._durability, max_bytes=self._max_bytes, tip=tip
+        )
 
     def _session(
         self,
         place: _Place,
-        back: Back,
+        back: ReadBack,
         *,
         orphans: repair.Orphans = "answer",
         later: Callable[[Session], None] | None = None,
@@ -141,17 +143,17 @@ class Journal:
             place.session,
             place.run,
             back=back,
-            parts=self._parts(place) if self.enabled else Parts(),
+            parts=self._parts(place) if self.enabled else SessionParts(),
             later=later,
             domains=self._domains,
             orphans=orphans,
             title=place.title,
             timeouts=self._timeouts,
         )
-        self._held.add(made)
+        self._sessions.add(made)
         return made
 
-    def _parts(self, place: _Place) -> Parts:
+    def _parts(self, place: _Place) -> SessionParts:
         """The side files of a session; what was spilled and saved is its oldest ancestor's."""
         session, cwd, family = place.session, place.cwd, place.family
         saved = self.root / layout.CHECKPOINTS / family[-1]
@@ -162,18 +164,18 @@ class Journal:
             per_result=per_result,
             per_session=per_session,
         )
-        return Parts(
+        return SessionParts(
             spill=spill(),
             sidechains=self._sidechains(session, spill),
             checkpoints=None
             if cwd is None
             else lambda: self._checkpoints(saved, cwd, place.folder),
-            saved=lambda: self._saved(family),
+            saved=lambda: self._checkpoints_of(family),
             last_prompt=lambda: self._last_prompt(session),
             reread=partial(self._load, place.folder, session),
             above=partial(self._above, place.folder, session),
             line=partial(self._line, place.folder, session),
-            unfinished=partial(self._unfinished, place.before),
+            unfinished=partial(self._unfinished_subagents, place.before),
         )
 
     def _sidechains(self, session: str, spill: Callable[[], Spill] | None = None) -> Sidechains:
@@ -185,7 +187,7 @@ class Journal:
             spill=spill,
         )
 
-    def _unfinished(self, session: str | None) -> list[Unfinished]:
+    def _unfinished_subagents(self, session: str | None) -> list[UnfinishedSubagent]:
         """Find the subagents that a session left without an end."""
         return self._sidechains(session).unfinished(session) if session is not None else []
 
@@ -197,10 +199,10 @@ class Journal:
         return Checkpoints(saved, Path(cwd), closed=own)
 
     def _last_prompt(self, session: str) -> int | None:
-        found = self.history.recent(1, session_id=session)
-        return found[0].offset if found else None
+        prompts = self.history.recent(1, session_id=session)
+        return prompts[0].offset if prompts else None
 
-    def _saved(self, family: list[str]) -> list[Checkpoint]:
+    def _checkpoints_of(self, family: list[str]) -> list[Checkpoint]:
         with self._lineage() as lineage:
             return lineage.checkpoints(family)
 
@@ -256,9 +258,9 @@ class Journal:
                 raise _no_event(at, name)
             back = lineage.load(name)
         if at is None and orphans == "drop" and back.tip not in (None, back.end):
-            told = back.recovery
+            recovery = back.recovery
             back = lineage.load(name, at=back.tip)
-            back.recovery = told
+            back.recovery = recovery
         run = self._open(folder, name, back.end)
         back.cost = lineage.spent(name)
         cwd = back.header.cwd if back.header else None
@@ -275,10 +277,10 @@ class Journal:
         """Open a new session that names the event it goes on from."""
         back = lineage.ancestor(origin)
         if origin.event is None and orphans == "drop" and back.tip not in (None, back.end):
-            told = back.recovery
+            recovery = back.recovery
             origin = lineage.reference(origin.session, back.tip)
             back = lineage.ancestor(origin)
-            back.recovery = told
+            back.recovery = recovery
         elif origin.event is None:
             origin = lineage.reference(origin.session, back.end)
         made = self._goes_on(lineage, origin, back.header, last_model(back))
@@ -320,13 +322,13 @@ class Journal:
         self,
         going: Session,
         lineage: Lineage,
-        back: Back,
+        back: ReadBack,
         family: list[str],
         orphans: repair.Orphans,
     ) -> None:
         """Mend what was taken over, and do not let the ancestry grow without bound."""
         _mend(going, back, orphans)
-        if lineage.depth(family) >= DEPTH and back.chain:
+        if lineage.depth(family) >= MAX_ANCESTRY_DEPTH and back.chain:
             going.compact("", keep_from=back.chain[0].uuid)
 
     # -- reading ------------------------------------------------------------------------
@@ -336,13 +338,13 @@ class Journal:
 
     def _load(
         self, folder: Path, name: str, at: str | None = None, where: Where | None = None
-    ) -> Back:
+    ) -> ReadBack:
         """Read a session up to its end, or up to one of its own events."""
         with self._lineage() as lineage:
             lineage.open(name, folder)
             return lineage.load(name, at=at, where=where)
 
-    def _above(self, folder: Path, name: str, event: str) -> Back | None:
+    def _above(self, folder: Path, name: str, event: str) -> ReadBack | None:
         """Read up to an event of one of those that a session goes on from."""
         with self._lineage() as lineage:
             lineage.open(name, folder)
@@ -360,7 +362,7 @@ class Journal:
     @property
     def open_sessions(self) -> list[Session]:
         """Sessions made here that somebody still holds and nobody has closed."""
-        return [session for session in list(self._held) if not session.closed]
+        return [session for session in list(self._sessions) if not session.closed]
 
     def flush_on_signals(self) -> Callable[[], None]:
         """Flush what is open on SIGTERM and SIGINT, then do as before; gives the way to undo it."""
@@ -372,11 +374,11 @@ class Journal:
         """Whether a session of exactly this id is there; a prefix of one does not count."""
         return self._catalog.path_of(session) is not None
 
-    def sessions(self, project: Path | str | None = None, *, limit: int = 20) -> list[Listed]:
+    def sessions(self, project: Path | str | None = None, *, limit: int = 20) -> list[SessionEntry]:
         """List sessions, newest first, from the first and last bytes of their files."""
         return self._catalog.sessions(_text(project), limit=limit)
 
-    def spilled(self, session: str, name: str) -> bytes:
+    def read_spill(self, session: str, name: str) -> bytes:
         """Give a result that was spilled in a session, or in one it goes on from, by its name."""
         with self._lineage() as lineage:
             family = lineage.family(session)
@@ -391,7 +393,7 @@ class Journal:
         project: str | None = None,
         cwd: Path | str | None = None,
         agent: str | None = None,
-        **told: JSON,
+        **header: JSON,
     ) -> Batches:
         """Give a session as a list of another program's records; it is begun when first written.
 
@@ -400,16 +402,16 @@ class Journal:
         """
         name = session if agent is None else agent
         if agent is not None:
-            told["agent_id"] = agent
+            header["agent_id"] = agent
         folder = self._catalog.folder(project) if agent is None else self._catalog.side(session)
         return Batches(
             folder,
             layout.Segment(name).session,
             partial(self._open, folder, name),
-            partial(header_of, session, cwd=_text(cwd), **told),
+            partial(header_of, session, cwd=_text(cwd), **header),
         )
 
-    def told(
+    def read_headers(
         self, project: str | None = None, *, session: str | None = None
     ) -> list[dict[str, JSON]]:
         """Give what the headers of a project's sessions say, or of a session's subagents."""
@@ -419,13 +421,17 @@ class Journal:
 
     # -- cleaning up --------------------------------------------------------------------
 
-    def cleanup(self, *, dry_run: bool = False, max_sessions: int = MAX_SESSIONS) -> list[Step]:
+    def cleanup(
+        self, *, dry_run: bool = False, max_sessions: int = MAX_SESSIONS
+    ) -> list[CleanupStep]:
         """Remove lineages over the cap of each project, seal segments; only when asked.
 
         Files of prompts that were rolled over and are a month old go as well.
         """
-        held = inventory(self.root, local=self._local)
-        steps = plan(held, max_sessions=max_sessions, max_bytes=self._max_bytes, now=time.time())
+        sessions = inventory(self.root, local=self._local)
+        steps = plan(
+            sessions, max_sessions=max_sessions, max_bytes=self._max_bytes, now=time.time()
+        )
         apply(steps, dry_run=dry_run or not self.enabled)
         return [*steps, *self.history.clean_up(dry_run=dry_run)]
 
@@ -464,7 +470,7 @@ class _Place(NamedTuple):
 
     session: str
     folder: Path
-    run: Run | None
+    run: SegmentedLog | None
     cwd: str | None
     family: list[str]
     before: str | None = None
@@ -472,7 +478,7 @@ class _Place(NamedTuple):
     title: str | None = None
 
 
-def _taken_over(new: Back, back: Back) -> Back:
+def _taken_over(new: ReadBack, back: ReadBack) -> ReadBack:
     """What a new session has of its ancestor: messages, state and what was found, no more."""
     return msgspec.structs.replace(
         back,
@@ -485,7 +491,7 @@ def _taken_over(new: Back, back: Back) -> Back:
     )
 
 
-def _mend(going: Session, back: Back, orphans: repair.Orphans) -> None:
+def _mend(going: Session, back: ReadBack, orphans: repair.Orphans) -> None:
     """Answer what a crash left open, by appending; two resumers write the same events."""
     if orphans != "answer" or back.settled:
         return
@@ -517,7 +523,7 @@ def _text(path: Path | str | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _ignored(folder: Path) -> None:
+def _write_gitignore(folder: Path) -> None:
     """Keep a project-local folder out of version control from the moment it is made."""
     note = folder / ".gitignore"
     if not note.exists():

@@ -24,14 +24,14 @@ from thence.format.state import cost_of
 from thence.format.transcript import Transcript
 from thence.journal.catalog import Catalog
 from thence.journal.checkpoint import Checkpoint
-from thence.journal.reader import Back, Source, Where, find_event, head, read_back
+from thence.journal.reader import ReadBack, SessionSource, Where, find_event, head, read_back
 from thence.journal.segments import Segments, parts_of
 
-DEPTH = 8
+MAX_ANCESTRY_DEPTH = 8
 """Ancestors a session may have before it writes a boundary of its own, so that opening it stays
 bounded."""
 
-_FAMILY = 1000
+_MAX_FAMILY_SIZE = 1000
 _BOUNDARY = b'\n{"type":"boundary",'
 _CHECKPOINT = b'\n{"type":"checkpoint",'
 _TURN = b'\n{"type":"turn",'
@@ -83,7 +83,7 @@ class Lineage:
 
     # -- reading back -------------------------------------------------------------------
 
-    def load(self, name: str, *, at: str | None = None, where: Where | None = None) -> Back:
+    def load(self, name: str, *, at: str | None = None, where: Where | None = None) -> ReadBack:
         """Read a session and, as far as its chain needs them, those it goes on from.
 
         Up to its end, or to one event; `where` that one stands spares what was written after it.
@@ -92,27 +92,27 @@ class Lineage:
         stop = _after(segments, *where[1:]) if where is not None else None
         back = self._read(name, segments, at=at, stop=stop)
         self._headers[name] = back.header
-        _heed(segments, back)
+        _note_unreadable_segments(segments, back)
         if at is None or back.end is not None:
             self._complete(back, back, {name})
         return back
 
-    def ancestor(self, origin: Origin) -> Back:
+    def ancestor(self, origin: Origin) -> ReadBack:
         """Read what a new session goes on from."""
         back = self._read_ancestor(origin)
         if back is None:
-            return _missing(origin, Back())
-        _heed(self._opened[origin.session], back)
+            return _note_missing_ancestor(origin, ReadBack())
+        _note_unreadable_segments(self._opened[origin.session], back)
         self._complete(back, back, {origin.session})
         return back
 
-    def _complete(self, back: Back, oldest: Back, seen: set[str]) -> None:
+    def _complete(self, back: ReadBack, oldest: ReadBack, seen: set[str]) -> None:
         """Put in front what only ancestors have, of the chain and of the line."""
-        while (origin := _wanted(back, oldest)) and origin.session not in seen:
+        while (origin := _next_ancestor(back, oldest)) and origin.session not in seen:
             seen.add(origin.session)
             above = self._read_ancestor(origin)
             if above is None:
-                _missing(origin, back)
+                _note_missing_ancestor(origin, back)
                 break
             _join(back, above)
             oldest = above
@@ -120,11 +120,11 @@ class Lineage:
 
     def _read(
         self, name: str, segments: Segments, *, at: str | None = None, stop: int | None = None
-    ) -> Back:
-        source = Source(name, segments, self.open)
+    ) -> ReadBack:
+        source = SessionSource(name, segments, self.open)
         return read_back(source, at=at, stop=stop, covers=self._covers)
 
-    def _read_ancestor(self, origin: Origin) -> Back | None:
+    def _read_ancestor(self, origin: Origin) -> ReadBack | None:
         segments = self.open(origin.session)
         if segments is None:
             return None
@@ -170,8 +170,8 @@ class Lineage:
         """
         segments = self._opened[name]
         start = segments.line_start(max(segments.size - 1, 0))
-        whole = segments.size and segments.read(segments.size - 1, segments.size) == b"\n"
-        if not whole or segments.unreadable or start == segments.parts[-1].start:
+        is_complete = segments.size and segments.read(segments.size - 1, segments.size) == b"\n"
+        if not is_complete or segments.unreadable or start == segments.parts[-1].start:
             return None
         return _reference(segments, name, None, start, segments.size - 1 - start)
 
@@ -181,11 +181,11 @@ class Lineage:
         """What a session itself took, dead branches included: its last word, and what followed."""
         with self._look(name) as segments:
             at = segments.find_any_back((_TURN, _BOUNDARY), segments.size)[0]
-            said = codec.decode(segments.read(max(at, 0), segments.size)).events
-            totals = _amounts(said[0].fields.get("totals")) if said and at >= 0 else None
+            events = codec.decode(segments.read(max(at, 0), segments.size)).events
+            totals = _amounts(events[0].fields.get("totals")) if events and at >= 0 else None
             if totals is None and at >= 0:
-                said = codec.decode(segments.read(0, segments.size)).events
-        return cost_of(said, totals)
+                events = codec.decode(segments.read(0, segments.size)).events
+        return cost_of(events, totals)
 
     def turn(self, name: str, before: Origin | None = None) -> dict[str, JSON]:
         """What the last ended turn of a session says of it, or the last one before a reference."""
@@ -197,7 +197,7 @@ class Lineage:
 
     def title(self, family: list[str], before: Origin | None = None) -> str | None:
         """The title of a session, or else of the nearest one that it goes on from."""
-        for name in family[:DEPTH]:
+        for name in family[:MAX_ANCESTRY_DEPTH]:
             if title := word(self.turn(name, before).get("title")):
                 return title
             header = self.header(name)
@@ -215,8 +215,8 @@ class Lineage:
             segments = self.open(origin.session) if origin is not None else None
             if origin is None or segments is None:
                 break
-            found = _line_to(segments, origin)
-            out = [*found, *out]
+            line = _line_to(segments, origin)
+            out = [*line, *out]
             header = self.header(origin.session)
             origin = header.resumed_from if header is not None else None
         return out
@@ -228,7 +228,7 @@ class Lineage:
         when it goes.
         """
         out = [name]
-        while len(out) < _FAMILY and (header := self.header(out[-1])) is not None:
+        while len(out) < _MAX_FAMILY_SIZE and (header := self.header(out[-1])) is not None:
             origin = header.resumed_from
             if origin is None or not layout.is_id(origin.session) or origin.session in out:
                 break
@@ -237,13 +237,13 @@ class Lineage:
 
     def depth(self, family: list[str]) -> int:
         """How many ancestors a session has, up to the one that need not be read further."""
-        for depth, name in enumerate(family[:DEPTH]):
+        for depth, name in enumerate(family[:MAX_ANCESTRY_DEPTH]):
             if depth == len(family) - 1:
                 return depth
             with self._look(name) as segments:
                 if segments.find_back(_BOUNDARY, segments.size) >= 0:
                     return depth
-        return DEPTH
+        return MAX_ANCESTRY_DEPTH
 
     def checkpoints(self, family: list[str]) -> list[Checkpoint]:
         """Read the checkpoints that the logs of a lineage name, oldest first."""
@@ -254,7 +254,7 @@ class Lineage:
         return out
 
 
-def last_model(back: Back) -> str | None:
+def last_model(back: ReadBack) -> str | None:
     """The model that a session used last, as far as it was read."""
     for event in reversed(back.since):
         model = word(event.fields.get("model"))
@@ -272,13 +272,13 @@ def _line_to(segments: Segments, origin: Origin) -> list[tuple[Event, Where]]:
     stop = _stop(segments, origin)
     version = head(segments).version
     data = segments.read(0, segments.size if stop is None else stop)
-    whole = Transcript(codec.decode(data, upcast=schema.upcaster(version)), version=version)
-    graph = whole.graph
+    transcript = Transcript(codec.decode(data, upcast=schema.upcaster(version)), version=version)
+    graph = transcript.graph
     to = graph.place(origin.event) if origin.event is not None else graph.end
     line = graph.chain(to, boundaries=False) if to is not None else []
     return [
         (event, Where(origin.session, *segments.address(place.offset), place.length + 1))
-        for event, place in ((whole.events[i], whole.places[i]) for i in line)
+        for event, place in ((transcript.events[i], transcript.places[i]) for i in line)
         if event.type in MESSAGES and event.type != "summary"
     ]
 
@@ -317,18 +317,18 @@ def _is_lost(origin: Origin, stop: int | None) -> bool:
     return origin.event is None and origin.offset is not None and stop is None
 
 
-def _missing(origin: Origin, back: Back) -> Back:
+def _note_missing_ancestor(origin: Origin, back: ReadBack) -> ReadBack:
     text = f"session {origin.session} is not there; history starts here"
     back.recovery.notices.append(Notice("ancestor missing", text))
     return back
 
 
-def _heed(segments: Segments, back: Back) -> None:
+def _note_unreadable_segments(segments: Segments, back: ReadBack) -> None:
     """Tell which segments could not be read. Without the last one nobody knows where to go on."""
     last = segments.parts[-1].segment.number if segments.parts else 0
     for path, why in segments.unreadable:
-        found = layout.segment_of(path.name)
-        if found is None or found.number > last:
+        segment = layout.segment_of(path.name)
+        if segment is None or segment.number > last:
             raise NotReadable(
                 f"cannot read {path.name}: {why}",
                 hint="nothing was changed; check the disk and the file's mode, then try again",
@@ -336,13 +336,13 @@ def _heed(segments: Segments, back: Back) -> None:
         back.recovery.notices.append(Notice("segment unreadable", f"{path.name}: {why}"))
 
 
-def _join(back: Back, above: Back) -> None:
+def _join(back: ReadBack, above: ReadBack) -> None:
     """Put an ancestor's part in front: what the model saw, unless a summary stands for it."""
-    if not back.whole:
+    if not back.starts_with_summary:
         back.chain = [*above.chain, *back.chain]
         own, older = back.where, above.where
         back.where = lambda: {**older(), **own()}
-        back.whole = above.whole
+        back.starts_with_summary = above.starts_with_summary
         back.settled = back.settled and above.settled
     later = [event for event in back.since if event.type != "header"]  # as it began is not as it is
     back.since = [*above.since, *later]
@@ -351,9 +351,9 @@ def _join(back: Back, above: Back) -> None:
     back.recovery.notices += above.recovery.notices
 
 
-def _wanted(back: Back, oldest: Back) -> Origin | None:
+def _next_ancestor(back: ReadBack, oldest: ReadBack) -> Origin | None:
     """Which ancestor has more of the chain, or of the line that the state is folded from."""
-    if back.whole and back.snapshot is not None:
+    if back.starts_with_summary and back.snapshot is not None:
         return None
     return oldest.header.resumed_from if oldest.header is not None else None
 

@@ -32,7 +32,7 @@ from thence.errors import NotAppendable, SessionBusy
 
 Durability = Literal["event", "turn", "none"]
 
-UNSYNCED_LIMIT = 16 << 20
+UNSYNCED_LIMIT_BYTES = 16 << 20
 """Bytes kept for writing again, in `turn`; beyond them a sync comes early."""
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -41,7 +41,7 @@ _OFD_LOCK = getattr(fcntl, "F_OFD_SETLKW", None)
 _FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS; written for it, not tested on it
 
 
-class Sealed(NotAppendable):
+class SegmentSealed(NotAppendable):
     """The file was compressed and is never written again; its session goes on in another."""
 
 
@@ -157,7 +157,7 @@ class Log:
             mine = self._appended
         if self.durability == "event":
             self._commit(mine)
-        elif self._unsynced_bytes > UNSYNCED_LIMIT:
+        elif self._unsynced_bytes > UNSYNCED_LIMIT_BYTES:
             # Not what the caller asked for: if it fails, the line is written all the same, and
             # the `sync` that promises more says it again and fails in its turn.
             with contextlib.suppress(NotAppendable):
@@ -196,8 +196,8 @@ class Log:
         written = some = self._disk.write(handle, line)
         while written < len(line):
             before = os.lseek(handle, 0, os.SEEK_CUR)
-            said = line[written - some : written]
-            if before < some or self._disk.pread(handle, some, before - some) != said:
+            chunk = line[written - some : written]
+            if before < some or self._disk.pread(handle, some, before - some) != chunk:
                 raise OSError(errno.EIO, "a short write left other bytes than it said")
             some = self._disk.write(handle, line[written:])
             if not some:
@@ -355,7 +355,7 @@ class Log:
             if self._sealable and os.path.lexists(
                 f"{self.path}.zst"
             ):  # a new file would hide what was sealed
-                raise Sealed(
+                raise SegmentSealed(
                     f"{self.path.name} was sealed", hint="resume the session: it goes on"
                 ) from None
             with contextlib.suppress(FileExistsError):
@@ -399,7 +399,7 @@ class Log:
             self._closed = True
             self._kill()
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         """In a child process: the handle and its lock are the parent's; open our own.
 
         The child's copy of the handle is closed, or it would hold the lock for the child's life.
@@ -477,11 +477,11 @@ class Log:
         with self._careful:
             guard = self._duplicate()
             try:
-                fcntl.fcntl(guard, _OFD_LOCK, _locking(fcntl.F_WRLCK))
+                fcntl.fcntl(guard, _OFD_LOCK, _lock_request(fcntl.F_WRLCK))
                 try:
                     yield
                 finally:
-                    fcntl.fcntl(guard, _OFD_LOCK, _locking(fcntl.F_UNLCK))
+                    fcntl.fcntl(guard, _OFD_LOCK, _lock_request(fcntl.F_UNLCK))
             finally:
                 os.close(guard)
 
@@ -493,7 +493,7 @@ class Log:
             return fcntl.fcntl(self._handle, fcntl.F_DUPFD_CLOEXEC, 0)
 
 
-def _locking(how: int) -> bytes:
+def _lock_request(how: int) -> bytes:
     """Give the system's words for locking the one byte that stands for the append lock."""
     return struct.pack("hhqqi", how, 0, _LOCK_AT, 1, 0)
 
@@ -503,7 +503,7 @@ _LOGS: weakref.WeakSet[Log] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for log in list(_LOGS):
-        log._forked()  # noqa: SLF001 - the same module
+        log._reset_after_fork()  # noqa: SLF001 - the same module
 
 
 os.register_at_fork(after_in_child=_after_fork)

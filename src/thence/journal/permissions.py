@@ -42,7 +42,7 @@ _OPERATOR = re.compile(r"[\x00-\x08\x0a-\x1f\x7f;&|<>()$`]")
 _QUOTE = re.compile(r"<<|['\"`]")
 _EXPANDS = re.compile(r"<<|[$`{]")
 _FLAT = str.maketrans({"`": "\n", "#": " ", "{": " ", "}": " ", ",": " "} | dict.fromkeys("'\"\\$"))
-_READABLE = 16 << 10  # what `shell` looks at; a longer script could hide its end
+_MAX_SCRIPT_CHARS = 16 << 10  # what `shell` looks at; a longer script could hide its end
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -55,7 +55,7 @@ class Action(msgspec.Struct, frozen=True):
     irreversible: bool = False
 
 
-class Decision(msgspec.Struct, frozen=True):
+class PermissionDecision(msgspec.Struct, frozen=True):
     """What was decided, why, and how long it holds; no scope when it is still to be asked."""
 
     verdict: Literal["allow", "deny", "ask"]
@@ -63,7 +63,7 @@ class Decision(msgspec.Struct, frozen=True):
     scope: Scope | Literal["settings"] | None = None
 
 
-class _Kept:
+class _InProcessOnly:
     """Refuses every way that Python offers to write an object out or to make a second one."""
 
     __slots__ = ()
@@ -81,7 +81,7 @@ class _Kept:
 
 
 @final
-class Ledger(_Kept):
+class Ledger(_InProcessOnly):
     """What the user granted and denied since this session began. Empty at first, always."""
 
     __slots__ = ("__denied", "__once", "__process", "__session")
@@ -108,23 +108,23 @@ class Ledger(_Kept):
         self.__once.discard(action)
         self.__session.discard(action)
 
-    def decision(self, action: Action) -> Decision | None:
+    def decision(self, action: Action) -> PermissionDecision | None:
         """Tell what the user said to this very action. A yes for once is used up by asking."""
         self.__only(action)
         if action in self.__denied:
-            return Decision("deny", "denied in this session", "session")
+            return PermissionDecision("deny", "denied in this session", "session")
         if action in self.__session:
-            return Decision("allow", "granted for this session", "session")
+            return PermissionDecision("allow", "granted for this session", "session")
         try:
             self.__once.remove(action)  # one step, so that no two threads use one grant
         except KeyError:
             return None
-        return Decision("allow", "granted once in this session", "once")
+        return PermissionDecision("allow", "granted once in this session", "once")
 
     def clear(self) -> None:
         """Forget everything."""
-        for held in (self.__once, self.__session, self.__denied):
-            held.clear()
+        for actions in (self.__once, self.__session, self.__denied):
+            actions.clear()
 
     def __len__(self) -> int:
         return len(self.__once | self.__session | self.__denied)
@@ -138,25 +138,25 @@ class Ledger(_Kept):
             self.__process = os.getpid()
 
 
-class Pattern(msgspec.Struct, frozen=True):
+class RulePattern(msgspec.Struct, frozen=True):
     """One rule: `Tool`, `Tool(exact)`, `Tool(prefix:*)` or, for paths, `Tool(glob)`."""
 
     text: str
     tool: str
-    given: str | None = None
+    argument: str | None = None
     prefix: bool = False
 
 
 @final
-class Rules(_Kept):
+class Rules(_InProcessOnly):
     """The standing rules of one settings file, as they were when it was read. Frozen."""
 
     __slots__ = ("allowed", "asked", "denied", "source")
     _why = "rules are made by rules_from alone, from a settings file that the user edits"
 
-    allowed: tuple[Pattern, ...]
-    denied: tuple[Pattern, ...]
-    asked: tuple[Pattern, ...]
+    allowed: tuple[RulePattern, ...]
+    denied: tuple[RulePattern, ...]
+    asked: tuple[RulePattern, ...]
     source: str
 
     def __init__(self, *_: object) -> None:
@@ -184,71 +184,75 @@ def rules_from(text: str, *, source: str) -> Rules:
     return rules
 
 
-def _patterns(told: Any, source: str, key: str) -> Iterator[Pattern]:
+def _patterns(entries: Any, source: str, key: str) -> Iterator[RulePattern]:
     where = f"{source}: permissions.{key}"
-    if not isinstance(told, list):
+    if not isinstance(entries, list):
         raise BadConfig(f"{where}: must be a list of texts", hint=f'{key} = ["Bash(git status)"]')
-    for number, text in enumerate(told, 1):
+    for number, text in enumerate(entries, 1):
         match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
-        tool, given = match.groups() if match else ("", "")
-        prefix = given is not None and given.endswith(":*")
-        given = given.removesuffix(":*") if prefix else given
-        if given is not None and (not given or given != given.strip()):
+        tool, argument = match.groups() if match else ("", "")
+        prefix = argument is not None and argument.endswith(":*")
+        argument = argument.removesuffix(":*") if prefix else argument
+        if argument is not None and (not argument or argument != argument.strip()):
             hint = "Tool, Tool(exact), Tool(prefix:*) or, for paths, Tool(src/**)"
             raise BadConfig(f"{where}: entry {number} is no rule: {text!r}", hint=hint)
-        yield Pattern(text, tool, given, prefix)
+        yield RulePattern(text, tool, argument, prefix)
 
 
-def decide(action: Action, rules: Rules, ledger: Ledger) -> Decision:
+def decide(action: Action, rules: Rules, ledger: Ledger) -> PermissionDecision:
     """Decide on one action. A grant for once is used up by this."""
     programs = _programs(action.command or "")
     for rule in rules.denied:
         if _touches(rule, action, programs or []):
-            return Decision("deny", f"{rule.text} is denied in {rules.source}", "settings")
-    if (told := ledger.decision(action)) is not None:
-        return told
+            return PermissionDecision(
+                "deny", f"{rule.text} is denied in {rules.source}", "settings"
+            )
+    if (decision := ledger.decision(action)) is not None:
+        return decision
     if why := _irreversible(action, programs):
-        return Decision("ask", f"{why}: asked for in every session")
+        return PermissionDecision("ask", f"{why}: asked for in every session")
     for rule in rules.asked:
         if _touches(rule, action, programs or []):
-            return Decision("ask", f"{rule.text} is to be asked for in {rules.source}")
+            return PermissionDecision("ask", f"{rule.text} is to be asked for in {rules.source}")
     for rule in rules.allowed:
         if _covers(rule, action):
-            return Decision("allow", f"{rule.text} is allowed in {rules.source}", "settings")
-    return Decision("ask", "no rule and no grant of this session covers it")
+            return PermissionDecision(
+                "allow", f"{rule.text} is allowed in {rules.source}", "settings"
+            )
+    return PermissionDecision("ask", "no rule and no grant of this session covers it")
 
 
-def _covers(rule: Pattern, action: Action) -> bool:
+def _covers(rule: RulePattern, action: Action) -> bool:
     """Whether a rule that allows means this action: in the narrowest reading."""
-    if rule.tool != action.tool or rule.given is None:
+    if rule.tool != action.tool or rule.argument is None:
         return rule.tool == action.tool
     if action.path is None and action.command is not None:
-        size = len(rule.given)
+        size = len(rule.argument)
         begun, rest = action.command[:size], action.command[size:]
         more = rule.prefix and rest[:1] in (" ", "\t") and not _OPERATOR.search(rest)
-        return begun == rule.given and (not rest or more)
+        return begun == rule.argument and (not rest or more)
     if action.path is None or action.command is not None or rule.prefix:
         return False
     parts = action.path.split("/")
     plain = action.path == posixpath.normpath(action.path) and ".." not in parts
-    return plain and action.path.isprintable() and _fits(parts, rule.given.split("/"))
+    return plain and action.path.isprintable() and _fits(parts, rule.argument.split("/"))
 
 
-def _touches(rule: Pattern, action: Action, programs: list[list[str]]) -> bool:
+def _touches(rule: RulePattern, action: Action, programs: list[list[str]]) -> bool:
     """Whether a rule that denies or asks may mean this action: in the broadest reading."""
-    given = rule.given
-    if rule.tool != action.tool or given is None:
+    argument = rule.argument
+    if rule.tool != action.tool or argument is None:
         return rule.tool == action.tool
     if action.path is not None:
         path = re.sub("^/+", "/", posixpath.normpath(action.path))
-        globs = (given if given.startswith("/") else f"**/{given}").split("/")
-        if _fits(path.split("/"), globs) or (rule.prefix and path.startswith(given)):
+        globs = (argument if argument.startswith("/") else f"**/{argument}").split("/")
+        if _fits(path.split("/"), globs) or (rule.prefix and path.startswith(argument)):
             return True
     if not rule.prefix and action.command is not None:
         texts = [action.command, *(" ".join(words) for words in programs)]
-        return any(text == given or fnmatchcase(text, given) for text in texts)
-    names = _bare(given.split())
-    return re.match(rf"{re.escape(given)}(?![\w-])", action.command or "") is not None or any(
+        return any(text == argument or fnmatchcase(text, argument) for text in texts)
+    names = _bare(argument.split())
+    return re.match(rf"{re.escape(argument)}(?![\w-])", action.command or "") is not None or any(
         _after(words, names) for words in map(_bare, programs) if words[0] == names[0]
     )
 
@@ -319,7 +323,7 @@ def _programs(command: str) -> list[list[str]] | None:
     words = {shell.program_name(w) for step in shell.steps(scripts[0]) for w in step.words}
     if _EXPANDS.search(command) or words & _READERS:
         scripts += [scripts[0].replace("<<", "\n").translate(_FLAT), _QUOTE.sub("\n", command)]
-    if any(len(shell.without_heredocs(script)) > _READABLE for script in scripts):
+    if any(len(shell.without_heredocs(script)) > _MAX_SCRIPT_CHARS for script in scripts):
         return None
     started = [words for script in scripts for words in shell.programs(script)]
     return started + [
@@ -329,13 +333,13 @@ def _programs(command: str) -> list[list[str]] | None:
 
 def _after(words: list[str], names: list[str]) -> int:
     """Where the words go on after these names, options between them passed over; else 0."""
-    found, option = 0, False
+    taken, option = 0, False
     for at, word in enumerate(words, 1):
-        if found and word in names[found].split("|"):
-            found += 1
-        elif not (found and (option or word.startswith("-"))):
-            found = int(word in names[0].split("|"))
-        if found == len(names):
+        if taken and word in names[taken].split("|"):
+            taken += 1
+        elif not (taken and (option or word.startswith("-"))):
+            taken = int(word in names[0].split("|"))
+        if taken == len(names):
             return at
         option = word.startswith("-")
     return 0
@@ -365,11 +369,11 @@ class Audit:
         self._mutex = threading.Lock()
         self._ends: dict[str, int] = {}
 
-    def record(self, session_id: str, action: Action, decision: Decision) -> None:
+    def record(self, session_id: str, action: Action, decision: PermissionDecision) -> None:
         """Append one decision."""
         if not layout.is_id(session_id):
             raise NotAppendable(f"not an id: {session_id[:80]!r}")
-        told = {
+        entry = {
             "ts": time_text(time.time()),
             "session_id": session_id,
             "action": msgspec.structs.asdict(action),
@@ -380,7 +384,7 @@ class Audit:
         try:
             with self._mutex:
                 make_folder(self._folder, disk=self._disk)
-                self._append(session_id, json.dumps(told).encode() + b"\n")
+                self._append(session_id, json.dumps(entry).encode() + b"\n")
         except OSError as error:
             raise NotAppendable(f"cannot write to the audit: {error.strerror}") from error
 

@@ -35,7 +35,7 @@ def with_calls(
     chain: Sequence[Event],
     since: Sequence[Event],
     before: JSON,
-    kept: Sequence[Event],
+    visible: Sequence[Event],
 ) -> dict[str, JSON]:
     """Return a snapshot that carries the calls of the lists, but for those that stay in view.
 
@@ -43,18 +43,18 @@ def with_calls(
     """
     from thence.format import todos
 
-    stay = {event.uuid for event in kept}
+    stay = {event.uuid for event in visible}
     calls = [step for step in _steps(chain, since, before) if step.tool and step.id not in stay]
     return {**snapshot, _CALLS: [msgspec.to_builtins(step) for step in todos.listing(calls)]}
 
 
 def _steps(chain: Sequence[Event], since: Sequence[Event], snapshot: JSON) -> list[Step]:
     later = {event.uuid for event in since}
-    kept = [event for event in chain if event.uuid not in later]
-    return [*_carried(snapshot), *steps([*kept, *since])]
+    earlier = [event for event in chain if event.uuid not in later]
+    return [*_steps_in_snapshot(snapshot), *steps([*earlier, *since])]
 
 
-def _carried(snapshot: JSON) -> list[Step]:
+def _steps_in_snapshot(snapshot: JSON) -> list[Step]:
     """Read the calls that a snapshot carries; of an older one the list that it holds."""
     from thence.format.todos import Step
 

@@ -42,7 +42,7 @@ _BOUNDARY = b'\n{"type":"boundary",'
 _TURN = b'\n{"type":"turn",'
 _TURNING = frozenset({"tip", "boundary", "summary"})
 _BESIDE = INTERNAL - _TURNING
-_SAID = MESSAGES - _TURNING
+_PLAIN_MESSAGES = MESSAGES - _TURNING
 
 _decode = msgspec.json.Decoder(Event).decode
 
@@ -56,7 +56,7 @@ class Where(NamedTuple):
     length: int
 
 
-class Unfinished(msgspec.Struct, frozen=True):
+class UnfinishedSubagent(msgspec.Struct, frozen=True):
     """A subagent whose log has no end: who it was, and the last that it recorded."""
 
     agent_id: str
@@ -85,7 +85,7 @@ class Recovery(msgspec.Struct):
     """The last writer said good-bye."""
     pending: list[Todo] = msgspec.field(default_factory=list)
     """What the agent still had to do, by its lists and its words."""
-    subagents: list[Unfinished] = msgspec.field(default_factory=list)
+    subagents: list[UnfinishedSubagent] = msgspec.field(default_factory=list)
     """Subagents whose end was never recorded; each is a notice as well."""
 
     @property
@@ -94,7 +94,7 @@ class Recovery(msgspec.Struct):
         return self.closed and not (self.skipped or self.notices or self.open_calls or self.torn)
 
 
-class Back(msgspec.Struct):
+class ReadBack(msgspec.Struct):
     """A session as far as it was read: what the model sees, and what state to go on from."""
 
     header: Header | None = None
@@ -116,7 +116,7 @@ class Back(msgspec.Struct):
     recovery: Recovery = msgspec.field(default_factory=Recovery)
     moved: bool = False
     """The log holds an event that moved the tip: only moving it again leaves its line."""
-    whole: bool = False
+    starts_with_summary: bool = False
     """The chain starts with a summary: no ancestor has more of it."""
     settled: bool = False
     """It is known that every call on the chain was answered; else it takes a look."""
@@ -126,7 +126,7 @@ class Back(msgspec.Struct):
     bytes_read: int = 0
 
 
-class Source(msgspec.Struct):
+class SessionSource(msgspec.Struct):
     """A session to read: its bytes, its id, and how to come by another one's bytes."""
 
     session: str
@@ -135,12 +135,12 @@ class Source(msgspec.Struct):
 
 
 def read_back(
-    source: Source,
+    source: SessionSource,
     *,
     stop: int | None = None,
     at: str | None = None,
     covers: Callable[[JSON], bool],
-) -> Back:
+) -> ReadBack:
     """Read a session from its end, or from the event `at` that ends before byte `stop`.
 
     `covers` says whether a snapshot holds all that is wanted; if not, the line is read whole.
@@ -151,42 +151,44 @@ def read_back(
     upcast = schema.upcaster(version)
     looked = _boundary_before(segments, stop) if upcast is None else -1
     if looked >= 0:
-        found = _from_boundary(source, looked, stop, at, covers)
-        if found is not None:
-            found.header, found.root = header, root
-            found.recovery.notices[:0] = notices
-            return found
+        partial = _from_boundary(source, looked, stop, at, covers)
+        if partial is not None:
+            partial.header, partial.root = header, root
+            partial.recovery.notices[:0] = notices
+            return partial
     data = segments.read(0, stop)
     plain = _from_header(source, data) if looked < 0 and at is None and upcast is None else None
     if plain is not None:
         plain.header, plain.root = header, root
         plain.recovery.notices[:0] = notices
         return plain
-    whole = Transcript(codec.decode(data, upcast=upcast), version=version, notices=notices)
-    back = _from_all(source, whole, at, header, len(data))
+    transcript = Transcript(codec.decode(data, upcast=upcast), version=version, notices=notices)
+    back = _from_all(source, transcript, at, header, len(data))
     back.root = root
-    last = _last_boundary(whole, back) if upcast is None else None
+    last = _last_boundary(transcript, back) if upcast is None else None
     if last is None:
         return back
-    found = _from_boundary(source, whole.places[last].offset, stop, back.end, covers)
-    if found is None:
+    partial = _from_boundary(source, transcript.places[last].offset, stop, back.end, covers)
+    if partial is None:
         return back
-    after = {event.uuid for event in found.since}
-    found.tip = back.tip if back.tip in after else whole.events[last].uuid
-    kept = {name: getattr(back, name) for name in ("header", "root", "recovery", "moved")}
-    return msgspec.structs.replace(found, **kept, bytes_read=back.bytes_read + found.bytes_read)
+    after = {event.uuid for event in partial.since}
+    partial.tip = back.tip if back.tip in after else transcript.events[last].uuid
+    fields = {name: getattr(back, name) for name in ("header", "root", "recovery", "moved")}
+    return msgspec.structs.replace(
+        partial, **fields, bytes_read=back.bytes_read + partial.bytes_read
+    )
 
 
-def _last_boundary(whole: Transcript, back: Back) -> int | None:
+def _last_boundary(transcript: Transcript, back: ReadBack) -> int | None:
     """The place of the last boundary on the line, which was not the last that was written.
 
     It knows more than its log: what it kept may stand in an ancestor, and its ranges lead there.
     """
-    to = whole.graph.place(back.end) if back.end is not None else None
+    to = transcript.graph.place(back.end) if back.end is not None else None
     if to is None or all(event.type != "boundary" for event in back.since):
         return None
-    line = whole.graph.chain(to, boundaries=False)
-    return next((i for i in reversed(line) if whole.events[i].type == "boundary"), None)
+    line = transcript.graph.chain(to, boundaries=False)
+    return next((i for i in reversed(line) if transcript.events[i].type == "boundary"), None)
 
 
 def _boundary_before(segments: Segments, stop: int) -> int:
@@ -205,7 +207,7 @@ def _boundary_before(segments: Segments, stop: int) -> int:
     return start if start is not None and start < at else -1
 
 
-class Head(NamedTuple):
+class SessionHead(NamedTuple):
     """The first line of a session: the header, its version and id, and what is odd about it."""
 
     header: Header | None
@@ -214,30 +216,32 @@ class Head(NamedTuple):
     uuid: str | None = None
 
 
-def head(segments: Segments) -> Head:
+def head(segments: Segments) -> SessionHead:
     """Read the first line."""
     first = segments.read(0, segments.line_end(0))
-    found = next(iter(codec.objects(first)), None)
-    if not isinstance(found, codec.Found):
-        return Head(None, schema.CURRENT, [Notice("no header", "the first line is no header")])
-    if found.value.get("type") != "header":
-        guessed = schema.guess(found.value)
-        return Head(None, guessed, [Notice("no header", "the first line is no header")])
-    version = schema.version_of(found.value)
+    record = next(iter(codec.objects(first)), None)
+    if not isinstance(record, codec.Found):
+        return SessionHead(
+            None, schema.CURRENT, [Notice("no header", "the first line is no header")]
+        )
+    if record.value.get("type") != "header":
+        guessed = schema.guess(record.value)
+        return SessionHead(None, guessed, [Notice("no header", "the first line is no header")])
+    version = schema.version_of(record.value)
     newer = schema.notice(version)
     upcast = schema.upcaster(version)
-    event = codec.event_of(upcast(found.value) if upcast else found.value)
-    told = typed(event) if event is not None else None
-    header = told if isinstance(told, Header) else None
-    return Head(header, version, [newer] if newer else [], event.uuid if event else None)
+    event = codec.event_of(upcast(record.value) if upcast else record.value)
+    payload = typed(event) if event is not None else None
+    header = payload if isinstance(payload, Header) else None
+    return SessionHead(header, version, [newer] if newer else [], event.uuid if event else None)
 
 
-def _from_header(source: Source, data: bytes) -> Back | None:
+def _from_header(source: SessionSource, data: bytes) -> ReadBack | None:
     """Read a session that is one line from its header on; None when it takes a graph to tell."""
     part = _straight(data, 0)
     if part is None or part.first.type != "header":
         return None
-    return Back(
+    return ReadBack(
         chain=[event for event in part.since if event.type in MESSAGES],
         where=lambda: _places(source, zip(part.since, part.spans, strict=True)),
         since=[part.first, *part.since],
@@ -250,34 +254,34 @@ def _from_header(source: Source, data: bytes) -> Back | None:
 
 
 def _from_boundary(
-    source: Source, start: int, stop: int, at: str | None, covers: Callable[[JSON], bool]
-) -> Back | None:
+    source: SessionSource, start: int, stop: int, at: str | None, covers: Callable[[JSON], bool]
+) -> ReadBack | None:
     """Try to read from a boundary's line on; None when the chain does not pass through it."""
     data = source.segments.read(start, stop)
-    part = (_straight(data, start) if at is None else None) or _linked(data, start, at)
-    told = typed(part.first) if part is not None else None
-    if part is None or not isinstance(told, Boundary) or not covers(told.state):
+    part = (_straight(data, start) if at is None else None) or _read_linked(data, start, at)
+    boundary = typed(part.first) if part is not None else None
+    if part is None or not isinstance(boundary, Boundary) or not covers(boundary.state):
         return None
-    kept = _kept(source, told, start)
-    if kept is None:
+    visible = _read_visible(source, boundary, start)
+    if visible is None:
         return None
-    return Back(
-        chain=[*(event for event, _ in kept), *(e for e in part.since if e.type in MESSAGES)],
+    return ReadBack(
+        chain=[*(event for event, _ in visible), *(e for e in part.since if e.type in MESSAGES)],
         where=lambda: (
-            {event.uuid: where for event, where in kept}
+            {event.uuid: where for event, where in visible}
             | _places(source, zip(part.since, part.spans, strict=True))
         ),
         boundary=source.segments.address(start),
         since=part.since,
-        snapshot=told.state,
+        snapshot=boundary.state,
         end=part.end,
         tip=part.tip,
         recovery=part.recovery,
         moved=part.moved,
-        whole=True,
-        settled=part.settled and _are_settled(event for event, _ in kept),
-        cost=told.totals,
-        bytes_read=len(data) + sum(where.length for _, where in kept),
+        starts_with_summary=True,
+        settled=part.settled and _are_settled(event for event, _ in visible),
+        cost=boundary.totals,
+        bytes_read=len(data) + sum(where.length for _, where in visible),
     )
 
 
@@ -317,7 +321,9 @@ def _straight(data: bytes, start: int) -> _Part | None:
             if event.extra or stop - at > codec.LINE_LIMIT:
                 return None
             if kind not in _BESIDE:
-                if event.prev_uuid != last or (kind not in _SAID and not _is_ordinary(kind)):
+                if event.prev_uuid != last or (
+                    kind not in _PLAIN_MESSAGES and not _is_ordinary(kind)
+                ):
                     return None
                 since.append(event)
                 spans.append((start + at, stop + 1 - at))
@@ -360,7 +366,7 @@ def _are_settled(events: Iterable[Event]) -> bool:
     return not waiting
 
 
-def _linked(data: bytes, start: int, at: str | None) -> _Part | None:
+def _read_linked(data: bytes, start: int, at: str | None) -> _Part | None:
     """Read what follows a boundary as a graph; None when the chain does not lead through it."""
     decoded = codec.decode(data, offset=start)
     if not decoded.events or decoded.events[0].type != "boundary":
@@ -395,29 +401,33 @@ def _tip_is_before(graph: Graph) -> bool:
     return bool(moves) and graph.place(moves[-1]) is None
 
 
-def _kept(source: Source, boundary: Boundary, start: int) -> list[tuple[Event, Where]] | None:
+def _read_visible(
+    source: SessionSource, boundary: Boundary, start: int
+) -> list[tuple[Event, Where]] | None:
     """Read summary and kept events by their ranges; None unless they are what they should be.
 
     The summary stands in the same segment as its boundary: sessions roll between turns only.
     """
     segment, _ = source.segments.address(start)
-    found = _ranged(source, [[segment, *boundary.summary]] if _is_list(boundary.summary) else None)
-    kept = _ranged(source, boundary.kept)
-    if found is None or kept is None or [boundary.summary_event_uuid] != _ids(found):
+    summary = _read_ranges(
+        source, [[segment, *boundary.summary]] if _is_list(boundary.summary) else None
+    )
+    visible = _read_ranges(source, boundary.kept)
+    if summary is None or visible is None or [boundary.summary_event_uuid] != _ids(summary):
         return None
-    ends = (kept[0][0].uuid, kept[-1][0].uuid) if kept else (None, None)
-    return [*found, *kept] if ends == (boundary.head_uuid, boundary.tail_uuid) else None
+    ends = (visible[0][0].uuid, visible[-1][0].uuid) if visible else (None, None)
+    return [*summary, *visible] if ends == (boundary.head_uuid, boundary.tail_uuid) else None
 
 
-def _ids(found: Iterable[tuple[Event, Where]]) -> list[str]:
-    return [event.uuid for event, _ in found]
+def _ids(events: Iterable[tuple[Event, Where]]) -> list[str]:
+    return [event.uuid for event, _ in events]
 
 
 def _is_list(value: JSON) -> TypeGuard[list[JSON]]:
     return isinstance(value, list)
 
 
-def _ranged(source: Source, ranges: JSON) -> list[tuple[Event, Where]] | None:
+def _read_ranges(source: SessionSource, ranges: JSON) -> list[tuple[Event, Where]] | None:
     """Read the events of byte ranges, ours and ancestors'."""
     out: list[tuple[Event, Where]] = []
     for span in ranges if _is_list(ranges) else [None]:
@@ -442,12 +452,12 @@ def _are_counts(numbers: list[JSON]) -> bool:
 
 
 def _from_all(
-    source: Source, whole: Transcript, at: str | None, header: Header | None, size: int
-) -> Back:
+    source: SessionSource, transcript: Transcript, at: str | None, header: Header | None, size: int
+) -> ReadBack:
     """Read a session that was never compacted, or whose boundaries do not help."""
-    graph = whole.graph
-    first = 0 if whole.events and whole.events[0].type == "header" else None
-    end = _live_end(whole) if at is None else graph.place(at)
+    graph = transcript.graph
+    first = 0 if transcript.events and transcript.events[0].type == "header" else None
+    end = _live_end(transcript) if at is None else graph.place(at)
     to = first if end is None and at is None else end  # nothing was said yet: after the header
     live = at is None and end is not None and end == graph.end
     chain = [] if to is None else graph.chain(None if live else to)
@@ -455,35 +465,35 @@ def _from_all(
     line = chain if plain or to is None else graph.chain(to, boundaries=False)
     if line and first is not None and line[0] != first:
         line = [first, *line]
-    said = [(whole.events[i], _span(whole.places[i])) for i in chain]
+    events = [(transcript.events[i], _span(transcript.places[i])) for i in chain]
     tip = graph.tip if live else to
     tip = first if tip is None and to is not None else tip
-    return Back(
+    return ReadBack(
         header=header,
-        chain=[event for event, _ in said if event.type in MESSAGES],
-        where=lambda: _places(source, said),
-        since=[whole.events[i] for i in line],
+        chain=[event for event, _ in events if event.type in MESSAGES],
+        where=lambda: _places(source, events),
+        since=[transcript.events[i] for i in line],
         end=None if to is None else graph.nodes[to].id,
         tip=None if tip is None else graph.nodes[tip].id,
-        recovery=_recovery(whole, graph, line if at is None else None, whole.notices),
+        recovery=_recovery(transcript, graph, line if at is None else None, transcript.notices),
         moved=any(node.tip is not None for node in graph.nodes),
-        whole=any(whole.events[i].type == "summary" for i in chain[:1]),
+        starts_with_summary=any(transcript.events[i].type == "summary" for i in chain[:1]),
         bytes_read=size,
     )
 
 
-def _live_end(whole: Transcript) -> int | None:
+def _live_end(transcript: Transcript) -> int | None:
     """The live end of a log; also a boundary that the tip was moved to and the graph cannot apply.
 
     What that one kept stands in an ancestor. To the graph it is book-keeping, and no line's end.
     """
-    graph, end = whole.graph, whole.graph.end
+    graph, end = transcript.graph, transcript.graph.end
     moves = [(i, node.tip) for i, node in enumerate(graph.nodes) if node.tip is not None]
     if not moves or (end is not None and end > moves[-1][0]):
         return end
     at = graph.place(moves[-1][1])
     while at is not None and at >= 0 and at != end:
-        if whole.events[at].type == "boundary":
+        if transcript.events[at].type == "boundary":
             return at
         at = graph.parents[at]
     return end
@@ -493,11 +503,13 @@ def _span(place: Place) -> tuple[int, int]:
     return place.offset, place.length + 1
 
 
-def _places(source: Source, said: Iterable[tuple[Event, tuple[int, int]]]) -> dict[str, Where]:
+def _places(
+    source: SessionSource, events: Iterable[tuple[Event, tuple[int, int]]]
+) -> dict[str, Where]:
     address = source.segments.address
     return {
         event.uuid: Where(source.session, *address(start), length)
-        for event, (start, length) in said
+        for event, (start, length) in events
         if event.type in MESSAGES
     }
 
@@ -528,11 +540,11 @@ def _recovery(
         notices=[*notices, *breaks, *half],
         open_calls=[c for i in line for c in graph.nodes[i].calls if c not in answered],
         torn=read.torn,
-        closed=_closed(graph.nodes),
+        closed=_is_closed(graph.nodes),
     )
 
 
-def _closed(nodes: Sequence[Node]) -> bool:
+def _is_closed(nodes: Sequence[Node]) -> bool:
     return bool(nodes) and bool(nodes[-1].flags & Is.CLOSES)
 
 

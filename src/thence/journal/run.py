@@ -24,16 +24,16 @@ from thence.format import codec, schema
 from thence.format.layout import Segment, segment_of
 from thence.format.records import JSON, Event, Header
 from thence.journal.ids import now_text, uuid7
-from thence.journal.log import Durability, Log, Sealed
-from thence.journal.segments import HEAD, Segments, parts_of
+from thence.journal.log import Durability, Log, SegmentSealed
+from thence.journal.segments import HEADER_BYTES, Segments, parts_of
 
-MAX_BYTES = 50 << 20
+MAX_SEGMENT_BYTES = 50 << 20
 """Bytes of a segment beyond which a session goes on in the next one."""
 
-_PAUSES = (0.001, 0.01, 0.05)
+_PAUSES_S = (0.001, 0.01, 0.05)
 
 
-class Grown(msgspec.Struct, frozen=True):
+class AppendedBytes(msgspec.Struct, frozen=True):
     """Whole lines that a segment has got."""
 
     segment: int
@@ -43,7 +43,7 @@ class Grown(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Run:
+class SegmentedLog:
     """All segments of one session, open for appending. Its session keeps threads apart."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Run:
         session: str,
         *,
         durability: Durability = "turn",
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int = MAX_SEGMENT_BYTES,
         tip: str | None = None,
     ) -> None:
         self.folder = folder
@@ -131,11 +131,13 @@ class Run:
             path = self.folder / Segment(self.session, number).name
             try:
                 log = self._open(path)
-            except Sealed:  # a moment ago
+            except SegmentSealed:  # a moment ago
                 number = max(number + 1, self._latest())
                 continue
             try:
-                header = Header(self.session) if number == 1 else self._headed(log, number, tip)
+                header = (
+                    Header(self.session) if number == 1 else self._ensure_header(log, number, tip)
+                )
             except BaseException:  # whatever it was: let go, then pass it on
                 log.close()
                 raise
@@ -148,18 +150,18 @@ class Run:
 
     def _open(self, path: Path) -> Log:
         """Open a log. Who only asks whether it is in use holds it for no longer than a moment."""
-        for pause in _PAUSES:
+        for pause in _PAUSES_S:
             with contextlib.suppress(SessionBusy):
                 return Log(path, durability=self._durability, sealable=True)
             time.sleep(pause)
         return Log(path, durability=self._durability, sealable=True)
 
-    def _headed(self, log: Log, number: int, tip: str | None) -> Header | None:
+    def _ensure_header(self, log: Log, number: int, tip: str | None) -> Header | None:
         """The header of a later segment, written if need be; None if there is no room for it."""
         with log.exclusive(), Segments([log.path]) as file:
-            told = file.head_of(number)
-            if told is not None or file.size > HEAD // 2:
-                return told
+            header = file.head_of(number)
+            if header is not None or file.size > HEADER_BYTES // 2:
+                return header
             offset, line = self._before(number)
             fields = header_of(self.session, segment=number, base_offset=offset, base_line=line)
             # Beside the line, like the end of a turn: nothing hangs on it.
@@ -198,7 +200,7 @@ class Run:
             seen = {p.segment.number: p.size for p in segments.parts if p.segment.number < number}
             return seen | {number: address - (segments.base_of(number) or 0)}
 
-    def grown(self, seen: dict[int, int]) -> Iterator[Grown]:
+    def grown(self, seen: dict[int, int]) -> Iterator[AppendedBytes]:
         """What all segments got since they were last seen, up to their last LF; notes it."""
         if self.segment > 1:
             with Segments(parts_of(self.folder, self.session)) as segments:
@@ -208,14 +210,14 @@ class Run:
                     if number < self.segment and part.size > start:
                         base = segments.base_of(number) or 0
                         data = segments.read(part.start + start, part.start + part.size)
-                        yield _whole(Grown(number, start, base, data), seen)
+                        yield _complete_lines(AppendedBytes(number, start, base, data), seen)
         start, size = seen.get(self.segment, 0), self.log.size()
         if size > start:
             data = self.log.read(start, size)
-            yield _whole(Grown(self.segment, start, self.base_offset, data), seen)
+            yield _complete_lines(AppendedBytes(self.segment, start, self.base_offset, data), seen)
 
 
-def _whole(grown: Grown, seen: dict[int, int]) -> Grown:
+def _complete_lines(grown: AppendedBytes, seen: dict[int, int]) -> AppendedBytes:
     """Leave out what follows the last LF: it may be in the middle of a write."""
     data = grown.data[: grown.data.rfind(b"\n") + 1]
     seen[grown.segment] = grown.start + len(data)
@@ -235,7 +237,7 @@ def _lines(segments: Segments, number: int, stop: int) -> int:
     return before
 
 
-def header_of(session: str, *, cwd: str | None = None, **told: JSON) -> dict[str, JSON]:
+def header_of(session: str, *, cwd: str | None = None, **fields: JSON) -> dict[str, JSON]:
     """Give the payload of the first line of a segment, a sidechain or a list.
 
     The first line of a session itself says where it comes from as well; see `Journal`.
@@ -248,5 +250,5 @@ def header_of(session: str, *, cwd: str | None = None, **told: JSON) -> dict[str
         "cwd": cwd,
         "model": None,
         "inherited_cost": 0.0,
-        **told,
+        **fields,
     }

@@ -27,13 +27,15 @@ from thence.format.layout import Segment, segment_of
 from thence.format.records import Header, typed
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_BLOCK = 4 << 10
-_LARGEST = 4 << 20  # blocks grow up to this: near the end little is read, further back quickly
+_BLOCK_BYTES = 4 << 10
+_MAX_BLOCK_BYTES = (
+    4 << 20
+)  # blocks grow up to this: near the end little is read, further back quickly
 
-HEAD = 64 << 10  # a segment's header stands within its first bytes, or counts as lost
+HEADER_BYTES = 64 << 10  # a segment's header stands within its first bytes, or counts as lost
 
 
-class Part(msgspec.Struct):
+class SegmentPart(msgspec.Struct):
     """One segment: its file, and where in the session its bytes stand."""
 
     segment: Segment
@@ -49,15 +51,15 @@ def parts_of(folder: Path, session: str) -> list[Path]:
 
 def sessions_in(folder: Path, prefix: str = "") -> dict[str, list[Path]]:
     """The same for all sessions of a folder whose names begin so, by session."""
-    found: dict[str, dict[int, Path]] = {}
+    sessions: dict[str, dict[int, Path]] = {}
     for name in names_in(folder):
         segment = segment_of(name) if name.startswith(prefix) else None
         if segment is None:
             continue
-        files = found.setdefault(segment.session, {})
+        files = sessions.setdefault(segment.session, {})
         if segment.number not in files or not segment.sealed:
             files[segment.number] = folder / name
-    return {session: [files[n] for n in sorted(files)] for session, files in found.items()}
+    return {session: [files[n] for n in sorted(files)] for session, files in sessions.items()}
 
 
 def names_in(folder: Path) -> list[str]:
@@ -77,7 +79,7 @@ class Segments:
     """All bytes of one session, open for reading."""
 
     def __init__(self, paths: list[Path]) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[SegmentPart] = []
         self.unreadable: list[tuple[Path, str]] = []
         self._handles: dict[Path, int] = {}
         self._sealed: dict[Path, _Sealed] = {}
@@ -90,15 +92,15 @@ class Segments:
             except OSError as error:
                 self.unreadable.append((path, error.strerror or str(error)))
                 continue
-            self.parts.append(Part(segment, path, end, size))
+            self.parts.append(SegmentPart(segment, path, end, size))
             end += size
         self.size = end
 
     def _open(self, path: Path, *, sealed: bool) -> int:
         handle = os.open(path, _READ)
         try:
-            told = os.fstat(handle)
-            if not stat.S_ISREG(told.st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(0, "not a regular file")
             if sealed:
                 self._sealed[path] = _Sealed(handle)
@@ -108,7 +110,7 @@ class Segments:
             os.close(handle)
             raise
         self._handles[path] = handle
-        return told.st_size
+        return status.st_size
 
     def close(self) -> None:
         """Let go of the files. Addresses can be told from then on, too."""
@@ -129,7 +131,7 @@ class Segments:
         out = [read for part in self.parts if (read := self._read_part(part, start, stop))]
         return out[0] if len(out) == 1 else b"".join(out)
 
-    def _read_part(self, part: Part, start: int, stop: int) -> bytes:
+    def _read_part(self, part: SegmentPart, start: int, stop: int) -> bytes:
         low = max(start - part.start, 0)
         high = min(stop - part.start, part.size)
         if low >= high:
@@ -144,14 +146,14 @@ class Segments:
             out += some
         return out
 
-    def _read_sealed(self, part: Part, low: int, high: int) -> bytes:
+    def _read_sealed(self, part: SegmentPart, low: int, high: int) -> bytes:
         """Read a sealed segment. A broken one is listed, and blank so that offsets hold."""
         try:
             return self._sealed[part.path].read(low, high)
         except OSError as error:
-            told = (part.path, error.strerror or str(error))
-            if told not in self.unreadable:
-                self.unreadable.append(told)
+            problem = (part.path, error.strerror or str(error))
+            if problem not in self.unreadable:
+                self.unreadable.append(problem)
             return b" " * (high - low - 1) + b"\n"
 
     # -- addresses ----------------------------------------------------------------------
@@ -160,13 +162,15 @@ class Segments:
         """The header of a later segment: the first that names it; None when it has none."""
         if number not in self._heads:
             part = self.part(number)
-            head = self._read_part(part, part.start, part.start + HEAD) if part else b""
-            told = [typed(event) for event in codec.decode(head).events if event.type == "header"]
-            own = [h for h in told if isinstance(h, Header) and h.segment == number]
+            head = self._read_part(part, part.start, part.start + HEADER_BYTES) if part else b""
+            headers = [
+                typed(event) for event in codec.decode(head).events if event.type == "header"
+            ]
+            own = [h for h in headers if isinstance(h, Header) and h.segment == number]
             self._heads[number] = own[0] if own else None
         return self._heads[number]
 
-    def part(self, number: int) -> Part | None:
+    def part(self, number: int) -> SegmentPart | None:
         """The segment of this number, if it is there."""
         return next((part for part in self.parts if part.segment.number == number), None)
 
@@ -187,8 +191,8 @@ class Segments:
 
     def anywhere(self, offset: int) -> int | None:
         """Where in the run an address whose segment is not told may lead: the last that fits."""
-        found = (self.at(part.segment.number, offset, 1) for part in reversed(self.parts))
-        return next((start for start in found if start is not None), None)
+        offsets = (self.at(part.segment.number, offset, 1) for part in reversed(self.parts))
+        return next((start for start in offsets if start is not None), None)
 
     def address(self, start: int) -> tuple[int, int]:
         """The address of a byte of the run: its segment's number, and base + offset in it.
@@ -210,18 +214,18 @@ class Segments:
 
     def find_any_back(self, needles: tuple[bytes, ...], stop: int) -> tuple[int, bytes]:
         """Where one of the needles stands last before `stop`, and which; (-1, b"") when none."""
-        size, longest = _BLOCK, max(map(len, needles))
+        size, longest = _BLOCK_BYTES, max(map(len, needles))
         while stop > 0:
             start = max(0, stop - size)
             block = self.read(start, stop + longest - 1)
-            found = [
+            matches = [
                 (block.rfind(needle, 0, stop - start + len(needle) - 1), needle)
                 for needle in needles
             ]
-            at, which = max(found)
+            at, which = max(matches)
             if at >= 0:
                 return start + at, which
-            stop, size = start, min(4 * size, _LARGEST)
+            stop, size = start, min(4 * size, _MAX_BLOCK_BYTES)
         return -1, b""
 
     def line_start(self, offset: int) -> int:
@@ -233,7 +237,7 @@ class Segments:
         size = 4 << 10
         while offset < self.size:
             block = self.read(offset, offset + size)
-            size = min(4 * size, _LARGEST)
+            size = min(4 * size, _MAX_BLOCK_BYTES)
             at = block.find(b"\n")
             if at >= 0:
                 return offset + at
@@ -248,26 +252,26 @@ class _Sealed:
         import zstandard
 
         self._handle = handle
-        self._whole: bytes | None = None
+        self._unpacked: bytes | None = None
         self._head = b""
         try:
             self.size = zstandard.frame_content_size(os.pread(handle, 32, 0))
         except zstandard.ZstdError as error:
             raise OSError(0, f"not a sealed segment: {error}") from error
         if self.size < 0:  # not by us: ours say how long they are
-            self._whole = self._unpack(-1)
-            self.size = len(self._whole)
+            self._unpacked = self._unpack(-1)
+            self.size = len(self._unpacked)
 
     def read(self, low: int, high: int) -> bytes:
         """Bytes of the original. The first ones are had without unpacking all."""
-        if self._whole is None and high <= HEAD:
-            self._head = self._head or self._unpack(min(HEAD, self.size))
+        if self._unpacked is None and high <= HEADER_BYTES:
+            self._head = self._head or self._unpack(min(HEADER_BYTES, self.size))
             return self._head[low:high]
-        if self._whole is None:
-            self._whole = self._unpack(-1)
-        if len(self._whole) != self.size:
+        if self._unpacked is None:
+            self._unpacked = self._unpack(-1)
+        if len(self._unpacked) != self.size:
             raise OSError(0, "a sealed segment that is not whole")
-        return self._whole[low:high]
+        return self._unpacked[low:high]
 
     def _unpack(self, count: int) -> bytes:
         import zstandard

@@ -30,13 +30,13 @@ from thence.format.spills import Spilled
 from thence.format.state import Domains, State, cost_of
 from thence.journal import promises
 from thence.journal.branches import Branches
-from thence.journal.checkpoint import Checkpoint, Checkpoints, Rewound
-from thence.journal.idle import TIMEOUT, Idle
+from thence.journal.checkpoint import Checkpoint, Checkpoints, RewindResult
+from thence.journal.idle import TIMEOUT_S, Idle
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Log
 from thence.journal.permissions import Ledger
-from thence.journal.reader import Back, Recovery, Unfinished, Where
-from thence.journal.run import Run
+from thence.journal.reader import ReadBack, Recovery, UnfinishedSubagent, Where
+from thence.journal.run import SegmentedLog
 from thence.journal.sidechain import Sidechain, Sidechains
 from thence.journal.spill import Spill, has_results
 
@@ -53,7 +53,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
     uuid: str
     offset: int
-    run: Run | None = None
+    run: SegmentedLog | None = None
     segment: int = 1
 
     @property
@@ -62,7 +62,7 @@ class Receipt(msgspec.Struct, frozen=True):
         return self.run.line_at(self.segment, self.offset) if self.run is not None else 0
 
 
-class Parts(msgspec.Struct):
+class SessionParts(msgspec.Struct):
     """The side files of one session."""
 
     spill: Spill | None = None
@@ -72,13 +72,13 @@ class Parts(msgspec.Struct):
     """The checkpoints that the logs of the session and its ancestors name."""
     last_prompt: Callable[[], int | None] | None = None
     """Where the session's last prompt stands in the history of the machine."""
-    reread: Callable[[str, Where | None], Back] | None = None
+    reread: Callable[[str, Where | None], ReadBack] | None = None
     """Reads the session up to one of its events, given where that stands if it is known."""
-    above: Callable[[str], Back | None] | None = None
+    above: Callable[[str], ReadBack | None] | None = None
     """Reads up to an event of those that the session goes on from."""
     line: Callable[[str], list[tuple[Event, Where]]] | None = None
     """Reads the messages that lead to an event as they were written, compacted ones too."""
-    unfinished: Callable[[], list[Unfinished]] | None = None
+    unfinished: Callable[[], list[UnfinishedSubagent]] | None = None
     """Finds the subagents that the session, or the one it goes on from, left without an end."""
 
 
@@ -91,15 +91,15 @@ class Session:
     def __init__(
         self,
         session_id: str,
-        run: Run | None,
+        run: SegmentedLog | None,
         *,
-        back: Back,
-        parts: Parts,
+        back: ReadBack,
+        parts: SessionParts,
         later: Callable[[Session], None] | None = None,
         domains: Domains | None = None,
         orphans: repair.Orphans = "answer",
         title: str | None = None,
-        timeouts: tuple[float, float] = (TIMEOUT, TIMEOUT),
+        timeouts: tuple[float, float] = (TIMEOUT_S, TIMEOUT_S),
         clock: Callable[[], str] = now_text,
     ) -> None:
         """Stand where `back` tells; `later` takes over from an ancestor when that is needed."""
@@ -127,10 +127,10 @@ class Session:
         self._unbilled: list[Event] = []
         self.inherited_cost = back.inherited_cost
 
-    def take(self, back: Back) -> None:
+    def take(self, back: ReadBack) -> None:
         """Stand where the reader stopped, with all that it found."""
         self._recovery = back.recovery
-        self._opened: Back | None = back  # until what it tells was worked out
+        self._opened: ReadBack | None = back  # until what it tells was worked out
         self._root = back.root
         self._stand(back)
 
@@ -145,7 +145,7 @@ class Session:
                     self._later = later
                     raise
 
-    def _stand(self, back: Back) -> None:
+    def _stand(self, back: ReadBack) -> None:
         self._tip = back.end
         self._moved = back.moved
         self._see(list(back.chain))
@@ -200,7 +200,7 @@ class Session:
             )
         with self._mutex:
             before = self._parent(parent, any_parent=any_parent)
-            payload = self._spilled(kind, payload)
+            payload = self._spill_results(kind, payload)
             return self._append(Event(kind, self._clock(), uuid7(), before, payload))
 
     def _parent(self, parent: str | None, *, any_parent: bool) -> str | None:
@@ -257,7 +257,7 @@ class Session:
                     hint="read the new events, then record again, or ask for a branch",
                 )
             before = self._parent(parent or expected_tip, any_parent=any_parent)
-            payload = self._spilled(kind, payload)
+            payload = self._spill_results(kind, payload)
             event = Event(kind, self._clock(), uuid or uuid7(), before, payload)
             receipt = self._append(event)
             known.places.setdefault(receipt.uuid, (receipt.segment, receipt.offset))
@@ -324,7 +324,7 @@ class Session:
         self._folded, self._fold_at = None, 0
         self._tip = to
 
-    def _spilled(self, kind: str, payload: JSON) -> JSON:
+    def _spill_results(self, kind: str, payload: JSON) -> JSON:
         """Move results over the budget to side files, which are durable before we go on.
 
         The budget is that of what the model sees now: a resumed session decides as the one
@@ -359,34 +359,34 @@ class Session:
         self._ready()
         with self._mutex:
             self._work_out_recovery()
-            kept, older = self._kept(keep_from)
+            visible, older = self._visible_from(keep_from)
             if self._run is not None:
                 self._run.follow(self._tip)
             state = promises.with_calls(
-                self._domains.snapshot(self._advanced()),
+                self._domains.snapshot(self._advance_state()),
                 self._chain,
                 self._since,
                 self._snapshot,
-                kept,
+                visible,
             )
-            said = Event("summary", self._clock(), uuid7(), self._tip, _said(summary))
+            anchor = Event("summary", self._clock(), uuid7(), self._tip, _summary_payload(summary))
             before = self._where_before() | older
-            ranges = [self._where.get(e.uuid) or before[e.uuid] for e in kept]
-            self._append(said)
-            _, _, offset, length = self._where[said.uuid]
+            ranges = [self._where.get(e.uuid) or before[e.uuid] for e in visible]
+            self._append(anchor)
+            _, _, offset, length = self._where[anchor.uuid]
             payload = {
-                "head_uuid": kept[0].uuid if kept else None,
-                "anchor_uuid": said.uuid,
-                "tail_uuid": kept[-1].uuid if kept else None,
-                "summary_event_uuid": said.uuid,
-                "kept": _merged(ranges, self.id),
+                "head_uuid": visible[0].uuid if visible else None,
+                "anchor_uuid": anchor.uuid,
+                "tail_uuid": visible[-1].uuid if visible else None,
+                "summary_event_uuid": anchor.uuid,
+                "kept": _merge_ranges(ranges, self.id),
                 "summary": [offset, length],
                 "state": state,
                 "totals": self._totals(),
             }
-            receipt = self._append(Event("boundary", self._clock(), uuid7(), said.uuid, payload))
+            receipt = self._append(Event("boundary", self._clock(), uuid7(), anchor.uuid, payload))
             self._boundary = (receipt.segment, receipt.offset)
-            self._see([said, *kept])
+            self._see([anchor, *visible])
             self._since, self._snapshot = [], state
             self._folded, self._fold_at = None, 0
             self._branches = None  # what comes next goes on from here, most likely
@@ -394,7 +394,7 @@ class Session:
                 self._run.sync()
             return receipt
 
-    def _kept(self, keep_from: str | None) -> tuple[list[Event], dict[str, Where]]:
+    def _visible_from(self, keep_from: str | None) -> tuple[list[Event], dict[str, Where]]:
         """Give the messages from an event on, and where those stand that are not in view now."""
         if keep_from is None:
             return [], {}
@@ -404,8 +404,8 @@ class Session:
         line = self._parts.line(self._tip or "") if self._parts.line is not None else []
         for place, (event, _) in enumerate(line):
             if event.uuid == keep_from:
-                kept = line[place:]
-                return [event for event, _ in kept], {event.uuid: at for event, at in kept}
+                visible = line[place:]
+                return [event for event, _ in visible], {event.uuid: at for event, at in visible}
         raise SessionNotFound(
             f"no event {keep_from[:64]} on the line of this session",
             hint="keep_from names a message event",
@@ -417,7 +417,7 @@ class Session:
         """End a turn: write its totals and bring everything to the disk itself."""
         with self._mutex:
             if self._appended != self._flushed:
-                values = self._advanced().values
+                values = self._advance_state().values
                 worktree = values.get("worktree") or {}
                 payload = {
                     "state": state,
@@ -530,7 +530,7 @@ class Session:
             self._checkpoints = self._parts.saved() if self._parts.saved else []
         return self._checkpoints
 
-    def rewind_files(self, to: Checkpoint, *, dry_run: bool = False) -> Rewound:
+    def rewind_files(self, to: Checkpoint, *, dry_run: bool = False) -> RewindResult:
         """Return files to a checkpoint. The conversation stays where it is."""
         made = self.checkpoints
         later = made[made.index(to) + 1 :] if to in made else []
@@ -565,14 +565,16 @@ class Session:
         back, self._opened = self._opened, None
         if back is None:
             return
-        told = self._recovery
-        lost = self._advanced().failed
-        told.notices += [Notice("state lost", f"{name}: {why}") for name, why in lost.items()]
+        recovery = self._recovery
+        lost = self._advance_state().failed
+        recovery.notices += [Notice("state lost", f"{name}: {why}") for name, why in lost.items()]
         if self._parts.unfinished is not None:
-            told.subagents += self._parts.unfinished()
-        told.notices += [Notice("subagent never ended", str(one)) for one in told.subagents]
+            recovery.subagents += self._parts.unfinished()
+        recovery.notices += [
+            Notice("subagent never ended", str(subagent)) for subagent in recovery.subagents
+        ]
         if back.chain:
-            told.pending += promises.pending(back.chain, back.since, back.snapshot)
+            recovery.pending += promises.pending(back.chain, back.since, back.snapshot)
 
     @property
     def pending(self) -> list[Todo]:
@@ -615,21 +617,21 @@ class Session:
         """All domains as of the tip, `messages` excepted: those are `session.messages`."""
         self._ready()
         with self._mutex:
-            kept = self._domains.snapshot(self._advanced())
-            if not self._domains.covers(kept):
+            snapshot = self._domains.snapshot(self._advance_state())
+            if not self._domains.covers(snapshot):
                 return self._fold(self._since, self._snapshot)
-            return self._fold([], kept)  # a copy: what the caller does to it is not ours
+            return self._fold([], snapshot)  # a copy: what the caller does to it is not ours
 
-    def _advanced(self) -> State:
+    def _advance_state(self) -> State:
         """Fold what was recorded since the last look, and no more, if the domains allow that.
 
         One that failed, or whose value a snapshot could not hold, has to see the whole line.
         """
         if self._folded is not None and self._fold_at == len(self._since):
             return self._folded
-        kept = self._domains.snapshot(self._folded) if self._folded is not None else None
-        if kept is not None and self._domains.covers(kept):
-            self._folded = self._fold(self._since[self._fold_at :], kept)
+        snapshot = self._domains.snapshot(self._folded) if self._folded is not None else None
+        if snapshot is not None and self._domains.covers(snapshot):
+            self._folded = self._fold(self._since[self._fold_at :], snapshot)
         else:
             self._folded = self._fold(self._since, self._snapshot)
         self._fold_at = len(self._since)
@@ -695,7 +697,7 @@ class Session:
 class _Known:
     """Ids in a session and its tip, kept up with what other writers add, late lines included."""
 
-    def __init__(self, run: Run | None) -> None:
+    def __init__(self, run: SegmentedLog | None) -> None:
         self.places: dict[str, tuple[int, int]] = {}
         """Where each event stands: its segment and its offset."""
         self._tips: dict[int, str | None] = {0: None}
@@ -720,13 +722,13 @@ class _Known:
                     self._tips[grown.segment] = event.uuid
 
 
-def _said(summary: JSON) -> JSON:
+def _summary_payload(summary: JSON) -> JSON:
     if isinstance(summary, dict):
         return summary
     return {"role": "user", "content": summary}
 
 
-def _merged(ranges: list[Where], own: str) -> list[list[JSON]]:
+def _merge_ranges(ranges: list[Where], own: str) -> list[list[JSON]]:
     """Join ranges that follow one another: [segment, offset, length], and whose if not ours."""
     out: list[list[JSON]] = []
     for session, segment, offset, length in ranges:

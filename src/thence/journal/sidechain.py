@@ -20,12 +20,12 @@ from thence.format.records import JSON, Event, word
 from thence.journal.cleanup import is_held
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, make_folder
-from thence.journal.reader import Unfinished, head
+from thence.journal.reader import UnfinishedSubagent, head
 from thence.journal.run import header_of
 from thence.journal.segments import Segments
 from thence.journal.spill import Spill
 
-CAP = 256 << 20
+CAP_BYTES = 256 << 20
 
 Status = Literal["finished", "crashed", "cancelled"]
 
@@ -49,7 +49,7 @@ class Sidechains:
         self,
         folder: Path,
         *,
-        cap: int = CAP,
+        cap: int = CAP_BYTES,
         durability: Durability = "turn",
         session: str | None = None,
         spill: Callable[[], Spill] | None = None,
@@ -77,12 +77,12 @@ class Sidechains:
         make_folder(self.folder, durable=self.durability != "none")
         return Sidechain(parent, agent, self, tool_use_id=tool_use_id, agent_id=agent_id)
 
-    def unfinished(self, session: str) -> list[Unfinished]:
+    def unfinished(self, session: str) -> list[UnfinishedSubagent]:
         """Find the subagents of a session whose logs have no end, oldest name first."""
         paths = sorted(self.folder.glob("*.jsonl"))
         if self._session is not None:
             paths = [path for path in paths if self._owner(path) == session]
-        return [found for path in paths if (found := _unfinished(path)) is not None]
+        return [entry for path in paths if (entry := _read_unfinished(path)) is not None]
 
     def used(self) -> int:
         """How many bytes all children of the session have written, those of others included."""
@@ -221,7 +221,7 @@ class Sidechain:
             self.crash("ended without finish()")
 
 
-def _unfinished(path: Path) -> Unfinished | None:
+def _read_unfinished(path: Path) -> UnfinishedSubagent | None:
     """Look at the first and the last line of a subagent's log; None when it has an end."""
     with Segments([path]) as file:
         first = codec.decode(file.read(0, file.line_end(0))).events
@@ -231,14 +231,14 @@ def _unfinished(path: Path) -> Unfinished | None:
         last = codec.decode(file.read(file.line_start(max(stop - 1, 0)), stop)).events
     if last and last[-1].type == "terminator":
         return None
-    said = last[-1] if last else Event("nothing", "", "", None, None)
-    return Unfinished(
+    ending = last[-1] if last else Event("nothing", "", "", None, None)
+    return UnfinishedSubagent(
         path.name.removesuffix(".jsonl"),
         word(first[0].fields.get("name")) if first else "",
         "running" if _is_held(path) else "lost",
-        said.type,
-        said.ts,
-        said.uuid,
+        ending.type,
+        ending.ts,
+        ending.uuid,
     )
 
 

@@ -30,10 +30,10 @@ from thence.journal.session import Session
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-WAIT = 1.0
+WAIT_S = 1.0
 """Seconds the handler gives the other thread, which may need a lock that the main one holds."""
 
-_TRIES = 100
+_MAX_ATTEMPTS = 100
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -51,7 +51,7 @@ def flush_on_signals(
     watched: Opener | Session | Iterable[Session],
     *,
     signals: Iterable[int] = SIGNALS,
-    wait: float = WAIT,
+    wait: float = WAIT_S,
     disk: Disk = DISK,
 ) -> Callable[[], None]:
     """Flush open sessions and their sidechains on these signals, then do what was done before.
@@ -85,11 +85,11 @@ class _Watch:
         self, watched: Opener | Session | Iterable[Session], wait: float, disk: Disk
     ) -> None:
         self._journal: Opener | None = None
-        self._given: list[Session] = []
+        self._explicit: list[Session] = []
         if isinstance(watched, Session):
-            self._given = [watched]
+            self._explicit = [watched]
         elif isinstance(watched, Iterable):
-            self._given = list(watched)
+            self._explicit = list(watched)
         else:
             self._journal = watched
         self._wait = wait
@@ -155,8 +155,8 @@ class _Watch:
 
     def _sessions(self) -> list[Session]:
         if self._journal is None:
-            return [session for session in self._given if not session.closed]
-        for _ in range(_TRIES):
+            return [session for session in self._explicit if not session.closed]
+        for _ in range(_MAX_ATTEMPTS):
             with contextlib.suppress(RuntimeError):  # another thread opened one just now
                 return self._journal.open_sessions
         return []

@@ -30,16 +30,16 @@ from thence.format.spills import (
     items,
     placeholder,
     plain_text,
+    restore,
     spilled_in,
-    whole,
 )
 from thence.journal.blobs import Blobs
 from thence.journal.log import DISK, Disk
 
-BULKY = 256
+BULKY_CHARS = 256
 """Characters from which a copied value is worth dropping. Ids, codes and short errors have less."""
 
-KEPT = frozenset(
+KEPT_KEYS = frozenset(
     [
         "agentId",
         "agent_id",
@@ -61,7 +61,7 @@ KEPT = frozenset(
 COPIES = frozenset({"toolUseResult", "tool_use_result"})
 """Fields of a payload in which clients repeat a result."""
 
-_JSON_PREVIEW = 200
+_JSON_PREVIEW_CHARS = 200
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -75,7 +75,7 @@ class Budget:
     """Bytes of all results of a session together."""
 
 
-class _Moved(msgspec.Struct, frozen=True):
+class _Replacement(msgspec.Struct, frozen=True):
     """A spill that was decided on: what takes its place, and the bytes still to be written."""
 
     instead: JSON
@@ -99,14 +99,14 @@ def _measure(item: JSON) -> tuple[int, int]:
     """Count characters, and bytes as a log gives them back: two halves of a pair become one."""
     text = plain_text(item)
     if text is None:
-        text = (_written(item) or b"").decode("utf-8", "surrogatepass")
+        text = (_to_json(item) or b"").decode("utf-8", "surrogatepass")
     if _SURROGATE.search(text):
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return len(text), len(joined.encode())
     return len(text), len(text.encode())
 
 
-def _written(value: JSON) -> bytes | None:
+def _to_json(value: JSON) -> bytes | None:
     """Write a value as JSON; None for what has no such form, which is left for the log to judge."""
     try:
         return _encoder.encode(value)
@@ -147,7 +147,7 @@ class Spill:
         self._per_result = per_result
         self._per_session = per_session
         self._preview = min(PREVIEW, per_result // 4)
-        self._kept = {
+        self._blobs = {
             "txt": Blobs(folder, suffix=".txt", disk=disk),
             "json": Blobs(folder, suffix=".json", disk=disk),
         }
@@ -161,14 +161,14 @@ class Spill:
         sizes = [_measure(item) for item in parts]
         quoted = [bool(spilled_in([item])) for item in parts]
         characters, size = sum(size[0] for size in sizes), sum(size[1] for size in sizes)
-        moved: dict[int, _Moved] = {}
+        moved: dict[int, _Replacement] = {}
         for at in sorted(range(len(parts)), key=lambda at: (not quoted[at], -sizes[at][0], at)):
             if not quoted[at] and not self._over(characters, size):
                 break
-            one = self._move(parts[at], must=quoted[at])
-            if one is not None:
-                moved[at] = one
-                less = _measure(one.instead)
+            replacement = self._move(parts[at], must=quoted[at])
+            if replacement is not None:
+                moved[at] = replacement
+                less = _measure(replacement.instead)
                 characters += less[0] - sizes[at][0]
                 size += less[1] - sizes[at][1]
         recorded = [moved[at].instead if at in moved else item for at, item in enumerate(parts)]
@@ -184,38 +184,38 @@ class Spill:
     def _over(self, characters: int, size: int) -> bool:
         return characters > self._per_result or self.inline_so_far + size > self._per_session
 
-    def _move(self, item: JSON, *, must: bool) -> _Moved | None:
+    def _move(self, item: JSON, *, must: bool) -> _Replacement | None:
         """Decide what takes an item's place; None when it stays."""
         text = plain_text(item)
         if text is not None:
             data = text.encode("utf-8", "surrogatepass")
-            spilled = _spilled(data, "txt", text, self._preview)
+            spilled = _describe_spill(data, "txt", text, self._preview)
             instead = placeholder(spilled)
             if must or 2 * len(instead) <= len(text):
                 block = instead if isinstance(item, str) else {**item, "text": instead}
-                return _Moved(block, spilled, data)
+                return _Replacement(block, spilled, data)
             return None
         return self._move_json(item) if isinstance(item, dict) else None
 
-    def _move_json(self, value: JSON) -> _Moved | None:
-        data = _written(value)
+    def _move_json(self, value: JSON) -> _Replacement | None:
+        data = _to_json(value)
         if data is None:
             return None
         text = data.decode("utf-8", "surrogatepass")
-        spilled = _spilled(data, "json", text, min(_JSON_PREVIEW, self._preview))
+        spilled = _describe_spill(data, "json", text, min(_JSON_PREVIEW_CHARS, self._preview))
         instead = placeholder(spilled)
         if 2 * len(instead) > len(text):
             return None
-        return _Moved({"type": "text", "text": instead}, spilled, data)
+        return _Replacement({"type": "text", "text": instead}, spilled, data)
 
-    def _keep(self, moved: Iterable[_Moved]) -> None:
+    def _keep(self, moved: Iterable[_Replacement]) -> None:
         used = set()
-        for one in moved:
-            kept = self._kept[one.spilled.name.rpartition(".")[2]]
-            kept.add([one.data])
-            used.add(kept)
-        for kept in used:
-            kept.sync()
+        for item in moved:
+            blobs = self._blobs[item.spilled.name.rpartition(".")[2]]
+            blobs.add([item.data])
+            used.add(blobs)
+        for blobs in used:
+            blobs.sync()
 
     def load(self, spilled: Spilled | str) -> bytes:
         """Read a side file, named by its placeholder or by its name; verified by its hash."""
@@ -226,11 +226,11 @@ class Spill:
             raise ThenceError(
                 f"not the name of a spill: {name[:80]!r}", hint="placeholders contain the names"
             )
-        return self._kept[match[2]].load(match[1], size)
+        return self._blobs[match[2]].load(match[1], size)
 
-    def whole(self, content: JSON) -> JSON:
+    def restore(self, content: JSON) -> JSON:
         """Give recorded content with everything that was spilled from it back in its place."""
-        return whole(content, self.load)
+        return restore(content, self.load)
 
     def record(self, kind: str, payload: JSON) -> JSON:
         """Give the payload to record of an event: results over the budget in side files.
@@ -249,7 +249,7 @@ class Spill:
                 {**block, "content": self.fit(block["content"])[0]} if _is_result(block) else block
                 for block in content
             ]
-            recorded = _slimmed(payload, content) | {"content": fitted}
+            recorded = _slim_payload(payload, content) | {"content": fitted}
         if kind not in MESSAGES:
             self.inline_so_far = before
         return payload if recorded == payload else recorded
@@ -278,7 +278,7 @@ def _is_result(block: JSON) -> bool:
     return isinstance(block, dict) and block.get("type") == "tool_result" and "content" in block
 
 
-def _slimmed(payload: dict[str, JSON], content: JSON) -> dict[str, JSON]:
+def _slim_payload(payload: dict[str, JSON], content: JSON) -> dict[str, JSON]:
     """Give a payload whose copies of results hold only what the results do not."""
     out = dict(payload)
     for name in COPIES & payload.keys():
@@ -290,7 +290,7 @@ def _slimmed(payload: dict[str, JSON], content: JSON) -> dict[str, JSON]:
     return out
 
 
-def _spilled(data: bytes, kind: str, text: str, most: int) -> Spilled:
+def _describe_spill(data: bytes, kind: str, text: str, most: int) -> Spilled:
     key = sha256(data).hexdigest()
     return Spilled(f"{key}.{kind}", key, len(data), len(text), _preview(text, most))
 
@@ -305,22 +305,22 @@ def slim(result: JSON, blocks: JSON) -> JSON:
     clients' logs that stand in the blocks at all, 98 % are equal to a whole one); numbers, ids,
     errors and diffs stay. What is left is a copy; nothing given is changed.
     """
-    told = {text for text in _texts(blocks) if len(text) >= BULKY}
+    long_texts = {text for text in _texts(blocks) if len(text) >= BULKY_CHARS}
     if isinstance(result, str):
         failed = any(isinstance(b, dict) and b.get("is_error") for b in items(blocks))
-        return None if result in told and not failed else result
+        return None if result in long_texts and not failed else result
     out = [result]
     todo: list[tuple[JSON, JSON]] = [(out, 0)]
     while todo:
         into, at = todo.pop()
         value = into[at]
         if isinstance(value, dict):
-            into[at] = kept = {
+            into[at] = slimmed = {
                 name: inner
                 for name, inner in value.items()
-                if name in KEPT or not isinstance(inner, str) or inner not in told
+                if name in KEPT_KEYS or not isinstance(inner, str) or inner not in long_texts
             }
-            todo += [(kept, name) for name in kept if name not in KEPT]
+            todo += [(slimmed, name) for name in slimmed if name not in KEPT_KEYS]
         elif isinstance(value, list):
             into[at] = list(value)
             todo += [(into[at], index) for index in range(len(value))]

@@ -30,7 +30,7 @@ APPEND = "append_transcript"
 READ = "read_history"
 SPILL = "read_spill"
 
-PART = 20_000
+MAX_PART_CHARS = 20_000
 """Characters of a spilled result that one call gives: less than what would be spilled again."""
 
 
@@ -55,7 +55,7 @@ class _Spill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_id: str
     name: str
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
-    limit: Annotated[int, msgspec.Meta(ge=1, le=PART)] = PART
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_PART_CHARS)] = MAX_PART_CHARS
 
 
 class Tools:
@@ -90,7 +90,7 @@ class Tools:
         asked = _read(SPILL, opts, _Spill)
         _check_id(SPILL, asked.session_id)
         if self._journal.has(asked.session_id):
-            data = self._journal.spilled(asked.session_id, asked.name)
+            data = self._journal.read_spill(asked.session_id, asked.name)
         else:
             raise SessionNotFound(
                 f"{SPILL}: no session {asked.session_id}", hint="name the one you are in"
@@ -122,11 +122,11 @@ class Tools:
                 return session
         if self._journal.has(session_id):
             # "mark" writes nothing: what is open may be running in another process just now.
-            found = self._journal.resume(session_id, mode="continue", orphans="mark")
+            opened = self._journal.resume(session_id, mode="continue", orphans="mark")
         else:
-            found = self._journal.create(session=session_id)
-        self._opened[session_id] = found
-        return found
+            opened = self._journal.create(session=session_id)
+        self._opened[session_id] = opened
+        return opened
 
     def close(self) -> None:
         """End the sessions that were opened here; those of others stay open."""
@@ -205,9 +205,9 @@ def definitions() -> list[dict[str, JSON]]:
             "offset": {**_a("integer", "The first character."), "default": 0, "minimum": 0},
             "limit": {
                 **_a("integer", "How many characters, at most."),
-                "default": PART,
+                "default": MAX_PART_CHARS,
                 "minimum": 1,
-                "maximum": PART,
+                "maximum": MAX_PART_CHARS,
             },
         },
         required=["session_id", "name"],

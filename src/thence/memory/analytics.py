@@ -23,7 +23,7 @@ from thence.format.joins import log_ends, time_of
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory.labels import labelled, labels_of
+from thence.memory.labels import add_labels, labels_of
 from thence.memory.notes import Note, note_events
 from thence.memory.rows import clean
 from thence.memory.store import Filter, SessionRow, Store
@@ -69,8 +69,8 @@ class Column(NamedTuple):
         if self.type == MOMENT:
             return f'epoch_ms("{self.name}") AS "{self.name}"'
         if self.type == MONEY:
-            told = f'("{self.name}" * 0.0000000001::DECIMAL(11,10))::{MONEY}'
-            return f'{told} AS "{self.name}"'
+            expression = f'("{self.name}" * 0.0000000001::DECIMAL(11,10))::{MONEY}'
+            return f'{expression} AS "{self.name}"'
         if self.type.endswith("[]"):
             return f'"{self.name}"::JSON::{self.type} AS "{self.name}"'
         return f'"{self.name}"'
@@ -235,7 +235,7 @@ Day = str | None
 """A date as text; None where no log tells one."""
 
 
-class Told(NamedTuple):
+class TableRow(NamedTuple):
     """One row for a table, and its day."""
 
     table: str
@@ -247,7 +247,7 @@ class Account(NamedTuple):
     """All rows of one session."""
 
     uid: str
-    rows: list[Told]
+    rows: list[TableRow]
     is_held: bool = False
     """The store holds its transcript."""
 
@@ -258,45 +258,45 @@ def accounts(store: Store, uids: Sequence[str], notes: Sequence[Note] = ()) -> I
     Names, tags, decisions and notes of theirs are among `notes`.
     """
     wanted = Filter(uids=tuple(uids))
-    kept: dict[str, dict[str, list[JSON]]] = {uid: {} for uid in uids}
+    tables: dict[str, dict[str, list[JSON]]] = {uid: {} for uid in uids}
     for what in ("digests", "signals", "spend"):
-        for one in store.kept(what, wanted):
-            kept.setdefault(one["uid"], {}).setdefault(what, []).append(one)
-    for row in labelled(list(store.sessions(wanted)), labels_of(notes)):
-        yield _account(store, row, kept.get(row.session.session_uid, {}), notes)
+        for entry in store.kept(what, wanted):
+            tables.setdefault(entry["uid"], {}).setdefault(what, []).append(entry)
+    for row in add_labels(list(store.sessions(wanted)), labels_of(notes)):
+        yield _account(store, row, tables.get(row.session.session_uid, {}), notes)
 
 
 def _account(
-    store: Store, row: SessionRow, kept: dict[str, list[JSON]], notes: Sequence[Note]
+    store: Store, row: SessionRow, tables: dict[str, list[JSON]], notes: Sequence[Note]
 ) -> Account:
     uid = row.session.session_uid
     whose = _whose(row)
     day = _day(_millis(row.session.started_at))
-    digests = kept.get("digests", [])
-    out = [Told("sessions", day, whose + _session(row))]
+    digests = tables.get("digests", [])
+    out = [TableRow("sessions", day, whose + _session(row))]
     out += [
-        Told("usage", _date(one["day"]), whose + _usage(one))
-        for one in _by_utc_day(kept.get("spend", []))
+        TableRow("usage", _date(entry["day"]), whose + _usage(entry))
+        for entry in _by_utc_day(tables.get("spend", []))
     ]
-    out += [Told("digests", day, whose + _digest(one)) for one in digests]
-    for one in kept.get("signals", []):
-        moment = _millis(one.get("ts"))
-        out.append(Told("signals", _day(moment) or day, whose + _signal(one, moment)))
+    out += [TableRow("digests", day, whose + _digest(entry)) for entry in digests]
+    for entry in tables.get("signals", []):
+        moment = _millis(entry.get("ts"))
+        out.append(TableRow("signals", _day(moment) or day, whose + _signal(entry, moment)))
     events = _events(store, uid)
-    out += [Told("events", _day(moment) or day, whose + rest) for moment, rest in events]
+    out += [TableRow("events", _day(moment) or day, whose + rest) for moment, rest in events]
     for event in note_events(notes, uid):
         moment, rest = _event(event, (None, None, None), (None,) * 5, event.summary)
-        out.append(Told("events", _day(moment) or day, whose + rest))
-    return Account(uid, _bounded(out, day), bool(events))
+        out.append(TableRow("events", _day(moment) or day, whose + rest))
+    return Account(uid, _limit_days(out, day), bool(events))
 
 
-def _bounded(rows: list[Told], day: Day) -> list[Told]:
+def _limit_days(rows: list[TableRow], day: Day) -> list[TableRow]:
     """Let rows of more days than a session can have stand under the day of their session."""
-    days = dict.fromkeys(one.day for one in rows)
+    days = dict.fromkeys(row.day for row in rows)
     if len(days) <= DAYS:
         return rows
-    kept = set(list(days)[:DAYS])
-    return [one if one.day in kept else one._replace(day=day) for one in rows]
+    first_days = set(list(days)[:DAYS])
+    return [row if row.day in first_days else row._replace(day=day) for row in rows]
 
 
 # -- rows -----------------------------------------------------------------------------------
@@ -318,10 +318,10 @@ def _session(row: SessionRow) -> tuple[Any, ...]:
         *(session.outcome, row.turn, cost.turns, cost.retries, row.events),
         row.states.get("dead", 0) + row.states.get("rolled_back", 0),
         spent.responses,
-        sum(one.input_tokens for one in usages),
-        sum(one.output_tokens for one in usages),
-        sum(one.cache_creation_input_tokens for one in usages),
-        sum(one.cache_read_input_tokens for one in usages),
+        sum(usage.input_tokens for usage in usages),
+        sum(usage.output_tokens for usage in usages),
+        sum(usage.cache_creation_input_tokens for usage in usages),
+        sum(usage.cache_read_input_tokens for usage in usages),
         *(*money, sum(money), row.unpriced, bool(row.lower_bound), row.automated),
         *(session.analyzed_at is not None, session.evicted_at is not None, row.gone),
         *(session.source_bytes, _json(row.tags)),
@@ -346,74 +346,79 @@ def _by_utc_day(spend: Iterable[JSON]) -> list[JSON]:
     return list(sums.values())
 
 
-def _usage(one: JSON) -> tuple[Any, ...]:
+def _usage(spend: JSON) -> tuple[Any, ...]:
     names = ("input", "output", "cache_creation", "cache_read", "cache_1h", "searches")
     return (
-        *(_text(one["model"]) or None, one["place"], one["responses"]),
-        *(one.get(name) or 0 for name in names),
-        *(one["ticks"], one["unpriced"]),
+        *(_text(spend["model"]) or None, spend["place"], spend["responses"]),
+        *(spend.get(name) or 0 for name in names),
+        *(spend["ticks"], spend["unpriced"]),
     )
 
 
-def _digest(one: JSON) -> tuple[Any, ...]:
-    said = _object(one.get("snippets"))
+def _digest(digest: JSON) -> tuple[Any, ...]:
+    snippets = _object(digest.get("snippets"))
     return (
-        *(one.get("at"), _text(one.get("outcome")), _number(one.get("confidence"))),
-        *(_text(one.get("task_ref")), _number(one.get("seconds"))),
-        *(_count(one.get("turns")), _count(one.get("retries"))),
-        *(_length(one, "interventions"), len(_list(said.get("corrections")))),
-        *(_count(one.get("context_peak")), _count(one.get("compactions"))),
-        *(_length(one, name) for name in ("todos", "branches", "subagents")),
-        _structs(one.get("tools"), ("tool",), ("calls", "failed", "refused", "took_ms")),
-        _tests(one.get("tests")),
-        _structs(one.get("files"), ("path",), ("reads", "edits", "broke")),
-        _errors(one.get("errors")),
+        *(digest.get("at"), _text(digest.get("outcome")), _number(digest.get("confidence"))),
+        *(_text(digest.get("task_ref")), _number(digest.get("seconds"))),
+        *(_count(digest.get("turns")), _count(digest.get("retries"))),
+        *(_length(digest, "interventions"), len(_list(snippets.get("corrections")))),
+        *(_count(digest.get("context_peak")), _count(digest.get("compactions"))),
+        *(_length(digest, name) for name in ("todos", "branches", "subagents")),
+        _structs(digest.get("tools"), ("tool",), ("calls", "failed", "refused", "took_ms")),
+        _tests(digest.get("tests")),
+        _structs(digest.get("files"), ("path",), ("reads", "edits", "broke")),
+        _errors(digest.get("errors")),
     )
 
 
-def _length(one: JSON, name: str) -> int:
+def _length(digest: JSON, name: str) -> int:
     """How many there were, those included that did not fit into the digest."""
-    return len(_list(one.get(name))) + _count(_object(one.get("left_out")).get(name))
+    return len(_list(digest.get(name))) + _count(_object(digest.get("left_out")).get(name))
 
 
-def _structs(found: JSON, texts: Sequence[str], counts: Sequence[str]) -> str:
+def _structs(entries: JSON, texts: Sequence[str], counts: Sequence[str]) -> str:
     """Give a list of objects of a digest with these fields, each of them there."""
     return _json(
-        {name: _text(one.get(name)) or "" for name in texts}
-        | {name: _count(one.get(name)) for name in counts}
-        for one in map(_object, _list(found))
+        {name: _text(entry.get(name)) or "" for name in texts}
+        | {name: _count(entry.get(name)) for name in counts}
+        for entry in map(_object, _list(entries))
     )
 
 
-def _tests(found: JSON) -> str:
+def _tests(entries: JSON) -> str:
     return _json(
         {
-            "runner": _text(one.get("runner")) or "",
-            "runs": _count(one.get("runs")),
-            "red": _count(one.get("red")),
-            "last_red": bool(one.get("last_red")),
-            **{name: one.get(name) for name in ("passed", "failed", "skipped")},
+            "runner": _text(entry.get("runner")) or "",
+            "runs": _count(entry.get("runs")),
+            "red": _count(entry.get("red")),
+            "last_red": bool(entry.get("last_red")),
+            **{name: entry.get(name) for name in ("passed", "failed", "skipped")},
         }
-        for one in map(_object, _list(found))
+        for entry in map(_object, _list(entries))
     )
 
 
-def _errors(found: JSON) -> str:
+def _errors(entries: JSON) -> str:
     return _json(
         {
-            "fingerprint": _text(one.get("fingerprint")) or "",
-            "tool": _text(one.get("tool")) or "",
-            "count": _count(one.get("count")),
-            "settled": one.get("settled_by") is not None,
+            "fingerprint": _text(entry.get("fingerprint")) or "",
+            "tool": _text(entry.get("tool")) or "",
+            "count": _count(entry.get("count")),
+            "settled": entry.get("settled_by") is not None,
         }
-        for one in map(_object, _list(found))
+        for entry in map(_object, _list(entries))
     )
 
 
-def _signal(one: JSON, moment: int | None) -> tuple[Any, ...]:
+def _signal(signal: JSON, moment: int | None) -> tuple[Any, ...]:
     return (
-        *(moment, _text(one.get("kind")), _text(one.get("severity")), _text(one.get("text"))),
-        *(len(_list(one.get("events"))), _json(_object(one.get("data")))),
+        *(
+            moment,
+            _text(signal.get("kind")),
+            _text(signal.get("severity")),
+            _text(signal.get("text")),
+        ),
+        *(len(_list(signal.get("events"))), _json(_object(signal.get("data")))),
     )
 
 
@@ -431,7 +436,7 @@ def _events(store: Store, uid: str) -> list[_Event]:
     for row in rows:
         if row.event.state is State.REPLAYED:
             continue
-        out.append(_event(row.event, _ended(row), _bill(row), row.event.summary))
+        out.append(_event(row.event, _outcome_columns(row), _bill(row), row.event.summary))
         for event in row.derived_events():
             line = None if event.kind in _UNTOLD else event.summary
             out.append(_event(event, (event.failed, None, None), (None,) * 5, line))
@@ -440,7 +445,7 @@ def _events(store: Store, uid: str) -> list[_Event]:
     return out
 
 
-def _ended(row: StoredEvent) -> tuple[bool | None, bool | None, int | None]:
+def _outcome_columns(row: StoredEvent) -> tuple[bool | None, bool | None, int | None]:
     outcome = row.outcome
     if outcome is None or not outcome.ended:
         return row.event.failed, None, None
@@ -492,18 +497,18 @@ def _day(moment: int | None) -> Day:
     return None if moment is None else _on(moment // 86_400_000)
 
 
-def _date(told: JSON) -> Day:
+def _date(value: JSON) -> Day:
     """A day as it was kept: from a log, so it may be anything."""
-    if not isinstance(told, str) or _DATE.fullmatch(told) is None:
+    if not isinstance(value, str) or _DATE.fullmatch(value) is None:
         return None
     try:
-        return f"{date.fromisoformat(told)}"
+        return f"{date.fromisoformat(value)}"
     except ValueError:
         return None
 
 
-def _millis(told: JSON) -> int | None:
-    moment = time_of(told) if isinstance(told, str) else None
+def _millis(value: JSON) -> int | None:
+    moment = time_of(value) if isinstance(value, str) else None
     return None if moment is None else (moment - _EPOCH) // _MILLISECOND
 
 
@@ -511,32 +516,32 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def _text(told: JSON) -> str | None:
-    if not isinstance(told, str):
+def _text(value: JSON) -> str | None:
+    if not isinstance(value, str):
         return None
-    return told if told.isascii() else clean(told)
+    return value if value.isascii() else clean(value)
 
 
-def _count(told: JSON) -> int:
-    whole = isinstance(told, int) and not isinstance(told, bool)
-    return told if whole and abs(told) < 1 << 62 else 0
+def _count(value: JSON) -> int:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_integer and abs(value) < 1 << 62 else 0
 
 
-def _number(told: JSON) -> float:
-    return float(told) if isinstance(told, (int, float)) else 0.0
+def _number(value: JSON) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _list(told: JSON) -> Sequence[JSON]:
-    return told if isinstance(told, (list, tuple)) else ()
+def _list(value: JSON) -> Sequence[JSON]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
-def _object(told: JSON) -> dict[str, JSON]:
-    return told if isinstance(told, dict) else {}
+def _object(value: JSON) -> dict[str, JSON]:
+    return value if isinstance(value, dict) else {}
 
 
 def _json(value: Iterable[JSON]) -> str:
-    told = value if isinstance(value, dict) else list(value)
+    plain = value if isinstance(value, dict) else list(value)
     try:
-        return msgspec.json.encode(told, order="deterministic").decode()
+        return msgspec.json.encode(plain, order="deterministic").decode()
     except (UnicodeEncodeError, ValueError, OverflowError, RecursionError):
-        return "{}" if isinstance(told, dict) else "[]"
+        return "{}" if isinstance(plain, dict) else "[]"

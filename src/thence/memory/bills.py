@@ -13,7 +13,7 @@ import msgspec
 from thence.format.figures import TICKS
 from thence.format.records import JSON
 from thence.memory import prices
-from thence.memory.labels import Label, labelled
+from thence.memory.labels import Label, add_labels
 from thence.memory.store import Filter, Group, SessionRow, Store, Total
 from thence.memory.zones import local_date
 
@@ -45,17 +45,17 @@ class Bill:
             totals = _totals_by(store, wanted, _tags, labels or {})
         else:
             totals = store.totals([by], wanted)
-        self.parts = [one for one in totals if one.responses or one.unpriced]
-        self.parts.sort(key=lambda one: one.key[0] or "" if by == "day" else -one.ticks)
+        self.parts = [total for total in totals if total.responses or total.unpriced]
+        self.parts.sort(key=lambda total: total.key[0] or "" if by == "day" else -total.ticks)
         self.total = store.totals((), wanted)[0]
         self.bounds = [row for row in store.sessions(wanted) if row.lower_bound]
-        self.unpriced = _unpriced(store, wanted) if self.total.unpriced else []
+        self.unpriced = _unpriced_models(store, wanted) if self.total.unpriced else []
 
     def object(self) -> dict[str, JSON]:
         """Give it all, in dollars and tokens."""
         return {
             "by": self.by,
-            "parts": [{"key": one.key[0], **sums(one)} for one in self.parts],
+            "parts": [{"key": total.key[0], **sums(total)} for total in self.parts],
             "total": sums(self.total),
             "unpriced": [msgspec.to_builtins(part) for part in self.unpriced],
             "lower_bounds": [
@@ -105,7 +105,7 @@ def _totals_by(
 ) -> list[Total]:
     """Return what was spent, by keys that the rows of sessions have and stores do not group by."""
     totals = {total.key[0]: total for total in store.totals(["session"], wanted)}
-    rows = labelled(list(store.sessions(wanted)), labels)
+    rows = add_labels(list(store.sessions(wanted)), labels)
     sums: dict[str | None, dict[str, int]] = {}
     sessions: Counter[str | None] = Counter()
     for row in rows:
@@ -132,7 +132,7 @@ class Unpriced(msgspec.Struct, frozen=True):
         return f"{self.tokens:,} tokens of {self.model or 'an unnamed model'} ({self.why})"
 
 
-def _unpriced(store: Store, wanted: Filter) -> list[Unpriced]:
+def _unpriced_models(store: Store, wanted: Filter) -> list[Unpriced]:
     """Return the models some of whose tokens have no known price, the most tokens first."""
     parts = [total for total in store.totals(["model"], wanted) if total.unpriced]
     parts.sort(key=lambda total: -total.unpriced)

@@ -64,7 +64,7 @@ _QUOTED = r"""\\{0,3}["'\x60]"""
 _PASSWORDS = r"passw(?:or)?d|passwd|passphrase|pwd|[_-]pass"
 
 
-def _encoded(word: str) -> Iterator[str]:
+def _encodings_of(word: str) -> Iterator[str]:
     """Yield how a word looks in base64, for each place it may begin at."""
     for shift in range(3):
         body = b64encode(b"\0" * shift + word.encode()).decode().rstrip("=")
@@ -75,7 +75,7 @@ def _encoded(word: str) -> Iterator[str]:
 _ENCODED_NAMES = [
     form
     for name in ("PASSWORD=", "SECRET", "_TOKEN=", "API_KEY=", "password=")
-    for form in _encoded(name)
+    for form in _encodings_of(name)
 ]
 
 _QUOTED_VALUE = r"""\\{0,3}["']([^"'\\\r\n]{4,256})\\{0,3}["']"""

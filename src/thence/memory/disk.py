@@ -70,7 +70,7 @@ def databases_beside(path: Path) -> bool:
     """Return whether the folder of a database holds another SQLite file."""
     own = {path.name, *(path.name + end for end in _BESIDE_DATABASE)}
     try:
-        return any(_is_database(one) for one in path.parent.iterdir() if one.name not in own)
+        return any(_is_database(entry) for entry in path.parent.iterdir() if entry.name not in own)
     except OSError:
         return False
 

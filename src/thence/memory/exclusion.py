@@ -28,8 +28,8 @@ class Exclusion:
 
     def __init__(self, patterns: Iterable[str] = (), home: Path | None = None) -> None:
         start = str(home or Path.home())
-        self._patterns = [_expanded(pattern, start) for pattern in patterns]
-        self._spelled = [re.compile(_spelling(pattern)) for pattern in self._patterns]
+        self._patterns = [_expand_home(pattern, start) for pattern in patterns]
+        self._spelled = [re.compile(_pattern_of(pattern)) for pattern in self._patterns]
 
     def __bool__(self) -> bool:
         """Whether there is anything to exclude."""
@@ -55,25 +55,25 @@ class Exclusion:
         )
 
 
-def project_told(start: bytes) -> str | None:
+def project_in_head(start: bytes) -> str | None:
     """Give the project that the beginning of a log names first, if it does."""
-    found = _CWD.search(start)
-    if found is None:
+    match = _CWD.search(start)
+    if match is None:
         return None
     try:
-        return str(json.loads(found[1]))
+        return str(json.loads(match[1]))
     except ValueError:
         return None
 
 
-def _expanded(pattern: str, home: str) -> str:
+def _expand_home(pattern: str, home: str) -> str:
     pattern = pattern.replace("\\", "/")
     if pattern == "~" or pattern.startswith("~/"):
         pattern = home + pattern[1:]
     return pattern.rstrip("/") or "/"
 
 
-def _spelling(pattern: str) -> str:
+def _pattern_of(pattern: str) -> str:
     """Spell a pattern as Claude Code spells projects: what is no letter or digit becomes a dash."""
     parts = [
         ".*" if c == "*" else "." if c == "?" else c if c.isascii() and c.isalnum() else "-"

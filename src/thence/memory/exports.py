@@ -98,14 +98,18 @@ State = dict[str, Entry]
 def read_manifest(body: bytes | None) -> Manifest | None:
     """Read a manifest; None when there is none, or none that this program could go on from."""
     try:
-        told = msgspec.json.decode(body or b"", type=Manifest)
+        manifest = msgspec.json.decode(body or b"", type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if told.format != FORMAT or told.schema != SCHEMA or set(told.tables) != set(TABLES):
+    if (
+        manifest.format != FORMAT
+        or manifest.schema != SCHEMA
+        or set(manifest.tables) != set(TABLES)
+    ):
         return None
     # It may be anybody's: no name in it may lead out of the folder.
-    good = all(_DATA.fullmatch(f.path) for part in told.tables.values() for f in part.files)
-    return told if good and _STATE.fullmatch(told.state) else None
+    good = all(_DATA.fullmatch(f.path) for part in manifest.tables.values() for f in part.files)
+    return manifest if good and _STATE.fullmatch(manifest.state) else None
 
 
 def pack_manifest(manifest: Manifest) -> bytes:
@@ -121,8 +125,8 @@ def part_of(columns: dict[str, str], files: Sequence[File]) -> Part:
 
 def pack_state(state: State) -> tuple[str, bytes]:
     """Give the name and the bytes of a state."""
-    told = msgspec.json.encode(dict(sorted(state.items())))
-    body = zstandard.ZstdCompressor(level=3).compress(told)
+    encoded = msgspec.json.encode(dict(sorted(state.items())))
+    body = zstandard.ZstdCompressor(level=3).compress(encoded)
     return f"_state-{hash_of(body)}.json.zst", body
 
 
@@ -130,8 +134,8 @@ def unpack_state(name: str, body: bytes | None) -> State | None:
     """Read a state; None when it is not what its name says."""
     if body is None or name != f"_state-{hash_of(body)}.json.zst":
         return None
-    told = zstandard.ZstdDecompressor().decompress(body, max_output_size=_STATE_BYTES)
-    return msgspec.json.decode(told, type=State)
+    encoded = zstandard.ZstdDecompressor().decompress(body, max_output_size=_STATE_BYTES)
+    return msgspec.json.decode(encoded, type=State)
 
 
 def hash_of(body: bytes) -> str:
@@ -141,11 +145,11 @@ def hash_of(body: bytes) -> str:
 
 def hash_file(path: Path) -> str:
     """Hash a file."""
-    told = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
-            told.update(piece)
-    return told.hexdigest()
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 class Target(Protocol):
@@ -182,14 +186,14 @@ class Target(Protocol):
         ...
 
 
-def target_at(told: str) -> Target:
+def target_at(address: str) -> Target:
     """Give the place that a folder or an address means."""
-    parts = urlsplit(told)
-    if "://" not in told:
-        return Folder(Path(told).expanduser())
+    parts = urlsplit(address)
+    if "://" not in address:
+        return Folder(Path(address).expanduser())
     if parts.scheme == "file":
         return Folder(Path(unquote(parts.path)))
-    return Remote(shelf_at(told), told)
+    return Remote(shelf_at(address), address)
 
 
 class Folder:
@@ -202,7 +206,7 @@ class Folder:
     @contextlib.contextmanager
     def held(self, wait: float = 0.0) -> Iterator[Path]:
         """Keep other exports out, and give an empty folder for what is under way."""
-        with _telling(self.address):
+        with _name_errors(self.address):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(self.path / _LOCK, flags, 0o600)
@@ -216,7 +220,7 @@ class Folder:
             time.sleep(0.05)
         staging = self.path / _STAGING
         try:
-            with _telling(self.address):
+            with _name_errors(self.address):
                 shutil.rmtree(staging, ignore_errors=True)
                 staging.mkdir(mode=0o700)
             yield staging
@@ -227,7 +231,7 @@ class Folder:
     def get(self, name: str) -> bytes | None:
         """Give a small file; None when there is none."""
         path = self.local(name)
-        with _telling(self.address):
+        with _name_errors(self.address):
             return None if path is None else path.read_bytes()
 
     def local(self, name: str) -> Path | None:
@@ -238,7 +242,7 @@ class Folder:
     def put(self, path: Path, name: str) -> None:
         """Keep a file, durable on return."""
         place = self.path / name
-        with _telling(self.address):
+        with _name_errors(self.address):
             path.chmod(0o600)
             disk.sync(path)
             for folder in (place.parent.parent, place.parent):
@@ -250,7 +254,7 @@ class Folder:
     def swap(self, body: bytes) -> None:
         """Put another manifest in the place of the one that was got."""
         passing = self.path / _STAGING / MANIFEST
-        with _telling(self.address):
+        with _name_errors(self.address):
             handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(body)
@@ -261,17 +265,17 @@ class Folder:
 
     def names(self) -> set[str]:
         """Give the names of all files that an export may have left here."""
-        found = {path.name for path in self.path.glob("_state-*") if _STATE.fullmatch(path.name)}
+        names = {path.name for path in self.path.glob("_state-*") if _STATE.fullmatch(path.name)}
         for table in TABLES:
             for path in self.path.glob(f"{table}/day=*/*.parquet"):
                 name = path.relative_to(self.path).as_posix()
                 if _DATA.fullmatch(name):
-                    found.add(name)
-        return found
+                    names.add(name)
+        return names
 
     def delete(self, names: Collection[str]) -> None:
         """Remove files, and folders of days that are empty then."""
-        with _telling(self.address):
+        with _name_errors(self.address):
             for name in names:
                 path = self.path / name
                 path.unlink(missing_ok=True)
@@ -336,9 +340,9 @@ class Remote:
 
     def get(self, name: str) -> bytes | None:
         """Give a small file; None when there is none."""
-        with _telling(self.address):
+        with _name_errors(self.address):
             try:
-                body, tag = self._bucket.whole(name)
+                body, tag = self._bucket.read_versioned(name)
             except Absent:
                 return None
         if name == MANIFEST:
@@ -349,7 +353,7 @@ class Remote:
         """Fetch a file of the export; None when there is none."""
         path = (self._staging or Path()) / f"old-{hash_of(name.encode())}"
         if not path.exists():
-            with _telling(self.address):
+            with _name_errors(self.address):
                 try:
                     self._bucket.fetch(name, path)
                 except Absent:
@@ -358,13 +362,13 @@ class Remote:
 
     def put(self, path: Path, name: str) -> None:
         """Send a file, large ones in parts."""
-        with _telling(self.address):
+        with _name_errors(self.address):
             self._bucket.send(path, name)
             path.unlink()
 
     def swap(self, body: bytes) -> None:
         """Put another manifest in the place of the one that was got; not of any other."""
-        with _telling(self.address):
+        with _name_errors(self.address):
             if not self._bucket.swap(MANIFEST, body, self._tag):
                 raise StoreLocked(
                     f"another export into {self.address} finished first",
@@ -373,14 +377,14 @@ class Remote:
 
     def names(self) -> set[str]:
         """Give the names of all files that an export may have left here."""
-        with _telling(self.address):
-            found = self._bucket.sizes("")
-        return {name for name in found if _DATA.fullmatch(name) or _STATE.fullmatch(name)}
+        with _name_errors(self.address):
+            sizes = self._bucket.sizes("")
+        return {name for name in sizes if _DATA.fullmatch(name) or _STATE.fullmatch(name)}
 
     def delete(self, names: Collection[str]) -> None:
         """Remove objects."""
         if names:
-            with _telling(self.address):
+            with _name_errors(self.address):
                 self._bucket.delete(sorted(names))
 
 
@@ -399,16 +403,16 @@ def _is_gone(entry: Entry, now: Known | None) -> bool:
 
 def own_folder(path: Path) -> Folder:
     """Give the folder of an export that is there to be read; an error when there is none."""
-    found = Folder(path)
-    if read_manifest(found.get(MANIFEST)) is None:
+    folder = Folder(path)
+    if read_manifest(folder.get(MANIFEST)) is None:
         raise BadConfig(
             f"no export of schema {SCHEMA} in {path}", hint=f"thence export parquet {path}"
         )
-    return found
+    return folder
 
 
 @contextlib.contextmanager
-def _telling(address: str) -> Iterator[None]:
+def _name_errors(address: str) -> Iterator[None]:
     """Turn what a disk or an object store says into what the user can do."""
     try:
         yield

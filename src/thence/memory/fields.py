@@ -4,7 +4,7 @@ No field is exempt: a token may be the name of a tool, a branch, a folder or a r
 hold no secret stay as they are. A secret becomes the same placeholder wherever it stands, so that
 a record still leads to the one before it and a result to its call.
 
-A path with a placeholder is no longer where a file lies; `located` returns the file it stands for.
+A path with a placeholder is no longer where a file lies; `locate` returns the file it stands for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def clean_fields(facts: list[Fact], redactor: Redactor) -> list[Fact]:
     changed = _changed_texts(list(texts), redactor)
     if not changed:
         return facts
-    return [_replaced(fact, changed) for fact in facts]
+    return [_replace_texts(fact, changed) for fact in facts]
 
 
 def clean_summaries(facts: list[Fact], redactor: Redactor) -> list[Fact]:
@@ -81,21 +81,21 @@ def _texts_of(fact: Fact) -> list[str]:
     ]
     for block in fact.blocks:
         texts += (block.tool, block.call)
-    for told in fact.told:
-        texts.append(told.call)
+    for status in fact.told:
+        texts.append(status.call)
     for part in (node.span, fact.base, *fact.edges, *fact.shares):
         if part is not None:
             texts += msgspec.structs.astuple(part)
     return [text for text in texts if type(text) is str]
 
 
-def _replaced(fact: Fact, changed: Mapping[str, str]) -> Fact:
+def _replace_texts(fact: Fact, changed: Mapping[str, str]) -> Fact:
     """Return a fact whose texts are replaced; the fact itself where it has none of them."""
     if changed.keys().isdisjoint(_texts_of(fact)):
         return fact
     blocks = [msgspec.structs.replace(block, summary="", payload=None) for block in fact.blocks]
-    told = [msgspec.structs.replace(one, output=None) for one in fact.told]
-    bare = msgspec.structs.replace(fact, blocks=tuple(blocks), told=tuple(told), about={})
+    statuses = [msgspec.structs.replace(status, output=None) for status in fact.told]
+    bare = msgspec.structs.replace(fact, blocks=tuple(blocks), told=tuple(statuses), about={})
     plain = _with_texts(msgspec.to_builtins(bare), lambda text: changed.get(text, text))
     clean = msgspec.convert(plain, Fact)
     return msgspec.structs.replace(
@@ -194,20 +194,20 @@ def clean_path(path: str, redactor: Redactor, cwd: JSON = None) -> str:
 def _without_dashed(path: str, cwd: str) -> str:
     """Return a path without the secrets of the redacted `cwd` in the form with dashes."""
     kinds = _PLACEHOLDER.findall(cwd)
-    pieces = [re.escape(_dashed(piece)) for piece in _PLACEHOLDER.split(cwd)]
+    pieces = [re.escape(_dash_path(piece)) for piece in _PLACEHOLDER.split(cwd)]
     form = re.compile("([^/]+?)".join(pieces))
     names = path.split("/")
     for at, name in enumerate(names):
-        if found := form.fullmatch(name):
+        if match := form.fullmatch(name):
             clean, end = "", 0
             for number, kind in enumerate(kinds, 1):
-                clean += name[end : found.start(number)] + kind
-                end = found.end(number)
+                clean += name[end : match.start(number)] + kind
+                end = match.end(number)
             names[at] = clean + name[end:]
     return "/".join(names)
 
 
-def _dashed(text: str) -> str:
+def _dash_path(text: str) -> str:
     return re.sub(r"[^0-9A-Za-z]", "-", text)
 
 
@@ -218,7 +218,7 @@ def is_below(path: str, starts: tuple[str, ...], redactor: Redactor) -> bool:
     return path.startswith(starts)
 
 
-def located(path: str) -> str:
+def locate(path: str) -> str:
     """Return where the file of a stored path lies; the path itself where nothing is known of it.
 
     A placeholder stands for any name: of several files the path may mean, none is returned.

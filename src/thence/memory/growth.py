@@ -15,7 +15,7 @@ import msgspec
 from thence.agents import Cursor
 from thence.format import fold as session_fold
 from thence.format import joins
-from thence.format.facts import Edge, Fact, Told
+from thence.format.facts import CallStatus, Edge, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.lineage import SHARED
 from thence.format.records import text_of
@@ -267,7 +267,7 @@ def light(fact: Fact) -> Fact:
     return replace(fact, blocks=tuple(blocks), told=statuses)
 
 
-def shortened(status: Told) -> Told:
+def shortened(status: CallStatus) -> CallStatus:
     """Return the status of a call with as much of its output as a list shows."""
     text = text_of(status.output) if isinstance(status.output, list) else status.output
     if not isinstance(text, str) or (text is status.output and len(text) <= _OUTCOME_CHARS):

@@ -23,12 +23,12 @@ from thence.format.facts import (
     COPIES_OF,
     WHOLE_OUTPUT,
     Block,
+    CallStatus,
     Edge,
     Fact,
-    Told,
-    all_told,
     answers_of,
     is_line_name,
+    merge_statuses,
     words_of,
 )
 from thence.format.normal import Session, SessionEvent, one_line
@@ -341,7 +341,9 @@ class Keeper:
         for block, ref in zip(held, refs, strict=True):
             set_field(block, "ref", ref)
         calls = outcomes.add_effects(full)
-        outcomes.add_evidence(full, {**earlier.calls_of(full, calls), **calls}, all_told(full))
+        outcomes.add_evidence(
+            full, {**earlier.calls_of(full, calls), **calls}, merge_statuses(full)
+        )
         try:
             return _Stored(full, _packedlight(full, held), redacted)
         except spelling.UNSPELLABLE:
@@ -411,7 +413,7 @@ class Keeper:
             self._about = about, clean
         return clean
 
-    def _clean_told(self, told: Told) -> Told:
+    def _clean_told(self, told: CallStatus) -> CallStatus:
         if not told.output:
             return told
         return msgspec.structs.replace(told, output=self._redactor.redact_json(told.output))

@@ -107,7 +107,7 @@ def label_changes(
         yield note.kind, {"removes": note.uuid, "session_uid": uid}
 
 
-def labelled(rows: Sequence[SessionRow], labels: Mapping[str, Label]) -> list[SessionRow]:
+def add_labels(rows: Sequence[SessionRow], labels: Mapping[str, Label]) -> list[SessionRow]:
     """Return rows with the names and tags that the user gave them, for the eye."""
     out = []
     for row in rows:
@@ -140,6 +140,6 @@ def search(store: Store, query: Query, limit: int, offset: int = 0) -> Answer:
     if query.uids is None or query.lists_sessions:
         return store.search(query, limit, offset)
     answer = store.search(query, CAP)
-    found = [one for one in answer.found if one.session_uid in query.uids]
+    matches = [match for match in answer.found if match.session_uid in query.uids]
     capped = answer.capped or len(answer.found) == CAP
-    return msgspec.structs.replace(answer, found=found[offset : offset + limit], capped=capped)
+    return msgspec.structs.replace(answer, found=matches[offset : offset + limit], capped=capped)

@@ -65,10 +65,10 @@ class Taken(msgspec.Struct):
 
 def take(home: Path, *, only: Collection[str] = ()) -> Taken:
     """Take the nudges that are there; with `only`, those of other agents are left there."""
-    found: dict[tuple[str, str], Nudge] = {}
+    nudges: dict[tuple[str, str], Nudge] = {}
     files: list[Path] = []
-    for path in _waiting(home / FOLDER):
-        if (mine := _renamed(path)) is None:
+    for path in _waiting_files(home / FOLDER):
+        if (mine := _claim(path)) is None:
             continue
         nudge = _read(mine)
         if nudge is not None and only and nudge.agent not in only:
@@ -76,15 +76,15 @@ def take(home: Path, *, only: Collection[str] = ()) -> Taken:
             continue
         files.append(mine)
         if nudge is not None:
-            before = found.get((nudge.agent, nudge.session))
+            before = nudges.get((nudge.agent, nudge.session))
             if before is None or nudge.transcript_path:  # not every hook is told the path
-                found[nudge.agent, nudge.session] = nudge
-    return Taken(list(found.values()), files)
+                nudges[nudge.agent, nudge.session] = nudge
+    return Taken(list(nudges.values()), files)
 
 
 def waiting(home: Path) -> Iterator[tuple[Nudge, float]]:
     """Yield the nudges that no sweep has finished with, and when each was written."""
-    for path in _waiting(home / FOLDER):
+    for path in _waiting_files(home / FOLDER):
         nudge = _read(path)
         with contextlib.suppress(OSError):
             if nudge is not None:
@@ -102,7 +102,7 @@ def _heard(path: Path) -> None:
         path.replace(last)
 
 
-def _waiting(folder: Path) -> list[Path]:
+def _waiting_files(folder: Path) -> list[Path]:
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -111,7 +111,7 @@ def _waiting(folder: Path) -> list[Path]:
     return [folder / name for name in names if not name.endswith(".tmp")]
 
 
-def _renamed(path: Path) -> Path | None:
+def _claim(path: Path) -> Path | None:
     """Make a file ours; None when somebody else was quicker."""
     if path.name.startswith(TAKEN):
         return path  # of a sweep that was killed: only one sweeps at a time

@@ -182,7 +182,7 @@ class Objects:
 
     def _send(self, name: str, body: bytes, *, wait: bool) -> None:
         if wait:
-            with _telling():
+            with _translate_errors():
                 self.shelf.put(name, body)
             return
         if not self.shelf.parallel:
@@ -194,13 +194,13 @@ class Objects:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(UPLOADS, thread_name_prefix="thence-objects")
         while len(self._sent) >= 2 * UPLOADS:
-            with _telling():
+            with _translate_errors():
                 self._sent[0].result()
                 self._sent.popleft()
         self._sent.append(self._pool.submit(self.shelf.put, name, body))
 
     def _put_waiting(self) -> None:
-        with _telling():
+        with _translate_errors():
             self.shelf.put_all(list(self._waiting.items()))
         self.taken()
 
@@ -216,7 +216,7 @@ class Objects:
         sent, self._sent = self._sent, deque()
         errors = [error for future in sent if (error := future.exception()) is not None]
         if errors:
-            with _telling():
+            with _translate_errors():
                 raise errors[0]
 
     # -- reading ----------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Objects:
             self._frames.put(key, frame)
         payload = frame[where.start : where.start + where.size]
         if len(payload) != where.size or zlib.crc32(payload) != where.crc:
-            raise _damaged(where, "holds other bytes there")
+            raise _damage_error(where, "holds other bytes there")
         return payload
 
     def _data(self, where: ObjectRef) -> bytes:
@@ -255,16 +255,16 @@ class Objects:
                 hint="its transcript was removed or repacked meanwhile; try again",
             ) from error
         except ShelfError as error:
-            raise _damaged(where, f"cannot be read: {error}") from error
+            raise _damage_error(where, f"cannot be read: {error}") from error
         if len(data) != where.length:
-            raise _damaged(where, "is shorter than it was")
+            raise _damage_error(where, "is shorter than it was")
         try:
             head = zstandard.get_frame_parameters(data)
             if head.content_size > LARGEST:
-                raise _damaged(where, f"claims {head.content_size:,} bytes in one frame")
+                raise _damage_error(where, f"claims {head.content_size:,} bytes in one frame")
             return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
         except zstandard.ZstdError as error:
-            raise _damaged(where, "does not decode") from error
+            raise _damage_error(where, "does not decode") from error
 
     # -- keeping ----------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Objects:
 
         Where there are only objects of older programs, it is their bytes, of all tenants.
         """
-        with _telling():
+        with _translate_errors():
             there = self.shelf.sizes(f"{self.pack_of(session_uid)}/")
             return sum((there or self.shelf.sizes(f"{pack_name(session_uid)}/")).values())
 
@@ -285,7 +285,7 @@ class Objects:
         """Delete all payloads of a session for good; the bytes that were freed."""
         self.sync()
         pack = self.pack_of(session_uid)
-        with _telling():
+        with _translate_errors():
             there = self.shelf.sizes(f"{pack}/")
             self.shelf.delete(sorted(there))
         self._frames.drop(pack)
@@ -293,7 +293,7 @@ class Objects:
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects by their names; those that are gone already do not matter."""
-        with _telling():
+        with _translate_errors():
             self.shelf.delete(sorted(names))
         for name in names:
             self._frames.drop(name)
@@ -310,7 +310,7 @@ class Objects:
         wanted = sorted({ObjectRef.parse(ref) for ref in refs})
         if any(ref.pack not in (pack, pack_name(session_uid)) for ref in wanted):
             raise ValueError("a ref of another session")
-        with _telling():
+        with _translate_errors():
             old = {*self.shelf.sizes(f"{pack}/"), *(ref.name for ref in wanted)}
         new: list[ObjectRef] = []
         for name, body, named in self._objects(pack, (self.read(str(ref)) for ref in wanted)):
@@ -331,7 +331,7 @@ def object_pack(tenant: str | None, session_uid: str) -> str:
     return pack_name(session_uid if tenant is None else f"{tenant}\0{session_uid}")
 
 
-def _damaged(where: ObjectRef, why: str) -> PackDamaged:
+def _damage_error(where: ObjectRef, why: str) -> PackDamaged:
     return PackDamaged(
         f"the object {where.name} is damaged at byte {where.offset:,}: it {why}",
         hint="thence doctor --deep --mend restores it from its source; others are not affected",
@@ -339,7 +339,7 @@ def _damaged(where: ObjectRef, why: str) -> PackDamaged:
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn what a shelf says into what the user can do."""
     try:
         yield
@@ -371,7 +371,7 @@ class Bucket:
 
     def put(self, name: str, body: bytes) -> None:
         """Keep an object under a name that nothing has; durable on return."""
-        with self._told():
+        with self._translate_errors():
             try:
                 if len(body) > PARTS and self._folder is None:
                     self._put_in_parts(name, body)
@@ -400,47 +400,47 @@ class Bucket:
 
     def get(self, name: str, start: int, length: int) -> bytes:
         """Give a part of an object."""
-        with self._told():
+        with self._translate_errors():
             return bytes(self._do.get_range(self._store, name, start=start, length=length))
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Give the names below a prefix, and their sizes."""
-        with self._told():
+        with self._translate_errors():
             return {
-                one["path"]: one["size"]
+                entry["path"]: entry["size"]
                 for chunk in self._do.list(self._store, prefix=prefix)
-                for one in chunk
+                for entry in chunk
             }
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects; those that are gone already do not matter."""
         try:
-            with self._told():
+            with self._translate_errors():
                 self._do.delete(self._store, list(names))
         except Absent:  # one of them, and nobody says which of the others went
             for name in names:
-                with contextlib.suppress(Absent), self._told():
+                with contextlib.suppress(Absent), self._translate_errors():
                     self._do.delete(self._store, name)
 
     # -- whole files, for exports -----------------------------------------------------------
 
-    def whole(self, name: str) -> tuple[bytes, str | None]:
+    def read_versioned(self, name: str) -> tuple[bytes, str | None]:
         """Give all of an object, and the tag by which to know whether it changed."""
-        with self._told():
-            found = self._do.get(self._store, name)
-            return bytes(found.bytes()), found.meta.get("e_tag")
+        with self._translate_errors():
+            result = self._do.get(self._store, name)
+            return bytes(result.bytes()), result.meta.get("e_tag")
 
     def fetch(self, name: str, path: Path) -> None:
         """Write an object into a file, piece by piece."""
-        with self._told():
-            found = self._do.get(self._store, name)
+        with self._translate_errors():
+            result = self._do.get(self._store, name)
             with path.open("wb") as file:
-                for piece in found.stream(min_chunk_size=1 << 20):
+                for piece in result.stream(min_chunk_size=1 << 20):
                     file.write(piece)
 
     def send(self, path: Path, name: str) -> None:
         """Keep a file under a name that only its own bytes can have; in parts where it is large."""
-        with self._told():
+        with self._translate_errors():
             self._do.put(self._store, name, path)
 
     def swap(self, name: str, body: bytes, tag: str | None) -> bool:
@@ -451,7 +451,7 @@ class Bucket:
         from obstore import exceptions
 
         mode: Any = "create" if tag is None else {"e_tag": tag}
-        with self._told():
+        with self._translate_errors():
             try:
                 self._do.put(self._store, name, body, mode=mode)
             except (self._there, exceptions.PreconditionError):
@@ -467,7 +467,7 @@ class Bucket:
         return True
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except self._absent as error:

@@ -131,7 +131,7 @@ class Ref(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Ref:
         """Read a ref; anything that is not exactly one of ours is refused."""
-        _, pack, *numbers, crc = _matched(text).groups()
+        _, pack, *numbers, crc = _match_ref(text).groups()
         slot, offset, length, start, size = map(int, numbers)
         return cls(pack, slot, offset, length, start, size, int(crc, 16))
 
@@ -147,7 +147,7 @@ class Ref(NamedTuple):
         return _file(self.pack, self.slot)
 
 
-def _matched(ref: str) -> re.Match[str]:
+def _match_ref(ref: str) -> re.Match[str]:
     match = _REF.fullmatch(ref)
     if match is None:
         raise PackDamaged(
@@ -172,7 +172,7 @@ class Frames:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held = 0
+        self._cached_bytes = 0
         self._frames: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -189,8 +189,8 @@ class Frames:
         with self._lock:
             self._forget(key)
             self._frames[key] = frame
-            self._held += len(frame)
-            while self._held > self._limit and self._frames:
+            self._cached_bytes += len(frame)
+            while self._cached_bytes > self._limit and self._frames:
                 self._forget(next(iter(self._frames)))
 
     def drop(self, pack: str) -> None:
@@ -200,7 +200,7 @@ class Frames:
                 self._forget(key)
 
     def _forget(self, key: tuple[str, int, int]) -> None:
-        self._held -= len(self._frames.pop(key, b""))
+        self._cached_bytes -= len(self._frames.pop(key, b""))
 
 
 class _Writer:
@@ -254,18 +254,18 @@ class _Writer:
 def groups(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Cut payloads into frames of about `FRAME` raw bytes, in order."""
     group: list[bytes] = []
-    held = 0
+    group_bytes = 0
     for payload in payloads:
         if len(payload) > LARGEST:
             raise NotAppendable(
                 f"a payload of {len(payload):,} bytes is over the limit of {LARGEST:,}",
                 hint="it is not stored; the original log still has it",
             )
-        if group and held + len(payload) > FRAME:
+        if group and group_bytes + len(payload) > FRAME:
             yield group
-            group, held = [], 0
+            group, group_bytes = [], 0
         group.append(payload)
-        held += len(payload)
+        group_bytes += len(payload)
     if group:
         yield group
 
@@ -300,7 +300,7 @@ class Packs:
         if not payloads:
             return []
         pack = pack_name(session_uid)
-        with self._lock, self._telling(session_uid):
+        with self._lock, self._translate_errors(session_uid):
             writer = self._unsynced.get(pack)
             if writer is None:
                 if len(self._unsynced) >= UNSYNCED:
@@ -312,7 +312,7 @@ class Packs:
                 self._give_up(pack, error)
                 raise
             if sync:
-                self._sync(told=pack)
+                self._sync(session_uid=pack)
             return refs
 
     def sync(self) -> None:
@@ -320,13 +320,13 @@ class Packs:
 
         If this raises, what was appended since the last sync must not be named by any row.
         """
-        with self._lock, self._telling():
+        with self._lock, self._translate_errors():
             self._sync()
             if self._lost is not None:
                 lost, self._lost = self._lost, None
                 raise lost
 
-    def _sync(self, told: str | None = None) -> None:
+    def _sync(self, session_uid: str | None = None) -> None:
         """Sync all that waits. A failure is kept for `sync` unless it is news to `told` alone."""
         waiting = list(self._unsynced.values())
         try:
@@ -338,7 +338,7 @@ class Packs:
                 os.fdatasync(writer.handle)
             self._enter({writer.file for writer in waiting})
         except OSError as error:
-            if list(self._unsynced) != [told] or waiting[0].batches > 1:
+            if list(self._unsynced) != [session_uid] or waiting[0].batches > 1:
                 self._lost = error
             raise
         finally:
@@ -404,7 +404,7 @@ class Packs:
         file, handle, last, frame = "", -1, "", b""
         try:
             for ref in refs:
-                match = _matched(ref)
+                match = _match_ref(ref)
                 if match["frame"] != last:
                     where = Ref.parse(ref)
                     if where.file != file:
@@ -412,19 +412,19 @@ class Packs:
                             os.close(handle)
                         # Opened even when a frame is held: the evicted is not served from memory.
                         file, handle = where.file, -1
-                        handle = self._opened(where)
+                        handle = self._open_pack(where)
                     last, frame = match["frame"], self._frame(handle, where)
                 start, size = int(match["start"]), int(match["size"])
                 payload = frame[start : start + size]
                 # A frame has a checksum of its own; this covers the ref, and a name used again.
                 if len(payload) != size or zlib.crc32(payload) != int(match["crc"], 16):
-                    raise self._damaged(Ref.parse(ref), "holds other bytes there")
+                    raise self._damage_error(Ref.parse(ref), "holds other bytes there")
                 yield payload
         finally:
             if handle >= 0:
                 os.close(handle)
 
-    def _opened(self, where: Ref) -> int:
+    def _open_pack(self, where: Ref) -> int:
         try:
             return os.open(f"{self.folder}/{where.file}", _READ)
         except FileNotFoundError as error:
@@ -433,22 +433,22 @@ class Packs:
                 hint="it was removed or repacked meanwhile; try again, or run thence doctor",
             ) from error
         except OSError as error:
-            raise self._damaged(where, f"cannot be read: {error.strerror or error}") from error
+            raise self._damage_error(where, f"cannot be read: {error.strerror or error}") from error
 
     def _frame(self, handle: int, where: Ref) -> bytes:
         try:
             here = os.fstat(handle)
             if not stat.S_ISREG(here.st_mode):
-                raise self._damaged(where, "is not a regular file")
+                raise self._damage_error(where, "is not a regular file")
             key = where.file, here.st_ino, where.offset
             frame = self._frames.get(key)
             if frame is None:
                 if where.offset + where.length > here.st_size:
-                    raise self._damaged(where, "is shorter than it was")
+                    raise self._damage_error(where, "is shorter than it was")
                 frame = self._decode(handle, where)
                 self._frames.put(key, frame)
         except OSError as error:
-            raise self._damaged(where, f"cannot be read: {error.strerror or error}") from error
+            raise self._damage_error(where, f"cannot be read: {error.strerror or error}") from error
         return frame
 
     def _decode(self, handle: int, where: Ref) -> bytes:
@@ -456,12 +456,12 @@ class Packs:
         try:
             head = zstandard.get_frame_parameters(data)
             if head.content_size > LARGEST:
-                raise self._damaged(where, f"claims {head.content_size:,} bytes in one frame")
+                raise self._damage_error(where, f"claims {head.content_size:,} bytes in one frame")
             return _decompressor().decompress(data, allow_extra_data=False)
         except zstandard.ZstdError as error:
-            raise self._damaged(where, "does not decode") from error
+            raise self._damage_error(where, "does not decode") from error
 
-    def _damaged(self, where: Ref, why: str) -> PackDamaged:
+    def _damage_error(self, where: Ref, why: str) -> PackDamaged:
         return PackDamaged(
             f"the pack {where.file} is damaged at byte {where.offset:,}: it {why}",
             hint="thence doctor --deep --mend restores it from its source; other sessions are not"
@@ -487,7 +487,7 @@ class Packs:
         Rows and index entries that name them go first: they would lead nowhere.
         """
         pack = pack_name(session_uid)
-        with self._lock, self._telling(session_uid):
+        with self._lock, self._translate_errors(session_uid):
             self._sync()
             with self._all_slots(pack) as slots:
                 freed = self._unlink(pack, slots.keys())
@@ -508,18 +508,18 @@ class Packs:
         if any(ref.pack != pack for ref in wanted):
             raise ValueError("a ref of another session")
         named = {ref.slot for ref in wanted}
-        with contextlib.ExitStack() as held:
-            held.enter_context(self._lock)
-            with self._telling(session_uid):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._lock)
+            with self._translate_errors(session_uid):
                 self._sync()
-                slots = held.enter_context(self._all_slots(pack))
+                slots = stack.enter_context(self._all_slots(pack))
                 # What a repack that was cut short left behind: no row names it.
                 self._unlink(pack, slots.keys() - named)
                 # Where kills have left rows in every slot, all of them gather in the last.
                 target = next((n for n in range(_SLOTS) if n not in named), _SLOTS - 1)
                 renamed = self._gather(pack, target, wanted, slots)
             yield renamed
-            with self._telling(session_uid):
+            with self._translate_errors(session_uid):
                 self._unlink(pack, named - {target})
             self._frames.drop(pack)
 
@@ -531,8 +531,8 @@ class Packs:
         moving = [ref for ref in wanted if ref.slot != target]
         if not moving:
             return renamed
-        held = slots.get(target) if len(moving) < len(wanted) else None
-        writer = held or self._lock_slot(pack, target, make=True)
+        target_slot = slots.get(target) if len(moving) < len(wanted) else None
+        writer = target_slot or self._lock_slot(pack, target, make=True)
         if writer is None:
             raise BlockingIOError(errno.EAGAIN, "its new slot was taken")
         try:
@@ -542,11 +542,11 @@ class Packs:
             os.fdatasync(writer.handle)
             self._enter({writer.file})
         except BaseException:
-            if held is None:
+            if target_slot is None:
                 self._unlink(pack, {target})
             raise
         finally:
-            if held is None:
+            if target_slot is None:
                 writer.close()
         return renamed
 
@@ -578,25 +578,25 @@ class Packs:
         A kill between the last row of an eviction and its `evict` leaves such a pack. `before`,
         in seconds since 1970, protects what a sweep has packed and not yet committed.
         """
-        kept = {pack_name(session_uid) for session_uid in keep}
+        names = {pack_name(session_uid) for session_uid in keep}
         freed = 0
-        with self._lock, self._telling():
+        with self._lock, self._translate_errors():
             self._sync()
-            for pack in sorted(self._strays(kept, before)):
+            for pack in sorted(self._strays(names, before)):
                 with contextlib.suppress(BlockingIOError), self._all_slots(pack) as slots:
                     freed += self._unlink(pack, slots.keys())
         return freed
 
-    def _strays(self, kept: Collection[str], before: float) -> set[str]:
+    def _strays(self, names: Collection[str], before: float) -> set[str]:
         if not self.folder.is_dir():
             return set()
         with os.scandir(self.folder) as entries:
             packs = [(match[1], e) for e in entries if (match := _FILE.fullmatch(e.name))]
             young = {p for p, e in packs if e.stat(follow_symlinks=False).st_mtime >= before}
-        return {pack for pack, _ in packs} - young - set(kept)
+        return {pack for pack, _ in packs} - young - set(names)
 
     @contextlib.contextmanager
-    def _telling(self, session_uid: str | None = None) -> Iterator[None]:
+    def _translate_errors(self, session_uid: str | None = None) -> Iterator[None]:
         """Turn what the system says into what the user can do."""
         what = "the packs" if session_uid is None else f"the pack of {session_uid!r:.80}"
         try:
@@ -626,10 +626,10 @@ _LOCAL = threading.local()
 
 def _decompressor() -> zstandard.ZstdDecompressor:
     """The decompressor of this thread: they are dear to make and not to be shared."""
-    found: zstandard.ZstdDecompressor | None = getattr(_LOCAL, "decompressor", None)
-    if found is None:
-        found = _LOCAL.decompressor = zstandard.ZstdDecompressor()
-    return found
+    decompressor: zstandard.ZstdDecompressor | None = getattr(_LOCAL, "decompressor", None)
+    if decompressor is None:
+        decompressor = _LOCAL.decompressor = zstandard.ZstdDecompressor()
+    return decompressor
 
 
 def _make_folder(folder: Path) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from thence.errors import MissingPackage
-from thence.memory.analytics import SCHEMA, TABLES, Day, Told, accounts
+from thence.memory.analytics import SCHEMA, TABLES, Day, TableRow, accounts
 from thence.memory.exports import (
     FORMAT,
     NO_DAY,
@@ -61,13 +61,13 @@ MEMORY: Final = "256MB"
 """What DuckDB may take; it puts the rest into the folder of what is under way."""
 
 
-class Exported(msgspec.Struct):
+class ExportReport(msgspec.Struct):
     """What an export did. The names are those of `thence export parquet --json`."""
 
     target: str
     schema: int = SCHEMA
     dry_run: bool = False
-    whole: bool = False
+    is_complete: bool = msgspec.field(default=False, name="whole")
     """Made from nothing: the first one, one of another schema, or files were damaged."""
     sessions: int = 0
     read: int = 0
@@ -97,31 +97,33 @@ def export(
     *,
     dry_run: bool = False,
     notes: Sequence[Note] = (),
-    told: Progress = lambda _what, _done, _all: None,
-) -> Exported:
+    progress: Progress = lambda _what, _done, _all: None,
+) -> ExportReport:
     """Bring an export up to what the store holds now.
 
     The `notes` of the home, redacted, name and tag its sessions; decisions are events of them.
     """
     start = time.monotonic()
     engine = load_duckdb()
-    report = Exported(target.address, dry_run=dry_run)
+    report = ExportReport(target.address, dry_run=dry_run)
     if dry_run:
-        now = _Export(engine, store, target, notes, staging=Path(), report=report, told=told)
+        now = _Export(
+            engine, store, target, notes, staging=Path(), report=report, progress=progress
+        )
         now.plan(*last(target))
         return report
     with target.held() as staging:
         before, state = last(target)
-        report.whole = before is None
+        report.is_complete = before is None
         try:
             now = _Export(
-                *(engine, store, target, notes), staging=staging, report=report, told=told
+                *(engine, store, target, notes), staging=staging, report=report, progress=progress
             )
             manifest = now.run(before, state)
         except _Damaged:
-            report = Exported(target.address, whole=True)
+            report = ExportReport(target.address, is_complete=True)
             now = _Export(
-                *(engine, store, target, notes), staging=staging, report=report, told=told
+                *(engine, store, target, notes), staging=staging, report=report, progress=progress
             )
             manifest = now.run(None, {})
         target.delete(target.names() - manifest.names())
@@ -165,8 +167,8 @@ class _Export:
         notes: Sequence[Note],
         *,
         staging: Path,
-        report: Exported,
-        told: Progress,
+        report: ExportReport,
+        progress: Progress,
     ) -> None:
         self._engine = engine
         self._store = store
@@ -174,7 +176,7 @@ class _Export:
         self._notes = notes
         self._staging = staging
         self._report = report
-        self._told = told
+        self._progress = progress
 
     def plan(self, before: Manifest | None, state: State) -> _Plan:
         """Compare the store with the last export, session by session."""
@@ -184,13 +186,13 @@ class _Export:
             uid for uid, stamp in stamps.items() if uid not in state or state[uid].stamp != stamp
         ]
         vanished = [uid for uid in state if uid not in stamps]
-        report.whole = before is None
+        report.is_complete = before is None
         report.sessions, report.read, report.removed = len(stamps), len(changed), len(vanished)
         report.unchanged = len(stamps) - len(changed)
         touched = [*changed, *vanished]
         days = {day for uid in touched if uid in state for day in state[uid].days}
         report.days = len(days)
-        _summed(report, before)
+        _add_totals(report, before)
         return _Plan(stamps, changed, touched, days)
 
     def run(self, before: Manifest | None, state: State) -> Manifest:
@@ -204,12 +206,12 @@ class _Export:
             fresh = self._stage(scratch, changed, stamps)
             scratch.touch(touched)
             dirty.update(day for entry in fresh.values() for day in entry.days)
-            kept = {uid: entry for uid, entry in state.items() if uid in stamps}
-            manifest = self._write(scratch, before, dirty, {**kept, **fresh})
+            remaining = {uid: entry for uid, entry in state.items() if uid in stamps}
+            manifest = self._write(scratch, before, dirty, {**remaining, **fresh})
         finally:
             scratch.close()
         self._target.swap(pack_manifest(manifest))
-        _summed(report, manifest)
+        _add_totals(report, manifest)
         return manifest
 
     def _rows(self) -> Iterator[SessionRow]:
@@ -220,12 +222,12 @@ class _Export:
         state: State = {}
         done = 0
         for some in _batches(uids):
-            for one in accounts(self._store, some, self._notes):
-                scratch.add(one.rows)
-                days = dict.fromkeys(told.day for told in one.rows)
-                state[one.uid] = Entry(stamps[one.uid], tuple(days), one.is_held)
+            for account in accounts(self._store, some, self._notes):
+                scratch.add(account.rows)
+                days = dict.fromkeys(row.day for row in account.rows)
+                state[account.uid] = Entry(stamps[account.uid], tuple(days), account.is_held)
             done += len(some)
-            self._told("sessions", done, len(uids))
+            self._progress("sessions", done, len(uids))
         scratch.flush()
         return state
 
@@ -246,7 +248,7 @@ class _Export:
                 if (file := self._file(scratch, name, day, old[name].get(day))) is not None:
                     files[day] = file
                 done += 1
-                self._told("files", done, of)
+                self._progress("files", done, of)
             columns = {column.name: column.type for column in table.columns}
             parts[name] = part_of(columns, [files[day] for day in sorted(files, key=_in_time)])
         self._report.days = len(dirty)
@@ -298,11 +300,11 @@ class _Scratch:
         self._waiting: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES}
         self.days: dict[str, set[Day]] = {name: set() for name in TABLES}
         for name, table in TABLES.items():
-            columns = ", ".join(f'"{one.name}" {one.staged}' for one in table.columns)
+            columns = ", ".join(f'"{column.name}" {column.staged}' for column in table.columns)
             self._db.execute(f"CREATE TABLE {name}(day VARCHAR, {columns})")
         self._db.execute("CREATE TABLE touched(uid VARCHAR PRIMARY KEY)")
 
-    def add(self, rows: Iterable[Told]) -> None:
+    def add(self, rows: Iterable[TableRow]) -> None:
         """Let rows wait."""
         for table, day, values in rows:
             self.days[table].add(day)
@@ -333,24 +335,22 @@ class _Scratch:
     def write(self, name: str, day: Day, old: Path | None, path: Path) -> int:
         """Write the rows of one table and day, those of others from the old file; how many."""
         table = TABLES[name]
-        made = ", ".join(one.made for one in table.columns)
-        today = (
-            "IS NULL" if day is None else f"= {_quoted(day)}"
-        )  # so that runs of rows are skipped
+        made = ", ".join(column.made for column in table.columns)
+        today = "IS NULL" if day is None else f"= {_quote(day)}"  # so that runs of rows are skipped
         rows = f"SELECT {made} FROM {name} WHERE day {today}"  # noqa: S608 - ours
         if old is not None:
-            columns = ", ".join(f'"{one.name}"' for one in table.columns)
+            columns = ", ".join(f'"{column.name}"' for column in table.columns)
             rows += (
-                f" UNION ALL SELECT {columns} FROM read_parquet({_quoted(str(old))},"  # noqa: S608 - ours
+                f" UNION ALL SELECT {columns} FROM read_parquet({_quote(str(old))},"  # noqa: S608 - ours
                 " hive_partitioning=false) WHERE session_uid NOT IN (SELECT uid FROM touched)"
             )
-        order = ", ".join(f'"{one}" NULLS FIRST' for one in table.order)
+        order = ", ".join(f'"{name}" NULLS FIRST' for name in table.order)
         # In a table of their own first: how rows lie elsewhere would show in the bytes.
         self._db.execute(
             f"CREATE OR REPLACE TEMP TABLE today AS SELECT * FROM ({rows}) ORDER BY {order}"  # noqa: S608 - ours
         )
         [(count,)] = self._db.execute(
-            f"COPY today TO {_quoted(str(path))}"
+            f"COPY today TO {_quote(str(path))}"
             f" (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP},"
             f" KV_METADATA {{thence_schema: '{SCHEMA}', thence_table: '{name}'}})"
         ).fetchall()
@@ -361,7 +361,7 @@ class _Scratch:
         self._db.close()
 
 
-def _summed(report: Exported, manifest: Manifest | None) -> None:
+def _add_totals(report: ExportReport, manifest: Manifest | None) -> None:
     parts = {name: manifest.tables[name] if manifest else Part({}) for name in TABLES}
     report.rows = {name: part.rows for name, part in parts.items()}
     report.all_bytes = sum(part.bytes for part in parts.values())
@@ -384,7 +384,7 @@ def _in_time(day: Day) -> str:
     return day or ""
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -78,19 +78,21 @@ def memories(
     digests: Iterable[dict[str, JSON]], signals: Iterable[dict[str, JSON]] = ()
 ) -> list[Memory]:
     """Read back what a store keeps, as `Store.kept` gives it; other versions are left out."""
-    found: dict[str, list[Signal]] = {}
-    for one in signals:
-        found.setdefault(one["uid"], []).append(msgspec.convert(one, Signal))
+    by_session: dict[str, list[Signal]] = {}
+    for signal in signals:
+        by_session.setdefault(signal["uid"], []).append(msgspec.convert(signal, Signal))
     return [
-        Memory(told["uid"], msgspec.convert(told, Digest), tuple(found.get(told["uid"], ())))
-        for told in digests
-        if told.get("version") == derivation.DIGEST
+        Memory(
+            digest["uid"], msgspec.convert(digest, Digest), tuple(by_session.get(digest["uid"], ()))
+        )
+        for digest in digests
+        if digest.get("version") == derivation.DIGEST
     ]
 
 
 def patterns(memories: Iterable[Memory]) -> list[Pattern]:
     """Give what several sessions have in common, kind by kind, the weightiest of each first."""
-    known = sorted(memories, key=lambda one: (one.digest.started_at or "", one.uid))
+    known = sorted(memories, key=lambda memory: (memory.digest.started_at or "", memory.uid))
     return [pattern for find in FINDERS for pattern in find(known)[:MOST]]
 
 
@@ -100,46 +102,46 @@ def patterns(memories: Iterable[Memory]) -> list[Pattern]:
 def recurring_errors(memories: Sequence[Memory]) -> list[Pattern]:
     """The same fingerprint in several sessions; one that nothing names is left out."""
     seen: dict[str, list[tuple[str, ErrorSeen]]] = {}
-    for one in memories:
-        for error in (*one.digest.errors, *one.digest.subagent_errors):
+    for memory in memories:
+        for error in (*memory.digest.errors, *memory.digest.subagent_errors):
             if ": " in error.fingerprint:
-                seen.setdefault(error.fingerprint, []).append((one.uid, error))
-    out = [_recurring(name, found) for name, found in seen.items()]
-    again = [one for one in out if one.sessions >= SESSIONS]
-    return sorted(again, key=lambda one: (-one.sessions, -one.count, one.name))
+                seen.setdefault(error.fingerprint, []).append((memory.uid, error))
+    out = [_recurring_error(name, errors) for name, errors in seen.items()]
+    again = [pattern for pattern in out if pattern.sessions >= SESSIONS]
+    return sorted(again, key=lambda pattern: (-pattern.sessions, -pattern.count, pattern.name))
 
 
 def seen_before(memories: Iterable[Memory], fingerprint: str) -> Pattern | None:
     """Give what is known of one error, in however few sessions it was seen."""
-    known = sorted(memories, key=lambda one: (one.digest.started_at or "", one.uid))
-    found = [
-        (one.uid, e)
-        for one in known
-        for e in (*one.digest.errors, *one.digest.subagent_errors)
+    known = sorted(memories, key=lambda memory: (memory.digest.started_at or "", memory.uid))
+    errors = [
+        (memory.uid, e)
+        for memory in known
+        for e in (*memory.digest.errors, *memory.digest.subagent_errors)
         if e.fingerprint == fingerprint
     ]
-    return _recurring(fingerprint, found) if found else None
+    return _recurring_error(fingerprint, errors) if errors else None
 
 
-def _recurring(name: str, found: Sequence[tuple[str, ErrorSeen]]) -> Pattern:
-    sessions = len({uid for uid, _ in found})
-    count = sum(error.count for _, error in found)
+def _recurring_error(name: str, errors: Sequence[tuple[str, ErrorSeen]]) -> Pattern:
+    sessions = len({uid for uid, _ in errors})
+    count = sum(error.count for _, error in errors)
     return Pattern(
         "recurring_error",
         name,
         f"{count} times in {sessions} sessions: {name}",
         sessions,
         count,
-        _evidence((uid, (e.first, e.last), e.quote) for uid, e in found[::-1]),
-        _cures(found),
-        {"settled": len({uid for uid, e in found if e.settled_by is not None})},
+        _evidence((uid, (e.first, e.last), e.quote) for uid, e in errors[::-1]),
+        _cures(errors),
+        {"settled": len({uid for uid, e in errors if e.settled_by is not None})},
     )
 
 
-def _cures(found: Iterable[tuple[str, ErrorSeen]]) -> tuple[Cure, ...]:
+def _cures(errors: Iterable[tuple[str, ErrorSeen]]) -> tuple[Cure, ...]:
     """What was changed last before the same thing went well, by how many sessions did it."""
     did: dict[str, list[Evidence]] = {}
-    for uid, error in found:
+    for uid, error in errors:
         if error.settled_by is not None and error.fix:
             best = error.fix[0]
             proof = Evidence(uid, (best.event, error.settled_by), best.what)
@@ -172,8 +174,8 @@ _DETOURS: Final = ("abandoned_branch", "retry_loop")
 def costly_detours(memories: Sequence[Memory]) -> list[Pattern]:
     """What cost most and led nowhere: branches that were given up, loops of failures."""
     out = []
-    for one in memories:
-        for signal in one.signals:
+    for memory in memories:
+        for signal in memory.signals:
             tokens = signal.data.get("tokens", 0)
             if signal.kind not in _DETOURS or not tokens:
                 continue
@@ -184,7 +186,7 @@ def costly_detours(memories: Sequence[Memory]) -> list[Pattern]:
                     signal.text,
                     1,
                     1,
-                    (Evidence(one.uid, signal.events, signal.quote),),
+                    (Evidence(memory.uid, signal.events, signal.quote),),
                     data={"tokens": tokens, "ticks": signal.data.get("ticks", 0)},
                 )
             )
@@ -199,42 +201,46 @@ def costly_detours(memories: Sequence[Memory]) -> list[Pattern]:
 def breaking_files(memories: Sequence[Memory]) -> list[Pattern]:
     """Files after whose edits tests were red, in several sessions of one project."""
     seen: dict[tuple[str, str], list[tuple[Memory, int, int]]] = {}
-    for one in memories:
-        for file in one.digest.files:
+    for memory in memories:
+        for file in memory.digest.files:
             if file.broke:
-                where = one.digest.repo or one.digest.cwd or ""
-                seen.setdefault((where, file.path), []).append((one, file.broke, file.edits))
+                where = memory.digest.repo or memory.digest.cwd or ""
+                seen.setdefault((where, file.path), []).append((memory, file.broke, file.edits))
     out = []
-    for (where, path), found in seen.items():
-        breaks = sum(broke for _, broke, _ in found)
-        if len(found) < SESSIONS or breaks < BREAKS:
+    for (where, path), cases in seen.items():
+        breaks = sum(broke for _, broke, _ in cases)
+        if len(cases) < SESSIONS or breaks < BREAKS:
             continue
-        runs = ((one.uid, _last_runs(one), _rework_quote(one, path)) for one, _, _ in found[::-1])
+        runs = (
+            (memory.uid, _last_runs(memory), _rework_quote(memory, path))
+            for memory, _, _ in cases[::-1]
+        )
         out.append(
             Pattern(
                 "breaking_file",
                 path,
-                f"{breaks} failed test runs after edits in {len(found)} sessions: {path}",
-                len(found),
+                f"{breaks} failed test runs after edits in {len(cases)} sessions: {path}",
+                len(cases),
                 breaks,
                 _evidence(runs),
-                data={"project": where, "edits": sum(edits for _, _, edits in found)},
+                data={"project": where, "edits": sum(edits for _, _, edits in cases)},
             )
         )
-    return sorted(out, key=lambda one: (-one.count, -one.sessions, one.name))
+    return sorted(out, key=lambda pattern: (-pattern.count, -pattern.sessions, pattern.name))
 
 
-def _last_runs(one: Memory) -> tuple[int, ...]:
-    return tuple(tests.last for tests in one.digest.tests if tests.red)
+def _last_runs(memory: Memory) -> tuple[int, ...]:
+    return tuple(tests.last for tests in memory.digest.tests if tests.red)
 
 
-def _rework_quote(one: Memory, path: str) -> str:
+def _rework_quote(memory: Memory, path: str) -> str:
     """What is said of the file where it was worked on again and again, else of the tests."""
-    for signal in one.signals:
+    for signal in memory.signals:
         if signal.kind == "rework" and str(signal.data.get("path", "")).endswith(path):
             return signal.text
     reds = (
-        f"{tests.red} of {tests.runs} runs of {tests.runner} failed" for tests in one.digest.tests
+        f"{tests.red} of {tests.runs} runs of {tests.runner} failed"
+        for tests in memory.digest.tests
     )
     return next(reds, "")
 
@@ -245,16 +251,16 @@ def flaky_tests(memories: Sequence[Memory]) -> list[Pattern]:
     One session is enough: the same code was red and green, which is all that flaky means.
     """
     seen: dict[str, list[tuple[Memory, Signal]]] = {}
-    for one in memories:
-        for signal in one.signals:
+    for memory in memories:
+        for signal in memory.signals:
             if signal.kind == "flaky_test":
                 named = signal.data.get("tests") or [signal.data.get("command", "")]
                 for name in dict.fromkeys(named):
-                    seen.setdefault(f"{name}", []).append((one, signal))
+                    seen.setdefault(f"{name}", []).append((memory, signal))
     out = []
-    for name, found in seen.items():
-        sessions = len({one.uid for one, _ in found})
-        flips = sum(int(signal.data.get("flips", 1)) for _, signal in found)
+    for name, cases in seen.items():
+        sessions = len({memory.uid for memory, _ in cases})
+        flips = sum(int(signal.data.get("flips", 1)) for _, signal in cases)
         out.append(
             Pattern(
                 "flaky_test",
@@ -262,17 +268,19 @@ def flaky_tests(memories: Sequence[Memory]) -> list[Pattern]:
                 f"flaky, {flips} times in {sessions} sessions: {name}",
                 sessions,
                 flips,
-                _evidence((one.uid, signal.events, signal.quote) for one, signal in found[::-1]),
-                data={"runner": found[-1][1].data.get("runner", "")},
+                _evidence(
+                    (memory.uid, signal.events, signal.quote) for memory, signal in cases[::-1]
+                ),
+                data={"runner": cases[-1][1].data.get("runner", "")},
             )
         )
-    return sorted(out, key=lambda one: (-one.sessions, -one.count, one.name))
+    return sorted(out, key=lambda pattern: (-pattern.sessions, -pattern.count, pattern.name))
 
 
-def _evidence(found: Iterable[tuple[str, tuple[int, ...], str]]) -> tuple[Evidence, ...]:
+def _evidence(cases: Iterable[tuple[str, tuple[int, ...], str]]) -> tuple[Evidence, ...]:
     """The youngest sessions first, each once."""
     out: dict[str, Evidence] = {}
-    for uid, events, quote in found:
+    for uid, events, quote in cases:
         out.setdefault(uid, Evidence(uid, events, quote))
     return tuple(out.values())[:EVIDENCE]
 

@@ -23,7 +23,7 @@ from thence.agents import Adapter, Batch, Cursor, Mark, Source
 from thence.agents.files import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
-from thence.memory.fields import located, printable
+from thence.memory.fields import locate, printable
 from thence.memory.store import Inventory, Known
 
 FIRST = ""
@@ -61,7 +61,7 @@ def only_copies(inventory: Inventory) -> frozenset[str]:
 
 def _can_be_read_again(known: Known) -> bool:
     """Whether the source of a session is there, and was never rewritten with less in it."""
-    if known.gone or not known.path or not os.path.lexists(located(known.path)):
+    if known.gone or not known.path or not os.path.lexists(locate(known.path)):
         return False
     return not any(mark.generation for mark in known.cursor.marks.values())
 
@@ -196,7 +196,7 @@ def _is_at(source: Source, marks: Mapping[str, Mark], place: str) -> bool:
 
 def _was_moved(source: Source, before: Known) -> bool:
     """Return whether a session now lies here that lay elsewhere."""
-    path = located(before.path)
+    path = locate(before.path)
     return path == printable(source.path) or not os.path.lexists(path)
 
 

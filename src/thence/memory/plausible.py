@@ -117,7 +117,7 @@ TABLES: tuple[re.Pattern[bytes] | frozenset[bytes], ...] = (
 
 def is_secret(rule: Rule, data: bytes, start: int, first: int, last: int) -> bool:
     """Judge what a rule caught: `data[first:last]`, in a match that begins at `start`."""
-    secret = unfolded(data[first : min(last, first + _JUDGED)])
+    secret = unfold(data[first : min(last, first + _JUDGED)])
     after = data[last : last + 1]
     if rule.check and not CHECKS[rule.check](data[first : min(last, first + _JUDGED)]):
         return False
@@ -145,7 +145,7 @@ def _is_inside_blob(before: bytes) -> bool:
     return _BLOB.fullmatch(before) is not None and looks_random(before)
 
 
-def unfolded(secret: bytes) -> bytes:
+def unfold(secret: bytes) -> bytes:
     """Take line breaks, plain or escaped, out of a secret: the same one however it was written."""
     return _FOLDS.sub(b"", secret) if _FOLDS.search(secret) else secret
 

@@ -136,8 +136,8 @@ class StartDateConstraint(msgspec.Struct):
 
     def active(self, at: datetime) -> bool:
         """Whether that is so at a time, which is in UTC if it does not say otherwise."""
-        told = at if at.tzinfo is None else at.astimezone(UTC)
-        return told.date() >= self.start_date
+        moment = at if at.tzinfo is None else at.astimezone(UTC)
+        return moment.date() >= self.start_date
 
 
 class TimeOfDateConstraint(msgspec.Struct):
@@ -148,16 +148,16 @@ class TimeOfDateConstraint(msgspec.Struct):
 
     def active(self, at: datetime) -> bool:
         """Whether that is so at a time, which is in UTC if it does not say otherwise."""
-        told = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-        now = told.astimezone(UTC).timetz()
+        moment = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+        now = moment.astimezone(UTC).timetz()
         start, end = _in_utc(self.start_time), _in_utc(self.end_time)
         return now >= start or now < end if end < start else start <= now < end
 
 
-def _in_utc(told: time) -> time:
-    if told.tzinfo is None:
-        return told.replace(tzinfo=UTC)
-    return datetime.combine(date(1970, 1, 1), told).astimezone(UTC).timetz()
+def _in_utc(moment: time) -> time:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return datetime.combine(date(1970, 1, 1), moment).astimezone(UTC).timetz()
 
 
 Constraint: TypeAlias = StartDateConstraint | TimeOfDateConstraint | None
@@ -217,9 +217,9 @@ class ModelInfo(msgspec.Struct):
         if isinstance(self.prices, ModelPrice):
             return self.prices
         several: list[ConditionalPrice] = self.prices
-        for one in reversed(several):
-            if one.constraint is None or one.constraint.active(at):
-                return one.prices
+        for candidate in reversed(several):
+            if candidate.constraint is None or candidate.constraint.active(at):
+                return candidate.prices
         return several[0].prices
 
 
@@ -239,7 +239,7 @@ class Provider(msgspec.Struct):
     models: list[ModelInfo] = []
 
 
-def _unused(**_: Any) -> None:
+def _ignore(**_: Any) -> None:
     """Stand for what tells how to read an API's answer, which nobody here asks for."""
 
 
@@ -252,7 +252,7 @@ _KNOWN: dict[str, Any] = {
             *(TimeOfDateConstraint, ConditionalPrice, PriceVariant, ModelInfo, Provider),
         )
     },
-    **dict.fromkeys(("UsageExtractor", "UsageExtractorMapping", "ArrayMatch"), _unused),
+    **dict.fromkeys(("UsageExtractor", "UsageExtractorMapping", "ArrayMatch"), _ignore),
 }
 
 
@@ -274,10 +274,10 @@ def _read() -> list[Provider]:
     """Run the module of the list against the classes above."""
     package = find_spec(_PACKAGE)
     places = package.submodule_search_locations if package is not None else None
-    found = PathFinder.find_spec(f"{_PACKAGE}.data", places)
-    if found is None or not isinstance(found.loader, SourceFileLoader):
+    spec = PathFinder.find_spec(f"{_PACKAGE}.data", places)
+    if spec is None or not isinstance(spec.loader, SourceFileLoader):
         raise Unreadable
-    code = found.loader.get_code(found.name)
+    code = spec.loader.get_code(spec.name)
     types = ModuleType("types")
     vars(types).update(_KNOWN)
 
@@ -291,11 +291,11 @@ def _read() -> list[Provider]:
         return builtins.__import__(name, *more)
 
     names: dict[str, Any] = {
-        "__name__": found.name,
+        "__name__": spec.name,
         "__builtins__": {**vars(builtins), "__import__": given},
     }
     exec(code, names)  # type: ignore[arg-type]  # noqa: S102 - the code of a package we depend on
     listed: list[Provider] = names["providers"]
-    if not listed or not all(isinstance(one, Provider) for one in listed):
+    if not listed or not all(isinstance(entry, Provider) for entry in listed):
         raise Unreadable
     return listed

@@ -124,33 +124,33 @@ def price(
     """
     if model == SYNTHETIC:
         return Price(Decimal(0), model, "free", "written by the client; no model was asked")
-    if (money := _recorded(recorded, usage)) is not None:
+    if (money := _recorded_cost(recorded, usage)) is not None:
         return Price(money, model, "recorded", "recorded in the log")
-    found = _find(model, provider)
-    if found is None:
+    listing = _find(model, provider)
+    if listing is None:
         return None
     # At noon, as some prices depend on the hour: an unknown time should not add chance.
     at = at or datetime.now(UTC).replace(hour=12)
-    tier = _context(found.model, service_tier, at)
+    tier = _context(listing.model, service_tier, at)
     if tier is None:
         return None
-    rates: dict[str, Rate] = vars(found.model.get_prices(at, tier))
-    if _prompt_tokens(usage) > _longest_prompt(rates.get, found.model.context_window):
+    rates: dict[str, Rate] = vars(listing.model.get_prices(at, tier))
+    if _prompt_tokens(usage) > _longest_prompt(rates.get, listing.model.context_window):
         return None
     lines = _lines(rates.get, usage, cache_1h, web_searches)
     if lines is None:
         return None
     notes = []
-    if provider and not found.asked:
+    if provider and not listing.asked:
         notes.append(f"no price at {provider[:40]!r}; the maker's list price")
     if web_searches > 0 and not any(line.what == "web searches" for line in lines):
         notes.append(f"{web_searches:,} web searches have no price in the list")
     return Price(
         sum((line.usd for line in lines), Decimal(0)),
-        found.model.id,
+        listing.model.id,
         "listed",
-        found.how,
-        found.provider.id,
+        listing.how,
+        listing.provider.id,
         tuple(lines),
         tuple(notes),
     )
@@ -210,17 +210,17 @@ def tariff(model: str, day: str = "", service_tier: str | None = None) -> Tariff
     """Give the rates of a model on a day (`2026-01-31`; today's if it is none), if it is known."""
     if model == SYNTHETIC:
         return Tariff({"input_mtok": Decimal(0), "output_mtok": Decimal(0)}.get)
-    found = _find(model, None)
-    if found is None:
+    listing = _find(model, None)
+    if listing is None:
         return None
     try:
         at = datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC)
     except ValueError:
         at = datetime.now(UTC).replace(hour=12)
-    tier = _context(found.model, service_tier, at)
+    tier = _context(listing.model, service_tier, at)
     if tier is None:
         return None
-    return Tariff(vars(found.model.get_prices(at, tier)).get, found.model.context_window)
+    return Tariff(vars(listing.model.get_prices(at, tier)).get, listing.model.context_window)
 
 
 def is_listed(model: str) -> bool:
@@ -263,21 +263,21 @@ def _band(rate_of: Callable[[str], Rate], prompt: int) -> _Band:
     plain = _first(prompt, rate_of("input_mtok"))
     written = (rate_of("cache_write_5m_mtok"), rate_of("cache_write_mtok"), plain)
     return _Band(
-        _scaled(plain, 1_000_000),
-        _scaled(_first(prompt, rate_of("cache_read_mtok"), plain), 1_000_000),
-        _scaled(_first(prompt, *written), 1_000_000),
-        _scaled(_first(prompt, rate_of("cache_write_1h_mtok"), plain and 2 * plain), 1_000_000),
-        _scaled(_first(prompt, rate_of("output_mtok")), 1_000_000),
-        _scaled(_first(0, rate_of("requests_kcount")), 1_000) or 0,
-        _scaled(_first(prompt, rate_of("web_searches_kcount")), 1_000) or 0,
+        _scale(plain, 1_000_000),
+        _scale(_first(prompt, rate_of("cache_read_mtok"), plain), 1_000_000),
+        _scale(_first(prompt, *written), 1_000_000),
+        _scale(_first(prompt, rate_of("cache_write_1h_mtok"), plain and 2 * plain), 1_000_000),
+        _scale(_first(prompt, rate_of("output_mtok")), 1_000_000),
+        _scale(_first(0, rate_of("requests_kcount")), 1_000) or 0,
+        _scale(_first(prompt, rate_of("web_searches_kcount")), 1_000) or 0,
     )
 
 
-def _scaled(rate: Decimal | None, per: int) -> int | None:
+def _scale(rate: Decimal | None, per: int) -> int | None:
     return None if rate is None else int(rate / TICK / per * _SCALE)
 
 
-def _recorded(recorded: Decimal | float | None, usage: Usage) -> Decimal | None:
+def _recorded_cost(recorded: Decimal | float | None, usage: Usage) -> Decimal | None:
     """A recorded cost that says something: clients write 0 where they know no price."""
     if recorded is None or isinstance(recorded, bool):
         return None
@@ -370,13 +370,13 @@ def _find(model: str, provider: str | None) -> _Found | None:
     spellings = list(_spellings(name))
     for hint in hints:
         asked = not provider or hint == hints[0]
-        if (seller := _seller(hint)) and (found := _listed(seller, spellings, asked=asked)):
-            return found
+        if (seller := _seller(hint)) and (listing := _find_listing(seller, spellings, asked=asked)):
+            return listing
     for spelling in spellings:
         for maker in pricelist.providers():
             if maker.model_match is not None and maker.model_match.is_match(spelling[0]):
-                if found := _listed(maker, [spelling], asked=not provider):
-                    return found
+                if listing := _find_listing(maker, [spelling], asked=not provider):
+                    return listing
                 break
     return None
 
@@ -414,7 +414,7 @@ def _seller(hint: str) -> Provider | None:
     return None
 
 
-def _listed(
+def _find_listing(
     seller: Provider, spellings: list[tuple[str, tuple[str, ...]]], *, asked: bool
 ) -> _Found | None:
     others = [p for p in pricelist.providers() if p.id in (seller.fallback_model_providers or ())]

@@ -33,5 +33,5 @@ def promised(
             )
     if dismissed:
         out = [todo for todo in out if todo_key(todo) not in dismissed]
-    out.sort(key=lambda one: one["ended_at"] or "", reverse=True)
+    out.sort(key=lambda entry: entry["ended_at"] or "", reverse=True)
     return out

@@ -207,9 +207,9 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
 def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> Loaded | None:
     """Return an evicted session as its source has it; None when that is gone as well."""
     from thence.agents.sessions import Generation, load, put_together
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
 
-    path = Path(located(row.session.source_path or ""))
+    path = Path(locate(row.session.source_path or ""))
     if not row.session.source_path or not path.exists():
         return None
     made = load(path, uid=row.session.session_uid, elsewhere=stored_ancestors(store))
@@ -303,11 +303,11 @@ def _from_source(store: Store, uid: str, clean: Cleaned | None) -> Generation | 
     if clean is None:
         return None
     from thence.agents.sessions import Generation, load
-    from thence.memory.fields import located
+    from thence.memory.fields import locate
     from thence.memory.store import Filter
 
     for row in store.sessions(Filter(uids=(uid,))):
-        path = located(row.session.source_path or "")
+        path = locate(row.session.source_path or "")
         if path and Path(path).exists():
             try:
                 whole = load(Path(path), uid=uid).whole
@@ -330,7 +330,7 @@ def with_lineage(
     its tags come with it. Such rows are for the eye: they are not written back.
     """
     from thence.agents.sessions import ANCESTORS
-    from thence.memory.labels import labelled
+    from thence.memory.labels import add_labels
     from thence.memory.store import Filter
 
     known = {row.session.session_uid: row for row in rows}
@@ -344,7 +344,7 @@ def with_lineage(
         if not added:
             break
         known.update((row.session.session_uid, row) for row in added)
-    return labelled([_inheriting(row, known) for row in rows], labels or {})
+    return add_labels([_inheriting(row, known) for row in rows], labels or {})
 
 
 def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | None, int], ...]:

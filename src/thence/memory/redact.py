@@ -98,7 +98,7 @@ def rules_version(rules: Iterable[Rule]) -> int:
     return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
 
 
-class _Seen(NamedTuple):
+class _Revealed(NamedTuple):
     """A text without disguises, and where its bytes stand in the text as it is."""
 
     data: bytes
@@ -125,17 +125,17 @@ class _Seen(NamedTuple):
         return self.originals[part] + size
 
 
-def _seen(data: bytes) -> _Seen:
+def _reveal(data: bytes) -> _Revealed:
     """Return a text without disguises."""
     pieces: list[bytes] = []
     places, originals, letters = [0], [0], set()
     end = size = 0
-    for found in _DISGUISES.finditer(data):
-        start, stop = found.span()
+    for match in _DISGUISES.finditer(data):
+        start, stop = match.span()
         pieces.append(data[end:start])
         size += start - end
-        if found[1] is not None:
-            pieces.append(bytes([int(found[1], 16)]))
+        if match[1] is not None:
+            pieces.append(bytes([int(match[1], 16)]))
             letters.add(len(places))
             places.append(size)
             originals.append(start)
@@ -144,9 +144,9 @@ def _seen(data: bytes) -> _Seen:
         places.append(size)
         originals.append(end)
     if not pieces:
-        return _Seen(data)
+        return _Revealed(data)
     pieces.append(data[end:])
-    return _Seen(b"".join(pieces), places, originals, frozenset(letters))
+    return _Revealed(b"".join(pieces), places, originals, frozenset(letters))
 
 
 class Span(NamedTuple):
@@ -187,7 +187,7 @@ class Redactor:
         if not suspects:
             return text
         if len(data) < _BLOB:
-            redacted = self._replaced(data, suspects)
+            redacted = self._replace_secrets(data, suspects)
         else:
             redacted = self._replaced_outside_blobs(data)
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
@@ -232,7 +232,7 @@ class Redactor:
         texts = self._texts(value)
         if texts is not None and not self._tell(texts, suspects):
             return value
-        return self._redacted(value)
+        return self._redact_value(value)
 
     def _texts(self, value: Any) -> list[str] | None:
         """Give all texts of a value, each with the head that names it; None where a key tells."""
@@ -243,7 +243,7 @@ class Redactor:
             if type(box) is list:
                 parts = [(0, part, outer) for part in box]
             elif self._are_clean(box):
-                parts = self._named(box)
+                parts = self._secrets_by_key(box)
             else:
                 return None
             for _, part, head in parts:
@@ -279,7 +279,7 @@ class Redactor:
         data = _bytes(_BETWEEN.join(["", *short, ""]))
         return next(finder.all_spans(data, suspects), None) is not None
 
-    def _redacted(self, value: Any) -> Any:
+    def _redact_value(self, value: Any) -> Any:
         """Give a copy of a value, redacted text by text."""
         root: list[Any] = [value]
         leaves: list[tuple[Any, Any, str]] = []
@@ -287,7 +287,7 @@ class Redactor:
         while todo:
             box, outer = todo.pop()
             if type(box) is dict:
-                parts = self._named(box)
+                parts = self._secrets_by_key(box)
             else:
                 parts = [(at, part, outer) for at, part in enumerate(box)]
             for at, part, head in parts:
@@ -304,7 +304,7 @@ class Redactor:
         self._redact_leaves(leaves)
         return root[0]
 
-    def _named(self, entries: dict[str, Any]) -> list[tuple[Any, Any, str]]:
+    def _secrets_by_key(self, entries: dict[str, Any]) -> list[tuple[Any, Any, str]]:
         """Give key, part and head of every entry: by its key, or by the name beside a `value`."""
         heads = self._heads
         parts = [(key, part, heads.get(key, "")) for key, part in entries.items()]
@@ -342,7 +342,7 @@ class Redactor:
         if len(name) > _SHORT:
             return
         head = f'"{name}": "'
-        telling = self._finder.named(_bytes(head))
+        telling = self._finder.rules_for_name(_bytes(head))
         if any(self._finder.spans(_bytes(name), telling)):
             return
         self._clean.add(name)
@@ -366,24 +366,24 @@ class Redactor:
 
     def _replaced_outside_blobs(self, data: bytes) -> bytes:
         pieces = [
-            piece if blob else self._replaced(piece, self._finder.suspects(piece))
+            piece if blob else self._replace_secrets(piece, self._finder.suspects(piece))
             for piece, blob in _outside_blobs(data)
         ]
         redacted = b"".join(pieces)
         return data if redacted == data else redacted
 
-    def _replaced(self, data: bytes, suspects: list[int]) -> bytes:
+    def _replace_secrets(self, data: bytes, suspects: list[int]) -> bytes:
         """Replace what the rules find; the same bytes if that is nothing."""
         for _ in range(_PASSES):
-            seen = _seen(data) if DISGUISED in suspects[:1] else _Seen(data)
-            spans = _settled(self._finder.spans(seen.data, suspects))
+            seen = _reveal(data) if DISGUISED in suspects[:1] else _Revealed(data)
+            spans = _merge_spans(self._finder.spans(seen.data, suspects))
             if not spans:
                 break
             data = b"".join(self._pieces(data, seen, spans))
         return data
 
     def _pieces(
-        self, data: bytes, seen: _Seen, spans: list[tuple[Span, int, int]]
+        self, data: bytes, seen: _Revealed, spans: list[tuple[Span, int, int]]
     ) -> Iterator[bytes]:
         end = 0
         for secret, start, stop in spans:
@@ -398,7 +398,7 @@ class Redactor:
         self.counts[rule.name] += 1
         if not rule.hashed:
             return f"[REDACTED:{rule.name}]".encode()
-        mark = hmac.digest(self._key, plausible.unfolded(secret), "sha256")[:4].hex()
+        mark = hmac.digest(self._key, plausible.unfold(secret), "sha256")[:4].hex()
         return f"[REDACTED:{rule.name}:{mark}]".encode()
 
 
@@ -431,49 +431,49 @@ class _Finder:
             return self._always
         disguised = self._disguise in hits
         if disguised:
-            hits = self._keywords.Match(_seen(data).data) or ()
+            hits = self._keywords.Match(_reveal(data).data) or ()
         rules = {rule for hit in hits for rule in self._owners[hit]}.union(self._always)
         if disguised and rules:
             rules.add(DISGUISED)
         return sorted(rules)
 
-    def named(self, head: bytes) -> list[int]:
+    def rules_for_name(self, head: bytes) -> list[int]:
         """Give the rules whose keywords a name holds: a secret may be what it is given to."""
         text = head.lower()
         return [
             at
             for at, rule in enumerate(self.rules)
-            if not rule.keywords or any(word in text for word in _encoded(rule.keywords))
+            if not rule.keywords or any(word in text for word in _encode_words(rule.keywords))
         ]
 
     def spans(self, data: bytes, suspects: Iterable[int]) -> Iterator[Span]:
         """Give all secrets that the rules find, in no order, overlapping or not."""
-        kept: list[tuple[int, int]] = []
+        placeholders: list[tuple[int, int]] = []
         if b"[REDACTED:" in data:
-            kept = [found.span() for found in _PLACEHOLDER.finditer(data)]
+            placeholders = [match.span() for match in _PLACEHOLDER.finditer(data)]
         for at in suspects:
             if at == DISGUISED:
                 continue
             for start, end, first, last in self._secrets(at, data):
                 # A secret may not adjoin a placeholder; what only surrounds it may.
                 near = (min(start + 1, first), max(end - 1, last))
-                if not (kept and _touches(kept, *near)):
+                if not (placeholders and _touches(placeholders, *near)):
                     yield Span(first, last, at)
 
     def all_spans(self, data: bytes, suspects: list[int] | None = None) -> Iterator[Span]:
         """Give all secrets in a text, where they stand when its disguises are taken off."""
         if suspects is None:
             suspects = self.suspects(data)
-        return self.spans(_seen(data).data if DISGUISED in suspects else data, suspects)
+        return self.spans(_reveal(data).data if DISGUISED in suspects else data, suspects)
 
     def _secrets(self, at: int, data: bytes) -> Iterator[tuple[int, int, int, int]]:
         """Give the bounds of each match of one rule and of the secret in it."""
         rule = self.rules[at]
         pattern, groups = self._pattern(at)
         position = 0
-        while found := pattern.search(data, position):
-            start, end = found.span()
-            first, last = _whole(data, *_secret(found, groups))
+        while match := pattern.search(data, position):
+            start, end = match.span()
+            first, last = _widen_to_token(data, *_secret(match, groups))
             if first < last and plausible.is_secret(rule, data, start, first, last):
                 yield start, end, first, last
                 position = last
@@ -501,8 +501,10 @@ class _Finder:
         options.max_mem = 32 << 20
         owners: dict[bytes, list[int]] = {}
         for at, rule in enumerate(self.rules):
-            found = [rule.near.encode()] if rule.near else map(re2.escape, _encoded(rule.keywords))
-            for pattern in found:
+            patterns = (
+                [rule.near.encode()] if rule.near else map(re2.escape, _encode_words(rule.keywords))
+            )
+            for pattern in patterns:
                 owners.setdefault(pattern, []).append(at)
         keywords = re2.Set.SearchSet(options)
         for pattern in owners:
@@ -513,21 +515,21 @@ class _Finder:
         self._keywords = keywords
 
 
-def _encoded(words: Iterable[str]) -> Iterator[bytes]:
+def _encode_words(words: Iterable[str]) -> Iterator[bytes]:
     return (word.encode() for word in words)
 
 
-def _secret(found: Any, groups: int) -> tuple[int, int]:
+def _secret(match: Any, groups: int) -> tuple[int, int]:
     """Give the bounds of the first group that took part, or else of the match."""
     for group in range(1, groups + 1):
-        start, end = found.span(group)
+        start, end = match.span(group)
         if start >= 0:
             return start, end
-    start, end = found.span()
+    start, end = match.span()
     return start, end
 
 
-def _whole(data: bytes, start: int, end: int) -> tuple[int, int]:
+def _widen_to_token(data: bytes, start: int, end: int) -> tuple[int, int]:
     """Widen bounds that a pattern set inside a character; the text must decode afterwards."""
     while 0 < start < len(data) and data[start] & 0xC0 == 0x80:
         start -= 1
@@ -536,13 +538,13 @@ def _whole(data: bytes, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _touches(kept: list[tuple[int, int]], start: int, end: int) -> bool:
+def _touches(spans: list[tuple[int, int]], start: int, end: int) -> bool:
     """Tell whether bounds overlap or adjoin those of a placeholder; these are in order."""
-    at = bisect_left(kept, end + 1, key=lambda span: span[0])
-    return at > 0 and kept[at - 1][1] >= start
+    at = bisect_left(spans, end + 1, key=lambda span: span[0])
+    return at > 0 and spans[at - 1][1] >= start
 
 
-def _settled(spans: Iterable[Span]) -> list[tuple[Span, int, int]]:
+def _merge_spans(spans: Iterable[Span]) -> list[tuple[Span, int, int]]:
     """Settle overlaps: give the longest secret of each cluster, in order, with its bounds.
 
     The whole cluster is replaced, so that no part of a shorter secret stays.

@@ -149,17 +149,17 @@ def inventory(
     items = tuple(
         Item(
             uid,
-            one.bytes,
-            last_event=_moment(one.ended),
-            ingested_at=_moment(one.ingested),
-            analyzed_at=_moment(one.analysed),
-            pinned=one.pinned,
+            entry.bytes,
+            last_event=_moment(entry.ended),
+            ingested_at=_moment(entry.ingested),
+            analyzed_at=_moment(entry.analysed),
+            pinned=entry.pinned,
             running=uid in running,
-            only_copy=one.gone or uid in only_copies,
+            only_copy=entry.gone or uid in only_copies,
             analysis_failed=uid in failed,
         )
-        for uid, one in known.sessions.items()
-        if one.evicted is None
+        for uid, entry in known.sessions.items()
+        if entry.evicted is None
     )
     return Inventory(items, known.distilled_bytes)
 
@@ -231,8 +231,10 @@ class _Planner:
             why = f"{self._over('hard', self._hard)}, and analysis failed; {lost}: data loss"
             self._remove("drop_unanalysed", 4, item, why)
         if self._usage > self._hard:
-            kept = sum(item.pinned for item in self._left.values())
-            self._alert(4, f"{self._over('hard', self._hard)}, all of it in {kept} pinned sessions")
+            pinned = sum(item.pinned for item in self._left.values())
+            self._alert(
+                4, f"{self._over('hard', self._hard)}, all of it in {pinned} pinned sessions"
+            )
 
     def _analyse(self, untried: Iterable[Item]) -> None:
         """Ask for as much as would bring the cache under the soft cap once it can be evicted."""
@@ -248,10 +250,10 @@ class _Planner:
     def _guard(self) -> None:
         cap = self._policy.distilled_cap_bytes
         if self._distilled > cap:
-            held = f"digests use {_size(self._distilled)}"
+            usage = f"digests use {_size(self._distilled)}"
             self._alert(
                 5,
-                f"{held}, over the limit of {_size(cap)}; digests are never removed",
+                f"{usage}, over the limit of {_size(cap)}; digests are never removed",
             )
 
     def _evictable(self) -> list[Item]:

@@ -152,7 +152,7 @@ SET = (
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
-def fixed(prefix: str, letters: str, count: int) -> str:
+def fixed_length(prefix: str, letters: str, count: int) -> str:
     """Give the pattern of a prefix and so many letters, broken over lines or not."""
     return f"({prefix}(?:[{letters}]{FOLD}?){{{count - 1}}}[{letters}])"
 
@@ -171,7 +171,7 @@ def word(pattern: str) -> str:
     return f"{START}({pattern})"
 
 
-def given(words: str, value: str) -> str:
+def assignment(words: str, value: str) -> str:
     """Give the pattern of a value that a name with one of the words is given."""
     return rf"(?i:{words})[\w .-]{{0,24}}{SET}({value}){STOP}"
 

@@ -55,7 +55,7 @@ def plain(value: JSON) -> JSON:
             elif level >= LEVELS:  # of a log's own value: those hold no tuples
                 box[at] = _text(codec.dump(part).decode())
             else:
-                box[at] = copy = _copied(part)
+                box[at] = copy = _shallow_copy(part)
                 todo.append((copy, level + 1))
     return root[0]
 
@@ -65,7 +65,9 @@ def plain_fact(fact: Fact) -> Fact:
     bare = msgspec.structs.replace(
         fact,
         blocks=tuple(msgspec.structs.replace(block, payload=None) for block in fact.blocks),
-        told=tuple(msgspec.structs.replace(one, output=plain(one.output)) for one in fact.told),
+        told=tuple(
+            msgspec.structs.replace(status, output=plain(status.output)) for status in fact.told
+        ),
         about=plain(fact.about),
     )
     made: Fact = msgspec.convert(plain(msgspec.to_builtins(bare)), Fact)
@@ -85,7 +87,7 @@ def plain_cursor(cursor: Cursor) -> Cursor:
     return Cursor(marks)
 
 
-def _copied(part: JSON) -> dict[str, JSON] | list[JSON]:
+def _shallow_copy(part: JSON) -> dict[str, JSON] | list[JSON]:
     return {_text(key): v for key, v in part.items()} if isinstance(part, dict) else list(part)
 
 

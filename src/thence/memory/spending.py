@@ -40,7 +40,7 @@ def spend_of(bills: Iterable[Bill]) -> list[Spend]:
             usage.total if ticks is None else 0,
         )
         numbers[:] = map(add, numbers, more)
-    return [_summed(key, numbers) for key, numbers in sums.items()]
+    return [_sum_spend(key, numbers) for key, numbers in sums.items()]
 
 
 def slot_of(ts: str | None) -> str:
@@ -60,7 +60,7 @@ def slot_of(ts: str | None) -> str:
 _USUAL = len("2026-01-31T13:45:00.000Z")
 
 
-def _summed(key: tuple[str, str, str], numbers: Sequence[int]) -> Spend:
+def _sum_spend(key: tuple[str, str, str], numbers: Sequence[int]) -> Spend:
     day, model, where = key
     *counts, responses, ticks, unpriced = numbers
     place = cast("Literal['live', 'dead', 'side']", where)
@@ -77,7 +77,7 @@ def merge_spend(carried: Sequence[Spend], spend: list[Spend]) -> list[Spend]:
         totals = sums.setdefault((part.day, part.model, part.where), [0] * _COLUMNS)
         for at, number in enumerate(numbers):
             totals[at] += number
-    return [_summed(key, numbers) for key, numbers in sums.items()]
+    return [_sum_spend(key, numbers) for key, numbers in sums.items()]
 
 
 def spent_of(spend: Sequence[Spend]) -> joins.Spent:

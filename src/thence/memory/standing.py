@@ -45,9 +45,9 @@ class Now(msgspec.Struct, frozen=True):
 
     def of(self, row: SessionRow, at: float | None = None) -> Standing | None:
         """Tell how a session stands; None when nobody is at it."""
-        told = self.live.get(row.session.session_uid)
-        if told is not None:
-            return _told(told, row.turn)
+        live = self.live.get(row.session.session_uid)
+        if live is not None:
+            return _standing_of(live, row.turn)
         if row.session.flavor in self.telling:
             return None
         last = time_of(row.session.ended_at)
@@ -57,7 +57,7 @@ class Now(msgspec.Struct, frozen=True):
         return "running" if row.turn == "running" and passed < RECENT else None
 
 
-def _told(live: Live, turn: str | None) -> Standing:
+def _standing_of(live: Live, turn: str | None) -> Standing:
     if live.waiting_for or live.status == "waiting" or turn == "waiting":
         return "waiting"
     if live.status == "idle" or (live.status != "busy" and turn in ("done", "interrupted")):
@@ -77,7 +77,7 @@ def now(known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> No
     return Now(live, frozenset(telling))
 
 
-def open_ones(
+def open_sessions(
     store: Store,
     wanted: Filter,
     now: Now,
@@ -86,10 +86,12 @@ def open_ones(
 ) -> list[SessionRow]:
     """Find the sessions that somebody is at: those told of, and those just written."""
     day = int((at - WAITS) * 1000)
-    told = msgspec.structs.replace(wanted, uids=tuple(now.live), limit=None)
+    reported = msgspec.structs.replace(wanted, uids=tuple(now.live), limit=None)
     late = msgspec.structs.replace(wanted, after=max(wanted.after or 0, day), limit=None)
-    found = {row.session.session_uid: row for one in (told, late) for row in store.sessions(one)}
-    open_now = [row for row in found.values() if now.of(row, at)]
+    rows = {
+        row.session.session_uid: row for query in (reported, late) for row in store.sessions(query)
+    }
+    open_now = [row for row in rows.values() if now.of(row, at)]
     open_now.sort(key=lambda row: row.session.ended_at or "", reverse=True)
     return with_lineage(store, open_now[: wanted.limit], labels)
 
@@ -159,15 +161,15 @@ def at_risk(
     at: float | None = None,
 ) -> list[Risk]:
     """Find what will be deleted soon and is not kept, the soonest first."""
-    found = {risk.source.uid: risk for risk in _deleted_soon(known, roots, at or time.time())}
-    if store is not None and found:
-        for row in store.sessions(Filter(uids=tuple(found))):
+    risks = {risk.source.uid: risk for risk in _deleted_soon(known, roots, at or time.time())}
+    if store is not None and risks:
+        for row in store.sessions(Filter(uids=tuple(risks))):
             uid = row.session.session_uid
-            if row.session.source_bytes == found[uid].size:
-                del found[uid]
+            if row.session.source_bytes == risks[uid].size:
+                del risks[uid]
             else:
-                found[uid] = msgspec.structs.replace(found[uid], row=row)
-    return sorted(found.values(), key=lambda risk: (risk.days, risk.source.uid))
+                risks[uid] = msgspec.structs.replace(risks[uid], row=row)
+    return sorted(risks.values(), key=lambda risk: (risk.days, risk.source.uid))
 
 
 def _deleted_soon(
@@ -180,7 +182,7 @@ def _deleted_soon(
                 continue
             until = at - (days - SOON) * 86_400
             for source in known[name].find(place):
-                if _modified(source.path) > until:
+                if _modified_at(source.path) > until:
                     continue  # most are young: one look is enough for them
                 size, modified = measured(source)
                 left = days - (at - modified) / 86_400
@@ -188,7 +190,7 @@ def _deleted_soon(
                     yield Risk(source, size, modified, left)
 
 
-def _modified(path: str) -> float:
+def _modified_at(path: str) -> float:
     try:
         return os.lstat(path).st_mtime
     except OSError:

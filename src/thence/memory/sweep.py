@@ -42,7 +42,7 @@ from thence.format.joins import time_of
 from thence.format.whole import Whole
 from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
-from thence.memory.exclusion import PEEK, Exclusion, project_told
+from thence.memory.exclusion import PEEK, Exclusion, project_in_head
 from thence.memory.growth import Growing
 from thence.memory.keep import Carried, Keeper, salvaged, with_payloads
 from thence.memory.notes import announcement
@@ -348,7 +348,7 @@ class Sweep:
         if self._exclude.means_source(source):
             return True
         start = start_of(source.path, PEEK)
-        return self._exclude.means(project_told(start or b""))
+        return self._exclude.means(project_in_head(start or b""))
 
     def _mark_gone(
         self,
@@ -370,14 +370,14 @@ class Sweep:
         }
         for uid, one in known.sessions.items():
             if uid in found:
-                path, place = fields.printable(found[uid][1][0].path), fields.located(one.path)
+                path, place = fields.printable(found[uid][1][0].path), fields.locate(one.path)
                 if one.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path
             elif (
                 not one.gone
                 and fields.is_below(one.path, starts.get(uid.partition(":")[0], ()), self._redactor)
                 # A database that others were found in no longer holds this one.
-                and ((place := fields.located(one.path)) in read or not os.path.lexists(place))
+                and ((place := fields.locate(one.path)) in read or not os.path.lexists(place))
             ):
                 changed[uid] = ""
         if changed:

@@ -24,9 +24,9 @@ def touched(store: Store, wanted: Filter, path: str) -> list[dict[str, JSON]]:
     for digest in store.kept("digests", wanted):
         listed = digest.get("files")
         files = [
-            {name: one.get(name) or 0 for name in ("path", "reads", "edits", "broke")}
-            for one in (listed if isinstance(listed, list) else ())
-            if isinstance(one, dict) and _is(one.get("path"), digest.get("cwd"), names)
+            {name: entry.get(name) or 0 for name in ("path", "reads", "edits", "broke")}
+            for entry in (listed if isinstance(listed, list) else ())
+            if isinstance(entry, dict) and _is(entry.get("path"), digest.get("cwd"), names)
         ]
         if files:
             out.append(
@@ -39,22 +39,22 @@ def touched(store: Store, wanted: Filter, path: str) -> list[dict[str, JSON]]:
                     "files": files,
                 }
             )
-    out.sort(key=lambda one: one["ended_at"] or "", reverse=True)
+    out.sort(key=lambda entry: entry["ended_at"] or "", reverse=True)
     return out
 
 
 def _names(path: str) -> list[str]:
     """Give what a path may be called: as it was given, and in full if it is there."""
-    given = path.removeprefix("./").rstrip("/")
+    relative = path.removeprefix("./").rstrip("/")
     full = str(Path(path).expanduser().absolute())
-    return list(dict.fromkeys([given, full] if Path(full).exists() else [given]))
+    return list(dict.fromkeys([relative, full] if Path(full).exists() else [relative]))
 
 
-def _is(told: JSON, cwd: JSON, names: Sequence[str]) -> bool:
+def _is(value: JSON, cwd: JSON, names: Sequence[str]) -> bool:
     """Whether a path that a session names is one of these, or ends in it."""
-    if not isinstance(told, str):
+    if not isinstance(value, str):
         return False
-    full = told if told.startswith("/") or not isinstance(cwd, str) else f"{cwd}/{told}"
+    full = value if value.startswith("/") or not isinstance(cwd, str) else f"{cwd}/{value}"
     return any(full == name or full.endswith(f"/{name}") for name in names)
 
 
@@ -78,7 +78,7 @@ def reasons(store: Store, uid: str, paths: Sequence[str]) -> list[dict[str, JSON
         is_in_prompt = is_prompt
         if counts is not None and (touch := _touch(row, paths)) is not None:
             counts[touch] += 1
-    return [one for one in out if one["edits"] + one["reads"]]
+    return [entry for entry in out if entry["edits"] + entry["reads"]]
 
 
 def _touch(row: StoredEvent, paths: Sequence[str]) -> Literal["edits", "reads"] | None:
@@ -90,4 +90,6 @@ def _touch(row: StoredEvent, paths: Sequence[str]) -> Literal["edits", "reads"] 
 
 
 def _is_one_of(path: str, paths: Sequence[str]) -> bool:
-    return any(path == one or path.endswith(f"/{one}") or one.endswith(f"/{path}") for one in paths)
+    return any(
+        path == other or path.endswith(f"/{other}") or other.endswith(f"/{path}") for other in paths
+    )

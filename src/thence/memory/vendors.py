@@ -5,7 +5,7 @@ One row per kind; see `rules` for what a row is and where the facts come from.
 
 from __future__ import annotations
 
-from thence.memory.rules import START, STOP, UUID, Rule, fixed, given, long, row, word
+from thence.memory.rules import START, STOP, UUID, Rule, assignment, fixed_length, long, row, word
 
 _MODELS: tuple[Rule, ...] = (
     row(
@@ -30,7 +30,9 @@ _MODELS: tuple[Rule, ...] = (
         "deepseek: sk-{h32}",
         "sk-learn-is-a-library-for-machine-learning",
     ),
-    row("xai-key", fixed("xai-", "0-9A-Za-z", 80), "xai-", "XAI=xai-{A80}", "xai-sdk-python"),
+    row(
+        "xai-key", fixed_length("xai-", "0-9A-Za-z", 80), "xai-", "XAI=xai-{A80}", "xai-sdk-python"
+    ),
     row("groq-key", r"gsk_[0-9A-Za-z]{52}", "gsk_", "gsk_{A52}", "gsk_key"),
     row(
         "perplexity-key",
@@ -76,28 +78,28 @@ _MODELS: tuple[Rule, ...] = (
     ),
     row(
         "cohere-key",
-        given("cohere|co_api_key", "[0-9A-Za-z]{40}"),
+        assignment("cohere|co_api_key", "[0-9A-Za-z]{40}"),
         "cohere co_api_key",
         "COHERE_API_KEY={A40}",
         "cohere: embed-multilingual-v3.0",
     ),
     row(
         "mistral-key",
-        given("mistral", "[0-9A-Za-z]{32}"),
+        assignment("mistral", "[0-9A-Za-z]{32}"),
         "mistral",
         "MISTRAL_API_KEY={A32}",
         "mistral: mistral-large-latest",
     ),
     row(
         "together-key",
-        given("together", "[0-9a-f]{64}"),
+        assignment("together", "[0-9a-f]{64}"),
         "together",
         'TOGETHER_API_KEY="{h64}"',
         "together: all of them",
     ),
     row(
         "wandb-key",
-        given("wandb", "[0-9a-f]{40}"),
+        assignment("wandb", "[0-9a-f]{40}"),
         "wandb",
         "WANDB_API_KEY={h40}",
         "wandb: Run summary",
@@ -114,7 +116,7 @@ _CLOUDS: tuple[Rule, ...] = (
     ),
     row(
         "aws-secret",
-        given(r"aws[\w.-]{0,16}secret|secret_?access_?key", "[0-9A-Za-z/+]{40}"),
+        assignment(r"aws[\w.-]{0,16}secret|secret_?access_?key", "[0-9A-Za-z/+]{40}"),
         "aws secret_access_key secretaccesskey",
         "aws_secret_access_key = {b40}",
         "aws_secret_name = prod/database/primary",
@@ -122,7 +124,7 @@ _CLOUDS: tuple[Rule, ...] = (
     ),
     row(
         "aws-session-token",
-        given(r"(?:aws|security|session)_?(?:session)?_?token", "[0-9A-Za-z/+=]{100,}"),
+        assignment(r"(?:aws|security|session)_?(?:session)?_?token", "[0-9A-Za-z/+=]{100,}"),
         "aws_token session_token sessiontoken security_token securitytoken",
         "AWS_SESSION_TOKEN={b300}",
         "aws_session_token = None",
@@ -162,7 +164,7 @@ _CLOUDS: tuple[Rule, ...] = (
     ),
     row(
         "azure-key",
-        given(r"azure|ocp-apim", r"[0-9a-f]{32}|[0-9A-Za-z]{52}|[0-9A-Za-z]{84}"),
+        assignment(r"azure|ocp-apim", r"[0-9a-f]{32}|[0-9A-Za-z]{52}|[0-9A-Za-z]{84}"),
         "azure ocp-apim",
         "AZURE_OPENAI_API_KEY={h32}",
         "azure: eastus",
@@ -177,21 +179,21 @@ _CLOUDS: tuple[Rule, ...] = (
     row("tencent-key", rf"{START}(AKID[0-9A-Za-z]{{32}}){STOP}", "akid", "AKID{A32}", "AKID"),
     row(
         "digitalocean-token",
-        fixed("do[opr]_v1_", "0-9a-f", 64),
+        fixed_length("do[opr]_v1_", "0-9a-f", 64),
         "doo_v1_ dop_v1_ dor_v1_",
         "dop_v1_{h64}",
         "dop_v1_token",
     ),
     row(
         "heroku-key",
-        rf"(HRKU-AA[\w-]{{58}})|{given('heroku', UUID)}",
+        rf"(HRKU-AA[\w-]{{58}})|{assignment('heroku', UUID)}",
         "hrku-aa heroku",
         "HEROKU_API_KEY={h8}-{h4}-{h4}-{h4}-{h12}",
         "heroku: release v12",
     ),
     row(
         "cloudflare-key",
-        given(
+        assignment(
             r"cloudflare|\bcf_(?:api|account)",
             r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}|[0-9A-Za-z_-]{40}|[0-9a-f]{37}",
         ),
@@ -209,14 +211,14 @@ _CLOUDS: tuple[Rule, ...] = (
     ),
     row(
         "vercel-token",
-        given(r"vercel[\w .-]{0,12}(?:token|key|secret)", "[0-9A-Za-z]{24}"),
+        assignment(r"vercel[\w .-]{0,12}(?:token|key|secret)", "[0-9A-Za-z]{24}"),
         "vercel",
         "VERCEL_TOKEN={A24}",
         "vercel token: see the settings page",
     ),
     row(
         "netlify-token",
-        rf"(nfp_[0-9A-Za-z]{{36}})|{given('netlify', '[0-9A-Za-z_-]{43,45}')}",
+        rf"(nfp_[0-9A-Za-z]{{36}})|{assignment('netlify', '[0-9A-Za-z_-]{43,45}')}",
         "nfp_ netlify",
         "nfp_{A36}",
         "netlify: deploy-preview",
@@ -247,7 +249,7 @@ _CLOUDS: tuple[Rule, ...] = (
     ),
     row(
         "vault-token",
-        long(r"hv[sbr]\.", r"\w-", 40) + rf"|{given('vault', r's[.][0-9A-Za-z]{24}')}",
+        long(r"hv[sbr]\.", r"\w-", 40) + rf"|{assignment('vault', r's[.][0-9A-Za-z]{24}')}",
         "hvs. hvb. hvr. vault",
         "VAULT_TOKEN=hvs.{s95}",
         "hvs.token",
@@ -281,14 +283,14 @@ _CLOUDS: tuple[Rule, ...] = (
 _FORGES: tuple[Rule, ...] = (
     row(
         "github-token",
-        fixed("gh[pousr]_", "0-9A-Za-z", 36),
+        fixed_length("gh[pousr]_", "0-9A-Za-z", 36),
         "ghp_ gho_ ghu_ ghs_ ghr_",
         "https://x-access-token:ghs_{A36}@github.com/o/r",
         "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
     ),
     row(
         "github-fine-token",
-        fixed("github_pat_", "0-9A-Za-z_", 82),
+        fixed_length("github_pat_", "0-9A-Za-z_", 82),
         "github_pat_",
         "github_pat_{A22}_{A59}",
         "github_pat_prefix",
@@ -361,14 +363,14 @@ _FORGES: tuple[Rule, ...] = (
     row("sonar-token", word(r"sq[apu]_[0-9a-f]{40}\b"), "sqa_ sqp_ squ_", "sqp_{h40}", "sqp_token"),
     row(
         "snyk-token",
-        given("snyk", UUID),
+        assignment("snyk", UUID),
         "snyk",
         "SNYK_TOKEN={h8}-{h4}-{h4}-{h4}-{h12}",
         "snyk: ok",
     ),
     row(
         "codecov-token",
-        given("codecov", rf"[0-9a-z]{{32}}|{UUID}"),
+        assignment("codecov", rf"[0-9a-z]{{32}}|{UUID}"),
         "codecov",
         "CODECOV_TOKEN={h8}-{h4}-{h4}-{h4}-{h12}",
         "codecov: 97 %",
@@ -417,7 +419,7 @@ _FORGES: tuple[Rule, ...] = (
     ),
     row(
         "jfrog-key",
-        given("jfrog|artifactory", "[0-9A-Za-z]{64,73}"),
+        assignment("jfrog|artifactory", "[0-9A-Za-z]{64,73}"),
         "jfrog artifactory",
         "ARTIFACTORY_KEY={A73}",
         "jfrog: cli",
@@ -458,7 +460,7 @@ _SERVICES: tuple[Rule, ...] = (
     ),
     row(
         "discord-secret",
-        given(r"discord[\w .-]{0,16}secret", r"[\w-]{32}"),
+        assignment(r"discord[\w .-]{0,16}secret", r"[\w-]{32}"),
         "discord",
         "DISCORD_CLIENT_SECRET={s32}",
         "discord secret: none",
@@ -520,7 +522,7 @@ _SERVICES: tuple[Rule, ...] = (
     row("easypost-token", word(r"EZ[AT]K[0-9A-Za-z]{54}"), "ezak eztk", "EZAK{A54}", "EZAK"),
     row(
         "twilio-key",
-        rf"{START}(SK[0-9a-f]{{32}}){STOP}|{given('twilio', '[0-9a-f]{32}')}",
+        rf"{START}(SK[0-9a-f]{{32}}){STOP}|{assignment('twilio', '[0-9a-f]{32}')}",
         "twilio",
         "TWILIO_AUTH_TOKEN={h32}",
         "twilio: message queued",
@@ -535,7 +537,7 @@ _SERVICES: tuple[Rule, ...] = (
     row(
         "mailgun-key",
         rf"{START}((?:pub)?key-[0-9a-f]{{32}}){STOP}|"
-        + given("mailgun", "[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}"),
+        + assignment("mailgun", "[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}"),
         "key- mailgun",
         "key-{h32}",
         "key-value store",
@@ -583,14 +585,14 @@ _SERVICES: tuple[Rule, ...] = (
     ),
     row(
         "okta-token",
-        given("okta", r"00[\w-]{40}"),
+        assignment("okta", r"00[\w-]{40}"),
         "okta",
         "OKTA_TOKEN=00{s40}",
         "okta: sign-in widget",
     ),
     row(
         "algolia-key",
-        given(r"algolia[\w .-]{0,20}key", "[0-9a-f]{32}"),
+        assignment(r"algolia[\w .-]{0,20}key", "[0-9a-f]{32}"),
         "algolia",
         "ALGOLIA_ADMIN_KEY={h32}",
         "algolia: index",
@@ -625,7 +627,7 @@ _SERVICES: tuple[Rule, ...] = (
     ),
     row(
         "datadog-key",
-        given(r"datadog|\bdd_(?:api|app)", "[0-9a-f]{32}|[0-9a-f]{40}"),
+        assignment(r"datadog|\bdd_(?:api|app)", "[0-9a-f]{32}|[0-9a-f]{40}"),
         "datadog dd_api dd_app",
         "DD_API_KEY={h32}",
         "datadog: agent 7",

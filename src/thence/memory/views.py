@@ -67,8 +67,8 @@ def ask(
         if manifest is None:
             break
         try:
-            with _opened(engine, source, manifest, open_now) as db:
-                return _asked(engine, db, question, limit)
+            with _open_engine(engine, source, manifest, open_now) as db:
+                return _run_query(engine, db, question, limit)
         except engine.IOException as error:
             # The files of this manifest may be gone: another export came meanwhile.
             if read_manifest(source.get(MANIFEST)) == manifest:
@@ -76,12 +76,12 @@ def ask(
     raise NotReadable(f"the export in {folder} changes all the time", hint="try again")
 
 
-def _asked(engine: Any, db: Any, question: str, limit: int | None) -> Answer:
+def _run_query(engine: Any, db: Any, question: str, limit: int | None) -> Answer:
     try:
         _check(db, question)
-        found = db.execute(question)
-        columns = [(f"{one[0]}", f"{one[1]}") for one in found.description or ()]
-        rows = found.fetchall() if limit is None else found.fetchmany(limit + 1)
+        result = db.execute(question)
+        columns = [(f"{column[0]}", f"{column[1]}") for column in result.description or ()]
+        rows = result.fetchall() if limit is None else result.fetchmany(limit + 1)
     except (engine.IOException, BadQuestion):
         raise
     except (engine.Error, RuntimeError, ValueError, OverflowError) as error:
@@ -89,7 +89,7 @@ def _asked(engine: Any, db: Any, question: str, limit: int | None) -> Answer:
     cut = limit is not None and len(rows) > limit
     return Answer(
         [name for name, _ in columns],
-        [told for _, told in columns],
+        [type_name for _, type_name in columns],
         rows[:limit] if limit is not None else rows,
         cut,
     )
@@ -97,15 +97,15 @@ def _asked(engine: Any, db: Any, question: str, limit: int | None) -> Answer:
 
 def _check(db: Any, question: str) -> None:
     """Let one statement through, and only one that reads."""
-    found = db.extract_statements(question)
-    if len(found) == 1 and found[0].type.name == "EXPLAIN":
-        found = db.extract_statements(_EXPLAIN.sub("", question, count=1))
-    if not found:
+    statements = db.extract_statements(question)
+    if len(statements) == 1 and statements[0].type.name == "EXPLAIN":
+        statements = db.extract_statements(_EXPLAIN.sub("", question, count=1))
+    if not statements:
         raise BadQuestion("no query given", hint="thence sql lists example queries")
-    if len(found) > 1:
+    if len(statements) > 1:
         raise BadQuestion("one query at a time", hint="run them one at a time")
-    if found[0].type.name not in _READS:
-        what = found[0].type.name.lower().replace("_", " ")
+    if statements[0].type.name not in _READS:
+        what = statements[0].type.name.lower().replace("_", " ")
         raise BadQuestion(
             f"queries are read-only; not allowed: {what}",
             hint="begin with SELECT, FROM, WITH, DESCRIBE, SUMMARIZE, PIVOT or EXPLAIN",
@@ -140,7 +140,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(
+def _open_engine(
     engine: Any, source: Folder, manifest: Manifest, open_now: Open | None = None
 ) -> Iterator[Any]:
     """Open the views of an export; nothing else can be read, and nothing written."""
@@ -162,7 +162,7 @@ def _opened(
                 for name, part in manifest.tables.items()
             }
             every = [path for some in files.values() for path in some]
-            db.execute(f"SET allowed_paths={_listed(every)}")
+            db.execute(f"SET allowed_paths={_list_literal(every)}")
             for name, paths in files.items():
                 db.execute(f"CREATE VIEW {name} AS {_view(name, paths, open_now or {})}")
             db.execute("SET enable_external_access=false")
@@ -176,14 +176,14 @@ def _view(name: str, paths: Sequence[str], open_now: Open) -> str:
     """Give the select of a table; one without files has its columns all the same."""
     columns = TABLES[name].columns
     if not paths:
-        empty = ", ".join(f'NULL::{one.type} AS "{one.name}"' for one in columns)
+        empty = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in columns)
         return f"SELECT NULL::DATE AS day, {empty} WHERE false"
     named = ", ".join(
-        _outcome_now(open_now) if one.name == "outcome" and open_now else f'"{one.name}"'
-        for one in columns
+        _outcome_now(open_now) if column.name == "outcome" and open_now else f'"{column.name}"'
+        for column in columns
     )
     return (
-        f"SELECT day, {named} FROM read_parquet({_listed(paths)},"  # noqa: S608 - ours
+        f"SELECT day, {named} FROM read_parquet({_list_literal(paths)},"  # noqa: S608 - ours
         " hive_partitioning=true, hive_types={day: DATE})"
     )
 
@@ -191,14 +191,14 @@ def _view(name: str, paths: Sequence[str], open_now: Open) -> str:
 def _outcome_now(open_now: Open) -> str:
     """Give the column that says of open sessions what they do."""
     cases = " ".join(
-        f"WHEN list_contains({_listed([u for u, how in open_now.items() if how == word])},"
+        f"WHEN list_contains({_list_literal([u for u, how in open_now.items() if how == word])},"
         f" session_uid) THEN '{word}'"
         for word in sorted({*open_now.values()} & {"running", "waiting"})
     )
     return f"CASE {cases} ELSE outcome END AS outcome" if cases else '"outcome"'
 
 
-def _listed(paths: Sequence[str]) -> str:
+def _list_literal(paths: Sequence[str]) -> str:
     return "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in paths) + "]"
 
 
@@ -215,10 +215,11 @@ def _first_lines(error: Exception) -> str:
 
 def _hint(error: Exception) -> str:
     """Name the columns of the tables that the question is about, or all tables."""
-    told = f"{error}".lower()
-    named = [name for name in TABLES if re.search(rf"\b{name}\b", told)]
+    message = f"{error}".lower()
+    named = [name for name in TABLES if re.search(rf"\b{name}\b", message)]
     if not named:
         return f"tables: {', '.join(TABLES)}; thence sql shows their columns"
     return "; ".join(
-        f"{name}: day, {', '.join(one.name for one in TABLES[name].columns)}" for name in named
+        f"{name}: day, {', '.join(column.name for column in TABLES[name].columns)}"
+        for name in named
     )

@@ -54,14 +54,16 @@ def changes(
     """
     queue.mkdir(parents=True, exist_ok=True, mode=0o700)
     seen = Seen([*folders, queue])
-    found = _found(seen, queue, gather_ms, step_ms, stop or threading.Event())
-    return _handed(found, queue, rest)
+    batches = _changed_paths(seen, queue, gather_ms, step_ms, stop or threading.Event())
+    return _with_nudges(batches, queue, rest)
 
 
-def _handed(found: Iterable[set[str]], queue: Path, rest: float | None) -> Iterator[set[Path]]:
+def _with_nudges(
+    batches: Iterable[set[str]], queue: Path, rest: float | None
+) -> Iterator[set[Path]]:
     """Leave the nudges out of what changed: that there are some is all that they say."""
     last, rests = time.monotonic(), True
-    for paths in found:
+    for paths in batches:
         if paths:
             yield {Path(path) for path in paths if not path.startswith(f"{queue}/")}
             last, rests = time.monotonic(), False
@@ -70,19 +72,19 @@ def _handed(found: Iterable[set[str]], queue: Path, rest: float | None) -> Itera
             yield set()
 
 
-def _found(
+def _changed_paths(
     seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
 ) -> Iterator[set[str]]:
     """Give what changed, nudges among it; nothing at all every now and then."""
     try:
         while not stop.is_set():
-            yield from _told(seen, queue, gather_ms, step_ms, stop)
+            yield from _watch_paths(seen, queue, gather_ms, step_ms, stop)
     except (ImportError, OSError, RuntimeError):  # not installed, or nobody tells of so many files
         while not stop.wait(POLL):
             yield seen.look()
 
 
-def _told(
+def _watch_paths(
     seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
 ) -> Iterator[set[str]]:
     """Give what the system tells, and what it does not, until a folder is there that was not."""
@@ -175,14 +177,14 @@ def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
     return out
 
 
-def _stamp(told: os.stat_result) -> tuple[int, int]:
-    return told.st_size, told.st_mtime_ns
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
 
 
 # -- what changed, and nothing else ---------------------------------------------------------
 
 
-def narrowed(
+def narrow_to(
     known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]], paths: Iterable[Path]
 ) -> tuple[dict[str, Adapter], dict[str, list[Path]]]:
     """Give readers that find only the sessions that files belong to, and where these look."""
@@ -192,11 +194,13 @@ def narrowed(
         for name in roots if path.parent not in notes else ():
             found_sources = sources_at(known[name], path)
             if found_sources:
-                sources.setdefault(name, {}).update((one.uid, one) for one in found_sources)
+                sources.setdefault(name, {}).update(
+                    (source.uid, source) for source in found_sources
+                )
                 break
     readers: dict[str, Adapter] = dict(known)
-    for name, found in sources.items():
-        readers[name] = Only(known[name], found.values())
+    for name, by_uid in sources.items():
+        readers[name] = Only(known[name], by_uid.values())
     return readers, {name: list(roots[name][:1]) for name in sources}
 
 

@@ -178,7 +178,7 @@ def now(desk: AtDesk, tz: Text = None) -> NowOut:
     zone = zone_named(tz)
     told, at = desk.now(), desk.clock()
     found: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
-    for row in standing.open_ones(desk.store, Filter(), told, at, desk.labels()):
+    for row in standing.open_sessions(desk.store, Filter(), told, at, desk.labels()):
         found[told.of(row, at) or "idle"].append(session_out(desk, row, told))
     waits = {uid: one.waiting_for for uid, one in told.live.items() if one.waiting_for}
     risks = [

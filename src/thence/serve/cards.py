@@ -12,7 +12,7 @@ import msgspec
 from markupsafe import Markup
 
 from thence.errors import ThenceError
-from thence.format.figures import ago, clean, lasted, money, several, short_id
+from thence.format.figures import ago, clean, format_duration, money, several, short_id
 from thence.format.joins import time_of
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
@@ -143,7 +143,7 @@ def working_time(desk: Desk, row: SessionRow) -> str:
     milliseconds = (
         found.working_ms if found is not None else round(row.session.cost.wall_clock_s * 1000)
     )
-    return lasted(milliseconds) if milliseconds >= 1000 else ""
+    return format_duration(milliseconds) if milliseconds >= 1000 else ""
 
 
 def _dot(standing: Standing | None, cls: str) -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from thence.format import facts as format_facts
 from thence.format import joins
-from thence.format.facts import Block, Edge, Fact, Told
+from thence.format.facts import Block, CallStatus, Edge, Fact
 from thence.format.fold import FoldState, about_of
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
@@ -85,7 +85,7 @@ class Call(msgspec.Struct, frozen=True):
     """A call's result, what other records tell of it, and how it went."""
 
     result: Block | None
-    told: Told | None
+    told: CallStatus | None
     outcome: CallOutcome
 
 
@@ -423,7 +423,7 @@ class Chart:
 
         Copies of other sessions' calls are among them.
         """
-        told = format_facts.all_told(self.facts)
+        told = format_facts.merge_statuses(self.facts)
         pairs = joins.calls(self.whole.events, self.whole.call_blocks, told, copies=True)
         out: dict[str, Call] = {}
         for pair in pairs:

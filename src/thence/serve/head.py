@@ -10,7 +10,16 @@ from urllib.parse import quote
 import msgspec
 
 from thence.format.facts import Edge, text_in
-from thence.format.figures import argument, clean, lasted, money, project, several, short, short_id
+from thence.format.figures import (
+    argument,
+    clean,
+    format_duration,
+    money,
+    project,
+    several,
+    short,
+    short_id,
+)
 from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.format.records import Usage
@@ -175,8 +184,8 @@ def head(
         project=project(session.cwd),
         branch=clean(session.git_branch or ""),
         model=clean(session.model or ""),
-        lasted=working or (lasted(wall) if wall else ""),
-        wall=lasted(wall) if wall else "",
+        lasted=working or (format_duration(wall) if wall else ""),
+        wall=format_duration(wall) if wall else "",
         dead=money(ticks["dead"]) if ticks.get("dead") else "",
         side=money(ticks["side"]) if ticks.get("side") else "",
         empty="Its log has no messages.",
@@ -208,7 +217,7 @@ def agent_head(over: Head, chart: Chart, channel: str, clock: Clock) -> Head:
         cost=money(ticks) if ticks or not bills else "cost unknown",
         responses=f"{len(bills):,}",
         tokens=_tokens_of(bills),
-        lasted=lasted(round(working * 1000)) if working >= 1 else "",
+        lasted=format_duration(round(working * 1000)) if working >= 1 else "",
         wall="",
         when=_moment(next((fact.ts for fact in facts if fact.ts), None), clock),
         model=clean(answers[-1]) if answers else over.model,

@@ -20,7 +20,7 @@ from thence.memory.descent import descent
 from thence.memory.labels import with_tagged
 from thence.memory.notes import matching_notes
 from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
-from thence.memory.standing import open_ones
+from thence.memory.standing import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis
 from thence.serve.agents import agent_label
@@ -193,7 +193,7 @@ def _listed(
     if wanted.standing == "open":
         rows = [
             row
-            for row in open_ones(desk.store, base, desk.now(), desk.clock(), desk.labels())
+            for row in open_sessions(desk.store, base, desk.now(), desk.clock(), desk.labels())
             if _priced(row, query)
         ]
         return rows, len(rows), several(len(rows), "session")

@@ -270,7 +270,7 @@ class Hub:
     def _stands(self) -> bytes:
         now, at = self._desk.now(), self._desk.clock()
         found: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
-        for row in standing.open_ones(self._desk.store, Filter(), now, at, self._desk.labels()):
+        for row in standing.open_sessions(self._desk.store, Filter(), now, at, self._desk.labels()):
             found[now.of(row, at) or "idle"].append(row.session.session_uid)
         waits = {uid: one.waiting_for for uid, one in now.live.items() if one.waiting_for}
         return frame("standing", {**found, "waiting_for": waits})

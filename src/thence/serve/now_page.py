@@ -15,7 +15,7 @@ from thence.memory.bills import totals_by_day
 from thence.memory.budgets import budget_warnings
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import promised
-from thence.memory.standing import Risk, Standing, open_ones
+from thence.memory.standing import Risk, Standing, open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis
 from thence.serve.cards import Card, card
@@ -89,7 +89,7 @@ def page(desk: Desk, clock: Clock) -> NowPage:
     """Say where things stand."""
     at = desk.clock()
     standing: dict[Standing, list[SessionRow]] = {"waiting": [], "running": [], "idle": []}
-    for row in open_ones(desk.store, Filter(), desk.now(), at, desk.labels()):
+    for row in open_sessions(desk.store, Filter(), desk.now(), at, desk.labels()):
         if (how := desk.now().of(row, at)) is not None:
             standing[how].append(row)
     waiting = [_waiting(desk, row, clock) for row in standing["waiting"]]

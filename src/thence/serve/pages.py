@@ -35,7 +35,7 @@ from thence.memory.dismissals import set_dismissed
 from thence.memory.labels import MAX_NAME, MAX_NOTE, Label
 from thence.memory.notes import note_events
 from thence.memory.pins import set_pinned
-from thence.memory.standing import open_ones
+from thence.memory.standing import open_sessions
 from thence.memory.store import Filter, SessionRow
 from thence.memory.zones import millis, zone_named
 from thence.serve import (
@@ -128,7 +128,7 @@ def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Resp
     """Show a page with what all pages have."""
     waiting = [
         row
-        for row in open_ones(desk.store, Filter(), desk.now(), desk.clock())
+        for row in open_sessions(desk.store, Filter(), desk.now(), desk.clock())
         if desk.now().of(row, desk.clock()) == "waiting"
     ]
     return _html(

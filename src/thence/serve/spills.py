@@ -15,7 +15,7 @@ from thence.agents import File, Source, files
 from thence.agents.profiles import agent_of
 from thence.format.facts import Block
 from thence.format.spills import spilled_in, text_in
-from thence.memory.fields import located
+from thence.memory.fields import locate
 from thence.memory.redact import Redactor
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
@@ -92,7 +92,7 @@ def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | Non
 
 def _source(row: SessionRow) -> Source:
     session = row.session
-    file = File(located(session.source_path or ""), "main")
+    file = File(locate(session.source_path or ""), "main")
     return Source(session.flavor, session.native_session_id, (file,))
 
 

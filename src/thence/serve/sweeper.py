@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from thence.errors import DiskFull, ThenceError, is_disk_full
 from thence.memory import nudges
-from thence.memory.fields import located
+from thence.memory.fields import locate
 from thence.memory.sqlite import BROKEN, damaged
 from thence.memory.store import Filter, StoreLocked
-from thence.memory.watching import changes, narrowed
+from thence.memory.watching import changes, narrow_to
 
 if TYPE_CHECKING:
     from thence.serve.desk import Desk
@@ -183,12 +183,12 @@ class Sweeper:
                 continue
             uids = (f"{one.agent}:{one.session}",)  # not every hook is told the path
             for row in self._desk.store.sessions(Filter(uids=uids)):
-                yield from (Path(located(file)) for file in row.files)
+                yield from (Path(locate(file)) for file in row.files)
 
     def sweep(self, paths: set[Path]) -> float:
         """Keep what is new in files, and publish it; the seconds to rest then."""
         assert self._desk.sweeps is not None  # noqa: S101 - it was started
-        known, roots = narrowed(self._desk.known, self._desk.roots, paths)
+        known, roots = narrow_to(self._desk.known, self._desk.roots, paths)
         if not roots:
             return 0.0
         rest = TICK

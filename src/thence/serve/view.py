@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from thence.format import joins, kinds, output
 from thence.format.facts import Block, Fact, text_in
-from thence.format.figures import clean, clean_text, lasted, money, several, short, size
+from thence.format.figures import clean, clean_text, format_duration, money, several, short, size
 from thence.format.graph import State
 from thence.format.normal import one_line
 from thence.format.records import text_of
@@ -187,7 +187,7 @@ class Drawing:
             ("Failed calls", f"{sum(call.outcome.failed for call in calls):,}"),
             ("Test runs", f"{len(runs):,}, the last {last}" if runs else "none"),
             ("Cost", money(ticks) if ticks else "none"),
-            ("From first to last", lasted(passed) if passed else ""),
+            ("From first to last", format_duration(passed) if passed else ""),
         ]
         return Side(name, facts, shown, len(rows) - len(shown.items))
 
@@ -341,7 +341,7 @@ class Drawing:
         if passed < GAP:
             return ""
         days = round(passed / 86_400)
-        said = several(days, "day") if days > 1 else lasted(round(passed * 1000))
+        said = several(days, "day") if days > 1 else format_duration(round(passed * 1000))
         return f"{said} later, {self.clock.day(fact.ts)}"
 
     def _said(self, block: Block) -> str:
@@ -440,7 +440,7 @@ class Drawing:
             "arg": self._arg(block),
             "status": status,
             "bad": bad,
-            "took": lasted(took) if took else "",
+            "took": format_duration(took) if took else "",
             "size": size(much) if much else "",
             "lazy": True,
             "links": self._children(block),
@@ -667,7 +667,7 @@ class Drawing:
         fold = Fold(
             f"s{number}",
             clean(chart.agent_name(channel)),
-            f"{much}, {lasted(passed)}" if passed > 0 else much,
+            f"{much}, {format_duration(passed)}" if passed > 0 else much,
             self._arg(block) if row.number < 0 else clean(_summary(first)),
             state="side",
             back=back,

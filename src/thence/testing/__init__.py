@@ -16,17 +16,17 @@ from uuid import NAMESPACE_URL, uuid5
 from thence.format import codec, schema
 from thence.format.records import JSON, Event
 from thence.format.repair import Block
-from thence.testing.crashes import SAMPLE_SESSION, CrashSuite, JournalSubject, Report
+from thence.testing.crashes import SAMPLE_SESSION, CrashReport, CrashSuite, JournalSubject
 from thence.testing.readers import AdapterSuite, AgentSuite
 
 __all__ = [
     "SAMPLE_SESSION",
     "AdapterSuite",
     "AgentSuite",
+    "CrashReport",
     "CrashSuite",
     "Draft",
     "JournalSubject",
-    "Report",
     "sample",
 ]
 
@@ -85,11 +85,11 @@ class Draft:
     ) -> str:
         """The model answers: texts and `call` blocks."""
         self.wait(6)
-        said = [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
-        calls = any(block["type"] == "tool_use" for block in said)
+        content = [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
+        calls = any(block["type"] == "tool_use" for block in content)
         payload = {
             "role": "assistant",
-            "content": said,
+            "content": content,
             "id": f"msg_{len(self.events):04d}",
             "model": "claude-opus-5-5",
             "stop_reason": "tool_use" if calls else "end_turn",
@@ -98,9 +98,9 @@ class Draft:
         return self.add("assistant", payload | fields)
 
     @staticmethod
-    def call(call: str, name: str, **given: JSON) -> Block:
+    def call(call: str, name: str, **arguments: JSON) -> Block:
         """Give a tool call for `reply`."""
-        return {"type": "tool_use", "id": call, "name": name, "input": given}
+        return {"type": "tool_use", "id": call, "name": name, "input": arguments}
 
     def result(
         self, call: str, text: str, *, failed: bool = False, parent: str | None = None
@@ -122,10 +122,10 @@ class Draft:
     def compact(self, summary: str, *, keep_from: str | None = None) -> str:
         """Write the summary, then the boundary that commits it."""
         tail = self.tip
-        said = self.add("summary", {"role": "user", "content": summary})
-        kept = {"head_uuid": keep_from, "tail_uuid": tail} if keep_from else {}
-        payload = {"head_uuid": None, "tail_uuid": None, **kept, "anchor_uuid": said}
-        return self.add("boundary", {**payload, "summary_event_uuid": said})
+        anchor = self.add("summary", {"role": "user", "content": summary})
+        ends = {"head_uuid": keep_from, "tail_uuid": tail} if keep_from else {}
+        payload = {"head_uuid": None, "tail_uuid": None, **ends, "anchor_uuid": anchor}
+        return self.add("boundary", {**payload, "summary_event_uuid": anchor})
 
     def close(self, reason: str = "closed") -> str:
         """End cleanly."""
@@ -155,7 +155,7 @@ def sample() -> bytes:
     )
     draft.result("toolu_read", "at = datetime.combine(day, time.min, tzinfo=zone)")
     draft.result("toolu_grep", "windows.py:52\nfeed.py:17\nalerts.py:88")
-    found = draft.reply("The windows walk local wall-clock time; in spring one hour is skipped.")
+    answer = draft.reply("The windows walk local wall-clock time; in spring one hour is skipped.")
     draft.prompt("try it with fold=1 then")
     draft.reply(
         "I will add the missing hour after the loop when the day has 23 hours.",
@@ -165,7 +165,7 @@ def sample() -> bytes:
     )
     draft.result("toolu_dead", "1 replacement")
     draft.reply("Added the hour after the loop.")
-    draft.rewind(found)
+    draft.rewind(answer)
     ask = draft.prompt(
         "No. Do not patch the gap afterwards. Cut the windows in UTC and use local time only "
         "for the label."

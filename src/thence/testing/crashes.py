@@ -62,7 +62,7 @@ class Subject(Protocol):
         """Open the store, make it if it is not there, append one event and close."""
 
 
-class Running(Protocol):
+class WriterProcess(Protocol):
     """A writer that was started."""
 
     def kill(self) -> None:
@@ -75,7 +75,7 @@ class Running(Protocol):
         """Wait for its end and say how it ended."""
 
 
-class Report(msgspec.Struct):
+class CrashReport(msgspec.Struct):
     """What a store was put through, and what that cost. All but the first figures should be 0."""
 
     rounds: int = 0
@@ -115,7 +115,7 @@ class CrashSuite:
         self._folder = folder
         self._torn = torn
 
-    def start(self, path: Path, first: int, count: int, acknowledged: Path) -> Running:
+    def start(self, path: Path, first: int, count: int, acknowledged: Path) -> WriterProcess:
         """Start a writer that puts what it has acknowledged into a file."""
         script = [*self.subject.write_script(path), str(first), str(count)]
         with acknowledged.open("wb") as out:
@@ -123,9 +123,9 @@ class CrashSuite:
 
     # -- kills --------------------------------------------------------------------------
 
-    def kills(self, rounds: int) -> Report:
+    def kills(self, rounds: int) -> CrashReport:
         """Kill a writer at a moment of chance, open what it left, append, read; many times."""
-        report = Report()
+        report = CrashReport()
         while report.rounds < rounds:
             with self._store() as path:
                 written = _Written()
@@ -134,7 +134,7 @@ class CrashSuite:
                     report.rounds += 1
         return report
 
-    def _kill_one(self, path: Path, turn: int, written: _Written, report: Report) -> None:
+    def _kill_one(self, path: Path, turn: int, written: _Written, report: CrashReport) -> None:
         first = (turn + 1) * APART
         acknowledged = path.with_name("acknowledged")
         writer = self.start(path, first, APART - 1, acknowledged)
@@ -145,24 +145,24 @@ class CrashSuite:
         report.torn_tails += bool(self._torn and self._torn(path))
         self._go_on(path, turn, written, report)
 
-    def _kill(self, writer: Running, acknowledged: Path) -> None:
-        with _ended(writer):
+    def _kill(self, writer: WriterProcess, acknowledged: Path) -> None:
+        with _end_writers(writer):
             _await_first(writer, acknowledged)
             time.sleep(self._chance.uniform(*self._wait))
 
-    def _go_on(self, path: Path, number: int, written: _Written, report: Report) -> None:
+    def _go_on(self, path: Path, number: int, written: _Written, report: CrashReport) -> None:
         """Append one more event and look at everything."""
         self.subject.append_one(path, number)
-        found = self.subject.read(path)
-        report.unreadable_next += found.count(number) != 1
+        numbers = self.subject.read(path)
+        report.unreadable_next += numbers.count(number) != 1
         written.acknowledged.add(number)
-        written.judge(found, report)
+        written.judge(numbers, report)
 
     # -- writers ------------------------------------------------------------------------
 
-    def writers(self, writers: int, each: int, killed: int) -> Report:
+    def writers(self, writers: int, each: int, killed: int) -> CrashReport:
         """Let many processes append to one store at once, and kill some of them."""
-        report, written = Report(rounds=1), _Written()
+        report, written = CrashReport(rounds=1), _Written()
         with self._store() as path:
             self.subject.append_one(path, 0)
             written.acknowledged.add(0)
@@ -170,7 +170,7 @@ class CrashSuite:
             running = [
                 self.start(path, (turn + 1) * APART, each, file) for turn, file in enumerate(files)
             ]
-            with _ended(*running):
+            with _end_writers(*running):
                 for writer, file in list(zip(running, files, strict=True))[:killed]:
                     self._kill(writer, file)
                 for turn, (writer, file) in enumerate(zip(running, files, strict=True)):
@@ -186,31 +186,31 @@ class CrashSuite:
 
     # -- cuts ---------------------------------------------------------------------------
 
-    def cuts(self, path: Path, file: Path, *, every: int = 1) -> Report:
+    def cuts(self, path: Path, file: Path, *, every: int = 1) -> CrashReport:
         """Cut the one file of a finished store at every byte, append one, read.
 
         What is there is always a beginning of what was, and one byte more never gives less: so
         nothing but the event that was cut is missing.
         """
-        report = Report()
-        whole, all_of_it = file.read_bytes(), self.subject.read(path)
+        report = CrashReport()
+        data, all_of_it = file.read_bytes(), self.subject.read(path)
         extra = max(all_of_it, default=0) + 1
         before = 0
-        for cut in [*range(0, len(whole), every), len(whole)]:
-            file.write_bytes(whole[:cut])
+        for cut in [*range(0, len(data), every), len(data)]:
+            file.write_bytes(data[:cut])
             self.subject.append_one(path, extra)
-            found = self.subject.read(path)
-            kept = [number for number in found if number != extra]
+            numbers = self.subject.read(path)
+            earlier = [number for number in numbers if number != extra]
             report.rounds += 1
-            report.torn_tails += whole[cut - 1 : cut] not in (b"\n", b"")
-            report.unreadable_next += found[-1:] != [extra] or found.count(extra) != 1
-            report.strange += kept != all_of_it[: len(kept)]
-            report.strange += not file.read_bytes().startswith(whole[:cut])
-            report.lost += max(before - len(kept), 0)
-            before = len(kept)
+            report.torn_tails += data[cut - 1 : cut] not in (b"\n", b"")
+            report.unreadable_next += numbers[-1:] != [extra] or numbers.count(extra) != 1
+            report.strange += earlier != all_of_it[: len(earlier)]
+            report.strange += not file.read_bytes().startswith(data[:cut])
+            report.lost += max(before - len(earlier), 0)
+            before = len(earlier)
         report.acknowledged = len(all_of_it)
         report.lost += len(all_of_it) - before
-        file.write_bytes(whole)
+        file.write_bytes(data)
         return report
 
     @contextlib.contextmanager
@@ -220,7 +220,7 @@ class CrashSuite:
 
 
 @contextlib.contextmanager
-def _ended(*writers: Running) -> Iterator[None]:
+def _end_writers(*writers: WriterProcess) -> Iterator[None]:
     """End writers in the end, whatever happens: none goes on in a folder that is gone."""
     try:
         yield
@@ -243,13 +243,13 @@ class _Written:
         self.acknowledged.update(done)
         self.begun.add(first + len(done))
 
-    def judge(self, found: list[int], report: Report) -> None:
-        counts = Counter(found)
+    def judge(self, numbers: list[int], report: CrashReport) -> None:
+        counts = Counter(numbers)
         report.lost += sum(number not in counts for number in self.acknowledged)
         report.doubled += sum(times > 1 for times in counts.values())
         report.strange += len(counts.keys() - self.acknowledged - self.begun)
         last: dict[int, int] = {}
-        for number in found:
+        for number in numbers:
             report.strange += number < last.get(number // APART, 0)
             last[number // APART] = number
 
@@ -259,7 +259,7 @@ def _numbers(file: Path) -> list[int]:
     return [int(line) for line in file.read_bytes().split(b"\n")[:-1]]
 
 
-def _await_first(writer: Running, acknowledged: Path) -> None:
+def _await_first(writer: WriterProcess, acknowledged: Path) -> None:
     stop = time.monotonic() + PATIENCE
     while not acknowledged.stat().st_size:
         if writer.poll() is not None or time.monotonic() > stop:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from thence.agents.claude import text as texts
 from thence.format import kinds
-from thence.format.facts import TYPED, Block, Told, message_blocks
+from thence.format.facts import TYPED, Block, CallStatus, message_blocks
 from thence.format.nodes import Is
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -117,7 +117,7 @@ def is_repair(result: Block) -> bool:
     return text_of(result.payload).startswith(texts.REPAIRED)
 
 
-def told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:
+def told(given: tuple[Block, ...], result: JSON) -> tuple[CallStatus, ...]:
     """How the calls went: a result that does not speak of an error was none."""
     took = code = None
     wrong = isinstance(result, str) and result.startswith("Error: ")
@@ -130,12 +130,12 @@ def told(given: tuple[Block, ...], result: JSON) -> tuple[Told, ...]:
         code = exit_code if type(exit_code) is int else None
     if len(given) == 1 and (call := given[0].call) is not None:  # as nearly always
         failed = given[0].failed
-        return (Told(call, wrong if failed is None else failed, code, took),)
-    out: list[Told] = []
+        return (CallStatus(call, wrong if failed is None else failed, code, took),)
+    out: list[CallStatus] = []
     for block in given:
         if block.kind == "tool_result" and block.call is not None:
             failed = wrong if block.failed is None else block.failed
-            out.append(Told(block.call, failed, code, took))
+            out.append(CallStatus(block.call, failed, code, took))
     return tuple(out)
 
 

@@ -26,9 +26,9 @@ from thence.format.codec import Found
 from thence.format.facts import (
     MIRRORED,
     Block,
+    CallStatus,
     Edge,
     Fact,
-    Told,
     answers_of,
     calls_of,
     handed,
@@ -213,7 +213,7 @@ class Log:
         channel: str,
         given: tuple[Block, ...],
         kind: str,
-        told: tuple[Told, ...] = (),
+        told: tuple[CallStatus, ...] = (),
         unbilled: str | None = None,
     ) -> Fact:
         """Put the frame around what a record says."""

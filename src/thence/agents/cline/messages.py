@@ -33,8 +33,8 @@ from thence.format.codec import Found
 from thence.format.facts import (
     TYPED,
     Block,
+    CallStatus,
     Fact,
-    Told,
     message_blocks,
 )
 from thence.format.nodes import PREVIOUS, Is, Node
@@ -166,7 +166,7 @@ class Messages(ListReader):
     def _user(self, found: Found, message: Record) -> Fact:
         """Return what was said in the user's name: results, or a prompt."""
         parts: list[Block] = []
-        told: list[Told] = []
+        told: list[CallStatus] = []
         about: Record = {}
         for part in blocks(message.get("content")):
             if part.get("type") == "tool_result":
@@ -223,7 +223,7 @@ def _bill(metrics: Record, name: str | None) -> dict[str, Any]:
     return {"usage": usage, "usage_key": name, "cost_usd": cost if is_price else None}
 
 
-def _result(part: Record) -> tuple[Block, list[Told]]:
+def _result(part: Record) -> tuple[Block, list[CallStatus]]:
     """Return the result of a call; one call may run several commands, each with its own."""
     name, content = text(part.get("tool_use_id")), part.get("content")
     single = fields(decoded(content)) if isinstance(content, str) else {}
@@ -237,7 +237,7 @@ def _result(part: Record) -> tuple[Block, list[Told]]:
         content = [{"type": "text", "text": _shown(answer, len(answers))} for answer in answers]
     elif not isinstance(content, (str, list)):
         content = text_of(content)
-    told = [Told(name, failed, codes[0])] if name and codes else []
+    told = [CallStatus(name, failed, codes[0])] if name and codes else []
     return result(content, name, text(part.get("name")), failed=failed), told
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from thence.format import kinds, output
-from thence.format.facts import RECORDED, Block, Told
+from thence.format.facts import RECORDED, Block, CallStatus
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, word
 
@@ -241,7 +241,7 @@ def result_block(item: Item) -> Block:
 def decoded_result(block: Block) -> Block:
     """Return a result whose text is what the program printed, not JSON that holds it."""
     text = block.payload
-    if not isinstance(text, str) or (plain := output.decoded(text)) is text:
+    if not isinstance(text, str) or (plain := output.decode_output(text)) is text:
         return block
     return msgspec.structs.replace(block, summary=one_line(plain), payload=plain)
 
@@ -302,7 +302,7 @@ def _kept(item: JSON) -> list[Block]:
 # -- how calls went -------------------------------------------------------------------------
 
 
-def told(record: Item) -> tuple[Told, ...]:
+def told(record: Item) -> tuple[CallStatus, ...]:
     """Give what a finished item, or an old `…_end` event, says of its call."""
     call = word(record.get("call_id")) or word(record.get("id"))
     if not call:
@@ -310,7 +310,7 @@ def told(record: Item) -> tuple[Told, ...]:
     code = record.get("exit_code")
     code = code if isinstance(code, int) and not isinstance(code, bool) else None
     failed = code != 0 if code is not None else _failed(record)
-    return (Told(call, failed, code, _took(record.get("duration"))),)
+    return (CallStatus(call, failed, code, _took(record.get("duration"))),)
 
 
 def _failed(record: Item) -> bool | None:

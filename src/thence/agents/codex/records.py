@@ -33,9 +33,9 @@ from thence.format.facts import (
     COPIES_OF,
     Base,
     Block,
+    CallStatus,
     Edge,
     Fact,
-    Told,
     answers_of,
     calls_of,
     handed,
@@ -146,7 +146,7 @@ class Said(msgspec.Struct):
     origin: str | None = None
     base: Base | None = None
     edges: tuple[Edge, ...] = ()
-    told: tuple[Told, ...] = ()
+    told: tuple[CallStatus, ...] = ()
     about: dict[str, JSON] = {}
     mine: bool = False
     """It is the first line, which no other session owns."""

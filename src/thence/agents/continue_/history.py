@@ -39,7 +39,7 @@ from thence.agents.records import (
 )
 from thence.format import codec
 from thence.format.codec import Found
-from thence.format.facts import Block, Fact, Told, calls_of
+from thence.format.facts import Block, CallStatus, Fact, calls_of
 from thence.format.nodes import Is
 from thence.format.records import blocks, count, text_of, word
 
@@ -174,7 +174,7 @@ class History(ListReader):
         content = [{"type": "text", "text": line} for line in given]
         failed = status != "done"
         code = _EXIT.search("\n".join(given)[:200]) if failed else None
-        told = (Told(name, failed, int(code[1])),) if name and code else ()
+        told = (CallStatus(name, failed, int(code[1])),) if name and code else ()
         tool = text(fields(fields(state.get("toolCall")).get("function")).get("name"))
         block = result(content, name, tool, failed=failed)
         return self._event(found, "result", [block], told=told)

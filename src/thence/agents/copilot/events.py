@@ -32,7 +32,7 @@ from thence.agents.records import (
     usage_with_cache,
 )
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed
+from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -180,7 +180,7 @@ class Events(LineReader):
             parts.append(note("files edited", edits))
         is_repair = data.get("model") == "resumed"
         node = self._node(found, event, Is.SYNTHETIC if is_repair else 0, answers=answers_of(parts))
-        told = (Told(name, failed, code),) if name and code is not None else ()
+        told = (CallStatus(name, failed, code),) if name and code is not None else ()
         return [self._event(found, event, node, *parts, told=told)]
 
     def _error(self, found: Found, event: Record, data: Record) -> list[Fact]:

@@ -18,9 +18,9 @@ from thence.agents.records import LineReader, Record, fields, injected, moment, 
 from thence.format.codec import Found
 from thence.format.facts import (
     Block,
+    CallStatus,
     Edge,
     Fact,
-    Told,
     answers_of,
     calls_of,
     message_blocks,
@@ -206,12 +206,12 @@ def _asked(part: Block, *, is_hidden: bool) -> Block:
     return injected(said) if is_hidden or said.lstrip().startswith("<system-reminder>") else part
 
 
-def _told(part: Block) -> Told | None:
+def _told(part: Block) -> CallStatus | None:
     """Return the exit code of a command, which stands at the end of its output."""
     if part.kind != "tool_result" or part.call is None:
         return None
     code = _EXIT.search(text_of(part.payload)[-100:])
-    return Told(part.call, part.failed, int(code[1])) if code else None
+    return CallStatus(part.call, part.failed, int(code[1])) if code else None
 
 
 def _model(value: JSON) -> str | None:

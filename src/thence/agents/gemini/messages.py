@@ -44,7 +44,7 @@ from thence.agents.records import (
 from thence.format import kinds
 from thence.format.codec import Found
 from thence.format.codec import objects as objects_in
-from thence.format.facts import Block, Fact, Told, answers_of, calls_of, handed
+from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of, handed
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of, word
@@ -182,7 +182,7 @@ class Messages(LineReader):
         asked: list[Block] = []
         given: list[Block] = []
         details: list[Block] = []
-        told: list[Told] = []
+        told: list[CallStatus] = []
         about: Record = {}
         for item in calls:
             name, tool = text(item.get("id")), word(item.get("name"))
@@ -365,7 +365,7 @@ def _calls(line: Record) -> Iterator[Record]:
     yield from told or calls_in(line.get("content"))
 
 
-def _result(item: Record, name: str | None, tool: str) -> tuple[Block, list[Told]] | None:
+def _result(item: Record, name: str | None, tool: str) -> tuple[Block, list[CallStatus]] | None:
     """Return the result of a call and how it went; None if it has none."""
     response = next(responses_in(item.get("result")), None)
     status = item.get("status")
@@ -378,5 +378,5 @@ def _result(item: Record, name: str | None, tool: str) -> tuple[Block, list[Told
         shown = _EXIT.search(text_of(content)[-400:])
         code = int(shown[1]) if shown else 0
         failed = None
-    told = [Told(name, failed, code)] if name and code is not None else []
+    told = [CallStatus(name, failed, code)] if name and code is not None else []
     return result(content, name, tool, failed=failed), told

@@ -33,7 +33,7 @@ from thence.agents.records import (
 )
 from thence.agents.sqlite_rows import Database, RowLog, parsed
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.records import JSON, Place, Usage, count, word
 
@@ -162,7 +162,7 @@ class Messages(MessageRows):
         is_hidden = seen.get("agentVisible") is False
         is_injected = seen.get("userVisible") is False or self._is_side
         blocks: list[Block] = []
-        how: list[Told] = []
+        how: list[CallStatus] = []
         edges: list[Edge] = []
         for part in objects(parsed(told["content_json"])):
             if part.get("type") == "toolResponse":
@@ -240,7 +240,9 @@ def _block(part: Record, role: JSON, *, is_injected: bool) -> Block | None:
     return None
 
 
-def _add_response(part: Record, blocks: list[Block], how: list[Told], edges: list[Edge]) -> None:
+def _add_response(
+    part: Record, blocks: list[Block], how: list[CallStatus], edges: list[Edge]
+) -> None:
     """Add the result of a call, how it went, and the session that it started."""
     name = text(part.get("id"))
     outcome = fields(part.get("toolResult"))
@@ -264,7 +266,7 @@ def _add_response(part: Record, blocks: list[Block], how: list[Told], edges: lis
         content = [{"type": "text", "text": said}, *pictures]
     blocks.append(result(content, name, None, failed=failed))
     if name:
-        how.append(Told(name, failed, code))
+        how.append(CallStatus(name, failed, code))
     meta = fields(value.get("_meta"))
     if child := text(meta.get("subagent_session_id")):
         how_known = "subagent_session_id of the result"

@@ -20,7 +20,7 @@ from thence.agents.files import remembered
 from thence.agents.grok.reading import Reader, text
 from thence.format import kinds
 from thence.format.codec import Found
-from thence.format.facts import Block, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, blocks, text_of, word
@@ -222,7 +222,7 @@ class Mirror(Reader):
         if call is None or output is None or text_of(output).startswith(NOT_RUN):
             return
         node = Node(self._name(found))
-        yield self._fact(found, node, "tool_result", told=(Told(call, output=output),))
+        yield self._fact(found, node, "tool_result", told=(CallStatus(call, output=output),))
 
 
 class ChatLog(Reader):

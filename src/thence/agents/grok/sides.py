@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Share, Told, handed
+from thence.format.facts import Block, CallStatus, Edge, Fact, Share, handed
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -56,13 +56,13 @@ def _line(kind: str, value: dict[str, JSON]) -> str:
     return one_line(f"{kind}: {what}") if isinstance(what, str) else kind
 
 
-def _told(kind: str, value: dict[str, JSON]) -> tuple[Told, ...]:
+def _told(kind: str, value: dict[str, JSON]) -> tuple[CallStatus, ...]:
     call = text(value.get("tool_call_id"))
     if kind != "tool_completed" or call is None:
         return ()
     took = value.get("duration_ms")
     failed = _OUTCOMES.get(word(value.get("outcome")))
-    return (Told(call, failed, took_ms=None if took is None else count(took)),)
+    return (CallStatus(call, failed, took_ms=None if took is None else count(took)),)
 
 
 def _status(kind: str, value: dict[str, JSON]) -> dict[str, JSON]:

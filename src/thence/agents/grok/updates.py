@@ -25,7 +25,7 @@ from thence.agents.grok.folder import within
 from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format import kinds
 from thence.format.codec import Found
-from thence.format.facts import RECORDED, Block, Edge, Fact, Told, TurnBill, handed, line_name
+from thence.format.facts import RECORDED, Block, CallStatus, Edge, Fact, TurnBill, handed, line_name
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, time_text, word
@@ -364,9 +364,9 @@ class Updates(Reader):
         snapshot = _dict(record.update.get("task_snapshot"))
         call = text(record.update.get("tool_call_id")) or text(snapshot.get("tool_call_id"))
         code = snapshot.get("exit_code")
-        told: tuple[Told, ...] = ()
+        told: tuple[CallStatus, ...] = ()
         if call and isinstance(code, int) and not isinstance(code, bool):
-            told = (Told(call, code != 0, code),)
+            told = (CallStatus(call, code != 0, code),)
         return self._noted(record, f"{record.kind}: {word(snapshot.get('command'))}", told=told)
 
     def _hook(self, record: Update) -> list[Fact]:

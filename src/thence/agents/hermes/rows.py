@@ -33,7 +33,7 @@ from thence.agents.records import (
 from thence.agents.sqlite_rows import Database, RowLog, parsed
 from thence.format import joins
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Place, Usage, count, word
@@ -285,7 +285,7 @@ class Messages(MessageRows):
         known = (told["timestamp"], told["id"], told["role"], told["tool_call_id"], told["content"])
         return any(self._database.ask(query, self._session, *known))
 
-    def _blocks(self, told: Record) -> tuple[list[Block], int, tuple[Told, ...]]:
+    def _blocks(self, told: Record) -> tuple[list[Block], int, tuple[CallStatus, ...]]:
         role, said = told["role"], _text_of(told["content"])
         if role == "assistant":
             return (*self._answer(told, said), ())
@@ -314,7 +314,7 @@ class Messages(MessageRows):
         ends = said and not calls and reason != _REFUSED
         return blocks or [note("empty answer", None)], Is.REPLY | (Is.ENDS if ends else 0)
 
-    def _result(self, told: Record) -> tuple[list[Block], int, tuple[Told, ...]]:
+    def _result(self, told: Record) -> tuple[list[Block], int, tuple[CallStatus, ...]]:
         name, tool = text(told["tool_call_id"]), text(told["tool_name"])
         inner = fields(parsed(told["content"]))
         code = inner.get("exit_code")
@@ -322,7 +322,7 @@ class Messages(MessageRows):
         failed: bool | None = bool(inner.get("error")) or inner.get("success") is False
         if code is not None:
             failed = None
-        how = (Told(name, failed, code),) if name else ()
+        how = (CallStatus(name, failed, code),) if name else ()
         return [result(word(told["content"]), name, tool, failed=failed)], 0, how
 
     # -- the session --------------------------------------------------------------------

@@ -34,7 +34,7 @@ from thence.agents.records import (
     unindexed,
 )
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed
+from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -242,7 +242,7 @@ class Wire(LineReader):
             parts.append(note(said, said))
         code = _EXIT.search(text_of(content)[-200:])
         took = count(given.get("durationMs")) or None
-        told = (Told(name, failed, int(code[1]) if code else None, took),) if name else ()
+        told = (CallStatus(name, failed, int(code[1]) if code else None, took),) if name else ()
         above = text(inner.get("parentUuid"))
         node = Node(
             f"{above} result" if above else self._name(found), PREVIOUS, answers=answers_of(parts)

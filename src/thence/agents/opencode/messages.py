@@ -36,7 +36,7 @@ from thence.agents.records import (
     unindexed,
 )
 from thence.format.codec import Found
-from thence.format.facts import TYPED, Block, Edge, Fact, Told, answers_of, calls_of
+from thence.format.facts import TYPED, Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -400,7 +400,7 @@ def _usage(tokens: Record) -> Usage | None:
 
 def _outcome(
     state: Record, told: Record, asked: str, tool: str
-) -> tuple[list[Block], tuple[Told, ...]]:
+) -> tuple[list[Block], tuple[CallStatus, ...]]:
     """Return the result of a call, and how it went."""
     is_error = state.get("status") == "error"
     output = state.get("error") if is_error else state.get("output")
@@ -421,7 +421,7 @@ def _outcome(
     blocks = [result(content, asked, tool, failed=failed)]
     if diff := text(fields(told.get("filediff")).get("patch")) or text(told.get("diff")):
         blocks.append(note("details of the result", {"diff": diff}))
-    return blocks, (Told(asked, failed, code, took if took is None else max(took, 0)),)
+    return blocks, (CallStatus(asked, failed, code, took if took is None else max(took, 0)),)
 
 
 def _picture(part: Record) -> Record | None:

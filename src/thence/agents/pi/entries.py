@@ -32,7 +32,7 @@ from thence.agents.records import (
     thought,
 )
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed
+from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
 from thence.format.nodes import PREVIOUS, Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -189,10 +189,10 @@ class Entries(LineReader):
         failed = wrong if isinstance(wrong, bool) else None
         content = [_picture(part) for part in blocks(message.get("content"))]
         block = result(content, name, tool, failed=failed)
-        told: tuple[Told, ...] = ()
+        told: tuple[CallStatus, ...] = ()
         said = text_of(content)[-200:]
         if name and tool == "bash" and (code := _EXIT.search(said)):
-            told = (Told(name, failed, int(code[1])),)
+            told = (CallStatus(name, failed, int(code[1])),)
         parts = [block]
         if fields(message.get("details")):
             parts.append(note("details of the result", message["details"]))

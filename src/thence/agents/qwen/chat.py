@@ -38,7 +38,7 @@ from thence.agents.records import (
     text,
 )
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told, answers_of, calls_of, handed
+from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, word
@@ -194,7 +194,7 @@ class Chat(LineReader):
     def _result(self, found: Found, record: Record) -> list[Fact]:
         told = fields(record.get("toolCallResult"))
         parts: list[Block] = []
-        endings: list[Told] = []
+        endings: list[CallStatus] = []
         for response in responses_in(fields(record.get("message")).get("parts")):
             name = text(response.get("id")) or text(told.get("callId"))
             content, is_error = output_of(response)
@@ -202,7 +202,9 @@ class Chat(LineReader):
             parts.append(result(content, name, None, failed=failed))
             if name:
                 code = _exit_code(told, content)
-                endings.append(Told(name, failed, code, count(told.get("durationMs")) or None))
+                endings.append(
+                    CallStatus(name, failed, code, count(told.get("durationMs")) or None)
+                )
         node = self._node(found, record, answers=answers_of(parts))
         parts.append(note("details of the result", _details(told)))
         return [self._event(found, record, node, *parts, told=tuple(endings))]

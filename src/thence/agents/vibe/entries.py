@@ -37,7 +37,7 @@ from thence.agents.records import (
 from thence.agents.vibe.names import CARD, JOURNAL
 from thence.format import codec
 from thence.format.codec import Found
-from thence.format.facts import Block, Edge, Fact, Told
+from thence.format.facts import Block, CallStatus, Edge, Fact
 from thence.format.nodes import Is
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
 
@@ -262,7 +262,7 @@ class Entries(ListReader):
         is_error = item.get("status") != "completed"
         shown = word(error.get("message")) or _shown(given) or text_of(output.get("content"))
         block = result(shown, name, None, failed=True if is_error else None if is_code else False)
-        told = (Told(name, None, code),) if is_code and not is_error else ()
+        told = (CallStatus(name, None, code),) if is_code and not is_error else ()
         when = moment(item.get("at"))
         return self._event(found, "effect", f"{name} result", block, told=told, ts=when)
 
