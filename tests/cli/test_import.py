@@ -248,7 +248,7 @@ def test_what_is_no_session_is_refused_in_a_sentence(
 
 
 FIRST_VERSION = """\
-{"type":"thence-share","version":1,"by":"thence 0.1.0","session":"claude:s1","title":"","redacted":{}}
+{"type":"thence-share","version":1,"by":"thence 0.1.0","session":"claude:s1","redacted":{}}
 {"type":"session","uid":"claude:s1","torn":true,"replayed":["r"],"billed":["b"]}
 {"type":"record","record":{"node":{"id":"a","parent":null,"flags":1,"calls":[],"answers":[],\
 "response":null,"logical":null,"span":null,"tip":null,"undo":null},"type":"user","file":"f",\
@@ -267,7 +267,7 @@ def test_files_of_the_first_version_are_read_for_ever(
 ) -> None:
     """Names in share files are those of the records: FROZEN with version 1."""
     home, path = tmp_path / "colleague", tmp_path / "old.thence"
-    path.write_text(FIRST_VERSION.replace("\\\n", ""))
+    path.write_text(FIRST_VERSION)
     told = _arrived(run, home, str(path))
     row = json.loads(run("ls", "--json", env=_elsewhere(home)).stdout)[0]
 
